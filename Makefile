@@ -1,0 +1,52 @@
+# Everything one types here. `make` alone lists it. ARGS="..." is handed on to start, test and bench.
+.DEFAULT_GOAL := help
+.PHONY: help setup start test check bench format lock clean
+
+BIN := .venv/bin
+READY := .venv/.ready
+CHECK_PYTHON := -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do $$p $(CHECK_PYTHON) && echo $$p && break; done)
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## .venv with all that the lock file names
+
+start: $(READY) ## run Leadline; stop it with Ctrl-C
+	@$(BIN)/leadline start $(ARGS)
+
+test: $(READY) ## all tests
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(READY) ## lint, format, types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+bench: $(READY) ## measure the speed
+	$(BIN)/python -m tests.bench $(ARGS)
+
+format: $(READY) ## let ruff put the code in order
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+lock: ## renew requirements.lock; needs uv
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --upgrade \
+	  --custom-compile-command 'make lock' --group dev --output-file requirements.lock pyproject.toml
+
+clean: ## remove .venv and all caches
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	find src tests -name __pycache__ -type d -exec rm -rf {} +
+
+# Built anew as a whole, so that it never holds more than the lock says. With uv where that is present and works, else with pip.
+$(READY): requirements.lock pyproject.toml
+	@"$(PYTHON)" $(CHECK_PYTHON) || { echo 'Leadline needs Python 3.11 or newer; PYTHON=... tells where it is.' >&2; exit 1; }
+	@set -e; \
+	install() { \
+	  command -v uv >/dev/null && UV_SYSTEM_CERTS=1 uv pip install --quiet --python $(BIN)/python "$$@" || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check "$$@"; \
+	}; \
+	"$(PYTHON)" -m venv --clear .venv; \
+	install --require-hashes -r requirements.lock; \
+	install --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,207 @@
+"""Errors that say whose fault it is.
+
+`WireError` is an answer for a client: it carries Kafka's own code. Everything else here is the disk's fault or a
+file's, and never reaches a client as it is.
+"""
+
+from typing import ClassVar, NamedTuple
+
+
+class WireError(Exception):
+    """What a client is told: Kafka's error code, and a message with the value, the limit and the setting."""
+
+    code: ClassVar[int]
+    retriable: ClassVar[bool] = False
+
+
+class OffsetOutOfRange(WireError):
+    code = 1
+
+
+class CorruptMessage(WireError):
+    code, retriable = 2, True
+
+
+class UnknownTopicOrPartition(WireError):
+    code, retriable = 3, True
+
+
+class NotLeaderOrFollower(WireError):
+    code, retriable = 6, True
+
+
+class RequestTimedOut(WireError):
+    code, retriable = 7, True
+
+
+class RecordTooLarge(WireError):
+    code = 10
+
+
+class CoordinatorNotAvailable(WireError):
+    code, retriable = 15, True
+
+
+class InvalidTopic(WireError):
+    code = 17
+
+
+class RecordListTooLarge(WireError):
+    code = 18
+
+
+class InvalidRequiredAcks(WireError):
+    code = 21
+
+
+class TopicAuthorizationFailed(WireError):
+    code = 29
+
+
+class UnsupportedVersion(WireError):
+    code = 35
+
+
+class TopicAlreadyExists(WireError):
+    code = 36
+
+
+class InvalidPartitions(WireError):
+    code = 37
+
+
+class InvalidReplicationFactor(WireError):
+    code = 38
+
+
+class InvalidReplicaAssignment(WireError):
+    code = 39
+
+
+class InvalidConfig(WireError):
+    code = 40
+
+
+class InvalidRequest(WireError):
+    code = 42
+
+
+class UnsupportedForMessageFormat(WireError):
+    code = 43
+
+
+class PolicyViolation(WireError):
+    code = 44
+
+
+class OutOfOrderSequence(WireError):
+    code = 45
+
+
+class InvalidProducerEpoch(WireError):
+    code = 47
+
+
+class InvalidTxnState(WireError):
+    code = 48
+
+
+class TransactionCoordinatorFenced(WireError):
+    code = 52
+
+
+class TransactionalIdAuthorizationFailed(WireError):
+    code = 53
+
+
+class StorageError(WireError):
+    """The partition lies in a log directory that failed."""
+
+    code, retriable = 56, True
+
+
+class LogDirNotFound(WireError):
+    code = 57
+
+
+class FetchSessionIdNotFound(WireError):
+    code, retriable = 70, True
+
+
+class InvalidFetchSessionEpoch(WireError):
+    code, retriable = 71, True
+
+
+class TopicDeletionDisabled(WireError):
+    code = 73
+
+
+class FencedLeaderEpoch(WireError):
+    code, retriable = 74, True
+
+
+class UnknownLeaderEpoch(WireError):
+    code, retriable = 75, True
+
+
+class UnsupportedCompressionType(WireError):
+    code = 76
+
+
+class UnknownTopicId(WireError):
+    code, retriable = 100, True
+
+
+class InconsistentTopicId(WireError):
+    code, retriable = 103, True
+
+
+class FetchSessionTopicIdError(WireError):
+    code, retriable = 106, True
+
+
+class RecordError(NamedTuple):
+    """One record of a batch that was refused, by its place in the batch."""
+
+    batch_index: int
+    message: str
+
+
+class RecordsRefused(WireError):
+    """A whole batch refused for the sake of some of its records."""
+
+    def __init__(self, message: str, records: tuple[RecordError, ...] = ()) -> None:
+        super().__init__(message)
+        self.records = records
+
+
+class InvalidTimestamp(RecordsRefused):
+    code = 32
+
+
+class InvalidRecord(RecordsRefused):
+    code = 87
+
+
+class UnexpectedAppendOffset(Exception):
+    """A leader sent records that this follower already has."""
+
+
+class CorruptFile(Exception):
+    """A file whose bytes are not what its format says: names the path, the position and what is wrong there."""
+
+    def __init__(self, path: str, position: int, reason: str) -> None:
+        super().__init__(f"{path}: at byte {position}: {reason}")
+        self.path, self.position, self.reason = path, position, reason
+
+
+class LogDirFailed(Exception):
+    """A disk said no. The directory goes offline and stays so until the next start."""
+
+    def __init__(self, directory: str, doing: str, error: BaseException) -> None:
+        super().__init__(f"log directory {directory} failed while {doing}: {error}")
+        self.directory, self.doing, self.error = directory, doing, error
+
+
+class LogDirLocked(Exception):
+    """Another broker works in this log directory."""

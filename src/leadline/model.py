@@ -1,0 +1,48 @@
+"""The nouns that every layer shares: partitions of topics, offsets, epochs, ids."""
+
+import base64
+import uuid
+from typing import NamedTuple
+
+Offset = int  # position of a record in its partition
+LeaderEpoch = int  # counts the leaders of a partition
+ProducerId = int
+BrokerId = int
+TopicId = uuid.UUID
+
+NO_TIMESTAMP = -1
+NO_EPOCH = -1
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def format_id(value: uuid.UUID) -> str:
+    """Kafka writes its ids as unpadded URL-safe base64."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def parse_id(text: str) -> uuid.UUID:
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        raw = b""
+    if len(raw) != 16 or "+" in text or "/" in text:  # which the decoder lets pass
+        raise ValueError(f"not an id: {text!r} (22 characters of URL-safe base64)")
+    return uuid.UUID(bytes=raw)
+
+
+def new_id() -> uuid.UUID:
+    """A random id; one that would start with a dash is no use on a command line, so it is drawn again."""
+    while True:
+        value = uuid.uuid4()
+        if not format_id(value).startswith("-"):
+            return value

@@ -1,0 +1,40 @@
+"""What all tests share: the law about tools that a machine may lack, and the profile of Hypothesis.
+
+A test that cannot run without a tool is skipped with a reason that starts with "needs ". Where CI=true, such a skip is
+a failure: there the tools are at hand, and a test that quietly stopped running would look like one that passes.
+"""
+
+import os
+from collections.abc import Generator
+from typing import TypeVar
+
+import pytest
+from hypothesis import settings
+
+Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
+
+ON_CI = os.environ.get("CI", "").lower() == "true"
+
+if not ON_CI:  # there, Hypothesis loads a profile of its own: no deadline either, and the same examples every time
+    settings.register_profile("leadline", deadline=None)
+    settings.load_profile("leadline")
+
+
+def no_excuse_on_ci(report: Report) -> Report:
+    if ON_CI and report.skipped and isinstance(report.longrepr, tuple):
+        path, line, message = report.longrepr
+        reason = message.removeprefix("Skipped: ")
+        if reason.startswith("needs "):
+            report.outcome = "failed"
+            report.longrepr = f"{path}:{line}: {reason}, which CI must not lack"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    return no_excuse_on_ci((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    return no_excuse_on_ci((yield))

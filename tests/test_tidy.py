@@ -1,0 +1,365 @@
+"""The tree itself: what docs/ARCHITECTURE.md promises about the source, held by reading it with `ast`.
+
+Each check is a function from parsed modules to complaints, one line each. It is run over the tree, where it must find
+nothing, and over a made-up snippet, where it must find something.
+"""
+
+import ast
+import os
+import re
+import subprocess
+import textwrap
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from leadline.cli import COMMANDS
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Imports point down this list only. What is not in it is not in the house.
+HOUSE = """
+    __main__ cli console spark testing broker api controller coordinator replication security coordination
+    log records wire config ports errors model hash_order
+""".split()
+
+PURE_PACKAGES = {"records", "wire"}
+IMPURE = set(
+    """
+    asyncio concurrent datetime fcntl io logging mmap multiprocessing os pathlib random secrets select selectors
+    shutil signal socket sqlite3 ssl subprocess tempfile threading time
+    """.split()
+)
+IMPURE_CALLS = {"input", "open", "print"}
+
+# Written so that no pattern matches its own text.
+UNWANTED = re.compile(
+    r"""
+      \b(?:TOD[O]|FIXM[E]|XX[X])\b
+    | (?i:\bphase[ ][2]\b)
+    | pypi\.org | files\.pythonhosted\.org | repo\.maven\.apache\.org | repo1\.maven\.org
+    | proxy\.golang\.org | registry\.npmjs\.org | crates\.io
+    | (?<![\w.}])/(?:work|root)/
+    """,
+    re.VERBOSE,
+)
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str  # dotted; a package goes by its own name, without __init__
+    where: str  # for a person to find it
+    is_package: bool
+    tree: ast.Module
+
+    @property
+    def floor(self) -> str:
+        """Which entry of HOUSE it belongs to; empty for `leadline` itself."""
+        return floor(self.name)
+
+    @property
+    def docstring(self) -> str:
+        return ast.get_docstring(self.tree) or ""
+
+
+def floor(name: str) -> str:
+    return name.split(".")[1] if "." in name else ""
+
+
+def parse(name: str, source: str, where: str = "", is_package: bool = False) -> Module:
+    return Module(name, where or name, is_package, ast.parse(textwrap.dedent(source)))
+
+
+def modules_under(folder: Path) -> Iterator[Module]:
+    for path in sorted(folder.rglob("*.py")):
+        is_package = path.stem == "__init__"
+        parts = path.relative_to(folder).with_suffix("").parts
+        name = ".".join(parts[:-1] if is_package else parts)
+        yield parse(name, path.read_text(), str(path.relative_to(ROOT)), is_package)
+
+
+SOURCE = list(modules_under(ROOT / "src"))
+TESTS = list(modules_under(ROOT / "tests"))
+
+
+def imports(module: Module) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of all that a module imports; `from a import b` counts as a.b."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parts = module.name.split(".")
+            above = node.level - 1 if module.is_package else node.level
+            base = parts[: len(parts) - above] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            yield from ((node.lineno, f"{origin}.{alias.name}") for alias in node.names)
+
+
+def calls(module: Module) -> Iterator[tuple[int, str]]:
+    """Line and name of all that a module calls by a plain name."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            yield node.lineno, node.func.id
+
+
+def upward_imports(modules: Iterable[Module]) -> list[str]:
+    modules = list(modules)
+    height = {name: len(HOUSE) - i for i, name in enumerate(HOUSE)} | {"": 0}
+    floors = {module.floor for module in modules}
+    complaints = [f"{name} has no place in HOUSE" for name in sorted(floors - height.keys())]
+    for module in modules:
+        for line, imported in imports(module):
+            if imported.split(".")[0] != "leadline":
+                continue
+            target = floor(imported) if floor(imported) in HOUSE else ""  # `from leadline import __version__`
+            if target != module.floor and height[target] >= height.get(module.floor, 0):
+                complaints.append(f"{module.where}:{line}: {module.floor or 'leadline'} must not import {imported}")
+    return complaints
+
+
+def impurities(modules: Iterable[Module]) -> list[str]:
+    complaints = []
+    for module in modules:
+        says_so = any(line.startswith("Pure:") for line in module.docstring.splitlines())
+        if not says_so and module.floor not in PURE_PACKAGES:
+            continue
+        found = [(line, f"import {name}") for line, name in imports(module) if name.split(".")[0] in IMPURE]
+        found += [(line, f"{name}()") for line, name in calls(module) if name in IMPURE_CALLS]
+        complaints += [f"{module.where}:{line}: {what} in a pure module" for line, what in found]
+    return complaints
+
+
+def is_run_with_dash_m(module: Module) -> bool:
+    conditions = [ast.unparse(node.test) for node in module.tree.body if isinstance(node, ast.If)]
+    return "__name__ == '__main__'" in conditions
+
+
+def dead_modules(modules: Iterable[Module], entry_points: Iterable[str]) -> list[str]:
+    """What no other module imports. That its own modules import it does not keep a package alive."""
+    modules = list(modules)
+    importers: dict[str, set[str]] = defaultdict(set)
+    for module in modules:
+        for _, imported in imports(module):
+            parts = imported.split(".")
+            for n in range(1, len(parts) + 1):
+                importers[".".join(parts[:n])].add(module.name)
+    alive = {"leadline", *entry_points}
+    for module in modules:
+        others = {name for name in importers[module.name] if not f"{name}.".startswith(f"{module.name}.")}
+        if others or module.name.endswith("__main__") or is_run_with_dash_m(module):
+            alive.add(module.name)
+    return [f"{module.where}: nothing imports it" for module in modules if module.name not in alive]
+
+
+def entry_points() -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = [project.get("scripts", {}), *project.get("entry-points", {}).values()]
+    commands = {f"leadline.cli.{name.replace('-', '_')}" for name in COMMANDS}  # loaded by name, one at a time
+    return commands | {target.split(":")[0] for group in groups for target in group.values()}
+
+
+def written_twice(modules: Iterable[Module]) -> list[str]:
+    """Functions with the same body, docstrings and layout aside, if it is long enough to be worth a name."""
+    homes: dict[str, list[str]] = defaultdict(list)
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+            lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+            if len(body) >= 3 or lines >= 6:
+                homes["\n".join(map(ast.dump, body))].append(f"{module.where}:{node.lineno} {node.name}")
+    return ["the same body: " + ", ".join(places) for places in homes.values() if len(places) > 1]
+
+
+def without_docstring(modules: Iterable[Module]) -> list[str]:
+    return [f"{module.where}: open it with what it is" for module in modules if not module.docstring]
+
+
+def unwanted_words(texts: Iterable[tuple[str, str]]) -> list[str]:
+    return [
+        f"{where}:{number}: {match.group()}"
+        for where, text in texts
+        for number, line in enumerate(text.splitlines(), start=1)
+        if (match := UNWANTED.search(line))
+    ]
+
+
+def repository_texts() -> Iterator[tuple[str, str]]:
+    """Name and text of each file that is in git or would be; of all but caches where git is of no help."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listing = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        names = [name for name in listing.split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        ignored = {".git", *(ROOT / ".gitignore").read_text().replace("/\n", "\n").split()}
+        names = [name for name in walk(ROOT) if ignored.isdisjoint(Path(name).parts)]
+    for name in names:
+        try:
+            yield name, (ROOT / name).read_text(encoding="utf-8")
+        except (FileNotFoundError, IsADirectoryError, UnicodeDecodeError):
+            continue  # deleted but not yet staged, a submodule, or not a text
+
+
+def walk(folder: Path) -> Iterator[str]:
+    for parent, _, files in os.walk(folder):
+        yield from (str((Path(parent) / file).relative_to(folder)) for file in files)
+
+
+def assert_none(complaints: list[str]) -> None:
+    assert not complaints, "\n" + "\n".join(complaints)
+
+
+def test_imports_point_down_the_house() -> None:
+    assert_none(upward_imports(SOURCE))
+
+
+def test_pure_modules_keep_io_clocks_and_logging_out() -> None:
+    assert_none(impurities(SOURCE))
+
+
+def test_every_module_is_imported_or_an_entry_point() -> None:
+    assert_none(dead_modules(SOURCE, entry_points()))
+
+
+def test_no_function_body_is_written_twice() -> None:
+    assert_none(written_twice(SOURCE + TESTS))
+
+
+def test_every_module_opens_with_a_docstring() -> None:
+    assert_none(without_docstring(SOURCE + TESTS))
+
+
+def test_no_file_mentions_what_does_not_belong_in_it() -> None:
+    assert_none(unwanted_words(repository_texts()))
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "allowed"),
+    [
+        ("leadline.log.log", "from leadline.records import batch", True),
+        ("leadline.log.log", "from leadline.log.segment import Segment", True),
+        ("leadline.log.log", "from leadline import __version__", True),
+        ("leadline.config", "from leadline.model import Offset", True),
+        ("leadline.records.batch", "from leadline.log import log", False),
+        ("leadline.records.batch", "from leadline import log", False),
+        ("leadline.records.batch", "import leadline.log.segment", False),
+        ("leadline.records.batch", "from ..log import segment", False),
+        ("leadline.records.batch", "def late():\n    from leadline.log.segment import Segment", False),
+        ("leadline.model", "from leadline.config import Settings", False),
+        ("leadline", "from leadline.model import Offset", False),
+        ("leadline.attic.old", "", False),
+    ],
+)
+def test_the_check_of_imports(name: str, source: str, allowed: bool) -> None:
+    assert (upward_imports([parse(name, source)]) == []) is allowed
+
+
+def test_a_package_resolves_its_relative_imports_from_itself() -> None:
+    source = "from . import segment\nfrom .index import Index\nfrom .. import model"
+    found = [name for _, name in imports(parse("leadline.log", source, is_package=True))]
+    assert found == ["leadline.log.segment", "leadline.log.index.Index", "leadline.model"]
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "pure"),
+    [
+        ("leadline.records.batch", "import struct", True),
+        ("leadline.records.batch", "import os.path", False),
+        ("leadline.wire.codec", "from time import monotonic", False),
+        ("leadline.wire.codec", "def peek():\n    return open('x')", False),
+        ("leadline.log.log", "import os\nprint(open('x'))", True),
+        ("leadline.log.plan", '"""Plans.\n\nPure: decides only.\n"""\nimport logging', False),
+        ("leadline.log.plan", '"""Not Pure: it logs."""\nimport logging', True),
+    ],
+)
+def test_the_check_of_purity(name: str, source: str, pure: bool) -> None:
+    assert (impurities([parse(name, source)]) == []) is pure
+
+
+def test_the_check_for_dead_modules() -> None:
+    tree = [
+        parse("leadline", "", is_package=True),
+        parse("leadline.cli", "from leadline.log.segment import Segment", is_package=True),
+        parse("leadline.__main__", ""),
+        parse("leadline.log", "", is_package=True),
+        parse("leadline.log.segment", ""),
+        parse("leadline.log.worker", "if __name__ == '__main__':\n    main()"),
+        parse("leadline.log.forgotten", "import leadline.log.forgotten"),
+        parse("leadline.wire", "from leadline.wire import codec", is_package=True),
+        parse("leadline.wire.codec", "from leadline.wire import Message"),
+    ]
+    found = [complaint.split(":")[0] for complaint in dead_modules(tree, {"leadline.cli"})]
+    assert found == ["leadline.log.forgotten", "leadline.wire"]
+
+
+THREE_STATEMENTS = "b = a", "b += 1", "return b"
+SIX_LINES = "return [", "1,", "2,", "3,", "4,", "]"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        (THREE_STATEMENTS, THREE_STATEMENTS, True),
+        (THREE_STATEMENTS, ("'Says more.'", "b = a  # so", "", *THREE_STATEMENTS[1:]), True),
+        (THREE_STATEMENTS, ("b = a", "b += 2", "return b"), False),
+        (THREE_STATEMENTS[1:], THREE_STATEMENTS[1:], False),
+        (SIX_LINES, SIX_LINES, True),
+        (SIX_LINES[:1] + SIX_LINES[2:], SIX_LINES[:1] + SIX_LINES[2:], False),
+        (["'Only words.'"], ["'Only words.'"], False),
+    ],
+)
+def test_the_check_for_bodies_written_twice(one: list[str], other: list[str], same: bool) -> None:
+    function = parse("leadline.one", "\n  ".join(["def f(a):", *one]))
+    method = parse("leadline.other", "\n    ".join(["class C:\n  async def g(self, a):", *other]))
+    assert bool(written_twice([function, method])) is same
+
+
+def test_the_check_for_docstrings() -> None:
+    modules = [parse("a", '"""What it is."""'), parse("b", "# a comment is not enough\nx = 1"), parse("c", "")]
+    assert without_docstring(modules) == ["b: open it with what it is", "c: open it with what it is"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("# TO", "DO: later"),
+        ("FIX", "ME"),
+        ("X", "XX"),
+        ("Phase", " 2"),
+        ("https://pypi", ".org/simple"),
+        ("see crates", ".io"),
+        ("open('/wo", "rk/main')"),
+        ("--out=/ro", "ot/x"),
+    ],
+)
+def test_the_check_for_unwanted_words(parts: tuple[str, str]) -> None:
+    assert unwanted_words([("README.md", "fine\n" + "".join(parts))]) != []
+
+
+def test_words_that_only_look_unwanted_may_stay() -> None:
+    assert unwanted_words([("a.txt", "TODOS, XXXL, src/work/here, the root/ folder, phase 20")]) == []
+
+
+@pytest.mark.parametrize(("ci", "outcomes"), [("true", {"failed": 1, "errors": 2, "skipped": 1}), ("", {"skipped": 4})])
+def test_on_ci_a_skip_for_want_of_a_tool_is_a_failure(
+    ci: str, outcomes: dict[str, int], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    pytester.makeconftest((ROOT / "tests" / "conftest.py").read_text())
+    pytester.makepyfile(
+        test_calls="""
+            import pytest
+            def test_skips_itself(): pytest.skip("needs luck")
+            @pytest.mark.skipif(True, reason="needs a miracle")
+            def test_is_marked(): pass
+            @pytest.mark.skip(reason="not on Sundays")
+            def test_has_another_reason(): pass
+        """,
+        test_module="import pytest; pytest.skip('needs a moon', allow_module_level=True)",
+    )
+    pytester.runpytest_subprocess("--continue-on-collection-errors").assert_outcomes(**outcomes)
