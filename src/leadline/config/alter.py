@@ -1,0 +1,168 @@
+"""What AlterConfigs and IncrementalAlterConfigs do: work a change out, and say whether it may be made.
+
+InvalidSetting says no: INVALID_CONFIG for a topic, INVALID_REQUEST for a broker, as in Kafka; NotAList is
+INVALID_CONFIG for both.
+
+Pure: texts in, texts out.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from leadline.config.broker import BrokerSettings, kafka_table, row_of
+from leadline.config.describe import Layers, Properties
+from leadline.config.settings import Mode, Row, nearest
+from leadline.config.topic import LogConfig
+from leadline.config.values import InvalidSetting, Kind
+
+_LISTENER = "listener.name."
+_FOR_ALL_LISTENERS = {"max.connections", "max.connection.creation.rate", "num.network.threads"}
+_PER_LISTENER_ONLY = {
+    f"ssl.{name}"
+    for name in """
+        keystore.type keystore.location keystore.password key.password keystore.key keystore.certificate.chain
+        truststore.type truststore.location truststore.password truststore.certificates
+    """.split()
+}
+_THREADS = (
+    "num.io.threads",
+    "num.replica.fetchers",
+    "num.recovery.threads.per.data.dir",
+    "background.threads",
+    "log.cleaner.threads",
+)
+
+
+class NotAList(InvalidSetting):
+    """Something was to be added to, or taken from, a setting that is no list."""
+
+
+class Op(IntEnum):
+    """The number is what IncrementalAlterConfigs calls it."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    name: str
+    op: Op
+    value: str | None = None  # None for DELETE only
+
+
+def changed(current: Properties, changes: Iterable[Change], rows: Mapping[str, Row]) -> dict[str, str]:
+    """What was set, with the changes made one after the other. Nothing is checked but that they can be made."""
+    changes = list(changes)
+    twice = [name for name, count in Counter(change.name for change in changes).items() if count > 1]
+    if twice:
+        raise InvalidSetting(f"{', '.join(twice)}: must be there once only")
+    found = dict(current)
+    for change in changes:
+        if change.op is Op.DELETE:
+            found.pop(change.name, None)
+        elif change.value is None:
+            raise InvalidSetting(f"{change.name}: must have a value")
+        elif change.op is Op.SET:
+            found[change.name] = change.value
+        else:
+            found[change.name] = _list_changed(change, found.get(change.name), change.value, rows)
+    return found
+
+
+def _list_changed(change: Change, current: str | None, value: str, rows: Mapping[str, Row]) -> str:
+    row = rows.get(change.name)
+    if row is None:
+        raise InvalidSetting(f"unknown setting {change.name}{nearest(change.name, rows)}")
+    if row.kind is not Kind.LIST:
+        verb = "added to" if change.op is Op.APPEND else "taken from"
+        raise NotAList(f"{change.name}={value}: nothing can be {verb} it, as it is no list")
+    before = (current if current is not None else row.default_text) or ""
+    parts = before.split(",") if before else []
+    if change.op is Op.APPEND:
+        return ",".join([*parts, *(part for part in value.split(",") if part not in parts)])
+    for part in value.split(","):
+        if part in parts:
+            parts.remove(part)
+    return ",".join(parts)
+
+
+def altered_topic(layers: Layers, current: Properties, changes: Iterable[Change]) -> dict[str, str]:
+    """A topic's own settings after the changes, checked."""
+    after = changed(current, changes, LogConfig.table())
+    check_topic(layers, after)
+    return after
+
+
+def check_topic(layers: Layers, overrides: Properties) -> LogConfig:
+    """The settings of a topic with these of its own."""
+    return layers.topic_defaults().with_values(overrides)
+
+
+def altered_broker(
+    layers: Layers, changes: Iterable[Change], *, for_all: bool = False
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """What is set for one running broker, or for all of them, after the changes, checked; and what means nothing."""
+    current = layers.dynamic_default if for_all else layers.dynamic_broker
+    after = changed(current, changes, kafka_table())
+    return after, check_broker(layers, after, for_all=for_all)
+
+
+def check_broker(layers: Layers, proposed: Properties, *, for_all: bool = False) -> tuple[str, ...]:
+    """May this be set while brokers run? Answers with what would be ignored, each with the reason."""
+    for name, text in proposed.items():
+        _check_dynamic(name, text, for_all)
+    after = replace(layers, dynamic_default=proposed) if for_all else replace(layers, dynamic_broker=proposed)
+    before, now = layers.settings(), after.settings()
+    _check_threads(layers.merged(), after.merged())
+    _check_listeners(before, now)
+    return tuple(text for text in now.ignored if text.split(" ")[0] in proposed)
+
+
+def _check_dynamic(name: str, text: str, for_all: bool) -> None:
+    row = row_of(name)
+    if row is None:
+        return  # as in Kafka, where it may be a plugin's
+    of_listener = name.startswith(_LISTENER)
+    if not of_listener and row.mode is Mode.READ_ONLY:
+        raise InvalidSetting(f"{name}={_shown(row, text)}: cannot change while the broker runs")
+    if name in _PER_LISTENER_ONLY:
+        raise InvalidSetting(f"{name}={_shown(row, text)}: can change as {_LISTENER}<listener>.{name} only")
+    per_broker = row.name not in _FOR_ALL_LISTENERS if of_listener else row.mode is Mode.PER_BROKER
+    if for_all and per_broker:
+        raise InvalidSetting(f"{name}={_shown(row, text)}: must be set for each broker by itself")
+    if row.sensitive:
+        raise InvalidSetting(f"{name}=[hidden]: not supported: set passwords in server.properties")
+    row.read(text)
+
+
+def _shown(row: Row, text: str) -> str:
+    return "[hidden]" if row.sensitive else text
+
+
+def _check_threads(before: Properties, after: Properties) -> None:
+    """A number of threads is at most halved or doubled at a time."""
+    for name in _THREADS:
+        row = kafka_table()[name]
+        old, new = (row.read(each[name]) if name in each else row.default for each in (before, after))
+        assert isinstance(old, int)
+        assert isinstance(new, int)
+        if new != old and not max(1, old // 2) <= new <= old * 2:
+            raise InvalidSetting(
+                f"{name}={new}: must be between {max(1, old // 2)} and {old * 2}, half and double of now"
+            )
+
+
+def _check_listeners(before: BrokerSettings, after: BrokerSettings) -> None:
+    protocols = {each.name: each.protocol for each in before.listeners.bound}
+    for each in after.listeners.bound:
+        was = protocols.get(each.name, each.protocol)
+        if was is not each.protocol:
+            raise InvalidSetting(
+                f"listener.security.protocol.map={each.name}:{each.protocol.name}: the protocol of a listener in use "
+                f"cannot change from {was.name}"
+            )

@@ -1,0 +1,231 @@
+"""All settings of a broker, and how a server.properties gives them.
+
+A topic's default stands there under a name of its own, some under older names in other units: milliseconds count before
+minutes, minutes before hours. `listener.name.<listener>.<setting>` overrides a setting for one listener.
+
+Pure: text in, values out.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from leadline.config import crosschecks, unobeyed
+from leadline.config.checks import at_least
+from leadline.config.cluster import ClusterConfig
+from leadline.config.coordinators import CoordinatorConfig
+from leadline.config.listeners import Listeners
+from leadline.config.network import NetworkConfig
+from leadline.config.replication import ReplicationConfig
+from leadline.config.security import SecurityConfig
+from leadline.config.settings import Importance, Mode, Row, Support, nearest, setting
+from leadline.config.storage import StorageConfig
+from leadline.config.topic import LogConfig
+from leadline.config.values import LONG_MAX, InvalidSetting, Kind, Value, write
+
+INT, STRING = Kind.INT, Kind.STRING
+HIGH = Importance.HIGH
+_UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
+_FALLBACKS = {"log.dirs": "log.dir", "zookeeper.connection.timeout.ms": "zookeeper.session.timeout.ms"}
+_OF_LISTENER = re.compile(r"listener\.name\.([^.]*)\.(.*)")
+_OF_MECHANISM = (
+    "sasl.jaas.config",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+    "sasl.server.callback.handler.class",
+    "connections.max.reauth.ms",
+)
+_NOT_HERE = {
+    "config.providers": "values are taken as they stand; write them out",
+    "authorizer.zookeeper.url": "the rules lie where zookeeper.connect says",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerConfig(StorageConfig, ClusterConfig, NetworkConfig, ReplicationConfig, CoordinatorConfig, SecurityConfig):
+    """The settings of a broker that are obeyed, but for the defaults of topics: those are a LogConfig."""
+
+    log_dir: str = setting("leadline-data", STRING, "the log directory, where log.dirs names none", importance=HIGH)
+    log_retention_minutes: int | None = setting(
+        None, INT, "how long records are kept, where log.retention.ms does not say", importance=HIGH
+    )
+    log_retention_hours: int = setting(
+        168, INT, "how long records are kept, where neither ms nor minutes say", importance=HIGH
+    )
+    log_roll_hours: int = setting(
+        168,
+        INT,
+        "the longest time one segment is written to, where log.roll.ms does not say",
+        at_least(1),
+        importance=HIGH,
+    )
+    log_roll_jitter_hours: int = setting(
+        0, INT, "how much chance takes off it, where log.roll.jitter.ms does not say", at_least(0), importance=HIGH
+    )
+
+    @classmethod
+    def others(cls) -> Iterable[Row]:
+        return (*_topic_defaults(), *unobeyed.rows())
+
+
+def _topic_defaults() -> Iterator[Row]:
+    for topic in LogConfig.table().values():
+        if topic.from_broker:
+            name, *older = topic.from_broker.names
+            yield Row(
+                name=name,
+                kind=topic.kind,
+                default=None if older else topic.default,
+                meaning=f"of topics that do not say: {topic.meaning}",
+                check=None if older else topic.check,
+                importance=topic.from_broker.importance,
+                mode=Mode.READ_ONLY if name == "log.message.format.version" else Mode.CLUSTER_WIDE,
+                support=topic.support,
+                why=topic.why,
+            )
+
+
+# What may be set for running brokers only. Kafka keeps these apart: they are never in a server.properties.
+DYNAMIC_ONLY = {
+    name: Row(name=name, kind=Kind.LONG, default=LONG_MAX, meaning=meaning, check=at_least(0), mode=Mode.CLUSTER_WIDE)
+    for name, meaning in (
+        ("leader.replication.throttled.rate", "bytes a second that a leader sends to throttled followers"),
+        ("follower.replication.throttled.rate", "bytes a second that throttled followers fetch"),
+        (
+            "replica.alter.log.dirs.io.max.bytes.per.second",
+            "bytes a second that replicas move between log directories",
+        ),
+    )
+}
+
+
+@cache
+def kafka_table() -> Mapping[str, Row]:
+    """All rows that Kafka's own table has."""
+    return {name: row for name, row in BrokerConfig.table().items() if not row.beyond}
+
+
+@cache
+def _chains() -> Mapping[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for row in LogConfig.table().values():
+        names = row.from_broker.names if row.from_broker else ()
+        for name in names if len(names) > 1 else ():
+            if name == names[0] or not name.endswith(".ms"):  # the flush scheduler's interval has a life of its own
+                found[name] = names
+    return found
+
+
+def synonyms(name: str) -> tuple[str, ...]:
+    """The names under which a broker's setting may be found, the one that counts most first."""
+    if name in _chains():
+        return _chains()[name]
+    found = _OF_LISTENER.fullmatch(name)
+    return (name, _base(found[2])) if found else (name,)
+
+
+def _base(name: str) -> str:
+    """Of what follows `listener.name.<listener>.`: the setting, without the mechanism that may stand before it."""
+    return next((base for base in _OF_MECHANISM if name.endswith(base)), name)
+
+
+def row_of(name: str) -> Row | None:
+    """The row of a broker's setting, of one listener's, or of one that is never in a file."""
+    found = kafka_table().get(name) or DYNAMIC_ONLY.get(name)
+    return found or next((kafka_table()[each] for each in synonyms(name) if each in kafka_table()), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """What a server.properties says."""
+
+    broker: BrokerConfig
+    topics: LogConfig  # the defaults of all topics
+    listeners: Listeners
+    ignored: tuple[str, ...]  # what was set and means nothing here, each with the reason or the nearest known name
+    given: Mapping[str, str]  # the properties themselves
+
+    @property
+    def storage(self) -> StorageConfig:
+        return self.broker
+
+    def at_listener(self, name: str, mechanism: str = "") -> BrokerConfig:
+        """As they hold for one listener, and for one SASL mechanism there."""
+        prefix = f"listener.name.{name.lower()}."
+        mine = {key[len(prefix) :]: text for key, text in self.given.items() if key.startswith(prefix)}
+        of_mechanism = f"{mechanism.lower()}."
+        values = {key: text for key, text in mine.items() if _base(key) == key}
+        if mechanism:
+            values |= {
+                key.removeprefix(of_mechanism): text for key, text in mine.items() if key.startswith(of_mechanism)
+            }
+        return self.broker.with_values({key: text for key, text in values.items() if key in kafka_table()})
+
+
+def broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
+    if wrong := next((name for name in _NOT_HERE if name in properties), None):
+        raise InvalidSetting(f"{wrong}={properties[wrong].strip()}: not supported: {_NOT_HERE[wrong]}")
+    given = with_node_id(properties)
+    known = {name: text for name, text in given.items() if name in BrokerConfig.table()}
+    values = typed_values(known)
+    listeners = crosschecks.check(values, set(known), given)
+    settings = BrokerSettings(
+        broker=BrokerConfig().with_values(known | _fallbacks(known)),
+        topics=topic_defaults(values),
+        listeners=listeners,
+        ignored=tuple(sorted(_ignored(properties))),
+        given=given,
+    )
+    for listener in listeners.bound:
+        between_brokers = listener.name == listeners.inter_broker.name
+        crosschecks.check_listener(listener, settings.at_listener(listener.name), between_brokers)
+    return settings
+
+
+def with_node_id(properties: Mapping[str, str]) -> dict[str, str]:
+    """broker.id and node.id are two names of one thing."""
+    found = dict(properties)
+    for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
+        if name not in found and other in found:
+            found[name] = found[other]
+    return found
+
+
+def typed_values(given: Mapping[str, str]) -> dict[str, Value]:
+    """Of all known settings: what was given, checked one by one, or the default."""
+    table = BrokerConfig.table()
+    return {name: row.read(given[name]) if name in given else row.default for name, row in table.items()}
+
+
+def topic_defaults(values: Mapping[str, Value]) -> LogConfig:
+    rows = LogConfig.server_rows()
+    texts = {name: write(_first(values, row.from_broker.names)) for name, row in rows.items() if row.from_broker}
+    if texts["log.retention.ms"] == "0":
+        raise InvalidSetting("log.retention.ms=0: must be -1 or at least 1")
+    return LogConfig().with_values({name: text for name, text in texts.items() if text is not None}, rows)
+
+
+def _first(values: Mapping[str, Value], names: tuple[str, ...]) -> Value:
+    name = next(name for name in names if values[name] is not None)
+    value = values[name]
+    if isinstance(value, int) and name.startswith("log.retention.") and value < 0 and len(names) > 1:
+        return -1
+    unit = _UNIT_MS.get(name.rpartition(".")[2])
+    return value * unit if unit and isinstance(value, int) else value
+
+
+def _fallbacks(known: Mapping[str, str]) -> dict[str, str]:
+    return {name: known[other] for name, other in _FALLBACKS.items() if name not in known and other in known}
+
+
+def _ignored(properties: Mapping[str, str]) -> Iterator[str]:
+    table = BrokerConfig.table()
+    for name in properties:
+        row = table.get(name) or row_of(name)
+        if row is None:
+            yield f"{name}{nearest(name, table)}"
+        elif name in DYNAMIC_ONLY:
+            yield f"{name} (it is set while brokers run, and not in a file)"
+        elif row.support is Support.ACCEPTED:
+            yield f"{name} ({row.why})"

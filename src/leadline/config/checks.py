@@ -1,0 +1,86 @@
+"""What makes a value valid. A check answers with what is wrong, or with None; `valid` is how Kafka writes the limit.
+
+Pure: values in, words out.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+_THROTTLED = re.compile(r"([0-9]+:[0-9]+)?")
+_HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
+
+
+class Check(NamedTuple):
+    holds: Callable[[Any], bool]
+    must: str  # "must be at least 1"
+    valid: str  # "[1,...]"
+
+    def __call__(self, value: Any) -> str | None:
+        return None if self.holds(value) else self.must
+
+
+def at_least(low: float) -> Check:
+    return Check(lambda value: bool(value >= low), f"must be at least {low}", f"[{low},...]")
+
+
+def between(low: float, high: float) -> Check:
+    return Check(lambda value: low <= value <= high, f"must be between {low} and {high}", f"[{low},...,{high}]")
+
+
+def one_of(*allowed: str) -> Check:
+    return Check(lambda value: value in allowed, f"must be one of {', '.join(allowed)}", f"[{', '.join(allowed)}]")
+
+
+def any_case_of(*allowed: str) -> Check:
+    names = ", ".join(allowed)
+    return Check(lambda value: value.upper() in allowed, f"must be one of {names}", f"(case insensitive) [{names}]")
+
+
+def each_of(*allowed: str) -> Check:
+    names = ", ".join(allowed)
+    return Check(lambda values: set(values) <= set(allowed), f"must be a list of {names}", f"[{names}]")
+
+
+def checked_late(low: int, high: int) -> Check:
+    """A number out of a range that Kafka checks only when it uses it."""
+    return Check(lambda value: low <= value <= high, f"must be between {low} and {high}", "")
+
+
+gzip_level = Check(lambda value: value == -1 or 1 <= value <= 9, "must be -1 or between 1 and 9", "[1,...,9] or -1")
+anything = Check(lambda value: True, "", "non-null string")
+not_empty = Check(lambda value: value is None or value != "", "must not be empty", "non-empty string")
+throttled_replicas = Check(
+    lambda values: "".join(values) == "*" or all(_THROTTLED.fullmatch(part) for part in values),
+    "must be * or a list of partition:broker",
+    "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
+)
+
+
+def is_host(text: str) -> bool:
+    return _HOST.fullmatch(text) is not None
+
+
+# Releases whose protocol between brokers, or record format, has a name: each with the number of its steps.
+_RELEASES = """
+    0.8.0 0.8.1 0.8.2 0.9.0 0.10.0:2 0.10.1:3 0.10.2:1 0.11.0:3 1.0:1 1.1:1 2.0:2 2.1:3 2.2:2 2.3:2 2.4:2 2.5:1 2.6:1
+    2.7:3 2.8:2 3.0:2 3.1:1 3.2:1 3.3:4 3.4:1 3.5:3 3.6:3 3.7:5 3.8:1 3.9:1
+"""
+
+
+def _versions() -> tuple[str, ...]:
+    found: list[str] = []
+    for release in _RELEASES.split():
+        name, _, steps = release.partition(":")
+        found += [f"{name}-IV{step}" for step in range(int(steps))] if steps else [name]
+    return tuple(found)
+
+
+def _is_version(text: str) -> bool:
+    """2.8, 2.8.1 and 2.8-IV1 alike."""
+    parts = text.split(".")
+    name = ".".join(parts[: 3 if text.startswith("0.") else 2])
+    return name in _versions() or any(known.startswith(f"{name}-") for known in _versions())
+
+
+version = Check(_is_version, "must be a release of Kafka, as 3.8 or 3.8-IV0", f"[{', '.join(_versions())}]")

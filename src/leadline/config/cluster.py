@@ -1,0 +1,83 @@
+"""The settings that make a broker a member of a cluster: its id, its ZooKeeper, the topics it creates, its quotas.
+
+Pure: a table.
+"""
+
+from dataclasses import dataclass
+
+from leadline.config.checks import at_least
+from leadline.config.settings import Importance, Settings, setting
+from leadline.config.values import Kind
+
+BOOLEAN, INT, LONG, STRING = Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING
+HIGH, LOW = Importance.HIGH, Importance.LOW
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class ClusterConfig(Settings):
+    """Who the broker is, and how it stays in touch with the others."""
+
+    __slots__ = ()
+
+    broker_id: int = setting(-1, INT, "this broker's id; -1: generate one and keep it", importance=HIGH)
+    node_id: int = setting(-1, INT, "another name of broker.id", importance=HIGH)
+    broker_id_generation_enable: bool = setting(True, BOOLEAN, "may a broker without an id be given one")
+    reserved_broker_max_id: int = setting(1000, INT, "the highest id that is not generated", at_least(0))
+    broker_rack: str | None = setting(None, STRING, "where the broker stands, so that replicas lie apart")
+
+    zookeeper_connect: str | None = setting(
+        None,
+        STRING,
+        "the hosts of ZooKeeper, and a path below which all lies; none: one node by itself",
+        importance=HIGH,
+    )
+    zookeeper_session_timeout_ms: int = setting(
+        18_000, INT, "how long ZooKeeper waits for a silent broker before it counts as gone", importance=HIGH
+    )
+    zookeeper_connection_timeout_ms: int = setting(
+        18_000,
+        INT,
+        "how long the first connection to ZooKeeper may take; unset: zookeeper.session.timeout.ms",
+        importance=HIGH,
+        declared=None,
+    )
+
+    num_partitions: int = setting(1, INT, "partitions of a topic that is created without a number", at_least(1))
+    default_replication_factor: int = setting(1, INT, "replicas of a topic that is created without a number")
+    auto_create_topics_enable: bool = setting(
+        True, BOOLEAN, "create a topic when it is first asked for", importance=HIGH
+    )
+    delete_topic_enable: bool = setting(True, BOOLEAN, "may topics be deleted", importance=HIGH)
+
+    auto_leader_rebalance_enable: bool = setting(
+        True, BOOLEAN, "give leadership back to preferred replicas as time goes by", importance=HIGH
+    )
+    leader_imbalance_per_broker_percentage: int = setting(
+        10, INT, "the share of a broker's partitions led by others at which leadership is given back", importance=HIGH
+    )
+    leader_imbalance_check_interval_seconds: int = setting(
+        300, LONG, "time between two looks at who leads", at_least(1), importance=HIGH
+    )
+    controller_socket_timeout_ms: int = setting(30_000, INT, "how long the controller waits for a broker's answer")
+    controlled_shutdown_enable: bool = setting(True, BOOLEAN, "hand leadership over before stopping")
+    controlled_shutdown_max_retries: int = setting(3, INT, "attempts to hand it over")
+    controlled_shutdown_retry_backoff_ms: int = setting(5000, LONG, "time between two such attempts")
+
+    quota_window_num: int = setting(11, INT, "windows over which a client's rate is taken", at_least(1), importance=LOW)
+    quota_window_size_seconds: int = setting(1, INT, "how long each of them is", at_least(1), importance=LOW)
+    replication_quota_window_num: int = setting(
+        11, INT, "windows over which the rate of replication is taken", at_least(1), importance=LOW
+    )
+    replication_quota_window_size_seconds: int = setting(
+        1, INT, "how long each of them is", at_least(1), importance=LOW
+    )
+    alter_log_dirs_replication_quota_window_num: int = setting(
+        11, INT, "windows over which the rate of moves between log directories is taken", at_least(1), importance=LOW
+    )
+    alter_log_dirs_replication_quota_window_size_seconds: int = setting(
+        1, INT, "how long each of them is", at_least(1), importance=LOW
+    )
+    controller_quota_window_num: int = setting(
+        11, INT, "windows over which the rate of changes to topics is taken", at_least(1), importance=LOW
+    )
+    controller_quota_window_size_seconds: int = setting(1, INT, "how long each of them is", at_least(1), importance=LOW)

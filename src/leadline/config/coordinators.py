@@ -1,0 +1,92 @@
+"""The settings of the two coordinators: of groups with their offsets, and of transactions.
+
+Pure: a table.
+"""
+
+from dataclasses import dataclass
+
+from leadline.config.checks import at_least, checked_late, each_of
+from leadline.config.settings import Importance, Mode, Settings, setting
+from leadline.config.values import DAY_MS, INT_MAX, Kind
+
+BOOLEAN, INT, LIST, LONG, SHORT = Kind.BOOLEAN, Kind.INT, Kind.LIST, Kind.LONG, Kind.SHORT
+HIGH, LOW = Importance.HIGH, Importance.LOW
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class CoordinatorConfig(Settings):
+    """How groups are kept together, and transactions brought to an end."""
+
+    __slots__ = ()
+
+    group_min_session_timeout_ms: int = setting(6000, INT, "the shortest session that a member may ask for")
+    group_max_session_timeout_ms: int = setting(1_800_000, INT, "the longest session that a member may ask for")
+    group_initial_rebalance_delay_ms: int = setting(
+        3000, INT, "how long an empty group waits for more members before its first assignment"
+    )
+    group_max_size: int = setting(INT_MAX, INT, "members of a group", at_least(1))
+    group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
+        ("classic",),
+        LIST,
+        "the ways in which groups may agree on an assignment",
+        each_of("consumer", "classic", "unknown"),
+        only=("classic",),
+        why="as in Kafka without KRaft, groups rebalance in the classic way alone",
+    )
+
+    offset_metadata_max_bytes: int = setting(4096, INT, "the longest note that comes with a commit", importance=HIGH)
+    offsets_load_buffer_size: int = setting(
+        5_242_880, INT, "bytes read at a time when offsets are loaded", at_least(1), importance=HIGH
+    )
+    offsets_topic_replication_factor: int = setting(
+        3, SHORT, "replicas of the topic that keeps the offsets", at_least(1), importance=HIGH
+    )
+    offsets_topic_num_partitions: int = setting(50, INT, "partitions of that topic", at_least(1), importance=HIGH)
+    offsets_topic_segment_bytes: int = setting(104_857_600, INT, "its largest segment", at_least(1), importance=HIGH)
+    offsets_topic_compression_codec: int = setting(
+        0, INT, "its codec: none, gzip, snappy, lz4, zstd, counted from 0", checked_late(0, 4), importance=HIGH
+    )
+    offsets_retention_minutes: int = setting(
+        10_080, INT, "how long an offset is kept after its group is empty", at_least(1), importance=HIGH
+    )
+    offsets_retention_check_interval_ms: int = setting(
+        600_000, LONG, "time between two looks for old offsets", at_least(1), importance=HIGH
+    )
+    offsets_commit_timeout_ms: int = setting(
+        5000, INT, "how long a commit waits for its replicas", at_least(1), importance=HIGH
+    )
+
+    transactional_id_expiration_ms: int = setting(
+        7 * DAY_MS, INT, "how long an idle transactional id is remembered", at_least(1), importance=HIGH
+    )
+    transaction_max_timeout_ms: int = setting(
+        900_000, INT, "the longest transaction that a producer may ask for", at_least(1), importance=HIGH
+    )
+    transaction_state_log_min_isr: int = setting(
+        2, INT, "replicas that must have a change of a transaction's state", at_least(1), importance=HIGH
+    )
+    transaction_state_log_load_buffer_size: int = setting(
+        5_242_880, INT, "bytes read at a time when transactions are loaded", at_least(1), importance=HIGH
+    )
+    transaction_state_log_replication_factor: int = setting(
+        3, SHORT, "replicas of the topic that keeps the transactions", at_least(1), importance=HIGH
+    )
+    transaction_state_log_num_partitions: int = setting(
+        50, INT, "partitions of that topic", at_least(1), importance=HIGH
+    )
+    transaction_state_log_segment_bytes: int = setting(
+        104_857_600, INT, "its largest segment", at_least(1), importance=HIGH
+    )
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
+        10_000, INT, "time between two looks for transactions that ran out of time", at_least(1), importance=LOW
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
+        3_600_000, INT, "time between two looks for forgotten transactional ids", at_least(1), importance=LOW
+    )
+    transaction_partition_verification_enable: bool = setting(
+        True,
+        BOOLEAN,
+        "ask whether a partition is part of its transaction before writing to it",
+        importance=LOW,
+        mode=Mode.CLUSTER_WIDE,
+    )

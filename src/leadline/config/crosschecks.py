@@ -1,0 +1,127 @@
+"""What must hold between the settings of a broker, one law each, as Kafka demands when it starts.
+
+Pure: values in; the first law that is broken is raised.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from leadline.config.checks import is_host
+from leadline.config.listeners import Listener, Listeners, parse_listeners, parse_pairs
+from leadline.config.security import MECHANISMS, SecurityConfig
+from leadline.config.values import InvalidSetting, Value, csv
+
+_AT_MOST = (
+    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+    ("offsets.commit.required.acks", "offsets.topic.replication.factor"),
+    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
+    ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+    ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms"),
+    ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+)
+_MEGABYTE = 1024 * 1024
+
+
+def check(typed: Mapping[str, Value], given: set[str], texts: Mapping[str, str]) -> Listeners:
+    """`typed`: all settings; `given`: the names that were set."""
+    values: Mapping[str, Any] = typed
+    for lesser, greater in _AT_MOST:
+        if values[lesser] > values[greater]:
+            raise InvalidSetting(f"{lesser}={values[lesser]}: must not exceed {greater}={values[greater]}")
+    _check_id(values)
+    _check_storage(values)
+    _check_requests(values)
+    _check_connections_per_ip(values)
+    listeners = parse_listeners(
+        values["listeners"],
+        values["advertised.listeners"],
+        values["listener.security.protocol.map"],
+        values["inter.broker.listener.name"],
+        values["security.inter.broker.protocol"] if "security.inter.broker.protocol" in given else None,
+    )
+    _check_control_plane(values["control.plane.listener.name"], listeners)
+    return listeners
+
+
+def _check_id(values: Mapping[str, Any]) -> None:
+    id, most = values["broker.id"], values["reserved.broker.max.id"]
+    if id != values["node.id"]:
+        raise InvalidSetting(f"node.id={values['node.id']}: must be the same as broker.id={id}")
+    if not values["broker.id.generation.enable"]:
+        if id < 0:
+            raise InvalidSetting(f"broker.id={id}: must be at least 0, as broker.id.generation.enable=false")
+    elif not -1 <= id <= most:
+        raise InvalidSetting(f"broker.id={id}: must be between -1 and reserved.broker.max.id={most}")
+
+
+def _check_storage(values: Mapping[str, Any]) -> None:
+    dirs = values["log.dir"] if values["log.dirs"] is None else values["log.dirs"]
+    if not csv(dirs):
+        raise InvalidSetting(f"log.dirs={dirs}: must name at least one directory")
+    threads, room = values["log.cleaner.threads"], values["log.cleaner.dedupe.buffer.size"]
+    if threads and room // threads <= _MEGABYTE:
+        raise InvalidSetting(
+            f"log.cleaner.dedupe.buffer.size={room}: must be more than {_MEGABYTE} for each of "
+            f"log.cleaner.threads={threads}"
+        )
+
+
+def _check_requests(values: Mapping[str, Any]) -> None:
+    queued, largest = values["queued.max.request.bytes"], values["socket.request.max.bytes"]
+    if 0 < queued < largest:
+        raise InvalidSetting(
+            f"queued.max.request.bytes={queued}: must be at least socket.request.max.bytes={largest}, or -1"
+        )
+    delay, idle = values["connection.failed.authentication.delay.ms"], values["connections.max.idle.ms"]
+    if 0 <= idle <= delay:
+        raise InvalidSetting(
+            f"connection.failed.authentication.delay.ms={delay}: must be less than connections.max.idle.ms={idle}"
+        )
+    acks = values["offsets.commit.required.acks"]
+    if acks < -1:
+        raise InvalidSetting(f"offsets.commit.required.acks={acks}: must be at least -1")
+
+
+def _check_connections_per_ip(values: Mapping[str, Any]) -> None:
+    overrides = connections_per_ip(values["max.connections.per.ip.overrides"])
+    if values["max.connections.per.ip"] == 0 and not overrides:
+        raise InvalidSetting("max.connections.per.ip=0: must be at least 1, or max.connections.per.ip.overrides be set")
+
+
+def connections_per_ip(overrides: str) -> dict[str, int]:
+    """The limits of some addresses, out of max.connections.per.ip.overrides."""
+    found: dict[str, int] = {}
+    for host, count in parse_pairs("max.connections.per.ip.overrides", overrides).items():
+        if not is_host(host) or not count.isdecimal():
+            raise InvalidSetting(f"max.connections.per.ip.overrides={overrides}: {host}:{count} must be host:number")
+        found[host] = int(count)
+    return found
+
+
+def _check_control_plane(name: str | None, listeners: Listeners) -> None:
+    if name is None:
+        return
+    names = [each.name for each in listeners.advertised]
+    if name.upper() not in names:
+        raise InvalidSetting(f"control.plane.listener.name={name}: must be an advertised listener: {', '.join(names)}")
+    if name.upper() == listeners.inter_broker.name:
+        raise InvalidSetting(f"control.plane.listener.name={name}: must be another than that between brokers")
+
+
+def check_listener(listener: Listener, config: SecurityConfig, between_brokers: bool) -> None:
+    """`config`: with what is set for this listener alone."""
+    if not listener.protocol.sasl:
+        return
+    enabled, own = config.sasl_enabled_mechanisms, config.sasl_mechanism_inter_broker_protocol
+    if unknown := set(enabled) - set(MECHANISMS):
+        raise InvalidSetting(
+            f"sasl.enabled.mechanisms={','.join(enabled)}: {', '.join(sorted(unknown))} of listener {listener.name} is "
+            f"not supported: use some of {', '.join(MECHANISMS)}"
+        )
+    if between_brokers and own not in enabled:
+        raise InvalidSetting(
+            f"sasl.mechanism.inter.broker.protocol={own}: must be one of sasl.enabled.mechanisms={','.join(enabled)}"
+        )

@@ -1,0 +1,193 @@
+"""What DescribeConfigs answers: for each setting its value, where that comes from, and what else could have given it.
+
+    a broker's value: set for this broker, for all brokers, in its file, or the default; the first that is there counts
+    a topic's: its own, or else that of the broker's setting that gives the default
+
+Pure: texts in, entries out.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from leadline.config.broker import (
+    DYNAMIC_ONLY,
+    BrokerSettings,
+    broker_settings,
+    kafka_table,
+    row_of,
+    synonyms,
+    topic_defaults,
+    typed_values,
+    with_node_id,
+)
+from leadline.config.settings import Mode, Row
+from leadline.config.topic import LogConfig
+from leadline.config.values import Kind, write
+
+Properties = Mapping[str, str]
+
+
+class Source(IntEnum):
+    """Where a value comes from; the number is what DescribeConfigs calls it."""
+
+    TOPIC = 1
+    DYNAMIC_BROKER = 2  # set for this broker while it runs
+    DYNAMIC_DEFAULT_BROKER = 3  # set for all brokers while they run
+    STATIC_BROKER = 4  # in its server.properties
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    name: str
+    value: str | None  # None: not to be shown
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    name: str
+    value: str | None  # None: there is none, or it is not to be shown
+    source: Source
+    read_only: bool
+    sensitive: bool
+    synonyms: tuple[Synonym, ...]
+    kind: Kind | None  # None: of an unknown setting; DescribeConfigs says 0
+    documentation: str | None
+
+    @property
+    def is_default(self) -> bool:
+        return self.source is Source.DEFAULT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layers:
+    """The properties of a broker, by where they were set."""
+
+    static: Properties = field(default_factory=dict)
+    dynamic_default: Properties = field(default_factory=dict)
+    dynamic_broker: Properties = field(default_factory=dict)
+
+    def merged(self) -> dict[str, str]:
+        """As they count: a setting for one broker before one for all, that before the file, whatever its unit."""
+        found = with_node_id(self.static)
+        for layer in (self.dynamic_default, self.dynamic_broker):
+            for name, text in layer.items():
+                for other in (name,) if name.startswith("listener.name.") else synonyms(name):
+                    found.pop(other, None)
+                found[name] = text
+        return found
+
+    def settings(self) -> BrokerSettings:
+        """What they come to."""
+        return broker_settings({name: text for name, text in self.merged().items() if name not in DYNAMIC_ONLY})
+
+    def topic_defaults(self) -> LogConfig:
+        return topic_defaults(typed_values(_known(self.merged())))
+
+    def bytes_per_second(self, name: str) -> int:
+        """One of the throttles that are set while brokers run."""
+        row = DYNAMIC_ONLY[name]
+        text = self.dynamic_broker.get(name, self.dynamic_default.get(name))
+        value = row.default if text is None else row.read(text)
+        assert isinstance(value, int)
+        return value
+
+
+def describe_broker(layers: Layers, names: Collection[str] | None = None) -> list[Entry]:
+    """All that is known of one broker, or some of it."""
+    merged = layers.merged()
+    wanted = {*merged, *(name for name, row in kafka_table().items() if not row.internal)}
+    return [_broker_entry(name, layers, merged) for name in _chosen(wanted, names)]
+
+
+def describe_broker_defaults(layers: Layers, names: Collection[str] | None = None) -> list[Entry]:
+    """What was set for all brokers while they run."""
+    set_for_all = Layers(dynamic_default=layers.dynamic_default)
+    chosen = _chosen(layers.dynamic_default, names)
+    return [_broker_entry(name, set_for_all, layers.dynamic_default, with_default=False) for name in chosen]
+
+
+def describe_topic(
+    layers: Layers, overrides: Properties, names: Collection[str] | None = None, defaults: LogConfig | None = None
+) -> list[Entry]:
+    """`overrides`: what was set for the topic itself. `defaults`: those of the layers, where they are known already."""
+    defaults = defaults or layers.topic_defaults()
+    return [_topic_entry(name, layers, defaults, overrides) for name in _chosen(LogConfig.table(), names)]
+
+
+def _chosen(all_names: Iterable[str], names: Collection[str] | None) -> list[str]:
+    return sorted(name for name in all_names if not names or name in names)
+
+
+def _known(properties: Properties) -> dict[str, str]:
+    return {name: text for name, text in properties.items() if name in kafka_table()}
+
+
+def _broker_entry(name: str, layers: Layers, merged: Properties, with_default: bool = True) -> Entry:
+    row, known = row_of(name), kafka_table().get(name)
+    sensitive = row is None or row.sensitive
+    if known is not None:
+        value = write(known.read(merged[name])) if name in merged else known.default_text
+    else:
+        value = merged[name]
+    found = _synonyms(name, layers, sensitive, with_default)
+    return Entry(
+        name=name,
+        value=None if sensitive else value,
+        source=found[0].source if found else Source.DEFAULT,
+        read_only=known is None or known.mode is Mode.READ_ONLY,
+        sensitive=sensitive,
+        synonyms=found,
+        kind=row.kind if row else None,
+        documentation=known.meaning if known else None,
+    )
+
+
+def _topic_entry(name: str, layers: Layers, defaults: LogConfig, overrides: Properties) -> Entry:
+    row = LogConfig.table()[name]
+    if name in overrides:
+        value = write(row.read(overrides[name]))
+    else:
+        value = write(getattr(defaults, row.field)) if row.field else _unobeyed_default(row, layers)
+    found = _synonyms(row.from_broker.names[0], layers, False) if row.from_broker else ()
+    if name in overrides:
+        found = (Synonym(name, value, Source.TOPIC), *found)
+    return Entry(
+        name=name,
+        value=value,
+        source=found[0].source if found else Source.DEFAULT,
+        read_only=False,
+        sensitive=False,
+        synonyms=found,
+        kind=row.kind,
+        documentation=row.meaning,
+    )
+
+
+def _unobeyed_default(row: Row, layers: Layers) -> str | None:
+    """Of a topic's setting that a LogConfig does not hold."""
+    name = row.from_broker.names[0] if row.from_broker else ""
+    given = layers.merged().get(name)
+    if given is None or name == "log.message.format.version":  # which Kafka ignores as well
+        return row.default_text
+    return write(row.read(given))
+
+
+def _synonyms(name: str, layers: Layers, sensitive: bool, with_default: bool = True) -> tuple[Synonym, ...]:
+    defaults = {each: kafka_table()[each].default_text for each in synonyms(name) if each in kafka_table()}
+    places: list[tuple[Mapping[str, str | None], Source]] = [
+        (dict(layers.dynamic_broker), Source.DYNAMIC_BROKER),
+        (dict(layers.dynamic_default), Source.DYNAMIC_DEFAULT_BROKER),
+        (dict(with_node_id(layers.static)), Source.STATIC_BROKER),
+        (defaults if with_default else {}, Source.DEFAULT),
+    ]
+    found = [
+        Synonym(each, None if sensitive else text, source)
+        for values, source in places
+        for each in synonyms(name)
+        if (text := values.get(each)) is not None
+    ]
+    start = next((i for i, synonym in enumerate(found) if synonym.name == name), len(found))
+    return tuple(found[start:])  # what only overrides this setting for one listener is not its own

@@ -1,0 +1,162 @@
+"""The addresses of a broker, and which protocol is spoken at each.
+
+An address is NAME://host:port. An IPv6 host stands in brackets, an empty one means all interfaces, port 0 any free one.
+Names are compared in upper case. `listener.security.protocol.map` gives each name its protocol.
+
+    names are distinct; two listeners share a port only if one host is IPv4 and the other IPv6
+    what is advertised is listened on, and other brokers are told how to reach this one
+
+Pure: text in, values out.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+
+from leadline.config.values import InvalidSetting, csv
+
+_ADDRESS = re.compile(r"(.*)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._:]*)):(-?[0-9]+)")
+
+
+class Protocol(IntEnum):
+    """What is spoken at a listener; the number is Kafka's."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+    @property
+    def tls(self) -> bool:
+        return self in (Protocol.SSL, Protocol.SASL_SSL)
+
+    @property
+    def sasl(self) -> bool:
+        return self in (Protocol.SASL_PLAINTEXT, Protocol.SASL_SSL)
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    name: str
+    protocol: Protocol
+    host: str  # empty: all interfaces
+    port: int  # 0: any free one
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    bound: tuple[Listener, ...]
+    advertised: tuple[Listener, ...]
+    inter_broker: Listener  # one of the advertised: how other brokers reach this one
+
+    def named(self, name: str) -> Listener:
+        return next(found for found in self.bound if found.name == name)
+
+
+def parse_listeners(
+    listeners: str,
+    advertised: str | None,
+    protocol_map: str,
+    inter_broker_name: str | None,
+    inter_broker_protocol: str | None,
+) -> Listeners:
+    """The two last are alternatives: at most one of them was set."""
+    protocols = parse_protocols(protocol_map)
+    bound = _parse("listeners", listeners, protocols)
+    _distinct_ports(bound, listeners)
+    told = bound if advertised is None else _parse("advertised.listeners", advertised, protocols)
+    _advertisable(told, bound, advertised)
+    if inter_broker_name is not None and inter_broker_protocol is not None:
+        raise InvalidSetting(
+            f"inter.broker.listener.name={inter_broker_name}: must not be set together with "
+            f"security.inter.broker.protocol={inter_broker_protocol}"
+        )
+    return Listeners(bound, told, _inter_broker(told, protocols, inter_broker_name, inter_broker_protocol))
+
+
+def parse_protocols(text: str) -> dict[str, Protocol]:
+    found: dict[str, Protocol] = {}
+    for name, protocol in parse_pairs("listener.security.protocol.map", text).items():
+        if protocol.upper() not in Protocol.__members__:
+            allowed = ", ".join(Protocol.__members__)
+            raise InvalidSetting(
+                f"listener.security.protocol.map={text}: {protocol} of {name} must be one of {allowed}"
+            )
+        found[name.upper()] = Protocol[protocol.upper()]
+    return found
+
+
+def parse_pairs(setting: str, text: str) -> dict[str, str]:
+    """a:b,c:d; the last colon of a pair counts, as a name may be an IPv6 address."""
+    pairs = [part.rpartition(":") for part in csv(text)]
+    if wrong := next((value for _, colon, value in pairs if not colon), None):
+        raise InvalidSetting(f"{setting}={text}: {wrong} must be a pair with a colon between")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _parse(setting: str, text: str, protocols: Mapping[str, Protocol]) -> tuple[Listener, ...]:
+    found: dict[str, Listener] = {}
+    for part in csv(text):
+        match = _ADDRESS.fullmatch(part)
+        if match is None:
+            raise InvalidSetting(f"{setting}={text}: {part} must be NAME://host:port")
+        name, port = match[1].upper(), int(match[4])
+        if name not in protocols:
+            raise InvalidSetting(f"{setting}={text}: {name} has no protocol in listener.security.protocol.map")
+        if not 0 <= port <= 65535:
+            raise InvalidSetting(f"{setting}={text}: port {port} must be between 0 and 65535")
+        if name in found:
+            raise InvalidSetting(f"{setting}={text}: {name} must be there once only")
+        found[name] = Listener(name, protocols[name], match[2] or match[3] or "", port)
+    if not found:
+        raise InvalidSetting(f"{setting}={text}: must name at least one listener")
+    return tuple(found.values())
+
+
+def _distinct_ports(bound: Iterable[Listener], text: str) -> None:
+    hosts: dict[int, list[str]] = {}
+    for each in bound:
+        if each.port:
+            hosts.setdefault(each.port, []).append(each.host)
+    for port, sharing in hosts.items():
+        if len(sharing) > 1 and sorted(map(_ip_version, sharing)) != [4, 6]:
+            raise InvalidSetting(
+                f"listeners={text}: port {port} must be there once only, or with one IPv4 and one IPv6 address"
+            )
+
+
+def _ip_version(host: str) -> int:
+    """4, 6, or 0 for a host that is no address."""
+    if ":" in host:
+        return 6
+    parts = host.split(".")
+    return 4 if len(parts) == 4 and all(part.isdecimal() and int(part) < 256 for part in parts) else 0
+
+
+def _advertisable(told: Iterable[Listener], bound: Iterable[Listener], advertised: str | None) -> None:
+    names = {each.name for each in bound}
+    for each in told:
+        shown = f"advertised.listeners={advertised}" if advertised is not None else f"listeners={each}"
+        if each.host == "0.0.0.0":
+            raise InvalidSetting(f"{shown}: clients cannot connect to 0.0.0.0; advertise an address they can reach")
+        if each.name not in names:
+            raise InvalidSetting(f"{shown}: {each.name} must be one of listeners: {', '.join(sorted(names))}")
+
+
+def _inter_broker(
+    told: Iterable[Listener], protocols: Mapping[str, Protocol], name: str | None, protocol: str | None
+) -> Listener:
+    setting = "security.inter.broker.protocol" if name is None else "inter.broker.listener.name"
+    wanted = (name or protocol or "PLAINTEXT").upper()
+    if wanted not in protocols:
+        raise InvalidSetting(f"{setting}={wanted}: has no protocol in listener.security.protocol.map")
+    for each in told:
+        if each.name == wanted:
+            return each
+    names = ", ".join(each.name for each in told)
+    raise InvalidSetting(f"{setting}={wanted}: must be the name of an advertised listener: {names}")

@@ -1,0 +1,64 @@
+"""The settings of replication between brokers.
+
+Pure: a table.
+"""
+
+from dataclasses import dataclass
+
+from leadline.config.checks import at_least, version
+from leadline.config.settings import Importance, Mode, Settings, setting
+from leadline.config.values import Kind
+
+INT, LONG, STRING = Kind.INT, Kind.LONG, Kind.STRING
+HIGH = Importance.HIGH
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+LEADER_ONLY = "org.apache.kafka.common.replica.LeaderSelector"
+
+
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
+class ReplicationConfig(Settings):
+    """How followers fetch, and when one counts as in sync."""
+
+    __slots__ = ()
+
+    replica_lag_time_max_ms: int = setting(
+        30_000, LONG, "how long a follower may stay behind before it leaves the in-sync replicas", importance=HIGH
+    )
+    replica_socket_timeout_ms: int = setting(30_000, INT, "how long a follower waits for its leader", importance=HIGH)
+    replica_socket_receive_buffer_bytes: int = setting(
+        65_536, INT, "the receive buffer of a follower's socket", importance=HIGH
+    )
+    replica_fetch_max_bytes: int = setting(
+        1_048_576, INT, "what a follower asks of one partition at a time", at_least(0)
+    )
+    replica_fetch_response_max_bytes: int = setting(
+        10_485_760, INT, "what a follower asks of one leader at a time", at_least(0)
+    )
+    replica_fetch_wait_max_ms: int = setting(
+        500, INT, "how long a leader may hold a follower's fetch back", importance=HIGH
+    )
+    replica_fetch_min_bytes: int = setting(
+        1, INT, "what a leader gathers before it answers a follower", importance=HIGH
+    )
+    replica_fetch_backoff_ms: int = setting(1000, INT, "how long a follower rests after an error", at_least(0))
+    num_replica_fetchers: int = setting(
+        1, INT, "fetches that run at a time from one leader", importance=HIGH, mode=Mode.CLUSTER_WIDE
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = setting(
+        5000, LONG, "time between two checkpoints of the high watermarks", importance=HIGH
+    )
+    replica_selector_class: str | None = setting(
+        None,
+        STRING,
+        "how the replica to read from is chosen",
+        only=("", LEADER_ONLY, RACK_AWARE),
+        why=f"the choices are {LEADER_ONLY} and {RACK_AWARE}",
+    )
+    inter_broker_protocol_version: str = setting(
+        "3.8-IV0",
+        STRING,
+        "the release whose protocol brokers speak with each other",
+        version,
+        only=("3.8", "3.8.0", "3.8.1", "3.8-IV0"),
+        why="bring all brokers to the protocol of 3.8 first",
+    )

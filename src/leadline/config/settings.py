@@ -1,0 +1,177 @@
+"""Settings under Kafka's own names: name, type, default, validity, standing and meaning, in one table each.
+
+A table is a frozen dataclass: each field is a row that is obeyed, and its name is the setting's with underscores for
+dots. Rows that this broker knows and does not obey have no field. Values arrive as text, as in server.properties.
+An unknown name is refused with the nearest known one, a bad value with its limit.
+
+Pure: text in, values out.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from typing import Any, NamedTuple, Self, TypeVar
+
+from leadline.config.checks import Check
+from leadline.config.values import InvalidSetting, Kind, Value, read, write
+
+T = TypeVar("T")
+
+
+class Importance(Enum):
+    HIGH = "HIGH"
+    MEDIUM = "MEDIUM"
+    LOW = "LOW"
+
+
+class Mode(Enum):
+    """Whether a broker's setting may change while it runs, and for whom. Topics' may always."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"  # for one broker at a time
+    CLUSTER_WIDE = "cluster-wide"  # for one broker, or as the default of all
+
+
+class Support(Enum):
+    OBEYED = "obeyed"
+    ACCEPTED = "accepted"  # means nothing here and harms nobody: named in a warning where it was set
+    REFUSED = "refused"  # would promise what is not done: any value but the default is an error
+
+
+class FromBroker(NamedTuple):
+    """The broker's settings that a topic's default comes from, first the one that counts most."""
+
+    names: tuple[str, ...]
+    importance: Importance
+
+
+class Row(NamedTuple):
+    """One setting, as far as a table says it."""
+
+    name: str
+    kind: Kind
+    default: Value
+    meaning: str
+    check: Check | None = None
+    importance: Importance = Importance.MEDIUM
+    mode: Mode = Mode.READ_ONLY
+    support: Support = Support.OBEYED
+    only: tuple[str, ...] | None = None  # the values, or parts of a list, that are obeyed beside the default
+    why: str = ""  # what to do instead of a refused value; why an accepted one means nothing
+    internal: bool = False  # Kafka neither documents nor describes it
+    beyond: bool = False  # not in Kafka's own table: Kafka hands it unseen to the plugin that asks for it
+    from_broker: FromBroker | None = None  # of a topic's setting
+    field: str = ""  # of the table's class; empty where the setting is not obeyed
+    into: Callable[[Any], Value] | None = None  # from the value to what the field holds
+
+    @property
+    def sensitive(self) -> bool:
+        return self.kind is Kind.PASSWORD
+
+    @property
+    def default_text(self) -> str | None:
+        return write(self.default)
+
+    def read(self, text: str) -> Value:
+        """The value that a text stands for: of the right type, valid, and obeyed or without meaning here."""
+        try:
+            value = read(self.kind, text)
+        except ValueError as error:
+            raise self._invalid(text, str(error)) from None
+        if self.check is not None and (wrong := self.check(value)) is not None:
+            raise self._invalid(text, wrong)
+        if not self._is_obeyed(value):
+            raise self._invalid(text, f"not supported: {self.why}")
+        return value
+
+    def _is_obeyed(self, value: Value) -> bool:
+        if value == self.default or (self.default is None and value in ("", ())):
+            return True
+        if self.only is not None:
+            return set(value if isinstance(value, tuple) else [str(write(value))]) <= set(self.only)
+        return self.support is not Support.REFUSED
+
+    def _invalid(self, text: str, wrong: str) -> InvalidSetting:
+        return InvalidSetting(f"{self.name}={'[hidden]' if self.sensitive else text.strip()}: {wrong}")
+
+
+_SAME: Any = object()
+
+
+def setting(
+    default: T,
+    kind: Kind,
+    meaning: str,
+    check: Check | None = None,
+    *,
+    declared: Value = _SAME,
+    **columns: Any,
+) -> T:
+    """A row of a table. `declared`: the default that the table states, where the field starts with what it leads to."""
+    metadata = {"kind": kind, "meaning": meaning, "check": check, **columns}
+    if declared is not _SAME:
+        metadata["default"] = declared
+    made: T = field(default=default, metadata=metadata)
+    return made
+
+
+def from_broker(*names: str, importance: Importance = Importance.MEDIUM) -> FromBroker:
+    return FromBroker(names, importance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What the tables share."""
+
+    @classmethod
+    def rows(cls) -> Mapping[str, Row]:
+        """The rows that are obeyed, so have a field."""
+        if cls not in _ROWS:
+            _ROWS[cls] = dict(_rows(cls))
+        return _ROWS[cls]
+
+    @classmethod
+    def others(cls) -> Iterable[Row]:
+        """The rows that have none."""
+        return ()
+
+    @classmethod
+    def table(cls) -> Mapping[str, Row]:
+        """All rows, by the name of the setting."""
+        if cls not in _TABLES:
+            _TABLES[cls] = {**cls.rows(), **{row.name: row for row in cls.others()}}
+        return _TABLES[cls]
+
+    @classmethod
+    def parse(cls, values: Mapping[str, str]) -> Self:
+        return cls().with_values(values)
+
+    def with_values(self, values: Mapping[str, str], rows: Mapping[str, Row] | None = None) -> Self:
+        """These settings with some of them overridden, all checked; under other names, if those are given."""
+        rows = self.table() if rows is None else rows
+        changes: dict[str, Any] = {}
+        for name, text in values.items():
+            if (row := rows.get(name)) is None:
+                raise InvalidSetting(f"unknown setting {name}{nearest(name, rows)}")
+            value = row.read(text)
+            if row.field:
+                changes[row.field] = row.into(value) if row.into else value
+        return replace(self, **changes)
+
+
+_ROWS: dict[type[Settings], dict[str, Row]] = {}
+_TABLES: dict[type[Settings], dict[str, Row]] = {}
+
+
+def _rows(table: type[Settings]) -> Iterator[tuple[str, Row]]:
+    for each in fields(table):
+        columns: dict[str, Any] = {"default": each.default, "field": each.name, **each.metadata}
+        name = each.name.replace("_", ".")
+        yield name, Row(name, **columns)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.85)
+    return f" (did you mean {close[0]}?)" if close else ""

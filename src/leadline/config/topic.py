@@ -1,0 +1,303 @@
+"""The settings of a topic, and the broker's settings that give their defaults.
+
+Pure: text in, values out.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+from leadline.config.checks import (
+    at_least,
+    between,
+    each_of,
+    gzip_level,
+    one_of,
+    throttled_replicas,
+    version,
+)
+from leadline.config.settings import Importance, Row, Settings, Support, from_broker, setting
+from leadline.config.values import DAY_MS, LONG_MAX, InvalidSetting, Kind
+
+BOOLEAN, DOUBLE, INT, LIST, LONG, STRING = Kind.BOOLEAN, Kind.DOUBLE, Kind.INT, Kind.LIST, Kind.LONG, Kind.STRING
+HIGH, LOW = Importance.HIGH, Importance.LOW
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig(Settings):
+    """The settings of a topic that are obeyed, most of them by its logs."""
+
+    cleanup_policy: tuple[str, ...] = setting(
+        ("delete",),
+        LIST,
+        "delete old segments, compact them by key, or both",
+        each_of("compact", "delete"),
+        from_broker=from_broker("log.cleanup.policy"),
+    )
+    compression_type: str = setting(
+        "producer",
+        STRING,
+        "the codec batches are stored with; producer keeps theirs",
+        one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        from_broker=from_broker("compression.type", importance=HIGH),
+    )
+    compression_gzip_level: int = setting(
+        -1, INT, "gzip's level", gzip_level, from_broker=from_broker("compression.gzip.level")
+    )
+    compression_lz4_level: int = setting(
+        9, INT, "lz4's level", between(1, 17), from_broker=from_broker("compression.lz4.level")
+    )
+    compression_zstd_level: int = setting(
+        3, INT, "zstd's level", between(-131072, 22), from_broker=from_broker("compression.zstd.level")
+    )
+    delete_retention_ms: int = setting(
+        DAY_MS,
+        LONG,
+        "how long a tombstone stays after it was compacted",
+        at_least(0),
+        from_broker=from_broker("log.cleaner.delete.retention.ms"),
+    )
+    file_delete_delay_ms: int = setting(
+        60_000,
+        LONG,
+        "how long a deleted file waits before it is removed",
+        at_least(0),
+        from_broker=from_broker("log.segment.delete.delay.ms", importance=HIGH),
+    )
+    flush_messages: int = setting(
+        LONG_MAX,
+        LONG,
+        "how many records may be unflushed",
+        at_least(1),
+        from_broker=from_broker("log.flush.interval.messages", importance=HIGH),
+    )
+    flush_ms: int = setting(
+        LONG_MAX,
+        LONG,
+        "how long a record may be unflushed",
+        at_least(0),
+        from_broker=from_broker("log.flush.interval.ms", "log.flush.scheduler.interval.ms", importance=HIGH),
+    )
+    follower_replication_throttled_replicas: str = setting(
+        "",
+        LIST,
+        "the replicas, each as partition:broker or all as *, that fetch no faster than their broker's throttle",
+        throttled_replicas,
+        declared=(),
+        into=",".join,
+    )
+    index_interval_bytes: int = setting(
+        4096,
+        INT,
+        "bytes of log between two index entries",
+        at_least(0),
+        from_broker=from_broker("log.index.interval.bytes"),
+    )
+    leader_replication_throttled_replicas: str = setting(
+        "",
+        LIST,
+        "the replicas, each as partition:broker or all as *, that are fed no faster than their broker's throttle",
+        throttled_replicas,
+        declared=(),
+        into=",".join,
+    )
+    max_compaction_lag_ms: int = setting(
+        LONG_MAX,
+        LONG,
+        "how long a record may stay uncompacted",
+        at_least(1),
+        from_broker=from_broker("log.cleaner.max.compaction.lag.ms"),
+    )
+    max_message_bytes: int = setting(
+        1_048_588,
+        INT,
+        "the largest batch, after compression",
+        at_least(0),
+        from_broker=from_broker("message.max.bytes", importance=HIGH),
+    )
+    message_timestamp_after_max_ms: int = setting(
+        LONG_MAX,
+        LONG,
+        "how far a record's time may be ahead of the broker's",
+        at_least(0),
+        from_broker=from_broker("log.message.timestamp.after.max.ms"),
+    )
+    message_timestamp_before_max_ms: int = setting(
+        LONG_MAX,
+        LONG,
+        "how far a record's time may be behind the broker's",
+        at_least(0),
+        from_broker=from_broker("log.message.timestamp.before.max.ms"),
+    )
+    message_timestamp_difference_max_ms: int = setting(
+        LONG_MAX,
+        LONG,
+        "how far a record's time may be from the broker's, where the two limits above are not set",
+        at_least(0),
+        from_broker=from_broker("log.message.timestamp.difference.max.ms"),
+    )
+    message_timestamp_type: str = setting(
+        "CreateTime",
+        STRING,
+        "whose time a record carries",
+        one_of("CreateTime", "LogAppendTime"),
+        from_broker=from_broker("log.message.timestamp.type"),
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        0.5,
+        DOUBLE,
+        "the share of a log that must be dirty before it is compacted",
+        between(0, 1),
+        from_broker=from_broker("log.cleaner.min.cleanable.ratio"),
+    )
+    min_compaction_lag_ms: int = setting(
+        0,
+        LONG,
+        "how long a record stays uncompacted at least",
+        at_least(0),
+        from_broker=from_broker("log.cleaner.min.compaction.lag.ms"),
+    )
+    min_insync_replicas: int = setting(
+        1,
+        INT,
+        "replicas that must have a record for acks=all",
+        at_least(1),
+        from_broker=from_broker("min.insync.replicas", importance=HIGH),
+    )
+    preallocate: bool = setting(
+        False,
+        BOOLEAN,
+        "reserve a segment's whole size when it is created",
+        from_broker=from_broker("log.preallocate"),
+    )
+    retention_bytes: int = setting(
+        -1,
+        LONG,
+        "the size a partition is cut back to; -1: any",
+        from_broker=from_broker("log.retention.bytes", importance=HIGH),
+    )
+    retention_ms: int = setting(
+        7 * DAY_MS,
+        LONG,
+        "how long records are kept; -1: for ever",
+        at_least(-1),
+        from_broker=from_broker("log.retention.ms", "log.retention.minutes", "log.retention.hours", importance=HIGH),
+    )
+    segment_bytes: int = setting(
+        1 << 30, INT, "the largest segment", at_least(14), from_broker=from_broker("log.segment.bytes", importance=HIGH)
+    )
+    segment_index_bytes: int = setting(
+        10 * 1024 * 1024,
+        INT,
+        "the largest index of a segment",
+        at_least(4),
+        from_broker=from_broker("log.index.size.max.bytes"),
+    )
+    segment_jitter_ms: int = setting(
+        0,
+        LONG,
+        "up to this much is taken off segment.ms at random, so that segments do not roll all at once",
+        at_least(0),
+        from_broker=from_broker("log.roll.jitter.ms", "log.roll.jitter.hours", importance=HIGH),
+    )
+    segment_ms: int = setting(
+        7 * DAY_MS,
+        LONG,
+        "the longest time one segment is written to",
+        at_least(1),
+        from_broker=from_broker("log.roll.ms", "log.roll.hours", importance=HIGH),
+    )
+    unclean_leader_election_enable: bool = setting(
+        False,
+        BOOLEAN,
+        "may a replica that lacks acknowledged records lead",
+        from_broker=from_broker("unclean.leader.election.enable", importance=HIGH),
+    )
+
+    @classmethod
+    def others(cls) -> Iterable[Row]:
+        return _not_obeyed()
+
+    @classmethod
+    def server_rows(cls) -> dict[str, Row]:
+        """Under the names that they have in a server.properties, where they are the defaults of all topics."""
+        named = [(row.from_broker.names[0], row) for row in cls.table().values() if row.from_broker]
+        return {name: row._replace(name=name) for name, row in named}
+
+    def with_values(self, values: Mapping[str, str], rows: Mapping[str, Row] | None = None) -> Self:
+        made = Settings.with_values(self, values, rows)
+        if made.min_compaction_lag_ms > made.max_compaction_lag_ms:
+            raise InvalidSetting(
+                f"min.compaction.lag.ms={made.min_compaction_lag_ms}: must not exceed "
+                f"max.compaction.lag.ms={made.max_compaction_lag_ms}"
+            )
+        either = made.message_timestamp_difference_max_ms  # the older setting counts where a newer one is not set
+        before, after = made.message_timestamp_before_max_ms, made.message_timestamp_after_max_ms
+        return replace(
+            made,
+            message_timestamp_before_max_ms=either if before == LONG_MAX else before,
+            message_timestamp_after_max_ms=either if after == LONG_MAX else after,
+        )
+
+    @property
+    def compact(self) -> bool:
+        return "compact" in self.cleanup_policy
+
+    @property
+    def delete(self) -> bool:
+        return "delete" in self.cleanup_policy
+
+    @property
+    def log_append_time(self) -> bool:
+        return self.message_timestamp_type == "LogAppendTime"
+
+
+def _not_obeyed() -> Iterator[Row]:
+    yield Row(
+        name="local.retention.bytes",
+        kind=Kind.LONG,
+        default=-2,
+        meaning="of a topic with remote storage: the size that stays on local disks; -2: as retention.bytes",
+        check=at_least(-2),
+        support=Support.ACCEPTED,
+        why="there is no remote storage",
+        from_broker=from_broker("log.local.retention.bytes"),
+    )
+    yield Row(
+        name="local.retention.ms",
+        kind=Kind.LONG,
+        default=-2,
+        meaning="of a topic with remote storage: how long records stay on local disks; -2: as retention.ms",
+        check=at_least(-2),
+        support=Support.ACCEPTED,
+        why="there is no remote storage",
+        from_broker=from_broker("log.local.retention.ms"),
+    )
+    yield Row(
+        name="message.downconversion.enable",
+        kind=Kind.BOOLEAN,
+        default=True,
+        meaning="may records be rewritten into an older format for an older consumer",
+        importance=LOW,
+        support=Support.ACCEPTED,
+        why="records are never rewritten for older consumers",
+        from_broker=from_broker("log.message.downconversion.enable", importance=LOW),
+    )
+    yield Row(
+        name="message.format.version",
+        kind=Kind.STRING,
+        default="3.0-IV1",
+        meaning="the release whose record format is written",
+        check=version,
+        support=Support.ACCEPTED,
+        why="all records have the format of 0.11 and later, in Kafka 3 as well",
+        from_broker=from_broker("log.message.format.version"),
+    )
+    yield Row(
+        name="remote.storage.enable",
+        kind=Kind.BOOLEAN,
+        default=False,
+        meaning="move old segments to remote storage",
+        support=Support.REFUSED,
+        why="there is no remote storage; keep old records with retention.ms and retention.bytes",
+    )

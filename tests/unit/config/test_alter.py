@@ -1,0 +1,99 @@
+"""Changes of settings: worked out, and allowed or not."""
+
+import pytest
+
+from leadline.config import (
+    Change,
+    InvalidSetting,
+    Layers,
+    NotAList,
+    Op,
+    altered_broker,
+    altered_topic,
+    check_broker,
+    check_topic,
+)
+
+LAYERS = Layers(static={"broker.id": "1", "log.cleaner.max.compaction.lag.ms": "100"})
+
+
+@pytest.mark.parametrize(
+    ("current", "op", "value", "after"),
+    [
+        ({}, Op.SET, "compact", {"cleanup.policy": "compact"}),
+        ({"cleanup.policy": "compact"}, Op.DELETE, None, {}),
+        ({}, Op.APPEND, "compact", {"cleanup.policy": "delete,compact"}),
+        ({"cleanup.policy": "compact"}, Op.APPEND, "compact,delete", {"cleanup.policy": "compact,delete"}),
+        ({"cleanup.policy": "compact,delete"}, Op.SUBTRACT, "delete", {"cleanup.policy": "compact"}),
+        ({}, Op.SUBTRACT, "delete", {"cleanup.policy": ""}),
+    ],
+)
+def test_a_change_is_made_to_what_is_set_or_to_the_default(
+    current: dict[str, str], op: Op, value: str | None, after: dict[str, str]
+) -> None:
+    assert altered_topic(LAYERS, current, [Change("cleanup.policy", op, value)]) == after
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ([Change("retention.ms", Op.SET, "soon")], r"retention\.ms=soon: must be a 64-bit whole number"),
+        ([Change("retention.m", Op.SET, "1")], r"unknown setting retention\.m \(did you mean retention\.ms\?\)"),
+        ([Change("retention.ms", Op.SET, None)], r"retention\.ms: must have a value"),
+        ([Change("retention.ms", Op.SET, "1")] * 2, r"retention\.ms: must be there once only"),
+        ([Change("cleanup.policy", Op.APPEND, "shred")], "must be a list of compact, delete"),
+        ([Change("min.compaction.lag.ms", Op.SET, "101")], r"must not exceed max\.compaction\.lag\.ms=100"),
+        ([Change("remote.storage.enable", Op.SET, "true")], "not supported: there is no remote storage"),
+        ([Change("nothing", Op.APPEND, "x")], "unknown setting nothing"),
+    ],
+)
+def test_a_change_that_does_not_fit_a_topic_is_refused(changes: list[Change], error: str) -> None:
+    with pytest.raises(InvalidSetting, match=error):
+        altered_topic(LAYERS, {}, changes)
+
+
+@pytest.mark.parametrize("op", [Op.APPEND, Op.SUBTRACT])
+def test_only_lists_can_be_added_to_and_taken_from(op: Op) -> None:
+    with pytest.raises(NotAList, match=r"retention\.ms=1: nothing can be (added to|taken from) it"):
+        altered_topic(LAYERS, {}, [Change("retention.ms", op, "1")])
+
+
+def test_a_topic_has_its_own_settings_over_those_of_its_broker() -> None:
+    config = check_topic(LAYERS, {"retention.ms": "5", "leader.replication.throttled.replicas": "0:1, 2:3"})
+    assert (config.retention_ms, config.max_compaction_lag_ms) == (5, 100)
+    assert config.leader_replication_throttled_replicas == "0:1,2:3"
+
+
+def test_a_broker_is_told_what_means_nothing() -> None:
+    after, ignored = altered_broker(LAYERS, [Change("num.io.threads", Op.SET, "9"), Change("my.own", Op.SET, "x")])
+    assert after == {"num.io.threads": "9", "my.own": "x"}
+    assert ignored == ("my.own", "num.io.threads (one thread serves all requests)")
+
+
+@pytest.mark.parametrize(
+    ("proposed", "error"),
+    [
+        ({"num.partitions": "2"}, r"num\.partitions=2: cannot change while the broker runs"),
+        ({"log.retention.ms": "0"}, "must be -1 or at least 1"),
+        ({"ssl.keystore.location": "/x"}, r"can change as listener\.name\.<listener>\.ssl\.keystore\.location only"),
+        (
+            {"listener.name.ssl.ssl.key.password": "x"},
+            r"=\[hidden\]: not supported: set passwords in server\.properties",
+        ),
+        ({"num.replica.fetchers": "3"}, "must be between 1 and 2, half and double of now"),
+        ({"follower.replication.throttled.rate": "-1"}, "must be at least 0"),
+        ({"listener.security.protocol.map": "PLAINTEXT:SSL"}, "cannot change from PLAINTEXT"),
+        ({"listeners": "SSL://:9092"}, "must be the name of an advertised listener"),
+    ],
+)
+def test_a_change_that_does_not_fit_a_running_broker_is_refused(proposed: dict[str, str], error: str) -> None:
+    with pytest.raises(InvalidSetting, match=error):
+        check_broker(LAYERS, proposed)
+
+
+def test_what_belongs_to_one_broker_cannot_be_set_for_all() -> None:
+    listeners = {"listeners": "PLAINTEXT://:9093"}
+    assert check_broker(LAYERS, listeners) == ()
+    with pytest.raises(InvalidSetting, match="must be set for each broker by itself"):
+        check_broker(LAYERS, listeners, for_all=True)
+    assert check_broker(LAYERS, {"listener.name.plaintext.max.connections": "5"}, for_all=True) == ()

@@ -1,0 +1,75 @@
+"""What holds for every row of every table."""
+
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError, fields
+
+import pytest
+
+from leadline import config
+from leadline.config import BrokerConfig, InvalidSetting, LogConfig, Row, StorageConfig, Support
+
+ROWS = [*BrokerConfig.table().values(), *LogConfig.table().values()]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_row_says_what_it_means_in_a_few_words(row: Row) -> None:
+    assert 5 <= len(row.meaning) <= 160
+    assert row.meaning[-1] != "."
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_a_default_is_valid(row: Row) -> None:
+    if row.default is not None and not row.sensitive:
+        assert row.read(row.default_text or "") == row.default
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.support is not Support.OBEYED], ids=lambda row: row.name)
+def test_what_is_not_obeyed_has_a_reason_and_no_field(row: Row) -> None:
+    assert row.why
+    assert not row.field
+
+
+def test_what_is_obeyed_has_a_field_but_for_the_defaults_of_topics() -> None:
+    of_topics = LogConfig.server_rows()
+    without = {name for name, row in BrokerConfig.table().items() if row.support is Support.OBEYED and not row.field}
+    assert without <= of_topics.keys()
+
+
+def test_only_a_default_of_what_is_refused_may_be_set() -> None:
+    row = BrokerConfig.table()["remote.log.storage.system.enable"]
+    assert row.read("false") is False
+    with pytest.raises(InvalidSetting, match=r"remote\.log\.storage\.system\.enable=true: not supported: there is no"):
+        row.read("true")
+
+
+def test_settings_are_frozen_and_small() -> None:
+    broker = BrokerConfig()
+    with pytest.raises(FrozenInstanceError):
+        broker.broker_id = 3  # type: ignore[misc]
+    assert not hasattr(broker, "__dict__")
+    assert isinstance(broker, StorageConfig)
+    assert {each.name for each in fields(StorageConfig)} < {each.name for each in fields(BrokerConfig)}
+
+
+def test_a_password_is_not_in_what_a_config_shows_of_itself() -> None:
+    broker = BrokerConfig.parse({"ssl.key.password": "secret"})
+    assert broker.ssl_key_password is not None
+    assert broker.ssl_key_password.value == "secret"
+    assert "secret" not in repr(broker)
+
+
+def test_a_bad_password_is_not_in_the_error() -> None:
+    with pytest.raises(InvalidSetting, match=r"delegation\.token\.secret\.key=\[hidden\]"):
+        BrokerConfig.parse({"delegation.token.secret.key": "secret"})
+
+
+def test_the_package_has_all_that_it_names() -> None:
+    assert [name for name in config.__all__ if not hasattr(config, name)] == []
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        _ = config.nothing_of_the_kind  # type: ignore[attr-defined]
+
+
+def test_the_tables_of_a_broker_are_read_when_first_asked_for() -> None:
+    code = "import sys, leadline.config as c; assert 'leadline.config.broker' not in sys.modules; c.BrokerConfig"
+    subprocess.run([sys.executable, "-c", code], check=True)
