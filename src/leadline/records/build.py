@@ -1,0 +1,164 @@
+"""Building batches: from records, under another codec, and from what compaction left of one.
+
+Pure: no file, no clock.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from leadline.model import NO_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Offset
+from leadline.records import varint
+from leadline.records.batch import (
+    CONTROL,
+    DELETE_HORIZON,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_END,
+    LOG_APPEND_TIME,
+    MAGIC,
+    TRANSACTIONAL,
+    Data,
+    Header,
+)
+from leadline.records.compression import Codec, compress
+from leadline.records.record import Record, RecordHeader, Span, body_of, spans
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchFields:
+    """What a batch says of all its records."""
+
+    base_offset: Offset = 0
+    leader_epoch: int = NO_EPOCH
+    codec: Codec = Codec.NONE
+    level: int | None = None
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    transactional: bool = False
+    control: bool = False
+    append_time_ms: int | None = None  # set: log append time
+    delete_horizon_ms: int | None = None
+    last_offset: Offset | None = None  # unset: that of the last record
+
+    @classmethod
+    def of(cls, header: Header, delete_horizon_ms: int | None) -> "BatchFields":
+        """The fields of an existing batch, for writing it again with a delete horizon or none."""
+        return cls(
+            base_offset=header.base_offset,
+            leader_epoch=header.leader_epoch,
+            codec=header.codec,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            transactional=header.is_transactional,
+            control=header.is_control,
+            append_time_ms=header.max_timestamp if header.is_log_append_time else None,
+            delete_horizon_ms=delete_horizon_ms,
+            last_offset=header.last_offset,
+        )
+
+    @property
+    def attributes(self) -> int:
+        return (
+            self.codec
+            | (LOG_APPEND_TIME if self.append_time_ms is not None else 0)
+            | (TRANSACTIONAL if self.transactional else 0)
+            | (CONTROL if self.control else 0)
+            | (DELETE_HORIZON if self.delete_horizon_ms is not None else 0)
+        )
+
+
+def build(records: Sequence[Record], fields: BatchFields | None = None) -> bytearray:
+    """A batch of records whose offsets are at or above the base offset, ascending."""
+    fields = fields or BatchFields()
+    if not records:
+        raise ValueError("a batch has at least one record")
+    base_timestamp = _base_timestamp(fields, records[0].timestamp)
+    body = bytearray()
+    for record in records:
+        rest = _sized(record.key) + _sized(record.value) + _encode_headers(record.headers)
+        _put(body, record.timestamp - base_timestamp, record.offset - fields.base_offset, rest)
+    newest = max(record.timestamp for record in records)
+    return _finish(body, len(records), records[-1].offset, base_timestamp, newest, fields)
+
+
+def rebuild(body: Data, kept: Sequence[Span], header: Header, fields: BatchFields) -> bytearray:
+    """A batch with only the kept ones of its records, as compaction leaves it; offsets stay."""
+    stamped = header.max_timestamp if header.is_log_append_time else None
+    times = [header.base_timestamp + span.timestamp_delta if stamped is None else stamped for span in kept]
+    base_timestamp = _base_timestamp(fields, times[0])
+    out = bytearray()
+    for span, timestamp in zip(kept, times, strict=True):
+        _put(out, timestamp - base_timestamp, span.offset_delta, body[span.key_at : span.end])
+    last = header.base_offset + kept[-1].offset_delta
+    return _finish(out, len(kept), last, base_timestamp, max(times), fields)
+
+
+def recompressed(data: Data, position: int, header: Header, codec: Codec, level: int | None) -> bytearray:
+    """The same batch under another codec."""
+    body = body_of(data, position, header)
+    for _ in spans(body, header.record_count):  # what is not made of records is not worth compressing
+        pass
+    packed = compress(codec, body, level)
+    attributes = header.attributes & ~0b111 | codec
+    return _frame(header._replace(attributes=attributes), packed)
+
+
+def empty(header: Header) -> bytearray:
+    """The header of a batch all of whose records are gone; it keeps a producer's last sequence known."""
+    gone = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
+    return _frame(header._replace(attributes=gone, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
+
+
+def _base_timestamp(fields: BatchFields, first: int) -> int:
+    return first if fields.delete_horizon_ms is None else fields.delete_horizon_ms
+
+
+def _put(body: bytearray, timestamp_delta: int, offset_delta: int, rest: Data) -> None:
+    front = b"\0" + varint.encode(timestamp_delta) + varint.encode(offset_delta)
+    body += varint.encode(len(front) + len(rest))
+    body += front
+    body += rest
+
+
+def _sized(data: bytes | None) -> bytes:
+    return varint.encode(-1) if data is None else varint.encode(len(data)) + data
+
+
+def _encode_headers(headers: Iterable[RecordHeader]) -> bytes:
+    parts = [_sized(key.encode()) + _sized(value) for key, value in headers]
+    return varint.encode(len(parts)) + b"".join(parts)
+
+
+def _finish(
+    body: bytearray, count: int, last: Offset, base_timestamp: int, newest: int, fields: BatchFields
+) -> bytearray:
+    last = last if fields.last_offset is None else fields.last_offset
+    header = Header(
+        fields.base_offset,
+        0,
+        fields.leader_epoch,
+        MAGIC,
+        0,
+        fields.attributes,
+        last - fields.base_offset,
+        base_timestamp,
+        newest if fields.append_time_ms is None else fields.append_time_ms,
+        fields.producer_id,
+        fields.producer_epoch,
+        fields.base_sequence,
+        count,
+    )
+    packed = body if fields.codec is Codec.NONE else compress(fields.codec, body, fields.level)
+    return _frame(header, packed)
+
+
+def _frame(header: Header, body: Data) -> bytearray:
+    """Header and body with the length and the CRC put right."""
+    out = bytearray(HEADER.pack(*header._replace(length=HEADER_BYTES - LENGTH_END + len(body), crc=0)))
+    out += body
+    HEADER.pack_into(out, 0, *header._replace(length=len(out) - LENGTH_END, crc=crc32c(memoryview(out)[21:])))
+    return out

@@ -1,0 +1,128 @@
+"""The records inside a batch: walking them without copies, and as values.
+
+Format of one record: length (varint), attributes (1, unused), timestamp delta (varint), offset delta (varint),
+key length (varint, -1: null), key, value length (varint, -1: null), value, count of headers (varint), and each
+header: key length, key, value length (-1: null), value. Compressed, the records are one block behind the header.
+
+Pure: no file, no clock.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from leadline.errors import CorruptMessage
+from leadline.model import Offset
+from leadline.records import compression, varint
+from leadline.records.batch import HEADER_BYTES, LOG_APPEND_TIME, Data, Header
+from leadline.records.compression import Codec
+
+
+class RecordHeader(NamedTuple):
+    key: str
+    value: bytes | None
+
+
+class Record(NamedTuple):
+    offset: Offset
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[RecordHeader, ...] = ()
+
+
+class Span(NamedTuple):
+    """Where one record lies in the decompressed body, for code that need not copy it."""
+
+    timestamp_delta: int
+    offset_delta: int
+    key_at: int  # where the key's length stands: from here on a record can be copied as it is
+    key: tuple[int, int] | None  # from, to
+    value: tuple[int, int] | None
+    headers_at: int
+    end: int
+
+
+def body_of(data: Data, position: int, header: Header, limit: int = compression.MAX_DECOMPRESSED_BYTES) -> Data:
+    """The decompressed records of a batch."""
+    body = memoryview(data)[position + HEADER_BYTES : position + header.size]
+    codec = header.codec
+    if codec is Codec.NONE:
+        return body
+    try:
+        return compression.decompress(codec, body, limit)
+    except (compression.CorruptCompression, compression.DecompressedTooLarge) as error:
+        raise CorruptMessage(f"the batch at offset {header.base_offset} cannot be decompressed: {error}") from error
+
+
+def spans(body: Data, count: int) -> Iterator[Span]:
+    """Each record's place. The lengths inside must agree with each other, with the count and with the body."""
+    position, end = 0, len(body)
+    decode = varint.decode
+    try:
+        for _ in range(count):
+            length, start = decode(body, position)
+            position = start + length
+            if length < 0 or position > end:
+                raise CorruptMessage(f"a record of {length} bytes where {end - start} are left")
+            timestamp_delta, at = decode(body, start + 1)
+            offset_delta, key_at = decode(body, at)
+            size, at = decode(body, key_at)
+            key = None
+            if size >= 0:
+                key, at = (at, at + size), at + size
+            size, at = decode(body, at)
+            value = None
+            if size >= 0:
+                value, at = (at, at + size), at + size
+            if at >= position:
+                raise CorruptMessage("a record's key or value is longer than the record")
+            yield Span(timestamp_delta, offset_delta, key_at, key, value, at, position)
+    except (IndexError, ValueError):
+        raise CorruptMessage("a record is cut off") from None
+    if position != end:
+        raise CorruptMessage(f"{end - position} bytes behind the last of {count} records")
+
+
+def records_of(data: Data, position: int, header: Header) -> Iterator[Record]:
+    body = body_of(data, position, header)
+    stamped = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
+    for span in spans(body, header.record_count):
+        yield Record(
+            header.base_offset + span.offset_delta,
+            header.base_timestamp + span.timestamp_delta if stamped is None else stamped,
+            None if span.key is None else bytes(body[span.key[0] : span.key[1]]),
+            None if span.value is None else bytes(body[span.value[0] : span.value[1]]),
+            _headers(body, span.headers_at, span.end),
+        )
+
+
+def _headers(body: Data, position: int, end: int) -> tuple[RecordHeader, ...]:
+    try:
+        return _decode_headers(body, position, end)
+    except (IndexError, ValueError):
+        raise CorruptMessage("the headers of a record are cut off") from None
+
+
+def _decode_headers(body: Data, position: int, end: int) -> tuple[RecordHeader, ...]:
+    count, position = varint.decode(body, position)
+    if not 0 <= count <= end - position:
+        raise CorruptMessage(f"a record with {count} headers in {end - position} bytes")
+    found: list[RecordHeader] = []
+    for _ in range(count):
+        key, position = _sized(body, position, end)
+        value, position = _sized(body, position, end)
+        if key is None:
+            raise CorruptMessage("a record header without a key")
+        found.append(RecordHeader(key.decode("utf-8", "replace"), value))
+    if position != end:
+        raise CorruptMessage(f"{end - position} bytes behind the headers of a record")
+    return tuple(found)
+
+
+def _sized(body: Data, position: int, end: int) -> tuple[bytes | None, int]:
+    size, position = varint.decode(body, position)
+    if size < 0:
+        return None, position
+    if position + size > end:
+        raise CorruptMessage("a record header is longer than its record")
+    return bytes(body[position : position + size]), position + size

@@ -1,0 +1,35 @@
+"""Variable-length integers as records use them: zigzag, seven bits a byte, least significant first.
+
+Pure: bytes in, numbers out.
+"""
+
+Data = bytes | bytearray | memoryview
+
+
+def encode(value: int) -> bytes:
+    rest = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def decode(data: Data, position: int) -> tuple[int, int]:
+    """The number at a position and the position behind it. IndexError past the end, ValueError beyond 64 bits."""
+    byte = data[position]
+    if byte < 0x80:  # nearly all of them
+        return (byte >> 1) ^ -(byte & 1), position + 1
+    value, shift = byte & 0x7F, 7
+    while True:
+        position += 1
+        byte = data[position]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 63:
+            raise ValueError("a variable-length integer of more than ten bytes")
+    value &= 0xFFFF_FFFF_FFFF_FFFF
+    return (value >> 1) ^ -(value & 1), position + 1
