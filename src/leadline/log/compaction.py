@@ -1,0 +1,427 @@
+"""Compaction of one log: of the records with one key, only the last stays. Runs in a process of its own.
+
+The dirty part of the log is read for the last offset of each key, as far as the memory for keys goes. Then every
+segment up to there is rewritten without the records that a later one replaces, small ones together, each group into a
+segment with the suffix .cleaned. The broker swaps it in (see `Log.replace_segments`).
+
+    offsets never change; the last record of a key stays
+    a tombstone stays for delete.retention.ms after it was first compacted (the delete horizon, kept in the batch)
+    records of aborted transactions go; a marker goes when its transaction has no records left, and its horizon passed
+    the last batch of a live producer stays, if only as a header: its sequence numbers must outlive its records
+
+As a program: a JSON request on stdin, one JSON line for each group on stdout.
+"""
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from leadline.config import LogConfig
+from leadline.errors import CorruptFile
+from leadline.log import names
+from leadline.log.files import remove_files
+from leadline.log.index import MAX_RELATIVE, TimestampOffset
+from leadline.log.segment import Segment
+from leadline.log.txn_index import AbortedTxn, TxnIndex
+from leadline.model import NO_TIMESTAMP, Offset
+from leadline.ports import Files, OsFiles
+from leadline.records.batch import HEADER_BYTES, MAGIC, MIN_LENGTH, Data, Header, crc_of, header_at
+from leadline.records.build import BatchFields, empty, rebuild
+from leadline.records.control import ControlType, control_type
+from leadline.records.record import Span, body_of, records_of, spans
+
+KEY_BYTES = 160  # what one key costs in memory: its digest, its offset and their place in the table
+DIGEST_BYTES = 16
+
+
+class LastRecord(NamedTuple):
+    """What has to stay of a live producer."""
+
+    last_offset: Offset | None  # of its last batch of data; None: only a marker of this epoch
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One pass over one log, in values."""
+
+    directory: str
+    bases: list[Offset]  # of the segments below the first uncleanable offset
+    config: LogConfig
+    first_dirty: Offset
+    first_uncleanable: Offset
+    now_ms: int
+    dedupe_bytes: int
+    load_factor: float
+    io_buffer_bytes: int
+    max_bytes_per_second: float
+    producers: dict[int, LastRecord]
+    aborted_later: list[AbortedTxn] = field(default_factory=list)  # begun here, but their markers lie in later segments
+    max_message_bytes: int = 1_048_588  # the broker's, for the growth of buffers
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Request":
+        values = json.loads(text)
+        config = values["config"]
+        config["cleanup_policy"] = tuple(config["cleanup_policy"])
+        values["config"] = LogConfig(**config)
+        values["aborted_later"] = [AbortedTxn(*txn) for txn in values["aborted_later"]]
+        values["producers"] = {int(key): LastRecord(*value) for key, value in values["producers"].items()}
+        return cls(**values)
+
+
+@dataclass(slots=True)
+class Stats:
+    """What a pass read and kept."""
+
+    bytes_read: int = 0
+    bytes_written: int = 0
+    records_read: int = 0
+    records_written: int = 0
+    keys: int = 0
+    keyless: int = 0  # records that should not be in a compacted topic
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Group:
+    """Segments that became one."""
+
+    bases: list[Offset]
+    end_offset: Offset  # of the whole pass: what is clean once the last group is in place
+    stats: Stats = field(default_factory=Stats)
+
+
+class Throttle:
+    """Sleeps so that reading and writing together stay below a rate."""
+
+    def __init__(self, bytes_per_second: float, now: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self._rate, self._now, self._sleep = bytes_per_second, now, sleep
+        self._start, self._used = now(), 0
+
+    def used(self, count: int) -> None:
+        self._used += count
+        ahead = self._used / self._rate - (self._now() - self._start)
+        if ahead > 0.01:
+            self._sleep(ahead)
+
+
+class Transactions:
+    """While reading in order: which batches belong to aborted transactions, and which markers have lost theirs."""
+
+    def __init__(self, aborted: Sequence[AbortedTxn] = ()) -> None:
+        self._coming: list[tuple[Offset, AbortedTxn]] = []
+        self._aborting: dict[int, AbortedTxn] = {}
+        self._seen: set[int] = set()  # aborting producers with batches that still exist
+        self._committing: set[int] = set()
+        self.kept: TxnIndex | None = None  # the transaction index of the cleaned segment
+        self.add(aborted)
+
+    def add(self, aborted: Sequence[AbortedTxn]) -> None:
+        for txn in aborted:
+            heappush(self._coming, (txn.first_offset, txn))
+
+    def _reach(self, offset: Offset) -> None:
+        while self._coming and self._coming[0][0] <= offset:
+            _, txn = heappop(self._coming)
+            if txn.producer_id not in self._aborting:
+                self._aborting[txn.producer_id] = txn
+
+    def is_aborted(self, header: Header) -> bool:
+        self._reach(header.last_offset)
+        if not header.is_transactional:
+            return False
+        if header.producer_id in self._aborting:
+            self._seen.add(header.producer_id)
+            return True
+        self._committing.add(header.producer_id)
+        return False
+
+    def is_empty_marker(self, data: Data, position: int, header: Header) -> bool:
+        """True if nothing of the transaction that this control batch ends is left."""
+        self._reach(header.last_offset)
+        record = next(records_of(data, position, header), None)
+        if record is None:
+            return True
+        kind = control_type(record.key)
+        producer_id = header.producer_id
+        if kind is ControlType.ABORT:
+            txn = self._aborting.pop(producer_id, None)
+            if txn is None or producer_id not in self._seen:
+                return True
+            self._seen.discard(producer_id)
+            if self.kept is not None:
+                self.kept.append(txn)
+            return False
+        if kind is ControlType.COMMIT:
+            alone = producer_id not in self._committing
+            self._committing.discard(producer_id)
+            return alone
+        return False
+
+
+class Compaction:
+    """One pass."""
+
+    def __init__(self, request: Request, files: Files, throttle: Throttle) -> None:
+        self.request, self.files, self.throttle = request, files, throttle
+        self.segments = [self._segment(base) for base in request.bases]
+        self.last_of_key: dict[bytes, Offset] = {}
+        self.map_end: Offset = -1  # the last offset whose keys are known
+        self.stats = Stats()
+
+    def _segment(self, base: Offset) -> Segment:
+        request = self.request
+        return Segment(self.files, request.directory, base, request.config, now_ms=request.now_ms)
+
+    def run(self) -> Iterator[Group]:
+        self._learn_keys()
+        end = self.map_end + 1
+        group_stats, txns = self.stats, Transactions()
+        for group in self._groups([segment for segment in self.segments if segment.base_offset < end]):
+            started = time.perf_counter()
+            self.stats = Stats(keys=len(self.last_of_key), keyless=group_stats.keyless)
+            self._clean_group(group, txns)
+            self.stats.seconds = time.perf_counter() - started
+            yield Group([segment.base_offset for segment in group], end, self.stats)
+
+    # The keys
+
+    def _learn_keys(self) -> None:
+        request = self.request
+        most = int(request.dedupe_bytes / KEY_BYTES * request.load_factor)
+        if most < 1:
+            raise ValueError(
+                f"log.cleaner.dedupe.buffer.size={request.dedupe_bytes} cannot hold a single key; it has to be larger"
+            )
+        dirty = [segment for segment, end in self._with_ends() if end > request.first_dirty]
+        txns = Transactions(self._aborted(request.first_dirty, request.first_uncleanable))
+        for segment in dirty:
+            if not self._learn_segment(segment, txns, most):
+                return
+            self.map_end = max(self.map_end, self._end_of(segment) - 1)
+
+    def _learn_segment(self, segment: Segment, txns: Transactions, most: int) -> bool:
+        """False once there is no more room."""
+        start, last_of_key = self.request.first_dirty, self.last_of_key
+        for data, position, header in self._batches(segment, segment.offset_index.lookup(start)):
+            if header.is_control:
+                txns.is_empty_marker(data, position, header)
+            elif not txns.is_aborted(header):
+                body = body_of(data, position, header)
+                base = header.base_offset
+                for span in spans(body, header.record_count):
+                    if span.key is not None and base + span.offset_delta >= start:
+                        if len(last_of_key) >= most:
+                            return False
+                        self.map_end = last_of_key[_digest(body, span.key)] = base + span.offset_delta
+            if header.last_offset >= start:
+                self.map_end = max(self.map_end, header.last_offset)
+        return True
+
+    # The rewriting
+
+    def _groups(self, segments: Sequence[Segment]) -> list[list[Segment]]:
+        """Neighbours that fit into one segment together."""
+        groups: list[list[Segment]] = []
+        config = self.request.config
+        size = offsets = times = 0
+        for segment in segments:
+            more = segment.size, segment.offset_index.size, segment.time_index.size
+            if (
+                groups
+                and size + more[0] <= config.segment_bytes
+                and offsets + more[1] <= config.segment_index_bytes
+                and times + more[2] <= config.segment_index_bytes
+                and (segment.size == 0 or self._end_of(segment) - 1 - groups[-1][0].base_offset <= MAX_RELATIVE)
+            ):
+                groups[-1].append(segment)
+                size, offsets, times = size + more[0], offsets + more[1], times + more[2]
+            else:
+                groups.append([segment])
+                size, offsets, times = more
+        return groups
+
+    def _clean_group(self, group: Sequence[Segment], txns: Transactions) -> None:
+        """`txns` goes from group to group: a marker may lie in another one than its records."""
+        request, files = self.request, self.files
+        base = group[0].base_offset
+        paths = [
+            os.path.join(request.directory, names.file_name(base, k, names.CLEANED)) for k in names.SEGMENT_SUFFIXES
+        ]
+        remove_files(files, paths)
+        cleaned = Segment(
+            files, request.directory, base, request.config, now_ms=request.now_ms, create=True, suffix=names.CLEANED
+        )
+        cleaned.size = 0
+        txns.kept = cleaned.txn_index
+        for segment in group:
+            txns.add(self._aborted(segment.base_offset, self._end_of(segment)))
+            self._clean_into(segment, cleaned, txns)
+        cleaned.seal()
+        for file in cleaned.files_to_flush():
+            files.fsync(file.fd)
+        for kind in (names.LOG, names.INDEX, names.TIME_INDEX):
+            files.set_mtime_ms(cleaned.path(kind), group[-1].last_modified_ms)
+
+    def _clean_into(self, segment: Segment, cleaned: Segment, txns: Transactions) -> None:
+        position, buffer = 0, self.request.io_buffer_bytes
+        while position < segment.size:
+            data, buffer = self._chunk(segment, position, buffer)
+            out, last, newest = bytearray(), -1, TimestampOffset(NO_TIMESTAMP, -1)
+            at = 0
+            while at < len(data):
+                header = header_at(data, at)
+                kept, kept_last = self._filter(data, at, header, txns)
+                self.stats.bytes_read += header.size
+                at += header.size
+                if kept is not None:
+                    out += kept
+                    last = max(last, kept_last)
+                    if header_at(kept).max_timestamp > newest.timestamp:
+                        newest = TimestampOffset(header_at(kept).max_timestamp, header.last_offset)
+                    if len(out) > buffer:  # a batch grew: write what there is
+                        break
+            if out:
+                cleaned.append(out, last, newest)
+                self.stats.bytes_written += len(out)
+                self.throttle.used(len(out))
+            position += at
+
+    def _filter(self, data: Data, position: int, header: Header, txns: Transactions) -> tuple[Data | None, Offset]:
+        """What stays of a batch, and the last offset in it that does."""
+        now_ms = self.request.now_ms
+        horizon = header.delete_horizon_ms
+        empty_txn = False
+        if header.is_control:
+            empty_txn = txns.is_empty_marker(data, position, header)
+            discard = empty_txn and horizon is not None and horizon <= now_ms
+        else:
+            discard = txns.is_aborted(header)
+        keep_header = header.has_producer_id and self._is_last_of_producer(header)
+        if discard and not keep_header:
+            return None, -1
+        body = body_of(data, position, header)
+        found = list(spans(body, header.record_count))
+        self.stats.records_read += len(found)
+        if discard:
+            kept: list[Span] = []
+        elif header.is_control:
+            kept = found
+        else:
+            kept = [span for span in found if self._keep(body, span, header, horizon)]
+        self.stats.records_written += len(kept)
+        if not kept:
+            return (empty(header), header.last_offset) if keep_header else (None, -1)
+        tombstones = any(span.value is None for span in kept)
+        set_horizon = (tombstones or empty_txn) and horizon is None
+        if len(kept) == len(found) and not set_horizon:
+            return memoryview(data)[position : position + header.size], header.last_offset
+        fields = BatchFields.of(header, now_ms + self.request.config.delete_retention_ms if set_horizon else horizon)
+        return rebuild(body, kept, header, fields), header.base_offset + kept[-1].offset_delta
+
+    def _keep(self, body: Data, span: Span, header: Header, horizon: int | None) -> bool:
+        offset = header.base_offset + span.offset_delta
+        if offset > self.map_end:
+            return True
+        if span.key is None:
+            self.stats.keyless += 1
+            return False
+        if offset < self.last_of_key.get(_digest(body, span.key), -1):
+            return False
+        return span.value is not None or horizon is None or self.request.now_ms < horizon
+
+    def _is_last_of_producer(self, header: Header) -> bool:
+        last = self.request.producers.get(header.producer_id)
+        if last is None:
+            return False
+        if last.last_offset is not None:
+            return header.last_offset == last.last_offset
+        return header.is_control and header.producer_epoch == last.producer_epoch
+
+    # Reading
+
+    def _with_ends(self) -> Iterator[tuple[Segment, Offset]]:
+        ends = [*(segment.base_offset for segment in self.segments[1:]), self.request.first_uncleanable]
+        return zip(self.segments, ends, strict=True)
+
+    def _end_of(self, segment: Segment) -> Offset:
+        return next(end for other, end in self._with_ends() if other is segment)
+
+    def _aborted(self, start: Offset, end: Offset) -> list[AbortedTxn]:
+        """Aborted transactions with records in [start, end)."""
+        found: list[AbortedTxn] = []
+        for segment, segment_end in self._with_ends():
+            if segment_end > start:
+                more, complete = segment.txn_index.between(start, end)
+                found += more
+                if complete:
+                    return found
+        return found + [txn for txn in self.request.aborted_later if txn.first_offset < end]
+
+    def _chunk(self, segment: Segment, position: int, buffer: int) -> tuple[bytes, int]:
+        """Whole batches, as many as the buffer holds, and its size: it grows for a batch that is larger."""
+        while True:
+            data = self.files.pread(segment.file.fd, min(buffer, segment.size - position), position)
+            self.throttle.used(len(data))
+            if whole := _whole_batches(data, segment.file.path, position):
+                return data[:whole], buffer
+            buffer = self._grown(buffer, segment, position, data)
+
+    def _grown(self, size: int, segment: Segment, position: int, data: bytes) -> int:
+        wanted = header_at(data).size if len(data) >= HEADER_BYTES else 0
+        if wanted <= len(data) or wanted > segment.size - position:
+            raise CorruptFile(segment.file.path, position, "what stands here is no whole batch")
+        most = max(self.request.config.max_message_bytes, self.request.max_message_bytes, wanted)
+        return min(size * 2, most)
+
+    def _batches(self, segment: Segment, position: int) -> Iterator[tuple[bytes, int, Header]]:
+        buffer = self.request.io_buffer_bytes
+        while position < segment.size:
+            data, buffer = self._chunk(segment, position, buffer)
+            at = 0
+            while at < len(data):
+                header = header_at(data, at)
+                yield data, at, header
+                at += header.size
+            position += at
+
+
+def _whole_batches(data: bytes, path: str, position: int) -> int:
+    """The length of the whole batches at the front. What is damaged must not be given a CRC that says it is not."""
+    at = 0
+    while at + HEADER_BYTES <= len(data):
+        header = header_at(data, at)
+        behind = at + header.size
+        if header.magic != MAGIC or header.length < MIN_LENGTH or behind > len(data):
+            break
+        if crc_of(data, at, header.size) != header.crc:
+            raise CorruptFile(path, position + at, "the CRC of a batch does not match")
+        at = behind
+    return at
+
+
+def _digest(body: Data, key: tuple[int, int]) -> bytes:
+    """Short keys stand for themselves, shorter than any digest; nobody can make two others collide."""
+    found = bytes(body[key[0] : key[1]])
+    return found if len(found) < DIGEST_BYTES else blake2b(found, digest_size=DIGEST_BYTES).digest()
+
+
+def main() -> None:
+    request = Request.from_json(sys.stdin.read())
+    throttle = Throttle(request.max_bytes_per_second, time.monotonic, time.sleep)
+    for group in Compaction(request, OsFiles(), throttle).run():
+        print(json.dumps(asdict(group)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,702 @@
+"""The log of one partition: segments, epochs and producers, kept in step.
+
+    log start <= last stable offset <= high watermark <= log end
+    flushed to <= recovery point <= log end: what lies below the first is on disk; the second, as Kafka's, also follows
+    the log's start, below which nothing is read
+    replicas agree byte for byte below the high watermark
+
+One thread owns it. What would block it (fsync, removal) is handed to `Background` as values and comes back as a value.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import NamedTuple, NoReturn
+
+from leadline import hash_order
+from leadline.config import LogConfig
+from leadline.errors import (
+    InconsistentTopicId,
+    LogDirFailed,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+    StorageError,
+    UnexpectedAppendOffset,
+)
+from leadline.hash_order import long_hash
+from leadline.log import names, validate
+from leadline.log.checkpoints import encode_epochs, encode_partition_metadata
+from leadline.log.epochs import EpochEnd, Epochs
+from leadline.log.files import OpenFile, remove_files, replace_file, sync_file
+from leadline.log.incoming import Incoming, replicated_batches
+from leadline.log.index import TimestampOffset
+from leadline.log.producers import CompletedTxn, Origin, Pending, Producer, Producers
+from leadline.log.replay import rebuild_producers
+from leadline.log.retention import Doomed, doomed_segments
+from leadline.log.segment import FileSlice, Segment, new_segment
+from leadline.log.segments import Segments
+from leadline.log.snapshots import Snapshots
+from leadline.log.txn_index import AbortedTxn
+from leadline.model import NO_TIMESTAMP, LeaderEpoch, Offset, TopicId, TopicPartition
+from leadline.ports import Background, Buffer, Clock, Files
+from leadline.records.batch import (
+    LENGTH_END,
+    LOG_APPEND_TIME,
+    Header,
+    assign,
+    header_at,
+    stamp_append_time,
+)
+from leadline.records.control import read_end_marker
+
+log = logging.getLogger(__name__)
+
+EARLIEST_TIMESTAMP = -2
+LATEST_TIMESTAMP = -1
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+
+
+class Isolation(Enum):
+    """How far a reader may see."""
+
+    LOG_END = "log end"  # followers
+    HIGH_WATERMARK = "high watermark"
+    COMMITTED = "last stable offset"
+
+
+class Appended(NamedTuple):
+    first_offset: Offset
+    last_offset: Offset
+    log_append_time_ms: int  # -1: the records carry their producer's time
+    duplicate: bool = False  # nothing was written: these are the offsets of the first time
+
+
+class Read(NamedTuple):
+    """Batches from the one that holds the offset on. The last one may be cut off, as in Kafka."""
+
+    slice: FileSlice | None
+    aborted: tuple[AbortedTxn, ...] = ()
+    first_incomplete: bool = False  # not even the first batch fits, and the reader did not ask for one at least
+
+
+class FoundOffset(NamedTuple):
+    timestamp: int
+    offset: Offset
+    leader_epoch: LeaderEpoch | None
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a log is handed to reach the world."""
+
+    clock: Clock
+    files: Files
+    background: Background
+    failed: Callable[[LogDirFailed], None]  # take the directory offline
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """What one flush syncs, top to bottom, and how far the log is on disk afterwards."""
+
+    up_to: Offset
+    snapshot: str | None
+    opened: tuple[OpenFile, ...]
+    directory: str | None  # set if files are new in it
+
+    def run(self, files: Files) -> Offset:
+        if self.snapshot is not None:
+            sync_file(files, self.snapshot)
+        for file in self.opened:
+            files.fsync(file.fd)
+        if self.directory is not None:
+            files.sync_dir(self.directory)
+        return self.up_to
+
+
+class Log:
+    def __init__(
+        self,
+        tp: TopicPartition,
+        directory: str,
+        config: LogConfig,
+        world: World,
+        *,
+        segments: Segments,
+        epochs: Epochs,
+        producers: Producers,
+        snapshots: Snapshots,
+        log_start: Offset,
+        log_end: Offset,
+        recovery_point: Offset,
+        topic_id: TopicId | None = None,
+    ) -> None:
+        self.tp, self.directory, self.config, self.topic_id = tp, directory, config, topic_id
+        self._world, self._files = world, world.files
+        self.segments, self.epochs, self.producers, self.snapshots = segments, epochs, producers, snapshots
+        self.log_start, self.log_end, self.recovery_point = log_start, log_end, recovery_point
+        self.flushed_to = recovery_point
+        self.high_watermark = log_start
+        self.last_flush_ms = world.clock.now_ms()
+        self.offline = False
+        self._first_unstable: Offset | None = None
+        self._limit_at: tuple[Offset, Offset, int] = (-1, -1, 0)  # limit, segment base, position: see _end_position
+        self._plain = validate.is_plain(config)
+        self._truncations = 0  # so that a flush that one overtook is known
+        self._entries_changed = True  # files came or went since the directory was synced; at first, who knows
+        self._note_unstable()
+
+    def __repr__(self) -> str:
+        return f"Log({self.tp} in {self.parent}, [{self.log_start}, {self.log_end}))"
+
+    @property
+    def parent(self) -> str:
+        """The log directory it lies in."""
+        return os.path.dirname(self.directory)
+
+    @property
+    def size(self) -> int:
+        return self.segments.size
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        first = self._first_unstable
+        return first if first is not None and first < self.high_watermark else self.high_watermark
+
+    @property
+    def unflushed(self) -> int:
+        return self.log_end - self.recovery_point  # as Kafka counts them, for flush.messages
+
+    # Appending
+
+    def begin_epoch(self, epoch: LeaderEpoch) -> None:
+        """As a new leader does: what is appended from now on is of its epoch."""
+        if self.epochs.assign(epoch, self.log_end):
+            self._write_epochs()
+
+    def append_as_leader(self, data: Buffer, leader_epoch: LeaderEpoch, origin: Origin = Origin.CLIENT) -> Appended:
+        """One batch from a producer: checked, given its offset and this leader's epoch, in place if it can be."""
+        now_ms = self._world.clock.now_ms()
+        header = validate.one_batch(data, self.config, origin, self.tp)
+        size = LENGTH_END + header.length
+        batch = bytearray(data[:size]) if isinstance(data, bytes) else data if len(data) == size else data[:size]
+        append_time = NO_TIMESTAMP
+        if not self._plain or header.attributes & LOG_APPEND_TIME:
+            batch, header = self._as_settings_want(batch, header, origin, now_ms)
+            append_time = now_ms if self.config.log_append_time else NO_TIMESTAMP
+        first = self.log_end
+        last = first + header.last_offset_delta
+        assign(batch, 0, first, leader_epoch)
+        stateful = [(0, header_at(batch))] if header.producer_id >= 0 else []
+        newest = TimestampOffset(header.max_timestamp, last)
+        incoming = Incoming(batch, first, last, newest, ((leader_epoch, first),), stateful)
+        return self._append(incoming, origin, now_ms, append_time)
+
+    def _as_settings_want(
+        self, batch: bytearray | memoryview, header: Header, origin: Origin, now_ms: int
+    ) -> tuple[bytearray | memoryview, Header]:
+        """What few topics ask for: a look at the records, another codec, the broker's time."""
+        config, tp = self.config, self.tp
+        if origin is Origin.CLIENT:
+            header = validate.with_own_time(batch, header, config, tp)
+        if validate.looks_inside(config):
+            validate.check_records(batch, header, config, tp, now_ms)
+        batch = validate.with_codec(batch, header, config, tp)
+        if config.log_append_time:
+            stamp_append_time(batch, 0, len(batch), now_ms)
+        return batch, header_at(batch)
+
+    def append_as_follower(self, data: Buffer) -> Appended | None:
+        """Batches as the leader has them, offsets and epochs kept. None if there is not one whole batch."""
+        incoming = replicated_batches(data, self.tp)
+        if incoming is None:
+            return None
+        if incoming.first_offset < self.log_end:
+            raise UnexpectedAppendOffset(
+                f"records from offset {incoming.first_offset} on came for {self.tp}, which ends at {self.log_end}"
+            )
+        return self._append(incoming, Origin.REPLICATION, self._world.clock.now_ms(), NO_TIMESTAMP)
+
+    def _append(self, incoming: Incoming, origin: Origin, now_ms: int, append_time_ms: int) -> Appended:
+        if self.offline:
+            self._refuse()
+        size = len(incoming.data)
+        try:
+            for epoch, start in incoming.epochs:
+                if epoch >= 0 and self.epochs.assign(epoch, start):
+                    self._write_epochs()
+            if size > self.config.segment_bytes:
+                raise RecordListTooLarge(f"{size} bytes for {self.tp} exceed segment.bytes={self.config.segment_bytes}")
+            segment = self.segments.active
+            if segment.should_roll(size, incoming.last_offset, incoming.newest.timestamp, self.config, now_ms):
+                segment = self.roll(incoming.first_offset)
+            updates: tuple[list[Pending], list[CompletedTxn]] | None = None
+            due: Producer | None = None
+            if incoming.stateful:
+                header = incoming.stateful[0][1]
+                due = self.producers.due(header) if len(incoming.stateful) == 1 else None
+                if due is None:
+                    if origin is Origin.CLIENT and (repeated := self._duplicate(header)) is not None:
+                        return repeated
+                    updates = self._validate_producers(incoming, origin)
+            segment.append(incoming.data, incoming.last_offset, incoming.newest)
+            self.log_end = incoming.last_offset + 1
+            if due is not None:
+                due.took(header.base_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+            elif updates is not None:
+                self._update_producers(segment, *updates)
+            self.producers.end_offset = self.log_end
+        except OSError as error:
+            self._fail("appending", error)
+        if self.unflushed >= self.config.flush_messages:
+            self.flush()
+        return Appended(incoming.first_offset, incoming.last_offset, append_time_ms)
+
+    def _duplicate(self, header: Header) -> Appended | None:
+        known = self.producers.by_id.get(header.producer_id)
+        batch = known.duplicate_of(header) if known is not None else None
+        return None if batch is None else Appended(batch.first_offset, batch.last_offset, batch.timestamp, True)
+
+    def _validate_producers(self, incoming: Incoming, origin: Origin) -> tuple[list[Pending], list[CompletedTxn]]:
+        pendings: dict[int, Pending] = {}
+        completed: list[CompletedTxn] = []
+        for position, header in incoming.stateful:
+            producer_id = header.producer_id
+            pending = pendings.get(producer_id)
+            if pending is None:
+                pending = pendings[producer_id] = self.producers.prepare(producer_id, origin)
+            if not header.is_control:
+                pending.append(header)
+            elif (marker := read_end_marker(incoming.data, position, header)) is not None:
+                done = pending.end_txn(marker, header.producer_epoch, header.base_offset)
+                if done is not None:
+                    completed.append(done)
+        return [pendings[producer_id] for producer_id in hash_order.mutable(pendings, long_hash)], completed
+
+    def _update_producers(
+        self, segment: Segment, pendings: Iterable[Pending], completed: Iterable[CompletedTxn]
+    ) -> None:
+        for pending in pendings:
+            self.producers.update(pending)
+        for done in completed:
+            if done.aborted:
+                segment.txn_index.append(self.producers.aborted_entry(done))
+                self._entries_changed = True  # the first one makes the file
+            self.producers.complete(done)
+        self._note_unstable()
+
+    def _note_unstable(self) -> None:
+        first = self.producers.first_unstable_offset()
+        self._first_unstable = None if first is None else max(first, self.log_start)
+
+    def roll(self, at_least: Offset = 0) -> Segment:
+        """Start a new segment. The old one is completed, and flushed in the background."""
+        base = max(at_least, self.log_end)
+        old = self.segments.active
+        with self._disk("rolling a segment"):
+            if base in self.segments:
+                if old.base_offset != base or old.size:
+                    raise AssertionError(f"{self}: a segment at {base} exists already: {old}")
+                self._rename_away([old], "it was still empty when the next one was due")
+                self._remove_later([old], [])
+            else:
+                old.seal()
+                remove_files(
+                    self._files, [os.path.join(self.directory, names.file_name(base, kind)) for kind in _ROLLED]
+                )
+            self.segments.add(self._new_segment(base))
+            self.producers.end_offset = base
+            snapshot = self.snapshots.take(self.producers, sync=False)
+            self._flush_to(base, base, snapshot, min(self.flushed_to, old.base_offset))  # its indexes just changed
+        log.debug("%s: rolled a new segment at offset %d", self.tp, base)
+        return self.segments.active
+
+    def _new_segment(self, base: Offset, suffix: str = "") -> Segment:
+        self._entries_changed = True
+        return new_segment(self._files, self.directory, base, self.config, self._world.clock.now_ms(), suffix)
+
+    # Reading
+
+    def read(
+        self,
+        offset: Offset,
+        max_bytes: int,
+        isolation: Isolation = Isolation.HIGH_WATERMARK,
+        *,
+        min_one: bool = True,
+    ) -> Read:
+        """From the batch that holds an offset on, as far as the reader may see and at most max_bytes.
+
+        With min_one the first batch comes whole, however large it is: otherwise a reader would be stuck before it.
+        """
+        if not self.log_start <= offset <= self.log_end:
+            raise OffsetOutOfRange(
+                f"offset {offset} of {self.tp} is out of range: it holds {self.log_start} to {self.log_end}"
+            )
+        limit = self.limit(isolation)
+        if offset >= limit:
+            return _NOTHING
+        try:
+            segment = self.segments.floor(offset)
+            while segment is not None:
+                place = segment.find(offset)
+                if place is not None:
+                    break
+                segment = self.segments.above(segment.base_offset)  # compaction left nothing here
+            else:
+                return _NOTHING
+            wanted = max(max_bytes, place.size) if min_one else max_bytes
+            length = min(self._end_position(segment, limit) - place.position, wanted)
+            if length <= 0:
+                return _NOTHING
+            aborted: tuple[AbortedTxn, ...] = ()
+            if isolation is Isolation.COMMITTED:
+                end = segment.offset_index.first_at_or_behind(place.position + length)
+                aborted = self._aborted(segment, offset, self._end_of(segment) if end is None else end)
+        except OSError as error:
+            self._fail("reading", error)
+        return Read(FileSlice(segment.file, place.position, length), aborted, wanted < place.size)
+
+    def limit(self, isolation: Isolation) -> Offset:
+        if isolation is Isolation.HIGH_WATERMARK:
+            return self.high_watermark
+        return self.log_end if isolation is Isolation.LOG_END else self.last_stable_offset
+
+    def _end_of(self, segment: Segment) -> Offset:
+        above = self.segments.above(segment.base_offset)
+        return self.log_end if above is None else above.base_offset
+
+    def _end_position(self, segment: Segment, limit: Offset) -> int:
+        """Where in a segment a limit lies."""
+        if limit >= self._end_of(segment):
+            return segment.size
+        known, base, position = self._limit_at
+        if known != limit or base != segment.base_offset:
+            place = segment.find(limit)
+            position = segment.size if place is None else place.position
+            self._limit_at = (limit, segment.base_offset, position)
+        return position
+
+    def aborted_between(self, start: Offset, end: Offset) -> tuple[AbortedTxn, ...]:
+        segment = self.segments.floor(start)
+        return self._aborted(segment, start, end) if segment is not None else ()
+
+    def _aborted(self, segment: Segment | None, start: Offset, end: Offset) -> tuple[AbortedTxn, ...]:
+        found: list[AbortedTxn] = []
+        while segment is not None:
+            more, complete = segment.txn_index.between(start, end)
+            found += more
+            if complete:
+                break
+            segment = self.segments.above(segment.base_offset)
+        return tuple(found)
+
+    def offset_for_time(self, timestamp: int) -> FoundOffset | None:
+        """The first record that is not older than a time; or one of the special offsets."""
+        if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+            earliest = self.epochs.earliest
+            known = earliest is not None and earliest.start_offset <= self.log_start
+            return FoundOffset(NO_TIMESTAMP, self.log_start, earliest.epoch if known and earliest else None)
+        if timestamp == LATEST_TIMESTAMP:
+            latest = self.epochs.latest
+            return FoundOffset(NO_TIMESTAMP, self.log_end, latest.epoch if latest else None)
+        with self._disk("looking up a time"):
+            if timestamp == MAX_TIMESTAMP:
+                found = max(self.segments, key=lambda segment: segment.newest.timestamp).offset_of_newest()
+            else:
+                late = (segment for segment in self.segments if segment.largest_timestamp >= timestamp)
+                segment = next(late, None)
+                found = segment.offset_for_time(timestamp, self.log_start) if segment else None
+        if found is None:
+            return None
+        (time, offset), epoch = found
+        return FoundOffset(time, offset, epoch if epoch >= 0 else None)
+
+    def end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd | None:
+        return self.epochs.end_of(epoch, self.log_end)
+
+    # High watermark and log start
+
+    def advance_high_watermark(self, offset: Offset) -> bool:
+        """As the leader does: it only ever goes up."""
+        assert offset <= self.log_end, f"high watermark {offset} beyond the end of {self}"
+        return offset > self.high_watermark and self._move_high_watermark(offset)
+
+    def set_high_watermark(self, offset: Offset) -> bool:
+        """As a follower does after its leader: within what the log holds. True if it changed."""
+        offset = min(max(offset, self.log_start), self.log_end)
+        return offset != self.high_watermark and self._move_high_watermark(offset)
+
+    def _move_high_watermark(self, offset: Offset) -> bool:
+        self.high_watermark = offset
+        if self.producers.high_watermark_moved(offset):
+            self._note_unstable()
+        return True
+
+    def delete_records(self, before: Offset) -> bool:
+        """Move the log's start up. Segments that lie below it go with the next look for old ones."""
+        if before > self.high_watermark:
+            raise OffsetOutOfRange(
+                f"records of {self.tp} can be deleted up to the high watermark {self.high_watermark}, not {before}"
+            )
+        if before <= self.log_start:
+            return False
+        self._move_log_start(before)
+        return True
+
+    def _move_log_start(self, offset: Offset) -> None:
+        self.log_start = offset
+        self.high_watermark = max(self.high_watermark, offset)
+        self.recovery_point = max(self.recovery_point, offset)
+        if self.epochs.truncate_from_start(offset):
+            self._write_epochs()
+        self.producers.log_start_moved(offset)
+        self.snapshots.log_start_moved(offset)
+        self._note_unstable()
+
+    # Truncation
+
+    def lower_recovery_point(self, offset: Offset) -> bool:
+        """Before a truncation, so that it can be made durable first: a crash must not trust what is written anew."""
+        lowered = offset < self.recovery_point
+        self._lower_flushed(offset)
+        return lowered
+
+    def _lower_flushed(self, offset: Offset) -> None:
+        self.flushed_to = min(self.flushed_to, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self._truncations += 1
+
+    def truncate_to(self, offset: Offset) -> bool:
+        """Drop all records from an offset on. True if there were any."""
+        assert offset >= 0
+        if offset >= self.log_end:
+            if self.epochs.truncate_from_end(self.log_end):
+                self._write_epochs()
+            return False
+        if offset < self.segments.first.base_offset:
+            self.truncate_fully_and_start_at(offset)
+            return True
+        log.info("%s: truncating from %d to %d", self.tp, self.log_end, offset)
+        with self._disk("truncating"):
+            self._remove_segments([s for s in self.segments if s.base_offset > offset], "truncated")
+            self.segments.active.truncate_to(offset, self._world.clock.now_ms())
+            self._ends_at(offset)
+            if self.epochs.truncate_from_end(offset):
+                self._write_epochs()
+            self.log_start = min(self.log_start, offset)
+            self._rebuild_producers()
+        self._move_high_watermark(min(self.high_watermark, offset))
+        return True
+
+    def truncate_fully_and_start_at(self, offset: Offset, log_start: Offset | None = None) -> None:
+        """Drop everything; the next record gets this offset."""
+        log.info("%s: truncating fully, from [%d, %d), to start at %d", self.tp, self.log_start, self.log_end, offset)
+        with self._disk("truncating fully"):
+            gone = list(self.segments)
+            self._rename_away(gone, "truncated")
+            self._remove_later(gone, [])
+            self.segments.add(self._new_segment(offset))
+            self._ends_at(offset)
+            self.epochs.clear()
+            self._write_epochs()
+            self.log_start = offset if log_start is None else log_start
+            self.snapshots.remove_all()
+            self.snapshots.taken_at = self.log_start
+            self.producers.clear(offset)
+            self.snapshots.take(self.producers, sync=True)
+        self.high_watermark = offset
+        self._note_unstable()
+
+    def _ends_at(self, offset: Offset) -> None:
+        self.log_end = offset
+        self._lower_flushed(offset)
+        self._limit_at = (-1, -1, 0)
+
+    def _rebuild_producers(self) -> None:
+        rebuild_producers(
+            self.segments, self.producers, self.snapshots, self.log_start, self.log_end, self._world.clock.now_ms()
+        )
+        self._note_unstable()
+
+    # Flushing
+
+    def flush(self, *, active: bool = False) -> None:
+        """Bring the log to disk, in the background. With `active`: also a segment that starts at its very end."""
+        self._flush_to(self.log_end, self.log_end + active, None, self.flushed_to)
+
+    def _flush_to(self, up_to: Offset, segments_below: Offset, snapshot: str | None, start: Offset) -> None:
+        if segments_below <= start:
+            return
+        flush = self._plan_flush(up_to, segments_below, snapshot, start)
+        done = partial(self._flushed, self._truncations)
+        self._world.background.run(f"flushing {self.tp}", partial(flush.run, self._files), done)
+
+    def _plan_flush(self, up_to: Offset, segments_below: Offset, snapshot: str | None, start: Offset) -> Flush:
+        dirty = self.segments.between(start, segments_below)
+        opened = tuple(file for segment in dirty for file in segment.files_to_flush())
+        directory = self.directory if self._entries_changed else None
+        self._entries_changed = False
+        return Flush(up_to, snapshot, opened, directory)
+
+    def _flushed(self, truncations: int, up_to: Offset) -> None:
+        """If a truncation overtook it, other records may stand at its offsets by now: it does not count."""
+        if not self.offline and truncations == self._truncations and self.flushed_to < up_to:
+            self.flushed_to, self.recovery_point = up_to, max(self.recovery_point, up_to)
+            self.last_flush_ms = self._world.clock.now_ms()
+
+    def _write_epochs(self) -> None:
+        """At once, whenever they change; in order, as Background keeps it, and so before any later flush."""
+        path = os.path.join(self.directory, names.EPOCHS_FILE)
+        job = partial(_replace_if_dir_exists, self._files, path, encode_epochs(self.epochs.entries))
+        self._world.background.run(f"writing {names.EPOCHS_FILE} of {self.tp}", job, _ignore)
+
+    def assign_topic_id(self, topic_id: TopicId) -> None:
+        if self.topic_id is not None:
+            if self.topic_id != topic_id:
+                raise InconsistentTopicId(f"{self.tp} has topic id {self.topic_id}, not {topic_id}")
+            return
+        self.topic_id = topic_id
+        path = os.path.join(self.directory, names.PARTITION_METADATA_FILE)
+        job = partial(_replace_if_dir_exists, self._files, path, encode_partition_metadata(topic_id))
+        self._world.background.run(f"writing {names.PARTITION_METADATA_FILE} of {self.tp}", job, _ignore)
+
+    # Getting rid of segments
+
+    def delete_old_segments(self) -> Doomed:
+        """What retention wants gone, by the log's start, by size and by time."""
+        with self._disk("deleting old segments"):
+            doomed = doomed_segments(
+                list(self.segments), self.config, self.log_start, self.log_end, self.high_watermark,
+                self._world.clock.now_ms(),
+            )  # fmt: skip
+            if doomed.segments:
+                self._delete(doomed)
+        return doomed
+
+    def _delete(self, doomed: Doomed) -> None:
+        if len(doomed.segments) == len(self.segments):
+            self.roll()
+        behind = self.segments.above(doomed.segments[-1].base_offset)
+        assert behind is not None
+        if behind.base_offset > self.log_start:
+            self._move_log_start(behind.base_offset)
+        self._remove_segments(doomed.segments, doomed.reason)
+
+    def _remove_segments(self, gone: Sequence[Segment], why: str) -> None:
+        """Rename away, remove later: a reader may still be at it, and a person may have meant something else."""
+        if gone:
+            self._rename_away(gone, why)
+            self._remove_later(gone, self._mark_snapshots(gone))
+
+    def _rename_away(self, gone: Sequence[Segment], why: str) -> None:
+        log.info("%s: deleting %d segments from offset %d on: %s", self.tp, len(gone), gone[0].base_offset, why)
+        for segment in gone:
+            self.segments.remove(segment.base_offset)
+            segment.rename(names.DELETED)
+        self._limit_at, self._entries_changed = (-1, -1, 0), True
+
+    def _mark_snapshots(self, gone: Iterable[Segment]) -> list[str]:
+        marked = (self.snapshots.mark_deleted(segment.base_offset) for segment in gone)
+        return [path for path in marked if path is not None]
+
+    def _remove_later(self, gone: Sequence[Segment], snapshots: Sequence[str]) -> None:
+        def remove() -> None:
+            """Where they lie now: the directory may have been renamed meanwhile."""
+            paths = [path for segment in gone for path in segment.all_paths()]
+            paths += [os.path.join(self.directory, os.path.basename(path)) for path in snapshots]
+            job = partial(remove_files, self._files, paths)
+            self._world.background.run(f"removing segments of {self.tp}", job, _ignore)
+
+        for segment in gone:
+            segment.offset_index.release()
+            segment.time_index.release()
+        self._world.background.later(self.config.file_delete_delay_ms, remove)
+
+    def cleaned_segment(self, base: Offset) -> Segment:
+        """What compaction has made."""
+        with self._disk("opening a compacted segment of"):
+            now_ms = self._world.clock.now_ms()
+            return Segment(self._files, self.directory, base, self.config, now_ms=now_ms, suffix=names.CLEANED)
+
+    def ready_to_swap(self, new: Segment) -> None:
+        """A compacted segment is complete: with this rename, once it is durable, a crash keeps it and not the old.
+
+        `.cleaned` is void after a crash, `.swap` is good. To be followed by a sync of the directory and `swap_in`.
+        """
+        with self._disk("swapping in a compacted segment"):
+            new.rename(names.SWAP)
+
+    def swap_in(self, new: Segment, old: Sequence[Segment]) -> None:
+        """Put a compacted segment in the place of those it was made of. To be followed by a sync and `swapped_in`."""
+        with self._disk("swapping in a compacted segment"):
+            self._rename_away(old, "they were compacted")
+            self.segments.add(new)
+        self._remove_later(old, self._mark_snapshots(old[1:]))
+
+    def swapped_in(self, new: Segment) -> None:
+        """The old ones are gone for good: only now may the new one lose the suffix by which a crash knows it."""
+        with self._disk("swapping in a compacted segment"):
+            if new.suffix == names.SWAP:  # not deleted meanwhile
+                new.rename("")
+
+    # Settings, producers, the end
+
+    def update_config(self, config: LogConfig) -> None:
+        self.config = config
+        self._plain = validate.is_plain(config)
+
+    def expire_producers(self) -> int:
+        return self.producers.expire(self._world.clock.now_ms())
+
+    def moved(self, directory: str) -> None:
+        """Its directory was renamed."""
+        self.directory = self.snapshots.directory = directory
+        for segment in self.segments:
+            segment.moved(directory)
+
+    def close(self) -> None:
+        """At a clean stop: indexes complete, a snapshot at the end, all of it on disk. Blocks: not for the loop."""
+        for segment in self.segments:
+            segment.close()
+        self.snapshots.take(self.producers, sync=True)
+        self._plan_flush(self.log_end, self.log_end + 1, None, self.flushed_to).run(self._files)
+        self.flushed_to = self.recovery_point = self.log_end
+
+    @contextmanager
+    def _disk(self, doing: str) -> Iterator[None]:
+        if self.offline:
+            self._refuse()
+        try:
+            yield
+        except OSError as error:
+            self._fail(doing, error)
+
+    def _fail(self, doing: str, error: OSError) -> NoReturn:
+        failure = LogDirFailed(self.parent, f"{doing} {self.tp}", error)
+        self.offline = True
+        self._world.failed(failure)
+        raise StorageError(str(failure)) from error
+
+    def _refuse(self) -> NoReturn:
+        raise StorageError(f"{self.tp} is offline: its log directory {self.parent} failed")
+
+
+_NOTHING = Read(None)
+_ROLLED = names.SEGMENT_SUFFIXES
+
+
+def _replace_if_dir_exists(files: Files, path: str, data: bytes) -> None:
+    try:
+        replace_file(files, path, data)
+    except FileNotFoundError:
+        log.info("%s was not written: its partition is being deleted", path)
+
+
+def _ignore(_: object) -> None:
+    """For jobs whose end is nobody's concern."""

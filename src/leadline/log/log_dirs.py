@@ -1,0 +1,525 @@
+"""The log directories of a broker: locked, loaded, checkpointed, and taken offline one by one when a disk fails.
+
+    one process works in a directory (.lock)
+    a partition lies in one directory; a replica that moves to another lies there as -future until it has caught up
+    .kafka_cleanshutdown is written only where everything was loaded and closed in order
+
+A directory whose disk fails goes offline with its partitions; the others go on. A partition whose files cannot be read
+is left out, and says why.
+"""
+
+import asyncio
+import fcntl
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+from leadline.config import LogConfig, StorageConfig
+from leadline.errors import CorruptFile, LogDirFailed, LogDirLocked, StorageError
+from leadline.log import names
+from leadline.log.background import DiskThread
+from leadline.log.checkpoints import (
+    read_meta_properties,
+    read_offsets,
+    take_clean_shutdown,
+    write_clean_shutdown,
+    write_meta_properties,
+    write_offsets,
+)
+from leadline.log.files import FILE_MODE, remove_files
+from leadline.log.log import Log, World
+from leadline.log.names import DirMark
+from leadline.log.recovery import Opening, open_log
+from leadline.log.scan import Progress
+from leadline.model import Offset, TopicId, TopicPartition
+from leadline.ports import Clock, Files
+
+log = logging.getLogger(__name__)
+
+_locked_here: set[str] = set()  # such a lock does not exclude its own process
+
+
+@dataclass(slots=True, eq=False)
+class LogDir:
+    """One directory and what is known of it."""
+
+    path: str
+    lock_fd: int
+    disk: DiskThread
+    was_clean: bool = False  # the last stop was
+    loaded: bool = False  # every log in it was opened or is accounted for
+    broker_epoch: int | None = None  # of the last clean stop
+    refused: dict[TopicPartition, CorruptFile] = field(default_factory=dict)
+
+    def file(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+
+@dataclass(slots=True)
+class Recovery:
+    """How far the loading has come, for who waits for it."""
+
+    logs: int = 0
+    logs_done: int = 0
+    bytes_total: int = 0  # that have to be read
+    _read: list[list[int]] = field(default_factory=list)  # a cell for each log, written by one thread
+
+    @property
+    def bytes_read(self) -> int:
+        return sum(cell[0] for cell in self._read)
+
+    def reading(self) -> Progress:
+        """For the thread that recovers one log."""
+        cell = [0]
+        self._read.append(cell)
+
+        def progress(count: int) -> None:
+            cell[0] += count
+
+        return progress
+
+
+class _Planned(NamedTuple):
+    opening: Opening
+    mark: DirMark | None
+    bytes_to_read: int
+
+
+TopicConfigs = Callable[[str], LogConfig]
+PauseCleaning = Callable[[TopicPartition], AbstractAsyncContextManager[None]]
+OfflineListener = Callable[[LogDirFailed, list[TopicPartition]], None]
+
+
+class LogDirs:
+    def __init__(
+        self, config: StorageConfig, clock: Clock, files: Files, topic_config: TopicConfigs = lambda _: LogConfig()
+    ) -> None:
+        self.config, self.clock, self.files, self.topic_config = config, clock, files, topic_config
+        self.dirs: dict[str, LogDir] = {}  # online, in the order of log.dirs
+        self.offline: dict[str, str] = {}  # path and what happened
+        self.logs: dict[TopicPartition, Log] = {}
+        self.future: dict[TopicPartition, Log] = {}
+        self.recovery = Recovery()
+        self.on_offline: list[OfflineListener] = []
+        self.cleaning_paused: PauseCleaning = lambda _: nullcontext()  # the cleaner's, once there is one
+        self._creating = asyncio.Lock()
+
+    # Opening
+
+    async def open(self) -> None:
+        """Lock and load all directories. LogDirFailed if none of them can be used."""
+        self.lock()
+        await self.load()
+
+    def lock(self) -> None:
+        """Make sure that nobody else works in them. What the settings of topics are must be known before `load`."""
+        for path in dict.fromkeys(map(os.path.abspath, self.config.log_dirs)):
+            try:
+                self._lock(path)
+            except OSError as error:
+                self._note_offline(LogDirFailed(path, "opening it", error))
+            except LogDirLocked:
+                for log_dir in self.dirs.values():
+                    self._unlock(log_dir)
+                self.dirs.clear()
+                raise
+        self._check_any_left()
+
+    async def load(self) -> None:
+        """Open the logs in all directories, each with its own threads."""
+        await asyncio.gather(*(self._load(log_dir) for log_dir in list(self.dirs.values())))
+        self._check_any_left()
+
+    def _check_any_left(self) -> None:
+        if not self.dirs:
+            reasons = "; ".join(self.offline.values())
+            raise LogDirFailed(",".join(self.config.log_dirs), "opening all of them", OSError(reasons))
+
+    def _lock(self, path: str) -> None:
+        with suppress(FileExistsError):
+            os.makedirs(path)
+        if os.path.realpath(path) in _locked_here:  # closing a second descriptor would give up the lock of the first
+            raise _in_use(path)
+        fd = os.open(os.path.join(path, names.LOCK_FILE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            os.close(fd)
+            raise _in_use(path) from None
+        _locked_here.add(os.path.realpath(path))
+        self.dirs[path] = LogDir(path, fd, DiskThread(path, self.take_offline))
+
+    async def _load(self, log_dir: LogDir) -> None:
+        loop = asyncio.get_running_loop()
+        threads = ThreadPoolExecutor(self.config.num_recovery_threads_per_data_dir, f"log-recovery-{log_dir.path}")
+        try:
+            log_dir.broker_epoch, planned = await loop.run_in_executor(threads, self._plan, log_dir)
+            high_watermarks = await loop.run_in_executor(
+                threads, self._read_checkpoint, log_dir, names.HIGH_WATERMARKS_FILE
+            )
+            log_dir.was_clean = log_dir.broker_epoch is not None
+            self.recovery.logs += len(planned)
+            self.recovery.bytes_total += sum(plan.bytes_to_read for plan in planned)
+            world = self._world(log_dir)
+            opened = await asyncio.gather(
+                *(loop.run_in_executor(threads, self._open_one, plan, world) for plan in planned)
+            )
+        except OSError as error:
+            self.take_offline(LogDirFailed(log_dir.path, "loading its logs", error))
+            return
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+        for plan, found in zip(planned, opened, strict=True):
+            self._adopt(log_dir, plan, found)
+        log_dir.loaded = True
+        self._set_high_watermarks(log_dir, high_watermarks)
+        if not log_dir.was_clean and planned:  # what was cut off below an old recovery point is not flushed any more
+            with suppress(LogDirFailed):
+                await self.checkpoint_recovery_points(log_dir)
+
+    def _plan(self, log_dir: LogDir) -> tuple[int | None, list["_Planned"]]:
+        """The broker epoch of a clean stop, and what has to be opened. In a thread."""
+        path = log_dir.path
+        broker_epoch = take_clean_shutdown(self.files, path)
+        recovery_points = self._read_checkpoint(log_dir, names.RECOVERY_POINTS_FILE)
+        log_starts = self._read_checkpoint(log_dir, names.LOG_STARTS_FILE)
+        cleaned = self._read_checkpoint(log_dir, names.CLEANED_OFFSETS_FILE)
+        planned: list[_Planned] = []
+        for name in sorted(self.files.listdir(path)):
+            directory = os.path.join(path, name)
+            if not os.path.isdir(directory):
+                continue
+            try:
+                tp, mark = names.parse_dir_name(name)
+            except ValueError as error:
+                log.warning("%s: %s; it is left alone", path, error)
+                continue
+            config = self.topic_config(tp.topic)
+            opening = Opening(
+                tp,
+                directory,
+                config,
+                broker_epoch is not None,
+                recovery_points.get(tp, 0),
+                log_starts.get(tp, 0),
+                self.config.producer_id_expiration_ms,
+                not config.compact and tp not in cleaned,
+            )
+            planned.append(_Planned(opening, mark, 0 if opening.clean else _bytes_to_recover(opening)))
+        return broker_epoch, planned
+
+    def _read_checkpoint(self, log_dir: LogDir, name: str) -> dict[TopicPartition, Offset]:
+        """A damaged checkpoint costs time, not data: more is recovered than need be."""
+        try:
+            return read_offsets(self.files, log_dir.file(name))
+        except CorruptFile as error:
+            log.warning("%s; going on without it", error)
+            return {}
+
+    def _open_one(self, plan: "_Planned", world: World) -> Log | CorruptFile | None:
+        """In a thread. A log that is on its way out, or not ours, is not read."""
+        try:
+            if plan.mark in (DirMark.DELETE, DirMark.STRAY):
+                return None
+            return open_log(plan.opening, world, self.recovery.reading())
+        except CorruptFile as error:
+            return error
+        finally:
+            self.recovery.logs_done += 1
+
+    def _world(self, log_dir: LogDir) -> World:
+        return World(self.clock, self.files, log_dir.disk, self.take_offline)
+
+    def _adopt(self, log_dir: LogDir, plan: "_Planned", found: Log | CorruptFile | None) -> None:
+        tp, directory = plan.opening.tp, plan.opening.directory
+        if found is None:
+            if plan.mark is DirMark.DELETE:
+                self._remove_later(log_dir, directory)
+            else:
+                log.warning("%s is a stray replica and is left alone", directory)
+        elif isinstance(found, CorruptFile):
+            log.error("%s cannot be opened and is left out: %s", tp, found)
+            log_dir.refused[tp] = found
+        else:
+            logs = self.future if plan.mark is DirMark.FUTURE else self.logs
+            if (other := logs.setdefault(tp, found)) is not found:
+                log.error(
+                    "%s lies in %s too, which happens when a disk fails during a move; %s is left out",
+                    tp, other.directory, directory,
+                )  # fmt: skip
+                log_dir.refused[tp] = CorruptFile(directory, 0, f"lies in {other.directory} too")
+
+    def _set_high_watermarks(self, log_dir: LogDir, offsets: Mapping[TopicPartition, Offset]) -> None:
+        for tp, offset in offsets.items():
+            found = self.logs.get(tp)
+            if found is not None and found.parent == log_dir.path:
+                found.set_high_watermark(offset)
+
+    # meta.properties
+
+    def meta_properties(self) -> dict[str, dict[str, str]]:
+        """What each directory says of the broker and cluster it belongs to."""
+        return {path: read_meta_properties(self.files, path) for path in self.dirs}
+
+    async def write_meta_properties(self, properties: Mapping[str, str]) -> None:
+        for log_dir in list(self.dirs.values()):
+            job = partial(write_meta_properties, self.files, log_dir.path, properties, self.clock.now_ms())
+            await log_dir.disk.call(f"writing {names.META_PROPERTIES_FILE}", job)
+
+    # Logs
+
+    def logs_in(self, log_dir: LogDir) -> list[Log]:
+        return [found for logs in (self.logs, self.future) for found in logs.values() if found.parent == log_dir.path]
+
+    def dir_of(self, found: Log) -> LogDir:
+        try:
+            return self.dirs[found.parent]
+        except KeyError:
+            raise StorageError(f"{found.tp} is offline: its log directory {found.parent} failed") from None
+
+    async def create(
+        self, tp: TopicPartition, topic_id: TopicId | None = None, *, path: str | None = None, future: bool = False
+    ) -> Log:
+        """The log of a partition: the one that exists, or a new one in the emptiest directory (or a given one)."""
+        logs = self.future if future else self.logs
+        async with self._creating:
+            if (found := logs.get(tp)) is None:
+                log_dir = self._emptiest() if path is None else self._online(path)
+                directory = log_dir.file(names.dir_name(tp, DirMark.FUTURE if future else None))
+                found = logs[tp] = await log_dir.disk.call(
+                    f"creating {tp}", partial(self._make, log_dir, tp, directory)
+                )
+        if topic_id is not None:
+            found.assign_topic_id(topic_id)
+        return found
+
+    def _make(self, log_dir: LogDir, tp: TopicPartition, directory: str) -> Log:
+        with suppress(FileExistsError):
+            self.files.mkdir(directory)
+        self.files.sync_dir(log_dir.path)
+        expiration = self.config.producer_id_expiration_ms
+        opening = Opening(tp, directory, self.topic_config(tp.topic), True, producer_expiration_ms=expiration)
+        return open_log(opening, self._world(log_dir))
+
+    def _emptiest(self) -> LogDir:
+        return min(self.dirs.values(), key=lambda log_dir: len(self.logs_in(log_dir)))
+
+    def _online(self, path: str) -> LogDir:
+        if path not in self.dirs:
+            known = f"it is offline: {self.offline[path]}" if path in self.offline else "it is not one of log.dirs"
+            raise StorageError(f"log directory {path} cannot be used: {known}")
+        return self.dirs[path]
+
+    async def delete(self, tp: TopicPartition, *, future: bool = False, mark: DirMark = DirMark.DELETE) -> None:
+        """Rename a log away; as -delete it is removed after file.delete.delay.ms, as -stray it stays."""
+        async with self.cleaning_paused(tp):
+            found = (self.future if future else self.logs).pop(tp)
+            log_dir = self.dir_of(found)
+            await self._rename(log_dir, found, names.dir_name(tp, mark))
+        if mark is DirMark.DELETE:
+            self._remove_later(log_dir, found.directory)
+        await self.checkpoint_recovery_points(log_dir)
+        await self.checkpoint_log_starts(log_dir)
+        await self.checkpoint_cleaned(log_dir, {})
+
+    async def _rename(self, log_dir: LogDir, found: Log, name: str) -> None:
+        target = log_dir.file(name)
+
+        def rename() -> None:
+            self.files.rename(found.directory, target)
+            self.files.sync_dir(log_dir.path)
+
+        await log_dir.disk.call(f"renaming {found.directory}", rename)
+        found.moved(target)
+
+    def _remove_later(self, log_dir: LogDir, directory: str) -> None:
+        job = partial(_remove_tree, self.files, directory)
+        delay_ms = self.topic_config("").file_delete_delay_ms
+        log_dir.disk.later(delay_ms, lambda: log_dir.disk.run(f"removing {directory}", job, _ignore))
+
+    async def replace_with_future(self, tp: TopicPartition, switched: Callable[[], None] = lambda: None) -> None:
+        """The replica that moved has caught up: it takes the place of the one it was copied from.
+
+        `switched` is called at the moment from which it does.
+        """
+        async with self.cleaning_paused(tp):
+            current, moved = self.logs[tp], self.future[tp]
+            source, target = self.dir_of(current), self.dir_of(moved)
+            moved.flush(active=True)  # what was flushed in the old place is so in the new one
+            await target.disk.drain()
+            await self._rename(target, moved, names.dir_name(tp))  # first: a crash may leave two of them, never none
+            await self._rename(source, current, names.dir_name(tp, DirMark.DELETE))
+            moved.set_high_watermark(current.high_watermark)
+            self.logs[tp] = self.future.pop(tp)
+            switched()
+        cleaned_to = (await self.cleaned_offsets()).get(tp)
+        if cleaned_to is not None:
+            await self.checkpoint_cleaned(target, {tp: cleaned_to})
+        self._remove_later(source, current.directory)
+        for log_dir in (source, target):
+            await self.checkpoint_recovery_points(log_dir)
+            await self.checkpoint_log_starts(log_dir)
+
+    async def truncate_to(self, tp: TopicPartition, offset: Offset) -> bool:
+        """Records from an offset on are dropped; before that, durably, they no longer count as flushed."""
+        async with self.cleaning_paused(tp):
+            found = self.logs[tp]
+            log_start = found.log_start
+            if found.lower_recovery_point(offset):
+                await self.checkpoint_recovery_points(self.dir_of(found))
+            changed = found.truncate_to(offset)
+            if changed:
+                await self._sync_truncation(found, log_start)
+            await self._lower_cleaned(found)
+        return changed
+
+    async def truncate_fully_and_start_at(self, tp: TopicPartition, offset: Offset) -> None:
+        async with self.cleaning_paused(tp):
+            found = self.logs[tp]
+            log_start = found.log_start
+            if found.lower_recovery_point(min(offset, log_start)):
+                await self.checkpoint_recovery_points(self.dir_of(found))
+            found.truncate_fully_and_start_at(offset)
+            await self._sync_truncation(found, log_start)
+            await self._lower_cleaned(found)
+
+    async def _sync_truncation(self, found: Log, log_start: Offset) -> None:
+        """Before anything is written anew: else a crash might leave the new records among the old ones."""
+        log_dir = self.dir_of(found)
+        found.flush(active=True)
+        await log_dir.disk.drain()
+        if found.log_start < log_start:  # what the checkpoint says would have all below it deleted
+            await self.checkpoint_log_starts(log_dir)
+
+    async def _lower_cleaned(self, found: Log) -> None:
+        """What is written anew behind a truncation is dirty."""
+        active = found.segments.active.base_offset
+        if found.config.compact and (await self.cleaned_offsets()).get(found.tp, 0) > active:
+            await self.checkpoint_cleaned(self.dir_of(found), {found.tp: active})
+
+    def update_config(self, topic: str) -> None:
+        """The settings of a topic changed: its logs obey from now on."""
+        for found in [*self.logs.values(), *self.future.values()]:
+            if found.tp.topic == topic:
+                found.update_config(self.topic_config(topic))
+
+    # Checkpoints
+
+    async def checkpoint_recovery_points(self, log_dir: LogDir) -> None:
+        offsets = {found.tp: found.flushed_to for found in self.logs_in(log_dir)}
+        await self._checkpoint(log_dir, names.RECOVERY_POINTS_FILE, offsets)
+
+    async def checkpoint_log_starts(self, log_dir: LogDir) -> None:
+        """Only where the segments' own names do not tell."""
+        offsets = {
+            found.tp: found.log_start
+            for found in self.logs_in(log_dir)
+            if found.log_start > found.segments.first.base_offset
+        }
+        await self._checkpoint(log_dir, names.LOG_STARTS_FILE, offsets)
+
+    async def checkpoint_high_watermarks(self, log_dir: LogDir) -> None:
+        logs = [found for found in self.logs.values() if found.parent == log_dir.path]
+        await self._checkpoint(log_dir, names.HIGH_WATERMARKS_FILE, {found.tp: found.high_watermark for found in logs})
+
+    async def cleaned_offsets(self) -> dict[TopicPartition, Offset]:
+        """How far compaction has come, over all directories."""
+        found: dict[TopicPartition, Offset] = {}
+        for log_dir in list(self.dirs.values()):
+            read = partial(self._read_checkpoint, log_dir, names.CLEANED_OFFSETS_FILE)
+            found.update(await log_dir.disk.call(f"reading {names.CLEANED_OFFSETS_FILE}", read))
+        return found
+
+    async def checkpoint_cleaned(self, log_dir: LogDir, changed: Mapping[TopicPartition, Offset]) -> None:
+        read = partial(self._read_checkpoint, log_dir, names.CLEANED_OFFSETS_FILE)
+        known = await log_dir.disk.call(f"reading {names.CLEANED_OFFSETS_FILE}", read)
+        here = {tp: offset for tp, offset in known.items() if tp in self.logs}
+        await self._checkpoint(log_dir, names.CLEANED_OFFSETS_FILE, here | dict(changed))
+
+    async def _checkpoint(self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+        job = partial(write_offsets, self.files, log_dir.file(name), offsets)
+        await log_dir.disk.call(f"writing {name}", job)
+
+    # The end
+
+    def take_offline(self, failure: LogDirFailed) -> None:
+        """A disk failed: its partitions go, and nothing in it is written any more."""
+        log_dir = self.dirs.pop(failure.directory, None)
+        if log_dir is None:
+            return
+        self._note_offline(failure)
+        gone = self.logs_in(log_dir)
+        for found in gone:
+            found.offline = True
+            for logs in (self.logs, self.future):
+                if logs.get(found.tp) is found:
+                    del logs[found.tp]
+        self._unlock(log_dir)
+        for listener in self.on_offline:
+            listener(failure, [found.tp for found in gone])
+
+    def _note_offline(self, failure: LogDirFailed) -> None:
+        log.error("%s; it is offline until the next start", failure)
+        self.offline[failure.directory] = str(failure)
+
+    def _unlock(self, log_dir: LogDir) -> None:
+        _locked_here.discard(os.path.realpath(log_dir.path))
+        os.close(log_dir.lock_fd)
+
+    async def close(self, broker_epoch: int = -1) -> None:
+        """A clean stop: flush and close every log, checkpoint, and say so in .kafka_cleanshutdown, last of all."""
+        await asyncio.gather(*(self._close_dir(log_dir, broker_epoch) for log_dir in list(self.dirs.values())))
+
+    async def _close_dir(self, log_dir: LogDir, broker_epoch: int) -> None:
+        await log_dir.disk.drain()
+        try:
+            await log_dir.disk.call("closing its logs", partial(_close_logs, self.logs_in(log_dir)))
+            if log_dir.loaded:  # else the checkpoints know more than we do
+                await self.checkpoint_recovery_points(log_dir)
+                await self.checkpoint_log_starts(log_dir)
+                await self.checkpoint_high_watermarks(log_dir)
+            if log_dir.loaded and (log_dir.was_clean or not log_dir.refused):  # those were not recovered
+                job = partial(write_clean_shutdown, self.files, log_dir.path, broker_epoch)
+                await log_dir.disk.call(f"writing {names.CLEAN_SHUTDOWN_FILE}", job)
+        except (LogDirFailed, StorageError) as error:
+            log.error("%s was not closed cleanly: %s", log_dir.path, error)
+        await log_dir.disk.stop()
+        if self.dirs.pop(log_dir.path, None) is not None:
+            self._unlock(log_dir)
+
+
+def _in_use(path: str) -> LogDirLocked:
+    return LogDirLocked(f"log directory {path} is in use by another broker (its .lock is held)")
+
+
+def _close_logs(logs: Iterable[Log]) -> None:
+    for found in logs:
+        found.close()
+
+
+def _bytes_to_recover(opening: Opening) -> int:
+    """The size of the segments that a recovery will read."""
+    sizes: dict[Offset, int] = {}
+    for entry in os.scandir(opening.directory):
+        parsed = names.parse_file_name(entry.name)
+        if parsed is not None and parsed[1:] == (names.LOG, ""):
+            sizes[parsed[0]] = entry.stat().st_size
+    first = max((base for base in sizes if base <= opening.recovery_point), default=0)
+    return sum(size for base, size in sizes.items() if base >= first)
+
+
+def _remove_tree(files: Files, directory: str) -> None:
+    """A partition's directory has files only."""
+    with suppress(FileNotFoundError):
+        remove_files(files, [os.path.join(directory, name) for name in files.listdir(directory)])
+        files.rmdir(directory)
+        log.info("removed %s", directory)
+
+
+def _ignore(_: object) -> None:
+    """For jobs whose end is nobody's concern."""

@@ -1,0 +1,73 @@
+"""The names of files and directories, which carry meaning: base offsets, suffixes for what is half done.
+
+topic-partition/                     a partition's log
+    00000000000000000042.log         a segment, by its first offset; beside it .index .timeindex .txnindex
+    00000000000000000042.snapshot    what was known of producers at that offset
+    ....deleted                      waits for its removal
+    ....cleaned                      compaction is writing it: void after a crash
+    ....swap                         compaction has finished it: takes its place after a crash
+topic-partition.<uid>-delete/        a deleted partition, waits for its removal
+topic-partition.<uid>-stray/         found here, but does not belong to this broker
+topic-partition.<uid>-future/        a replica on its way to this directory
+"""
+
+import re
+import uuid
+from enum import StrEnum
+
+from leadline.model import Offset, TopicPartition
+
+LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
+SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
+DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
+
+EPOCHS_FILE = "leader-epoch-checkpoint"
+PARTITION_METADATA_FILE = "partition.metadata"
+
+LOCK_FILE = ".lock"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+META_PROPERTIES_FILE = "meta.properties"
+RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
+LOG_STARTS_FILE = "log-start-offset-checkpoint"
+CLEANED_OFFSETS_FILE = "cleaner-offset-checkpoint"
+
+MAX_NAME_BYTES = 255
+
+_FILE = re.compile(r"(\d+)(\.[a-z]+)(\.deleted|\.cleaned|\.swap)?$")
+_MARKED_DIR = re.compile(r"(?P<name>\S+)\.(?P<uid>\S+)-(?P<mark>delete|stray|future)$")
+
+
+class DirMark(StrEnum):
+    """What is with a partition's directory that does not carry its plain name."""
+
+    DELETE = "delete"
+    STRAY = "stray"
+    FUTURE = "future"
+
+
+def file_name(base_offset: Offset, kind: str, suffix: str = "") -> str:
+    return f"{base_offset:020d}{kind}{suffix}"
+
+
+def parse_file_name(name: str) -> tuple[Offset, str, str] | None:
+    """Base offset, kind and suffix; None for what is no file of a segment."""
+    match = _FILE.match(name)
+    return None if match is None else (int(match[1]), match[2], match[3] or "")
+
+
+def dir_name(tp: TopicPartition, mark: DirMark | None = None) -> str:
+    if mark is None:
+        return str(tp)
+    tail = f"-{tp.partition}.{uuid.uuid4().hex}-{mark}"
+    return tp.topic[: MAX_NAME_BYTES - len(tail)] + tail
+
+
+def parse_dir_name(name: str) -> tuple[TopicPartition, DirMark | None]:
+    """ValueError for a directory that is none of ours."""
+    match = _MARKED_DIR.match(name)
+    plain, mark = (match["name"], DirMark(match["mark"])) if match else (name, None)
+    topic, dash, partition = plain.rpartition("-")
+    if not (topic and dash and partition.isascii() and partition.isdigit()):
+        raise ValueError(f"{name!r} is not the directory of a partition: expected topic-partition")
+    return TopicPartition(topic, int(partition)), mark

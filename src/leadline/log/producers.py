@@ -1,0 +1,375 @@
+"""What a partition knows of its producers: who wrote which sequence numbers last, and whose transactions are open.
+
+An idempotent producer numbers its batches; a batch that comes again is answered with its first offset, one that comes
+out of order is refused. The last five batches of each producer are kept, as that many may be in flight.
+A transaction is open from its first record to its marker; readers of committed records stop before the first
+that is open, or whose marker is not yet replicated.
+
+    the last stable offset never passes the first record of an open transaction
+    what is known covers exactly the log below `end_offset`
+
+Pure: batches are validated against a copy (`Pending`), which becomes the state once they are written.
+"""
+
+from bisect import insort
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from leadline import hash_order
+from leadline.errors import (
+    CorruptFile,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequence,
+    TransactionCoordinatorFenced,
+)
+from leadline.hash_order import long_hash
+from leadline.log.txn_index import AbortedTxn
+from leadline.model import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, Offset, ProducerId, TopicPartition
+from leadline.records.batch import CONTROL, TRANSACTIONAL, Header, sequence_after
+from leadline.records.control import ControlType, EndMarker
+
+BATCHES_KEPT = 5
+IN_TRANSACTION = CONTROL | TRANSACTIONAL
+SEQUENCE_MAX = (1 << 31) - 1
+
+
+class Origin(Enum):
+    """Who brings records: what a client may not do, the leader's copy must not question."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
+
+
+class BatchEnd(NamedTuple):
+    """A batch that a producer wrote, by its last sequence and offset."""
+
+    last_sequence: int
+    last_offset: Offset
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
+
+    @property
+    def first_offset(self) -> Offset:
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class Producer:
+    epoch: int = NO_PRODUCER_EPOCH
+    coordinator_epoch: int = -1
+    last_timestamp: int = NO_TIMESTAMP
+    txn_first_offset: Offset | None = None  # set while a transaction is open
+    batches: deque[BatchEnd] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> Offset:
+        return self.batches[-1].last_offset if self.batches else -1
+
+    def copy(self) -> "Producer":
+        return Producer(
+            self.epoch, self.coordinator_epoch, self.last_timestamp, self.txn_first_offset,
+            deque(self.batches, BATCHES_KEPT),
+        )  # fmt: skip
+
+    def duplicate_of(self, header: Header) -> BatchEnd | None:
+        """The batch that this one repeats."""
+        if header.producer_epoch == self.epoch:
+            first, last = header.base_sequence, header.last_sequence
+            for batch in self.batches:
+                if batch.last_sequence == last and batch.first_sequence == first:
+                    return batch
+        return None
+
+    def took(self, base_sequence: int, last_offset: Offset, delta: int, timestamp: int) -> None:
+        """One more batch of the epoch it is in."""
+        last_sequence = sequence_after(base_sequence, delta) if base_sequence >= 0 else NO_SEQUENCE
+        self.batches.append(BatchEnd(last_sequence, last_offset, delta, timestamp))
+        self.last_timestamp = timestamp
+
+    def _enter_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.batches.clear()
+            self.epoch = epoch
+
+
+class OpenTxn(NamedTuple):
+    first_offset: Offset
+    producer_id: ProducerId
+
+
+class CompletedTxn(NamedTuple):
+    producer_id: ProducerId
+    first_offset: Offset
+    last_offset: Offset
+    aborted: bool
+
+
+class Pending:
+    """One producer's state as it will be once the batches at hand are written."""
+
+    def __init__(self, tp: TopicPartition, producer_id: ProducerId, current: Producer | None, origin: Origin) -> None:
+        self.tp, self.producer_id, self.origin = tp, producer_id, origin
+        self.known = current is not None and current.epoch != NO_PRODUCER_EPOCH
+        self.next = current.copy() if current else Producer()
+        self.opened: list[OpenTxn] = []
+
+    def append(self, header: Header) -> None:
+        """A batch of data."""
+        first, last = header.base_offset, header.last_offset
+        self._check_epoch(header.producer_epoch, first)
+        if self.origin is Origin.CLIENT:
+            self._check_sequence(header.producer_epoch, header.base_sequence, first)
+        entry = self.next
+        entry._enter_epoch(header.producer_epoch)
+        entry.batches.append(BatchEnd(header.last_sequence, last, last - first, header.max_timestamp))
+        entry.last_timestamp = header.max_timestamp
+        if header.is_transactional:
+            if entry.txn_first_offset is None:
+                entry.txn_first_offset = first
+                self.opened.append(OpenTxn(first, self.producer_id))
+        elif entry.txn_first_offset is not None and self.origin is not Origin.REPLICATION:
+            raise InvalidTxnState(
+                f"producer {self.producer_id} wrote outside of its open transaction at offset {first} in {self.tp}"
+            )
+
+    def end_txn(self, marker: EndMarker, producer_epoch: int, offset: Offset) -> CompletedTxn | None:
+        self._check_epoch(producer_epoch, offset)
+        entry = self.next
+        if entry.coordinator_epoch > marker.coordinator_epoch and self.origin is not Origin.REPLICATION:
+            raise TransactionCoordinatorFenced(
+                f"a marker for producer {self.producer_id} at offset {offset} in {self.tp} comes from coordinator "
+                f"epoch {marker.coordinator_epoch}, but {entry.coordinator_epoch} is known"
+            )
+        first = entry.txn_first_offset
+        entry._enter_epoch(producer_epoch)
+        entry.coordinator_epoch, entry.last_timestamp = marker.coordinator_epoch, marker.timestamp
+        entry.txn_first_offset = None
+        if first is None:
+            return None
+        return CompletedTxn(self.producer_id, first, offset, marker.type is ControlType.ABORT)
+
+    def _check_epoch(self, epoch: int, offset: Offset) -> None:
+        if epoch < self.next.epoch and self.origin is not Origin.REPLICATION:
+            raise InvalidProducerEpoch(
+                f"epoch {epoch} of producer {self.producer_id} at offset {offset} in {self.tp} is smaller than "
+                f"the last seen epoch {self.next.epoch}"
+            )
+
+    def _check_sequence(self, epoch: int, first: int, offset: Offset) -> None:
+        entry = self.next
+        if not self.known:
+            return  # nothing is known to compare with: the producer may have expired
+        starts_over = epoch != entry.epoch or entry.last_sequence == SEQUENCE_MAX
+        expected = 0 if starts_over else entry.last_sequence + 1
+        if first != expected:
+            raise OutOfOrderSequence(
+                f"out of order sequence number for producer {self.producer_id} at offset {offset} in {self.tp}: "
+                f"{first} (epoch {epoch}) came, {expected} was due after {entry.last_sequence} (epoch {entry.epoch})"
+            )
+
+
+class Producers:
+    def __init__(self, tp: TopicPartition, expiration_ms: int) -> None:
+        self.tp, self.expiration_ms = tp, expiration_ms
+        self.by_id: dict[ProducerId, Producer] = {}
+        self.end_offset: Offset = 0  # the log below this is what is known
+        self._most = 0  # so many producers were known at a time
+        self._open: list[OpenTxn] = []  # by first offset
+        self._unreplicated: list[CompletedTxn] = []  # done, but the marker is not below the high watermark; likewise
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    @property
+    def know_nothing(self) -> bool:
+        return not self.by_id and not self._unreplicated
+
+    def due(self, header: Header) -> Producer | None:
+        """The producer, if this batch is what nearly every one is: the next of its epoch, with no transaction."""
+        entry = self.by_id.get(header.producer_id)
+        if (
+            entry is None
+            or header.producer_epoch != entry.epoch
+            or header.attributes & IN_TRANSACTION
+            or entry.txn_first_offset is not None
+            or not entry.batches
+            or header.base_sequence != entry.batches[-1].last_sequence + 1
+        ):
+            return None
+        return entry
+
+    def prepare(self, producer_id: ProducerId, origin: Origin) -> Pending:
+        return Pending(self.tp, producer_id, self.by_id.get(producer_id), origin)
+
+    def update(self, pending: Pending) -> None:
+        self.by_id[pending.producer_id] = pending.next
+        if len(self.by_id) > self._most:
+            self._most = len(self.by_id)
+        for txn in pending.opened:
+            insort(self._open, txn)
+
+    def put_last(self, producer_ids: Iterable[ProducerId]) -> None:
+        """As if they had come to be known last, in this order: it is that of a snapshot."""
+        for producer_id in producer_ids:
+            self.by_id[producer_id] = self.by_id.pop(producer_id)
+
+    def last_stable_offset_with(self, done: CompletedTxn) -> Offset:
+        """The last stable offset once this transaction is done, but for replication."""
+        for txn in self._open:
+            if txn.producer_id != done.producer_id:
+                return txn.first_offset
+        return done.last_offset + 1
+
+    def complete(self, done: CompletedTxn) -> None:
+        self._open.remove(OpenTxn(done.first_offset, done.producer_id))
+        insort(self._unreplicated, done, key=lambda txn: txn.first_offset)
+
+    def aborted_entry(self, done: CompletedTxn) -> AbortedTxn:
+        return AbortedTxn(done.producer_id, done.first_offset, done.last_offset, self.last_stable_offset_with(done))
+
+    def replay(self, header: Header, marker: EndMarker | None) -> AbortedTxn | None:
+        """Take in a batch that is in the log already, as recovery does. Hands back an aborted transaction."""
+        aborted = None
+        if header.has_producer_id:
+            pending = self.prepare(header.producer_id, Origin.REPLICATION)
+            done = None
+            if not header.is_control:
+                pending.append(header)
+            elif marker is not None:
+                done = pending.end_txn(marker, header.producer_epoch, header.base_offset)
+            self.update(pending)
+            if done is not None:
+                aborted = self.aborted_entry(done) if done.aborted else None
+                self.complete(done)
+        self.end_offset = header.last_offset + 1
+        return aborted
+
+    def replay_plain(self, fields: tuple[int, ...]) -> bool:
+        """The same for what nearly every batch is: one more of a known epoch, with no transaction; by its fields.
+
+        False if it is not such a one, and nothing was done.
+        """
+        first, _, _, _, _, attributes, delta, _, timestamp, producer_id, producer_epoch, base_sequence, _ = fields
+        entry = self.by_id.get(producer_id)
+        if entry is None or producer_epoch != entry.epoch or attributes & IN_TRANSACTION:
+            return False
+        entry.took(base_sequence, first + delta, delta, timestamp)
+        return True
+
+    def first_unstable_offset(self) -> Offset | None:
+        """The first record of a transaction that is open or not yet decided for all replicas."""
+        firsts = [txns[0].first_offset for txns in (self._open, self._unreplicated) if txns]
+        return min(firsts) if firsts else None
+
+    def open_transactions(self) -> Sequence[OpenTxn]:
+        return tuple(self._open)
+
+    def high_watermark_moved(self, high_watermark: Offset) -> bool:
+        """Forget transactions whose marker is replicated. True if there were any."""
+        if not self._unreplicated:
+            return False
+        kept = [txn for txn in self._unreplicated if txn.last_offset >= high_watermark]
+        changed = len(kept) < len(self._unreplicated)
+        self._unreplicated = kept
+        return changed
+
+    def log_start_moved(self, log_start: Offset) -> None:
+        """Transactions that ended below the log's start are nobody's any more."""
+        self.high_watermark_moved(log_start)
+        self.end_offset = max(self.end_offset, log_start)
+
+    def expire(self, now_ms: int) -> int:
+        """Forget producers that are idle and have no open transaction. The count of those."""
+        gone = [
+            producer_id
+            for producer_id, entry in self.by_id.items()
+            if entry.txn_first_offset is None and now_ms - entry.last_timestamp >= self.expiration_ms
+        ]
+        for producer_id in gone:
+            del self.by_id[producer_id]
+        return len(gone)
+
+    def clear(self, end_offset: Offset) -> None:
+        self.by_id.clear()
+        self._open.clear()
+        self._unreplicated.clear()
+        self.end_offset = end_offset
+
+    def load(self, snapshot: Iterable[tuple[ProducerId, Producer]], end_offset: Offset, now_ms: int) -> None:
+        self.clear(end_offset)
+        self.by_id.update(snapshot)
+        self.expire(now_ms)
+        self._most = max(self._most, len(self.by_id))
+        for producer_id, entry in self.by_id.items():
+            if entry.txn_first_offset is not None:
+                insort(self._open, OpenTxn(entry.txn_first_offset, producer_id))
+
+    def snapshot(self) -> bytes:
+        return encode_snapshot(self.by_id, self._most)
+
+
+# The .snapshot file, big-endian: version = 1 (2), CRC-32C of what follows (4), count (4), and per producer:
+# id (8), epoch (2), last sequence (4), last offset (8), offset delta (4), timestamp (8), coordinator epoch (4),
+# first offset of the open transaction or -1 (8). The order is that of a Java hash map, so that files compare equal;
+# its table grows with the producers and never shrinks.
+
+SNAPSHOT_VERSION = 1
+_SNAPSHOT_HEAD = Struct(">hI")
+_COUNT = Struct(">i")
+_PRODUCER = Struct(">qhiqiqiq")
+
+
+def encode_snapshot(producers: dict[ProducerId, Producer], most: int = 0) -> bytes:
+    body = bytearray(_COUNT.pack(len(producers)))
+    for producer_id in hash_order.java_map(producers, long_hash, most):
+        entry = producers[producer_id]
+        body += _PRODUCER.pack(
+            producer_id,
+            entry.epoch,
+            entry.last_sequence,
+            entry.last_offset,
+            entry.batches[-1].offset_delta if entry.batches else 0,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            -1 if entry.txn_first_offset is None else entry.txn_first_offset,
+        )
+    return _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(bytes(body))) + bytes(body)
+
+
+def decode_snapshot(path: str, data: bytes) -> list[tuple[ProducerId, Producer]]:
+    start = _SNAPSHOT_HEAD.size
+    if len(data) < start + _COUNT.size:
+        raise CorruptFile(path, len(data), "a producer snapshot is cut off")
+    version, crc = _SNAPSHOT_HEAD.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise CorruptFile(path, 0, f"a producer snapshot of version {version}, expected {SNAPSHOT_VERSION}")
+    if crc32c(data[start:]) != crc:
+        raise CorruptFile(path, 2, "a producer snapshot whose CRC does not match")
+    (count,) = _COUNT.unpack_from(data, start)
+    start += _COUNT.size
+    if len(data) - start != count * _PRODUCER.size:
+        raise CorruptFile(path, start, f"a producer snapshot with {len(data) - start} bytes for {count} producers")
+    found: list[tuple[ProducerId, Producer]] = []
+    for fields in _PRODUCER.iter_unpack(data[start:]):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first = fields
+        entry = Producer(epoch, coordinator_epoch, timestamp, txn_first if txn_first >= 0 else None)
+        if offset >= 0:
+            entry.batches.append(BatchEnd(sequence, offset, delta, timestamp))
+        found.append((producer_id, entry))
+    return found

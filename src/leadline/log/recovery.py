@@ -1,0 +1,296 @@
+"""Opening the log of a partition: after a clean stop by looking at its end, after a crash by reading what may be torn.
+
+In order: leftovers of interrupted work are resolved (.deleted and .cleaned go, .swap takes its place); segments are
+opened, and one whose indexes are missing or wrong is recovered; after a crash every segment from the recovery point on
+is recovered; epochs are cut to what the log holds; producers are learnt from the newest snapshot and the log behind.
+
+Recovering a segment reads it whole, checks every CRC, builds its indexes anew and cuts it at the first byte that is
+not part of a valid batch. What lies in later segments goes too: an offset behind a gap was never acknowledged as
+flushed. The end of a segment may also be lost as if it had never been written; only where no compaction can have left
+it does the gap show that.
+
+    recovering twice equals recovering once
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leadline.config import LogConfig
+from leadline.errors import CorruptFile, WireError
+from leadline.log import names
+from leadline.log.checkpoints import EpochEntry, encode_epochs, read_epochs, read_partition_metadata
+from leadline.log.epochs import Epochs
+from leadline.log.files import remove_files, replace_file, write_file
+from leadline.log.log import Log, World
+from leadline.log.producers import Producers
+from leadline.log.replay import rebuild_producers
+from leadline.log.scan import Progress, scan_segment
+from leadline.log.segment import Segment, new_segment
+from leadline.log.segments import Segments
+from leadline.log.snapshots import Snapshots
+from leadline.model import Offset, TopicPartition
+from leadline.ports import Files
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What is known of a log before it is opened."""
+
+    tp: TopicPartition
+    directory: str
+    config: LogConfig
+    clean: bool  # the last stop flushed everything
+    recovery_point: Offset = 0
+    log_start: Offset = 0
+    producer_expiration_ms: int = 86_400_000
+    contiguous: bool = False  # never compacted: segments follow each other without a gap
+
+
+def open_log(opening: Opening, world: World, progress: Progress = lambda _: None) -> Log:
+    """Blocks; belongs into a thread. OSError: the disk's fault. CorruptFile: this log cannot be opened as it is."""
+    try:
+        return _Loader(opening, world, progress).load()
+    except WireError as error:  # what a client would be told of such records
+        raise CorruptFile(opening.directory, 0, f"a batch in it cannot be read: {error}") from error
+
+
+class _Loader:
+    def __init__(self, opening: Opening, world: World, progress: Progress) -> None:
+        self.opening, self.world, self.progress = opening, world, progress
+        self.files, self.directory, self.config = world.files, opening.directory, opening.config
+        self.now_ms = world.clock.now_ms()
+        self.segments = Segments()
+        self.snapshots = Snapshots(self.files, self.directory)
+        self.epochs = Epochs()
+
+    def load(self) -> Log:
+        opening, files = self.opening, self.files
+        resolve_leftovers(files, self.directory)
+        self.snapshots = Snapshots(files, self.directory)
+        stored = self._read_epochs()
+        self._open_segments(recovering_from=1 << 63 if opening.clean else opening.recovery_point)
+        if not opening.clean:
+            self._recover_unflushed()
+        log_end = self._log_end()
+        self.segments.active.create_indexes()
+        self._learn_epochs(thoroughly=stored is None)
+        log_start = max(opening.log_start, self.segments.first.base_offset)
+        self.epochs.truncate_from_start(log_start)
+        self.epochs.truncate_from_end(log_end)
+        if self.epochs.entries != stored:
+            replace_file(files, self._path(names.EPOCHS_FILE), encode_epochs(self.epochs.entries))
+        self.snapshots = Snapshots(files, self.directory)
+        self.snapshots.remove_strays(self.segments.bases)
+        producers = self._new_producers()
+        if opening.clean and log_start == log_end and self.snapshots.latest is None:
+            self._note_no_producers(producers, log_end)
+        else:
+            rebuild_producers(self.segments, producers, self.snapshots, log_start, log_end, self.now_ms)
+        recovery_point = log_end if opening.clean else max(min(opening.recovery_point, log_end), log_start)
+        return Log(
+            opening.tp,
+            self.directory,
+            self.config,
+            self.world,
+            segments=self.segments,
+            epochs=self.epochs,
+            producers=producers,
+            snapshots=self.snapshots,
+            log_start=log_start,
+            log_end=log_end,
+            recovery_point=recovery_point,
+            topic_id=read_partition_metadata(files, self._path(names.PARTITION_METADATA_FILE)),
+        )
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.directory, name)
+
+    def _new_producers(self) -> Producers:
+        return Producers(self.opening.tp, self.opening.producer_expiration_ms)
+
+    def _note_no_producers(self, producers: Producers, log_end: Offset) -> None:
+        """The log is empty, and nothing is known: say so where the next truncation may look for it, as Kafka does."""
+        for offset in (*self.segments.bases[-2:], log_end):
+            producers.end_offset = offset
+            self.snapshots.take(producers, sync=True)
+
+    def _read_epochs(self) -> list[EpochEntry] | None:
+        """What the file says. A damaged one is no reason to refuse the log: the batches know their epochs."""
+        path = self._path(names.EPOCHS_FILE)
+        try:
+            stored = read_epochs(self.files, path)
+        except CorruptFile as error:
+            log.warning("%s; the epochs are learnt again from the log", error)
+            return None
+        if not stored and not self.files.exists(path):
+            write_file(self.files, path, b"", sync=False)
+        self.epochs = Epochs(stored)
+        return stored
+
+    def _open_segments(self, recovering_from: Offset) -> None:
+        found = {parsed for name in self.files.listdir(self.directory) if (parsed := names.parse_file_name(name))}
+        bases = sorted(base for base, kind, suffix in found if (kind, suffix) == (names.LOG, ""))
+        for base, kind, suffix in found:
+            if base not in bases and kind in names.SEGMENT_SUFFIXES and not suffix:
+                log.warning("%s: an index without its log file is removed", self._path(names.file_name(base, kind)))
+                remove_files(self.files, [self._path(names.file_name(base, kind))])
+        for base, end in zip(bases, [*bases, 1 << 63][1:], strict=True):
+            segment = Segment(self.files, self.directory, base, self.config, now_ms=self.now_ms)
+            if end <= recovering_from:  # the others are read whole anyway
+                indexed = segment.size == 0 or {(base, names.INDEX, ""), (base, names.TIME_INDEX, "")} <= found
+                if wrong := _index_damage(segment) if indexed else "an index is missing":
+                    log.warning("%s: %s; recovering the segment", segment.file.path, wrong)
+                    self._recover(segment)
+                    for file in segment.files_to_flush():  # no later flush comes this far down
+                        self.files.fsync(file.fd)
+            self.segments.add(segment)
+
+    def _learn_epochs(self, thoroughly: bool) -> None:
+        """Those below the first that is known: the file was damaged, or segments came back whose deletion was lost."""
+        known = self.epochs.entries
+        until = known[0].start_offset if known else 1 << 63
+        self.epochs = Epochs()
+        for segment in self.segments.between(-1, until):
+            for _, header in segment.headers():
+                if header.base_offset >= until or (header.leader_epoch < 0 and not thoroughly):
+                    break
+                if header.leader_epoch >= 0:
+                    self.epochs.assign(header.leader_epoch, header.base_offset)
+        for entry in known:
+            self.epochs.assign(*entry)
+
+    def _recover_unflushed(self) -> None:
+        unflushed = self.segments.between(self.opening.recovery_point, 1 << 63)
+        for n, segment in enumerate(unflushed):
+            log.info("recovering %s, %d bytes (%d of %d)", segment.file.path, segment.size, n + 1, len(unflushed))
+            cut, rest = self._recover(segment), unflushed[n + 1 :]
+            if cut or self._is_torn_off(segment, rest):
+                log.warning(
+                    "%s: cut %d bytes at byte %d that are no valid batches, and the %d segments behind it",
+                    segment.file.path, cut, segment.size, len(rest),
+                )  # fmt: skip
+                self._drop(rest)
+                break
+
+    def _is_torn_off(self, segment: Segment, rest: Sequence[Segment]) -> bool:
+        """Whether the next segment does not follow: a gap that nothing explains, or offsets that are here already."""
+        if not rest:
+            return False
+        end, next_base = segment.end()[0], rest[0].base_offset
+        return end > next_base or (self.opening.contiguous and end < next_base)
+
+    def _recover(self, segment: Segment) -> int:
+        """Read one segment, with what was known of producers at its start. The number of bytes cut off."""
+        producers = self._new_producers()
+        snapshots = Snapshots(self.files, self.directory)
+        rebuild_producers(self.segments, producers, snapshots, self.opening.log_start, segment.base_offset, self.now_ms)
+        cut = recover_segment(self.files, segment, producers, self.epochs, self.progress)
+        snapshots.take(producers, sync=True)
+        return cut
+
+    def _drop(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            if segment.base_offset in self.segments:
+                self.segments.remove(segment.base_offset)
+            segment.remove()
+            remove_files(self.files, [self.snapshots.path(segment.base_offset)])
+        self.snapshots = Snapshots(self.files, self.directory)
+
+    def _log_end(self) -> Offset:
+        """The end of the last segment; a new one, if there is none or all lie below the log's start."""
+        if self.segments:
+            end, position = self.segments.active.end()
+            if position != self.segments.active.size:
+                log.warning("%s: bytes from %d on are no batch; recovering", self.segments.active.file.path, position)
+                self._recover(self.segments.active)
+                end, _ = self.segments.active.end()
+            if end >= self.opening.log_start:
+                return end
+            log.warning(
+                "%s: ends at %d, below its log start offset %d: all segments are deleted",
+                self.directory, end, self.opening.log_start,
+            )  # fmt: skip
+            self._drop(list(self.segments))
+            self.epochs.clear()
+            self.snapshots.remove_all()
+        start = self.opening.log_start
+        self.segments.add(new_segment(self.files, self.directory, start, self.config, self.now_ms))
+        return start
+
+
+def _index_damage(segment: Segment) -> str | None:
+    """What makes the indexes of a segment unusable."""
+    with contextlib.suppress(CorruptFile):
+        segment.txn_index.check()
+        for index in (segment.offset_index, segment.time_index):
+            if index.is_torn():
+                return f"{index.path} does not hold whole entries"
+        offsets = segment.offset_index
+        if offsets.count:
+            relative, position = offsets.entry(offsets.count - 1)
+            if relative < 0 or not 0 <= position < segment.size:
+                return f"the last entry of {offsets.path} points to byte {position} of {segment.size}"
+        times = segment.time_index
+        if times.count and (times.entry(times.count - 1)[0] < times.entry(0)[0] or times.entry(times.count - 1)[1] < 0):
+            return f"the entries of {times.path} go back"
+        return None
+    return f"{segment.txn_index.path} is damaged"
+
+
+def resolve_leftovers(files: Files, directory: str) -> None:
+    """Finish or undo what a crash interrupted: deletion, compaction, the swap of compacted segments."""
+    parsed = {name: names.parse_file_name(name) for name in files.listdir(directory)}
+    by_suffix: dict[str, list[tuple[Offset, str]]] = {names.DELETED: [], names.CLEANED: [], names.SWAP: []}
+    for name, parts in parsed.items():
+        if parts is not None and parts[2]:
+            by_suffix[parts[2]].append((parts[0], name))
+        elif name.endswith(".tmp"):
+            remove_files(files, [os.path.join(directory, name)])
+    first_cleaned = min((base for base, _ in by_suffix[names.CLEANED]), default=1 << 63)
+    swaps = [(base, name) for base, name in by_suffix[names.SWAP] if base < first_cleaned]
+    half_swapped = [name for base, name in by_suffix[names.SWAP] if base >= first_cleaned]
+    gone = [name for _, name in by_suffix[names.DELETED] + by_suffix[names.CLEANED]] + half_swapped
+    remove_files(files, [os.path.join(directory, name) for name in gone])
+    ranges = [_swap_range(files, directory, base) for base, name in swaps if name.endswith(names.LOG + names.SWAP)]
+    for name, parts in parsed.items():
+        if parts is not None and not parts[2] and any(start <= parts[0] < end for start, end in ranges):
+            log.info("%s was compacted and is removed", os.path.join(directory, name))
+            remove_files(files, [os.path.join(directory, name)])
+    if ranges:
+        files.sync_dir(directory)  # what the suffix tells is needed until then
+    for _, name in sorted(swaps, key=lambda swap: not swap[1].endswith(names.LOG + names.SWAP)):
+        path = os.path.join(directory, name)
+        log.info("%s takes its place: compaction had finished it", path)
+        files.rename(path, path.removesuffix(names.SWAP))
+    if gone or swaps:
+        files.sync_dir(directory)
+
+
+def _swap_range(files: Files, directory: str, base: Offset) -> tuple[Offset, Offset]:
+    """The offsets that a swapped-in segment stands for."""
+    segment = Segment(files, directory, base, LogConfig(), now_ms=0, suffix=names.SWAP)
+    end = base + 1
+    for place in segment.places():
+        end = place.last_offset + 1
+    return base, end
+
+
+def recover_segment(
+    files: Files, segment: Segment, producers: Producers, epochs: Epochs, progress: Progress = lambda _: None
+) -> int:
+    """Check every batch of a segment, cut what follows the valid ones, and build its indexes anew. The bytes cut."""
+    found = scan_segment(files, segment, producers, epochs, progress)
+    cut = segment.size - found.valid_bytes
+    if cut:
+        files.ftruncate(segment.file.fd, found.valid_bytes)
+        segment.size = found.valid_bytes
+    segment.offset_index.load(found.offset_entries)
+    segment.time_index.load(found.time_entries)
+    segment.txn_index.load(found.aborted)
+    segment.newest = found.newest
+    return cut

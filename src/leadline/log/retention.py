@@ -1,0 +1,64 @@
+"""Which segments a log no longer has to keep: those below its start, beyond its size, past their time.
+
+    only whole segments go, from the oldest on, and none that reaches beyond the high watermark
+
+Pure: decides over what a segment tells of itself.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from leadline.config import LogConfig
+from leadline.log.segment import Segment
+from leadline.model import Offset
+
+
+class Doomed(NamedTuple):
+    segments: list[Segment]
+    reason: str
+
+
+def doomed_segments(
+    segments: Sequence[Segment],
+    config: LogConfig,
+    log_start: Offset,
+    log_end: Offset,
+    high_watermark: Offset,
+    now_ms: int,
+) -> Doomed:
+    """The oldest segments that one of the rules wants gone."""
+    ends = [*(segment.base_offset for segment in segments[1:]), log_end]
+
+    def oldest(rule: Callable[[Segment, Offset], bool]) -> int:
+        count = 0
+        for segment, end in zip(segments, ends, strict=True):
+            empty_last = segment is segments[-1] and segment.size == 0
+            if empty_last or high_watermark < end or not rule(segment, end):
+                break
+            count += 1
+        return count
+
+    below_start = oldest(lambda segment, end: segment is not segments[-1] and end <= log_start)
+    rules = [(below_start, f"they lie below the log start offset {log_start}")]
+    if config.delete:
+        excess = sum(segment.size for segment in segments) - config.retention_bytes
+        if config.retention_bytes >= 0 and excess >= 0:
+            rules.append((_by_size(segments, excess, oldest), f"retention.bytes={config.retention_bytes} is exceeded"))
+        if config.retention_ms >= 0:
+            by_time = oldest(lambda segment, _: now_ms - segment.largest_timestamp > config.retention_ms)
+            rules.append((by_time, f"they are older than retention.ms={config.retention_ms}"))
+    count, reason = max(rules, key=lambda rule: rule[0])
+    return Doomed(list(segments[:count]), reason)
+
+
+def _by_size(
+    segments: Sequence[Segment], excess: int, oldest: Callable[[Callable[[Segment, Offset], bool]], int]
+) -> int:
+    gone = 0
+
+    def fits(segment: Segment, _: Offset) -> bool:
+        nonlocal gone
+        gone += segment.size
+        return gone <= excess
+
+    return oldest(fits)

@@ -1,0 +1,136 @@
+"""Reading a segment from front to back after a crash: the hot loop of recovery.
+
+Every batch is checked (frame, CRC, order of offsets); what the segment says of epochs and producers is learnt; the
+entries of its indexes are collected. The scan ends at the first byte that is not part of a valid batch.
+"""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from struct import Struct
+
+from crc32c import crc32c
+
+from leadline.errors import CorruptFile, CorruptMessage
+from leadline.log.epochs import Epochs
+from leadline.log.files import Mapped
+from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimeIndex, TimestampOffset
+from leadline.log.producers import Producers
+from leadline.log.segment import Segment
+from leadline.log.txn_index import AbortedTxn
+from leadline.model import NO_TIMESTAMP
+from leadline.ports import Files
+from leadline.records.batch import (
+    ATTRIBUTES_AT,
+    CONTROL,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_END,
+    MAGIC,
+    MIN_LENGTH,
+    header_at,
+)
+from leadline.records.control import read_end_marker
+
+Progress = Callable[[int], None]  # bytes read since the last call
+
+LEGACY_MIN_LENGTH = 14
+_FRONT = Struct(">qiibI2xi8xqq")  # base offset, length, epoch, magic, CRC, last offset delta, max timestamp, producer
+_LEGACY_CRC = Struct(">I")
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a segment holds, as far as it is valid."""
+
+    newest: TimestampOffset
+    valid_bytes: int = 0
+    offset_entries: bytearray = field(default_factory=bytearray)
+    time_entries: bytearray = field(default_factory=bytearray)
+    aborted: list[AbortedTxn] = field(default_factory=list)
+
+
+def scan_segment(
+    files: Files, segment: Segment, producers: Producers, epochs: Epochs, progress: Progress = lambda _: None
+) -> Scan:
+    """Producers and epochs learn on the way. CorruptFile for what an old Kafka wrote: that is not to be cut off."""
+    found = Scan(TimestampOffset(NO_TIMESTAMP, segment.base_offset))
+    if segment.size >= HEADER_BYTES:
+        with Mapped(files, segment.file, segment.size, progress) as mapped:
+            _scan(mapped, segment, producers, epochs, found)
+    return found
+
+
+def _scan(mapped: Mapped, segment: Segment, producers: Producers, epochs: Epochs, found: Scan) -> None:
+    view, size, base, interval = mapped.view, segment.size, segment.base_offset, segment.index_interval_bytes
+    offsets, times = found.offset_entries, found.time_entries
+    newest, newest_offset, indexed_time = NO_TIMESTAMP, base, NO_TIMESTAMP
+    at, index_behind = 0, interval  # what lies before is in order; a batch that starts behind it gets an index entry
+    next_offset, epoch = base, (epochs.latest.epoch if epochs.latest else -1)
+    unpack, checksum, replay_plain = _FRONT.unpack_from, crc32c, producers.replay_plain
+    pack_offset, pack_time = OffsetIndex.ENTRY.pack, TimeIndex.ENTRY.pack
+    last_start, last_offset, present = size - HEADER_BYTES, base + MAX_RELATIVE, 0
+    header_present = -1  # headers that start at or below this can be looked at, and all bytes below `present`
+    while at <= last_start:
+        if at > header_present:
+            present = mapped.reach(at, at + HEADER_BYTES)
+            header_present = present - HEADER_BYTES
+        first, length, batch_epoch, magic, crc, delta, max_timestamp, producer_id = unpack(view, at)
+        behind = at + LENGTH_END + length
+        if magic != MAGIC or length < MIN_LENGTH or behind > size:
+            _refuse_legacy(mapped, segment, at, length, magic)
+            break
+        if behind > present:
+            present = mapped.reach(at, behind)
+            header_present = present - HEADER_BYTES
+        last = first + delta
+        if checksum(view[at + ATTRIBUTES_AT : behind]) != crc or first < next_offset or delta < 0 or last > last_offset:
+            break
+        if producer_id >= 0:
+            plain = replay_plain(HEADER.unpack_from(view, at))
+            if not plain and not _replay(view[at:behind], producers, found):
+                break
+        if max_timestamp > newest:
+            newest, newest_offset = max_timestamp, last
+        if at > index_behind:
+            offsets += pack_offset(last - base, at)
+            if newest > indexed_time:
+                times += pack_time(newest, newest_offset - base)
+                indexed_time = newest
+            index_behind = at + interval
+        if batch_epoch > epoch:
+            epochs.assign(batch_epoch, first)
+            epoch = batch_epoch
+        next_offset = last + 1
+        at = behind
+    if newest > indexed_time:
+        times += pack_time(newest, newest_offset - base)
+    producers.end_offset = max(next_offset, producers.end_offset)
+    found.newest, found.valid_bytes = TimestampOffset(newest, newest_offset), at
+
+
+def _replay(batch: memoryview, producers: Producers, found: Scan) -> bool:
+    """Learn what a batch says of its producer. False if it is none after all."""
+    header = header_at(batch)
+    try:
+        marker = read_end_marker(batch, 0, header) if header.attributes & CONTROL else None
+    except CorruptMessage:
+        return False
+    if (gone := producers.replay(header, marker)) is not None:
+        found.aborted.append(gone)
+    return True
+
+
+def _refuse_legacy(mapped: Mapped, segment: Segment, at: int, length: int, magic: int) -> None:
+    """What an old Kafka wrote is no torn write: cutting it off would lose it. It is left as it is, and named."""
+    behind = at + LENGTH_END + length
+    if magic not in (0, 1) or length < LEGACY_MIN_LENGTH or behind > segment.size:
+        return
+    mapped.reach(at, behind)
+    (crc,) = _LEGACY_CRC.unpack_from(mapped.view, at + LENGTH_END)
+    if zlib.crc32(mapped.view[at + LENGTH_END + 4 : behind]) == crc:
+        raise CorruptFile(
+            segment.file.path,
+            at,
+            f"message format {magic} (from before Kafka 0.11) is not supported; let Apache Kafka 3.8 rewrite the topic",
+        )

@@ -1,0 +1,308 @@
+"""One segment of a log: a .log file of record batches, one behind the other, and its indexes.
+
+    only the last segment of a log is written to
+    offsets in it lie in [base, base + 2^31), so that indexes can hold them in four bytes
+
+Reading hands out slices of the file, never bytes: who sends them lets the kernel copy.
+"""
+
+import os
+import random
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from leadline.config import LogConfig
+from leadline.errors import CorruptFile
+from leadline.log import names
+from leadline.log.files import OpenFile, remove_files, write_all
+from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimeIndex, TimestampOffset
+from leadline.log.txn_index import TxnIndex
+from leadline.model import NO_TIMESTAMP, Offset
+from leadline.ports import Buffer, Files
+from leadline.records.batch import HEADER_BYTES, LENGTH_END, MAGIC, MIN_LENGTH, Header, header_at
+from leadline.records.record import records_of
+
+_WALK_BYTES = 4096  # read at once while looking for a batch
+_FRONT = Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
+
+
+class FileSlice(NamedTuple):
+    """Bytes of a segment. Holding it keeps the file readable, also when the segment is deleted meanwhile."""
+
+    file: OpenFile
+    position: int
+    length: int
+
+
+class Place(NamedTuple):
+    """Where a batch lies."""
+
+    position: int
+    size: int
+    base_offset: Offset
+    last_offset: Offset
+
+
+class Segment:
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        base_offset: Offset,
+        config: LogConfig,
+        *,
+        now_ms: int,
+        jitter_ms: int = 0,
+        create: bool = False,
+        suffix: str = "",
+    ) -> None:
+        self._files, self.directory, self.base_offset, self.suffix = files, directory, base_offset, suffix
+        self.created_ms, self.jitter_ms = now_ms, jitter_ms
+        self.index_interval_bytes = config.index_interval_bytes
+        index_bytes = config.segment_index_bytes
+        self.offset_index = OffsetIndex(files, self.path(names.INDEX), base_offset, index_bytes)
+        self.time_index = TimeIndex(files, self.path(names.TIME_INDEX), base_offset, index_bytes)
+        self.txn_index = TxnIndex(files, self.path(names.TXN_INDEX), base_offset)
+        self.file = OpenFile(files, self.path(names.LOG), create=create)
+        self.size = files.size(self.file.fd)
+        self._first_timestamp: int | None = None  # of the first batch: what segment.ms counts from
+        self._newest: TimestampOffset | None = None  # largest timestamp and the last offset of its batch
+        self._since_index = 0  # bytes behind the last index entry
+        if create:
+            self._newest = TimestampOffset(NO_TIMESTAMP, base_offset)
+            if config.preallocate:
+                files.ftruncate(self.file.fd, config.segment_bytes)
+
+    def path(self, kind: str) -> str:
+        return os.path.join(self.directory, names.file_name(self.base_offset, kind, self.suffix))
+
+    def __repr__(self) -> str:
+        return f"Segment({self.path(names.LOG)}, {self.size} bytes)"
+
+    # Writing
+
+    def append(self, data: Buffer, last_offset: Offset, newest: TimestampOffset) -> None:
+        """Whole batches, the last of them ending at last_offset; `newest`: the largest timestamp among them."""
+        position = self.size
+        if position == 0:
+            self._first_timestamp = newest.timestamp
+            self.create_indexes()
+        write_all(self._files, self.file.fd, data, position)
+        self.size = position + len(data)
+        known = self._newest or self.newest
+        if newest.timestamp > known.timestamp:
+            self._newest = known = newest
+        if self._since_index > self.index_interval_bytes:
+            self.offset_index.append(last_offset, position)
+            self.time_index.append_if_later(*known)
+            self._since_index = 0
+        self._since_index += len(data)
+
+    def fits(self, offset: Offset) -> bool:
+        return 0 <= offset - self.base_offset <= MAX_RELATIVE
+
+    def should_roll(self, size: int, last_offset: Offset, timestamp: int, config: LogConfig, now_ms: int) -> bool:
+        """Whether the next batches go to a new segment."""
+        if self.size > config.segment_bytes - size:
+            return True
+        if self.size > 0 and self._age_ms(timestamp, now_ms) > config.segment_ms - self.jitter_ms:
+            return True
+        return not self.fits(last_offset) or self.offset_index.is_full() or self.time_index.is_full()
+
+    def _age_ms(self, timestamp: int, now_ms: int) -> int:
+        """By the records' own time where they carry one, so that replicas roll alike."""
+        first = self.first_timestamp
+        return timestamp - first if first is not None and first >= 0 else now_ms - self.created_ms
+
+    def seal(self) -> None:
+        """No more appends: complete the time index and give back what is not needed."""
+        self._finish_time_index()
+        self.offset_index.trim()
+        self.time_index.trim()
+        self.txn_index.release()
+        self._files.ftruncate(self.file.fd, self.size)
+
+    def close(self) -> None:
+        """At a clean stop; what is read later is opened again."""
+        if self._newest is not None:
+            self._finish_time_index()
+        self.offset_index.trim()
+        self.time_index.trim()
+        self.txn_index.release()
+        if self._files.size(self.file.fd) != self.size:
+            self._files.ftruncate(self.file.fd, self.size)
+
+    def create_indexes(self) -> None:
+        """They come with the first append; a log that is opened has them at once, as Kafka's do."""
+        _ = self.offset_index.count, self.time_index.count
+
+    def _finish_time_index(self) -> None:
+        self.time_index.append_if_later(*self.newest)
+
+    def files_to_flush(self) -> list[OpenFile]:
+        """In the order in which they have to reach the disk."""
+        opened = [self.file, self.offset_index.file_to_flush(), self.time_index.file_to_flush()]
+        txn_file = self.txn_index.file_to_flush()
+        return opened if txn_file is None else [*opened, txn_file]
+
+    # Reading
+
+    @property
+    def newest(self) -> TimestampOffset:
+        if self._newest is None:
+            self._newest = self.time_index.last_entry()
+        return self._newest
+
+    @newest.setter
+    def newest(self, found: TimestampOffset) -> None:
+        self._newest = found
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Of its records; where they have none, the time of the last write."""
+        return self.newest.timestamp if self.newest.timestamp >= 0 else self._files.mtime_ms(self.file.fd)
+
+    @property
+    def last_modified_ms(self) -> int:
+        return self._files.mtime_ms(self.file.fd)
+
+    @property
+    def first_timestamp(self) -> int | None:
+        if self._first_timestamp is None and self.size >= HEADER_BYTES:
+            self._first_timestamp = header_at(self._files.pread(self.file.fd, HEADER_BYTES, 0)).max_timestamp
+        return self._first_timestamp
+
+    def places(self, position: int = 0) -> Iterator[Place]:
+        """The whole batches from a position on. Ends where what follows cannot be a batch."""
+        pread, fd, size = self._files.pread, self.file.fd, self.size
+        while position + HEADER_BYTES <= size:
+            chunk = pread(fd, min(_WALK_BYTES, size - position), position)
+            at, enough = 0, len(chunk) - _FRONT.size
+            if enough < 0:
+                return
+            while at <= enough:
+                base, length, magic, delta = _FRONT.unpack_from(chunk, at)
+                place = Place(position + at, LENGTH_END + length, base, base + delta)
+                if magic != MAGIC or length < MIN_LENGTH or place.position + place.size > size:
+                    return
+                yield place
+                at += place.size
+            position += at
+
+    def find(self, offset: Offset) -> Place | None:
+        """The first batch that ends at or behind an offset."""
+        position, size, unpack = self.offset_index.lookup(offset), self.size, _FRONT.unpack_from
+        while position + HEADER_BYTES <= size:
+            chunk = self._files.pread(self.file.fd, min(_WALK_BYTES, size - position), position)
+            at, enough = 0, len(chunk) - _FRONT.size
+            while at <= enough:
+                base, length, magic, delta = unpack(chunk, at)
+                behind = at + LENGTH_END + length
+                if magic != MAGIC or length < MIN_LENGTH or position + behind > size:
+                    return None
+                if base + delta >= offset:
+                    return Place(position + at, behind - at, base, base + delta)
+                at = behind
+            if at == 0:
+                return None
+            position += at
+        return None
+
+    def end(self) -> tuple[Offset, int]:
+        """The offset behind the last batch, and where that batch ends; short of the size, if what follows is none."""
+        offset, position = self.base_offset, 0
+        for place in self.places(self.offset_index.lookup(self.offset_index.last_offset())):
+            offset, position = place.last_offset + 1, place.position + place.size
+        return offset, position
+
+    def read_batch(self, place: Place) -> tuple[bytes, Header]:
+        data = self._files.pread(self.file.fd, place.size, place.position)
+        if len(data) < place.size:
+            raise CorruptFile(self.file.path, place.position, f"{len(data)} bytes of a batch of {place.size}")
+        return data, header_at(data)
+
+    def headers(self, position: int = 0) -> Iterator[tuple[Place, Header]]:
+        for place in self.places(position):
+            yield place, header_at(self._files.pread(self.file.fd, HEADER_BYTES, place.position))
+
+    def offset_for_time(self, timestamp: int, start: Offset) -> tuple[TimestampOffset, int] | None:
+        """The first record at or behind `start` that is not older, with its leader epoch."""
+        indexed = self.time_index.lookup(timestamp)
+        for place, header in self.headers(self.offset_index.lookup(max(indexed.offset, start))):
+            if header.max_timestamp >= timestamp and header.last_offset >= start:
+                data, _ = self.read_batch(place)
+                for record in records_of(data, 0, header):
+                    if record.timestamp >= timestamp and record.offset >= start:
+                        return TimestampOffset(record.timestamp, record.offset), header.leader_epoch
+        return None
+
+    def offset_of_newest(self) -> tuple[TimestampOffset, int] | None:
+        """The first record with the largest timestamp, with its leader epoch."""
+        newest = self.newest
+        for place, header in self.headers(self.offset_index.lookup(newest.offset)):
+            if header.max_timestamp == newest.timestamp:
+                data, _ = self.read_batch(place)
+                for record in records_of(data, 0, header):
+                    if record.timestamp == newest.timestamp:
+                        return TimestampOffset(record.timestamp, record.offset), header.leader_epoch
+        return None
+
+    # Cutting, renaming, removing
+
+    def truncate_to(self, offset: Offset, now_ms: int) -> int:
+        """Keep the batches below an offset. The number of bytes that went."""
+        place = self.find(offset)
+        self.offset_index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        self.txn_index.truncate_to(offset)
+        cut = 0
+        if place is not None:
+            cut = self.size - place.position
+            self.size = place.position
+            self._files.ftruncate(self.file.fd, self.size)
+        if self.size == 0:
+            self.created_ms, self._first_timestamp = now_ms, None
+        self._since_index = 0
+        self._newest = self._find_newest()
+        return cut
+
+    def _find_newest(self) -> TimestampOffset:
+        newest = self.time_index.last_entry()
+        for _, header in self.headers(self.offset_index.lookup(newest.offset)):
+            if header.max_timestamp > newest.timestamp:
+                newest = TimestampOffset(header.max_timestamp, header.last_offset)
+        return newest
+
+    def rename(self, suffix: str) -> None:
+        """Change the suffix of all its files. The .log first: without it the others are leftovers."""
+        for kind in names.SEGMENT_SUFFIXES:
+            old = self.path(kind)
+            new = os.path.join(self.directory, names.file_name(self.base_offset, kind, suffix))
+            if kind == names.LOG or self._files.exists(old):  # indexes come with the first append
+                self._files.rename(old, new)
+        self.suffix = suffix
+        self._update_paths()
+
+    def moved(self, directory: str) -> None:
+        self.directory = directory
+        self._update_paths()
+
+    def _update_paths(self) -> None:
+        self.file.path = self.path(names.LOG)
+        self.offset_index.path = self.path(names.INDEX)
+        self.time_index.path = self.path(names.TIME_INDEX)
+        self.txn_index.path = self.path(names.TXN_INDEX)
+
+    def all_paths(self) -> list[str]:
+        return [self.path(kind) for kind in names.SEGMENT_SUFFIXES]
+
+    def remove(self) -> None:
+        remove_files(self._files, self.all_paths())
+
+
+def new_segment(
+    files: Files, directory: str, base: Offset, config: LogConfig, now_ms: int, suffix: str = ""
+) -> Segment:
+    jitter_ms = random.randint(0, min(config.segment_jitter_ms, config.segment_ms)) if config.segment_jitter_ms else 0
+    return Segment(files, directory, base, config, now_ms=now_ms, jitter_ms=jitter_ms, create=True, suffix=suffix)

@@ -1,0 +1,99 @@
+"""What has to be done to logs now and then, under the names that Kafka's own log manager gives it.
+
+kafka-log-retention                every log.retention.check.interval.ms
+kafka-log-flusher                  every log.flush.scheduler.interval.ms
+kafka-recovery-point-checkpoint    every log.flush.offset.checkpoint.interval.ms
+kafka-log-start-offset-checkpoint  every log.flush.start.offset.checkpoint.interval.ms
+kafka-delete-logs                  file.delete.delay.ms after a partition was deleted (see LogDirs.delete)
+producer-id-expiration             every producer.id.expiration.check.interval.ms
+kafka-log-cleaner                  log.cleaner.threads processes, log.cleaner.backoff.ms between two looks
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from leadline.errors import LogDirFailed, StorageError
+from leadline.log.cleaner import Cleaner
+from leadline.log.log_dirs import LogDir, LogDirs
+
+log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """Runs until it is stopped; the failure of a directory ends none of it."""
+
+    def __init__(self, dirs: LogDirs) -> None:
+        self.dirs, self.cleaner = dirs, Cleaner(dirs)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        config = self.dirs.config
+        first_ms = config.log_initial_task_delay_ms
+        for name, interval_ms, work in (
+            ("kafka-log-retention", config.log_retention_check_interval_ms, self.delete_old_segments),
+            ("kafka-log-flusher", config.log_flush_scheduler_interval_ms, self.flush_dirty),
+            (
+                "kafka-recovery-point-checkpoint",
+                config.log_flush_offset_checkpoint_interval_ms,
+                self.checkpoint_recovery,
+            ),
+            (
+                "kafka-log-start-offset-checkpoint",
+                config.log_flush_start_offset_checkpoint_interval_ms,
+                self.checkpoint_starts,
+            ),
+            ("producer-id-expiration", config.producer_id_expiration_check_interval_ms, self.expire_producers),
+        ):
+            self._tasks.append(asyncio.create_task(_every(interval_ms, first_ms, work), name=name))
+        if config.log_cleaner_enable:
+            for n in range(config.log_cleaner_threads):
+                self._tasks.append(asyncio.create_task(self.cleaner.run(), name=f"kafka-log-cleaner-{n}"))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.cleaner.stop()
+        self._tasks.clear()
+
+    async def delete_old_segments(self) -> None:
+        """Those of compacted logs are the cleaner's."""
+        for found in [*self.dirs.logs.values(), *self.dirs.future.values()]:
+            if not found.config.compact:
+                try:
+                    found.delete_old_segments()
+                except StorageError as error:
+                    log.warning("%s", error)
+                await asyncio.sleep(0)
+
+    async def flush_dirty(self) -> None:
+        now_ms = self.dirs.clock.now_ms()
+        for found in [*self.dirs.logs.values(), *self.dirs.future.values()]:
+            if now_ms - found.last_flush_ms >= found.config.flush_ms:
+                found.flush()
+
+    async def checkpoint_recovery(self) -> None:
+        await self._for_each_dir(self.dirs.checkpoint_recovery_points)
+
+    async def checkpoint_starts(self) -> None:
+        await self._for_each_dir(self.dirs.checkpoint_log_starts)
+
+    async def _for_each_dir(self, work: Callable[[LogDir], Awaitable[None]]) -> None:
+        for log_dir in list(self.dirs.dirs.values()):
+            try:
+                await work(log_dir)
+            except LogDirFailed as error:
+                log.warning("%s", error)
+
+    async def expire_producers(self) -> None:
+        for found in [*self.dirs.logs.values(), *self.dirs.future.values()]:
+            found.expire_producers()
+            await asyncio.sleep(0)
+
+
+async def _every(interval_ms: int, first_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+    await asyncio.sleep(first_ms / 1000)
+    while True:
+        await work()
+        await asyncio.sleep(interval_ms / 1000)

@@ -1,0 +1,160 @@
+"""What a leader checks before it gives a batch its offset.
+
+The header and the CRC, always. The records inside only where a setting asks about them: keys on compacted topics,
+times where message.timestamp.before/after.max.ms limit them, another compression.type than the producer's.
+
+Pure: no file, no clock of its own.
+"""
+
+from leadline.config import LONG_MAX, LogConfig
+from leadline.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, RecordError, RecordTooLarge
+from leadline.log.producers import Origin
+from leadline.model import NO_TIMESTAMP, TopicPartition
+from leadline.records.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    Data,
+    Header,
+    check_frame,
+    crc_of,
+    header_at,
+    mark_create_time,
+    walk,
+)
+from leadline.records.build import recompressed
+from leadline.records.compression import Codec
+from leadline.records.record import body_of, spans
+
+Writable = bytearray | memoryview
+
+
+def one_batch(data: Data, config: LogConfig, origin: Origin, tp: TopicPartition) -> Header:
+    """The one batch that a leader is asked to append, its header and CRC in order."""
+    if len(data) < HEADER_BYTES:
+        raise InvalidRecord(f"no record batch in {len(data)} bytes for {tp}")
+    header = header_at(data)
+    check_frame(header.length, header.magic)
+    size = header.size
+    if size != len(data):
+        if size > len(data):
+            raise InvalidRecord(f"a record batch of {size} bytes is cut off at {len(data)} for {tp}")
+        if next(walk(data, size), None) is not None:
+            raise InvalidRecord(f"more than one record batch in one append to {tp}")
+    if header.base_offset and origin is Origin.CLIENT:
+        raise InvalidRecord(f"the base offset of a batch for {tp} should be 0, but it is {header.base_offset}")
+    if size > config.max_message_bytes:
+        raise RecordTooLarge(
+            f"a record batch of {size} bytes for {tp} exceeds max.message.bytes={config.max_message_bytes}"
+        )
+    if crc_of(data, 0, size) != header.crc:
+        raise CorruptMessage(f"the CRC of a record batch for {tp} does not match (stored: {header.crc})")
+    if origin is Origin.CLIENT:
+        _check_client_batch(header, tp)
+    return header
+
+
+def _check_client_batch(header: Header, tp: TopicPartition) -> None:
+    if header.last_offset_delta < 0 or header.record_count <= 0:
+        raise InvalidRecord(
+            f"a batch for {tp} with {header.record_count} records and last offset delta {header.last_offset_delta}"
+        )
+    if header.last_offset_delta + 1 != header.record_count:
+        raise InvalidRecord(
+            f"a batch for {tp} covers {header.last_offset_delta + 1} offsets but has {header.record_count} records"
+        )
+    if header.attributes & CODEC_MASK > Codec.ZSTD:
+        raise CorruptMessage(f"unknown compression codec {header.attributes & CODEC_MASK} in a batch for {tp}")
+    if header.attributes & CONTROL:
+        raise InvalidRecord(f"clients may not write control records, in {tp}")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise InvalidRecord(
+            f"sequence number {header.base_sequence} in a batch of producer {header.producer_id} for {tp}"
+        )
+
+
+def looks_inside(config: LogConfig) -> bool:
+    """Whether the settings of a topic ask about single records."""
+    return (
+        config.compact
+        or config.message_timestamp_before_max_ms != LONG_MAX
+        or config.message_timestamp_after_max_ms != LONG_MAX
+    )
+
+
+def is_plain(config: LogConfig) -> bool:
+    """Whether batches are stored just as they come, as on nearly all topics."""
+    return not looks_inside(config) and config.compression_type == "producer" and not config.log_append_time
+
+
+def check_records(data: Data, header: Header, config: LogConfig, tp: TopicPartition, now_ms: int) -> None:
+    """Refuse the batch, with the place of each record that is to blame."""
+    body = body_of(data, 0, header)
+    stamped = header.max_timestamp if header.is_log_append_time else None
+    oldest = now_ms - config.message_timestamp_before_max_ms
+    newest = now_ms + config.message_timestamp_after_max_ms
+    keyless: list[RecordError] = []
+    untimely: list[RecordError] = []
+    for n, span in enumerate(spans(body, header.record_count)):
+        if config.compact and span.key is None:
+            keyless.append(
+                RecordError(n, f"Compacted topic cannot accept message without key in topic partition {tp}.")
+            )
+            continue
+        timestamp = header.base_timestamp + span.timestamp_delta if stamped is None else stamped
+        if not config.log_append_time and timestamp != NO_TIMESTAMP and not oldest <= timestamp <= newest:
+            untimely.append(
+                RecordError(
+                    n,
+                    f"Timestamp {timestamp} of message with offset {header.base_offset + span.offset_delta} is out of "
+                    f"range. The timestamp should be within [{oldest}, {newest}]",
+                )
+            )
+    refused = tuple(sorted(keyless + untimely))
+    if untimely:
+        raise InvalidTimestamp(
+            "One or more records have been rejected due to invalid timestamp: they must lie within "
+            f"message.timestamp.before.max.ms={config.message_timestamp_before_max_ms} and "
+            f"message.timestamp.after.max.ms={config.message_timestamp_after_max_ms} of the broker's time",
+            refused,
+        )
+    if keyless:
+        raise InvalidRecord(
+            f"One or more records have been rejected due to {len(keyless)} record errors in total, and only showing "
+            f"the first three errors at most: {list(keyless[:3])}",
+            refused,
+        )
+
+
+def with_own_time(data: Writable, header: Header, config: LogConfig, tp: TopicPartition) -> Header:
+    """A producer does not stamp in the broker's name: refuse it, or take the mark off where its times count."""
+    if not header.attributes & LOG_APPEND_TIME:
+        return header
+    if config.log_append_time:
+        message = f"a producer must not set the timestamp type to LogAppendTime, in {tp}"
+        found = spans(body_of(data, 0, header), header.record_count)
+        raise InvalidTimestamp(message, tuple(RecordError(n, message) for n, _ in enumerate(found)))
+    mark_create_time(data, 0, header.size)
+    return header_at(data)
+
+
+def with_codec(data: Writable, header: Header, config: LogConfig, tp: TopicPartition) -> Writable:
+    """The batch under the codec that the topic wants."""
+    if config.compression_type == "producer" or header.is_control:
+        return data
+    wanted = Codec.named(config.compression_type)
+    if wanted is header.codec:
+        return data
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    changed = recompressed(data, 0, header, wanted, levels.get(wanted))
+    if len(changed) > config.max_message_bytes:
+        raise RecordTooLarge(
+            f"a batch of {len(changed)} bytes for {tp}, under compression.type={config.compression_type}, exceeds "
+            f"max.message.bytes={config.max_message_bytes}"
+        )
+    return changed

@@ -1,0 +1,13 @@
+"""Properties are tried on many small directories: in memory, if there is a place for that."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import in_memory
+
+
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    yield from in_memory.directory()

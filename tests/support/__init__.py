@@ -1,0 +1,1 @@
+"""What tests of several kinds share: a clock to set, logs to open, batches to write."""

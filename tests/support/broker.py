@@ -1,0 +1,80 @@
+"""A Leadline broker in a process of its own, on a free port of the loopback, for tests that speak to it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+READY_SECONDS = 30
+
+
+class RunningBroker:
+    """Started, listening; ended at the latest when its context is left."""
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        self.directory, self.settings, self.log = directory, dict(settings), directory.with_suffix(".log")
+        self.port = 0
+        self.start()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"localhost:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def start(self) -> None:
+        before = len(re.findall(r"  try ", self.output())) if self.log.exists() else 0
+        given = {"log.dirs": str(self.directory), "listeners": f"PLAINTEXT://localhost:{self.port}"} | self.settings
+        sets = [part for name, value in given.items() for part in ("--set", f"{name}={value}")]
+        with self.log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "leadline", "start", *sets],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            )
+        self._wait_until_ready(before)
+
+    def _wait_until_ready(self, before: int) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            text = self.output()
+            if len(re.findall(r"  try ", text)) > before:
+                self.port = int(re.findall(r"listens  PLAINTEXT on \S+:(\d+)", text)[-1])
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.02)
+        self.kill()
+        raise AssertionError(f"the broker did not start:\n{self.output()}")
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def stop(self) -> int:
+        """A clean stop; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=30)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(timeout=30)
+
+
+@contextmanager
+def leadline(directory: Path, **settings: object) -> Iterator[RunningBroker]:
+    """`leadline(path, log_segment_bytes=1000)`: settings with underscores for dots."""
+    broker = RunningBroker(directory, {name.replace("_", "."): str(value) for name, value in settings.items()})
+    try:
+        yield broker
+    finally:
+        if broker.process.poll() is None:
+            broker.kill()

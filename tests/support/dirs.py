@@ -1,0 +1,45 @@
+"""Log directories for tests: opened on a clock to set, with small segments and whatever files a test wants."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from leadline.config import LogConfig, StorageConfig
+from leadline.errors import LogDirFailed
+from leadline.log.log import Log
+from leadline.log.log_dirs import LogDirs
+from leadline.ports import Files
+from tests.support.crash_disk import Unsynced
+from tests.support.logs import ManualClock, batch
+
+
+def log_dirs(
+    *paths: Path,
+    topic: Mapping[str, str] | None = None,
+    storage: Mapping[str, str] | None = None,
+    files: Files | None = None,
+    clock: ManualClock | None = None,
+) -> LogDirs:
+    config = StorageConfig.parse({"log.dirs": ",".join(map(str, paths)), **(storage or {})})
+    topic_config = LogConfig.parse(topic or {})
+    return LogDirs(config, clock or ManualClock(), files or Unsynced(), lambda _: topic_config)
+
+
+@asynccontextmanager
+async def opened(dirs: LogDirs) -> AsyncIterator[LogDirs]:
+    """Until the block ends, as if the process were killed there: nothing is closed."""
+    await dirs.open()
+    try:
+        yield dirs
+    finally:
+        for path in list(dirs.dirs):
+            disk = dirs.dirs[path].disk
+            await disk.drain()
+            dirs.take_offline(LogDirFailed(path, "running", OSError("killed by the test")))
+            await disk.stop()
+
+
+def fill(log: Log, batches: int = 3, *, key: str = "k", size: int = 10) -> None:
+    for _ in range(batches):
+        log.append_as_leader(batch(key=key, size=size), 0)
+    log.advance_high_watermark(log.log_end)

@@ -1,0 +1,37 @@
+"""A broker in the process of the test itself, for what cannot be seen from without."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from leadline.broker.broker import Broker
+from leadline.config import broker_settings
+
+
+@asynccontextmanager
+async def broker_in_process(
+    *directories: Path, settings: Mapping[str, str] | None = None, crash: bool = False
+) -> AsyncIterator[Broker]:
+    """`crash`: it ends without closing its logs, as if killed; only its locks are given up."""
+    given = {
+        "log.dirs": ",".join(map(str, directories)),
+        "listeners": "PLAINTEXT://localhost:0",
+        "log.segment.delete.delay.ms": "0",
+    }
+    broker = Broker(broker_settings(given | dict(settings or {})))
+    await broker.start()
+    try:
+        yield broker
+    finally:
+        if crash:
+            assert broker.net is not None
+            assert broker.tree is not None
+            await broker.net.close()
+            await broker.upkeep.stop()
+            for log_dir in list(broker.dirs.dirs.values()):
+                await log_dir.disk.stop()
+                broker.dirs._unlock(log_dir)
+            broker.dirs.dirs.clear()
+            await broker.tree.close()
+        else:
+            await broker.stop()

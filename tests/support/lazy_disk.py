@@ -1,0 +1,59 @@
+"""The thread of a log directory without a thread: jobs wait until told to run, so that a seed repeats a run."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+from leadline.errors import LogDirFailed
+from leadline.log.background import Disk
+
+T = TypeVar("T")
+
+
+class LazyDisk(Disk):
+    """A peer of `DiskThread`: the same order of jobs, but as late as can be."""
+
+    def __init__(self, directory: str, failed: Callable[[LogDirFailed], None]) -> None:
+        super().__init__(directory, failed)
+        self.waiting: deque[tuple[str, Callable[[], None]]] = deque()
+        self.postponed: list[Callable[[], None]] = []
+
+    def run(self, doing: str, job: Callable[[], T], then: Callable[[T], None]) -> None:
+        if not self._stopped:
+            self.waiting.append((doing, lambda: then(job())))
+
+    def step(self) -> bool:
+        """The next job. False if there is none."""
+        if not self.waiting or self._stopped:
+            return False
+        doing, work = self.waiting.popleft()
+        try:
+            work()
+        except OSError as error:
+            self._fail(doing, error)
+        return True
+
+    async def call(self, doing: str, job: Callable[[], T]) -> T:
+        await self.drain()
+        if self._stopped:
+            raise LogDirFailed(self.directory, doing, OSError("it is offline"))
+        try:
+            return job()
+        except OSError as error:
+            raise self._fail(doing, error) from error
+
+    def later(self, delay_ms: int, call: Callable[[], None]) -> None:
+        self.postponed.append(call)
+
+    def run_due(self) -> None:
+        due, self.postponed = self.postponed, []
+        for call in due:
+            call()
+
+    async def drain(self) -> None:
+        while self.step():
+            pass
+
+    async def stop(self) -> None:
+        await self.drain()
+        self._stopped = True

@@ -1,0 +1,118 @@
+"""Logs for tests: a clock that stands still until moved, a background that runs at once, short ways to batches."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from leadline.config import LogConfig
+from leadline.errors import LogDirFailed
+from leadline.log.background import Inline
+from leadline.log.log import Log, Read, World
+from leadline.log.recovery import Opening, open_log
+from leadline.model import Offset, TopicPartition
+from leadline.ports import Files, OsFiles
+from leadline.records.batch import walk
+from leadline.records.build import BatchFields, build
+from leadline.records.compression import Codec
+from leadline.records.control import ControlType, EndMarker, end_marker
+from leadline.records.record import Record, records_of
+
+TP = TopicPartition("orders", 0)
+START_MS = 1_700_000_000_000
+
+
+class ManualClock:
+    def __init__(self, now_ms: int = START_MS) -> None:
+        self.ms = now_ms
+
+    def now_ms(self) -> int:
+        return self.ms
+
+
+class LogBench:
+    """A partition's directory, and the log opened on it again and again."""
+
+    def __init__(
+        self,
+        parent: Path,
+        settings: Mapping[str, str] | None = None,
+        files: Files | None = None,
+        tp: TopicPartition = TP,
+    ) -> None:
+        self.tp, self.directory = tp, parent / str(tp)
+        self.clock, self.config = ManualClock(), LogConfig.parse(settings or {})
+        self.files: Files = files or OsFiles()
+        self.failures: list[LogDirFailed] = []
+        self.background = Inline(str(parent), self.failures.append)
+        self.world = World(self.clock, self.files, self.background, self.failures.append)
+        self.directory.mkdir(exist_ok=True)
+
+    def open(
+        self, *, clean: bool = True, recovery_point: Offset = 0, log_start: Offset = 0, contiguous: bool = False
+    ) -> Log:
+        directory = str(self.directory)
+        opening = Opening(self.tp, directory, self.config, clean, recovery_point, log_start, contiguous=contiguous)
+        return open_log(opening, self.world)
+
+
+def records(count: int, timestamp: int = START_MS, key: str | None = "k", size: int = 10) -> list[Record]:
+    return [Record(n, timestamp + n, f"{key}{n}".encode() if key else None, b"v" * size) for n in range(count)]
+
+
+def batch(
+    count: int = 1,
+    *,
+    timestamp: int = START_MS,
+    key: str | None = "k",
+    size: int = 10,
+    producer_id: int = -1,
+    producer_epoch: int = 0,
+    sequence: int = 0,
+    transactional: bool = False,
+    codec: Codec = Codec.NONE,
+) -> bytearray:
+    known = producer_id >= 0
+    fields = BatchFields(
+        codec=codec,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch if known else -1,
+        base_sequence=sequence if known else -1,
+        transactional=transactional,
+    )
+    return build(records(count, timestamp, key, size), fields)
+
+
+def marker(producer_id: int, *, commit: bool, producer_epoch: int = 0, coordinator_epoch: int = 0) -> bytearray:
+    kind = ControlType.COMMIT if commit else ControlType.ABORT
+    return end_marker(EndMarker(kind, coordinator_epoch, START_MS), producer_id, producer_epoch)
+
+
+def at_offset(data: bytearray, base_offset: Offset, leader_epoch: int = 0) -> bytearray:
+    """A batch as a leader would send it to a follower."""
+    data = bytearray(data)
+    data[0:8] = base_offset.to_bytes(8, "big")
+    data[12:16] = leader_epoch.to_bytes(4, "big", signed=True)
+    return data
+
+
+def bytes_of(read: Read, files: Files | None = None) -> bytes:
+    if read.slice is None:
+        return b""
+    return (files or OsFiles()).pread(read.slice.file.fd, read.slice.length, read.slice.position)
+
+
+def records_in(data: bytes) -> list[Record]:
+    return [record for position, header in walk(data) for record in records_of(data, position, header)]
+
+
+def offsets_in(data: bytes) -> list[Offset]:
+    return [record.offset for record in records_in(data)]
+
+
+def whole_log(log: Log, files: Files | None = None) -> bytes:
+    """Every byte of it, segment by segment."""
+    files = files or OsFiles()
+    return b"".join(files.pread(s.file.fd, s.size, 0) for s in log.segments)
+
+
+def listing(directory: Path) -> Sequence[str]:
+    return sorted(path.name for path in directory.iterdir())

@@ -1,0 +1,241 @@
+"""One pass over a log: what stays, what goes, and when; in this process."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from leadline.config import LogConfig, StorageConfig
+from leadline.errors import CorruptFile
+from leadline.log.cleaner import cleanable, request_for
+from leadline.log.compaction import KEY_BYTES, Compaction, Group, LastRecord, Request, Throttle
+from leadline.log.log import Log
+from leadline.log.producers import Origin
+from leadline.log.txn_index import AbortedTxn
+from leadline.ports import OsFiles
+from leadline.records.batch import header_at
+from leadline.records.build import build
+from leadline.records.record import Record
+from tests.support.logs import START_MS, LogBench, batch, listing, marker, records_in, whole_log
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> LogBench:
+    return LogBench(tmp_path, {"cleanup.policy": "compact", "segment.bytes": "1000"})
+
+
+def put(log: Log, key: str, value: str | None) -> None:
+    data = build([Record(0, START_MS, key.encode(), None if value is None else value.encode())])
+    log.append_as_leader(data, 0)
+    log.advance_high_watermark(log.log_end)
+
+
+def request(log: Log, bench: LogBench, cleaned_to: int = 0) -> Request:
+    target = cleanable(log, cleaned_to, bench.clock.ms)
+    assert target is not None
+    return request_for(target, StorageConfig(), bench.clock.ms)
+
+
+def compact(log: Log, wanted: Request) -> list[Group]:
+    groups = []
+    for group in Compaction(wanted, OsFiles(), Throttle(1e12, lambda: 0.0, lambda _: None)).run():
+        new = log.cleaned_segment(group.bases[0])
+        log.ready_to_swap(new)
+        log.swap_in(new, [segment for segment in log.segments if segment.base_offset in group.bases])
+        log.swapped_in(new)
+        groups.append(group)
+    return groups
+
+
+def left(log: Log) -> dict[int, tuple[str, str | None]]:
+    return {
+        record.offset: ((record.key or b"").decode(), None if record.value is None else record.value.decode())
+        for record in records_in(whole_log(log))
+    }
+
+
+def test_of_each_key_the_last_record_stays_at_its_offset(bench: LogBench) -> None:
+    log = bench.open()
+    for key, value in [("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"), ("b", "2")]:
+        put(log, key, value)
+    log.roll()
+    put(log, "a", "3")  # in the active segment, which is not touched
+    (group,) = compact(log, request(log, bench))
+    assert left(log) == {2: ("a", "2"), 3: ("c", "1"), 4: ("b", "2"), 5: ("a", "3")}
+    assert (group.bases, group.end_offset) == ([0], 5)
+    assert (group.stats.records_read, group.stats.records_written, group.stats.keys) == (5, 3, 3)
+    assert log.log_end == 6
+
+
+def test_small_segments_become_one_and_large_ones_do_not(bench: LogBench) -> None:
+    log = bench.open()
+    for n in range(6):
+        put(log, f"k{n}", "v" * 250)
+        log.roll()
+    groups = compact(log, request(log, bench))
+    assert [group.bases for group in groups] == [[0, 1, 2], [3, 4, 5]]
+    assert log.segments.bases == [0, 3, 6]
+    assert sorted(left(log)) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_tombstone_stays_for_its_time_and_then_goes(bench: LogBench) -> None:
+    log = bench.open()
+    put(log, "a", "1")
+    put(log, "a", None)
+    put(log, "b", "1")
+    log.roll()
+    compact(log, request(log, bench))
+    assert left(log) == {1: ("a", None), 2: ("b", "1")}
+    assert header_at(whole_log(log)).delete_horizon_ms == START_MS + DAY_MS
+    put(log, "c", "1")
+    log.roll()
+    bench.clock.ms += DAY_MS - 1
+    compact(log, request(log, bench, 3))
+    assert 1 in left(log)
+    put(log, "d", "1")
+    log.roll()
+    bench.clock.ms += 1
+    compact(log, request(log, bench, 4))
+    assert left(log) == {2: ("b", "1"), 3: ("c", "1"), 4: ("d", "1")}
+
+
+def transaction(log: Log, producer_id: int, sequence: int, key: str, *, commit: bool, roll: bool = False) -> None:
+    log.append_as_leader(batch(key=key, producer_id=producer_id, sequence=sequence, transactional=True), 0)
+    if roll:
+        log.roll()
+    log.append_as_leader(marker(producer_id, commit=commit), 0, Origin.COORDINATOR)
+    log.advance_high_watermark(log.log_end)
+
+
+def keys(log: Log) -> list[str]:
+    return [record.key.decode() for record in records_in(whole_log(log)) if record.key and len(record.key) == 2]
+
+
+def test_aborted_records_go_and_do_not_count_as_the_last_of_their_key(bench: LogBench) -> None:
+    log = bench.open()
+    put(log, "a0", "kept")
+    transaction(log, 1, 0, "a", commit=False)
+    transaction(log, 2, 0, "b", commit=True)
+    log.roll()
+    compact(log, request(log, bench))
+    assert keys(log) == ["a0", "b0"]
+
+
+def test_an_abort_whose_marker_lies_in_the_active_segment_counts_too(bench: LogBench) -> None:
+    log = bench.open()
+    put(log, "a0", "kept")
+    transaction(log, 1, 0, "a", commit=False, roll=True)
+    wanted = request(log, bench)
+    assert wanted.bases == [0]
+    assert [txn.last_offset for txn in wanted.aborted_later] == [2]
+    compact(log, wanted)
+    assert keys(log) == ["a0"]
+
+
+def test_a_commit_marker_outlives_the_pass_also_if_its_records_lie_in_another_group(bench: LogBench) -> None:
+    bench.config = LogConfig.parse({"cleanup.policy": "compact", "segment.bytes": "200", "delete.retention.ms": "0"})
+    log = bench.open()
+    transaction(log, 1, 0, "a", commit=True, roll=True)
+    for n in range(3):
+        put(log, f"x{n}", "v" * 90)
+    log.roll()
+    for cleaned_to in (0, 1):
+        bench.clock.ms += DAY_MS
+        compact(log, request(log, bench, cleaned_to))
+    assert any(header.is_control for segment in log.segments for _, header in segment.headers())
+    assert "a0" in keys(log)
+    again = bench.open(clean=False)
+    assert again.producers.first_unstable_offset() is None
+
+
+def test_a_marker_goes_once_nothing_of_its_transaction_is_left_and_its_time_is_over(bench: LogBench) -> None:
+    log = bench.open()
+    transaction(log, 1, 0, "a", commit=False)
+    put(log, "x", "1")
+    log.roll()
+    sizes = []
+    for cleaned_to in (0, 3, 3):
+        wanted = replace(request(log, bench, 0), producers={}, first_dirty=0)
+        compact(log, wanted)
+        sizes.append(len(list(log.segments.first.places())))
+        bench.clock.ms += DAY_MS + cleaned_to
+    assert sizes[0] == 2, "the marker is still there, with a horizon"
+    assert sizes[-1] == 1
+
+
+def test_the_last_batch_of_a_live_producer_stays_as_a_header(bench: LogBench) -> None:
+    log = bench.open()
+    log.append_as_leader(batch(key="a", producer_id=7, sequence=4), 0)
+    put(log, "a0", "newer")
+    log.roll()
+    wanted = request(log, bench)
+    assert wanted.producers == {7: LastRecord(0, 0)}
+    compact(log, wanted)
+    assert left(log) == {1: ("a0", "newer")}
+    assert header_at(whole_log(log)).record_count == 0
+    again = bench.open(clean=False)
+    assert again.producers.by_id[7].last_sequence == 4
+
+
+def test_as_many_keys_are_learnt_as_memory_allows_and_the_rest_waits(bench: LogBench) -> None:
+    log = bench.open()
+    for n in range(6):
+        put(log, f"k{n}", "1")
+    for n in range(6):
+        put(log, f"k{n}", "2")
+    log.roll()
+    wanted = request(log, bench)
+    small = replace(wanted, dedupe_bytes=4 * KEY_BYTES, load_factor=1.0)
+    (group,) = compact(log, small)
+    assert group.end_offset == 4
+    assert len(left(log)) == 12, "nothing was replaced below offset 4"
+    assert all(group.end_offset == 12 for group in compact(log, wanted))
+    assert sorted(left(log)) == [6, 7, 8, 9, 10, 11]
+
+
+def test_memory_for_no_key_at_all_is_refused_by_name(bench: LogBench) -> None:
+    log = bench.open()
+    put(log, "a", "1")
+    log.roll()
+    with pytest.raises(ValueError, match=r"log.cleaner.dedupe.buffer.size=1 cannot hold a single key"):
+        compact(log, replace(request(log, bench), dedupe_bytes=1))
+
+
+@pytest.mark.parametrize(
+    ("at", "says"), [(16, "what stands here is no whole batch"), (65, "the CRC of a batch does not")]
+)
+def test_a_damaged_batch_is_named_with_its_place_and_not_rewritten(bench: LogBench, at: int, says: str) -> None:
+    log = bench.open()
+    for key in "aab":
+        put(log, key, "1")
+    log.roll()
+    wanted = request(log, bench)
+    segment = Path(log.segments.first.file.path)
+    second = list(log.segments.first.places())[1].position
+    data = bytearray(segment.read_bytes())
+    data[second + at] ^= 0xFF
+    segment.write_bytes(data)
+    with pytest.raises(CorruptFile, match=f"00000000000000000000.log: at byte {second}: {says}"):
+        compact(log, wanted)
+    assert segment.read_bytes() == data
+    assert not any(name.endswith(".swap") for name in listing(bench.directory))
+
+
+def test_a_request_survives_its_way_to_the_process(bench: LogBench) -> None:
+    log = bench.open()
+    put(log, "a", "1")
+    log.append_as_leader(batch(producer_id=5), 0)
+    log.advance_high_watermark(log.log_end)
+    log.roll()
+    wanted = replace(request(log, bench), aborted_later=[AbortedTxn(1, 2, 3, 4)])
+    assert Request.from_json(wanted.to_json()) == wanted
+
+
+def test_a_throttle_sleeps_what_is_missing() -> None:
+    slept = list[float]()
+    throttle = Throttle(1000, lambda: 5.0, slept.append)
+    throttle.used(5)
+    throttle.used(495)
+    assert slept == [0.5]

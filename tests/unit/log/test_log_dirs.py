@@ -1,0 +1,426 @@
+"""Log directories: locked, loaded in parallel, checkpointed, and taken offline one by one."""
+
+import asyncio
+import errno
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from leadline.errors import LogDirFailed, LogDirLocked, StorageError
+from leadline.log.checkpoints import read_offsets
+from leadline.log.log_dirs import LogDirs
+from leadline.log.names import DirMark
+from leadline.model import TopicPartition
+from leadline.ports import OsFiles
+from tests.support.dirs import fill, log_dirs, opened
+from tests.support.logs import TP, batch, listing, offsets_in, whole_log
+from tests.support.watched_files import Failing, WatchedFiles
+
+OTHER = TopicPartition("orders", 1)
+MARK = ".kafka_cleanshutdown"
+
+
+def checkpoint(directory: Path, name: str) -> dict[TopicPartition, int]:
+    return read_offsets(OsFiles(), str(directory / name))
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Path:
+    return tmp_path / "one"
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    return tmp_path / "two"
+
+
+async def stopped(dirs: LogDirs, **logs: int) -> None:
+    """Directories with so many batches in orders-0 and orders-1, closed in order."""
+    await dirs.open()
+    for tp, count in ((TP, logs.get("first", 3)), (OTHER, logs.get("second", 2))):
+        fill(await dirs.create(tp), count)
+    await dirs.close(broker_epoch=7)
+
+
+# Starting and stopping
+
+
+def test_a_clean_stop_leaves_checkpoints_and_the_mark_and_is_found_again(one: Path) -> None:
+    async def play() -> tuple[bool, int | None, dict[TopicPartition, tuple[int, int, int]]]:
+        await stopped(log_dirs(one))
+        assert (one / MARK).exists()
+        async with opened(log_dirs(one)) as dirs:
+            (log_dir,) = dirs.dirs.values()
+            found = {tp: (log.log_end, log.recovery_point, log.high_watermark) for tp, log in dirs.logs.items()}
+            assert not (one / MARK).exists()
+            return log_dir.was_clean, log_dir.broker_epoch, found
+
+    assert asyncio.run(play()) == (True, 7, {TP: (3, 3, 3), OTHER: (2, 2, 2)})
+    assert checkpoint(one, "recovery-point-offset-checkpoint") == {TP: 3, OTHER: 2}
+    assert checkpoint(one, "replication-offset-checkpoint") == {TP: 3, OTHER: 2}
+
+
+def test_after_a_crash_logs_are_recovered_and_progress_is_told(one: Path) -> None:
+    async def play() -> tuple[int, int, int, int]:
+        async with opened(log_dirs(one)) as dirs:
+            fill(await dirs.create(TP), 5)
+            size = dirs.logs[TP].size
+        async with opened(log_dirs(one)) as dirs:
+            assert offsets_in(whole_log(dirs.logs[TP])) == [0, 1, 2, 3, 4]
+            recovery = dirs.recovery
+            assert recovery.bytes_total == size
+            return recovery.logs, recovery.logs_done, recovery.bytes_read, size
+
+    logs, done, read, size = asyncio.run(play())
+    assert (logs, done, read) == (1, 1, size)
+
+
+def test_several_directories_are_loaded_and_new_logs_go_to_the_emptiest(one: Path, two: Path) -> None:
+    async def play() -> None:
+        await stopped(log_dirs(one, two))
+        assert (
+            len({"orders-0", "orders-1"} & set(listing(one))) == len({"orders-0", "orders-1"} & set(listing(two))) == 1
+        )
+        async with opened(log_dirs(one, two)) as dirs:
+            assert {log.parent for log in dirs.logs.values()} == {str(one), str(two)}
+            assert (dirs.logs[TP].log_end, dirs.logs[OTHER].log_end) == (3, 2)
+            assert await dirs.create(TP) is dirs.logs[TP], "it exists"
+
+    asyncio.run(play())
+
+
+def test_a_directory_that_cannot_be_used_does_not_stop_the_others(one: Path, two: Path) -> None:
+    two.write_text("not a directory")
+
+    async def play() -> None:
+        await stopped(log_dirs(one))
+        async with opened(log_dirs(two, one)) as dirs:
+            assert list(dirs.dirs) == [str(one)]
+            assert "failed while opening it" in dirs.offline[str(two)]
+            assert set(dirs.logs) == {TP, OTHER}
+            with pytest.raises(StorageError, match="it is offline"):
+                await dirs.create(TopicPartition("x", 0), path=str(two))
+            with pytest.raises(StorageError, match=r"is not one of log\.dirs"):
+                await dirs.create(TopicPartition("x", 0), path="/elsewhere")
+
+    asyncio.run(play())
+
+
+def test_a_disk_that_fails_while_loading_does_not_stop_the_others(one: Path, two: Path) -> None:
+    def watch(operation: str, path: str) -> None:
+        if path.startswith(str(two)) and operation == "size":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async def play() -> None:
+        await stopped(log_dirs(one, two))
+        async with opened(log_dirs(one, two, files=WatchedFiles(watch))) as dirs:
+            assert list(dirs.dirs) == [str(one)]
+            assert "failed while loading its logs" in dirs.offline[str(two)]
+            assert len(dirs.logs) == 1
+
+    asyncio.run(play())
+
+
+def test_if_no_directory_can_be_used_the_reasons_are_told(one: Path, two: Path) -> None:
+    one.write_text("")
+    two.write_text("")
+    with pytest.raises(LogDirFailed, match=r"opening all of them: .*one failed.*two failed"):
+        asyncio.run(log_dirs(one, two).open())
+
+
+def test_a_partition_that_cannot_be_read_is_left_out_with_its_reason(one: Path) -> None:
+    async def play() -> None:
+        await stopped(log_dirs(one))
+        (one / "orders-0" / "partition.metadata").write_text("version: 9\n")
+        (one / "not ours").mkdir()
+        async with opened(log_dirs(one)) as dirs:
+            assert set(dirs.logs) == {OTHER}
+            (log_dir,) = dirs.dirs.values()
+            assert "version '9', expected 0" in str(log_dir.refused[TP])
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_mark_is_not_set_where_a_log_that_crashed_was_not_recovered(one: Path, clean: bool) -> None:
+    async def play() -> None:
+        if clean:
+            await stopped(log_dirs(one))
+        else:
+            async with opened(log_dirs(one)) as dirs:
+                fill(await dirs.create(TP))
+        (one / "orders-0" / "partition.metadata").write_text("version: 9\n")
+        dirs = log_dirs(one)
+        await dirs.open()
+        await dirs.close()
+
+    asyncio.run(play())
+    assert (one / MARK).exists() is clean
+
+
+def test_damaged_checkpoints_cost_time_and_no_records(one: Path) -> None:
+    async def play() -> None:
+        await stopped(log_dirs(one))
+        for name in listing(one):
+            if name.endswith("checkpoint"):
+                (one / name).write_text("garbage")
+        async with opened(log_dirs(one)) as dirs:
+            assert (dirs.logs[TP].log_end, dirs.logs[TP].high_watermark) == (3, 0)
+
+    asyncio.run(play())
+
+
+# The lock
+
+TRY_TO_LOCK = """
+import asyncio, sys
+from leadline.config import StorageConfig
+from leadline.errors import LogDirLocked
+from leadline.log.log_dirs import LogDirs
+from leadline.ports import OsFiles, SystemClock
+async def main():
+    dirs = LogDirs(StorageConfig(log_dirs=(sys.argv[1],)), SystemClock(), OsFiles())
+    try:
+        await dirs.open()
+    except LogDirLocked as error:
+        print("locked:", error)
+    else:
+        print("opened")
+asyncio.run(main())
+"""
+
+
+def in_another_process(path: Path) -> str:
+    command = [sys.executable, "-c", TRY_TO_LOCK, str(path)]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
+
+
+def test_a_directory_belongs_to_one_process_and_in_it_to_one_owner(one: Path, two: Path) -> None:
+    async def play() -> None:
+        async with opened(log_dirs(one)):
+            for _ in range(2):  # a second owner must not give up the lock of the first
+                with pytest.raises(LogDirLocked, match=f"{one} is in use"):
+                    await log_dirs(two, one).open()
+                assert in_another_process(one).startswith("locked: log directory")
+            async with opened(log_dirs(two)):
+                pass  # what was locked together with a directory in use is free again
+
+    asyncio.run(play())
+    assert in_another_process(one) == "opened"
+
+
+# Creating, deleting, moving
+
+
+def test_a_topic_id_is_written_with_the_log(one: Path) -> None:
+    topic_id = uuid.uuid4()
+
+    async def play() -> None:
+        dirs = log_dirs(one)
+        await dirs.open()
+        await dirs.create(TP, topic_id)
+        await dirs.close()
+        async with opened(log_dirs(one)) as again:
+            assert again.logs[TP].topic_id == topic_id
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize(("mark", "kept"), [(DirMark.DELETE, False), (DirMark.STRAY, True)])
+def test_a_deleted_log_is_renamed_then_removed_and_a_stray_one_stays(one: Path, mark: DirMark, kept: bool) -> None:
+    async def play() -> None:
+        dirs = log_dirs(one, topic={"file.delete.delay.ms": "777"})
+        await dirs.open()
+        fill(await dirs.create(TP))
+        with mock.patch.object(dirs.dirs[str(one)].disk, "later") as later:
+            await dirs.delete(TP, mark=mark)
+        assert TP not in dirs.logs
+        assert checkpoint(one, "recovery-point-offset-checkpoint") == {}
+        (left,) = [name for name in listing(one) if name.startswith("orders")]
+        assert left.endswith(f"-{mark}")
+        for delay_ms, remove in (call.args for call in later.call_args_list):
+            assert delay_ms == 777
+            remove()
+        await dirs.close()
+
+    asyncio.run(play())
+    assert any(name.startswith("orders") for name in listing(one)) is kept
+
+
+def test_a_log_on_its_way_out_is_removed_after_a_restart(one: Path) -> None:
+    async def play() -> None:
+        async with opened(log_dirs(one)) as dirs:
+            fill(await dirs.create(TP))
+            await dirs.delete(TP)
+        async with opened(log_dirs(one, topic={"file.delete.delay.ms": "1"})) as dirs:
+            assert not dirs.logs
+            await asyncio.sleep(0.05)
+
+    asyncio.run(play())
+    assert not any(name.startswith("orders") for name in listing(one))
+
+
+def test_a_replica_that_moved_takes_the_place_of_the_old_one(one: Path, two: Path) -> None:
+    async def play() -> None:
+        async with opened(log_dirs(one, two)) as dirs:
+            current = await dirs.create(TP, path=str(one))
+            fill(current)
+            moved = await dirs.create(TP, path=str(two), future=True)
+            assert Path(moved.directory).name.endswith("-future")
+            moved.append_as_follower(whole_log(current))
+            await dirs.replace_with_future(TP)
+            assert dirs.logs[TP] is moved
+            assert not dirs.future
+            assert (moved.directory, moved.high_watermark) == (str(two / "orders-0"), 3)
+            assert moved.flushed_to == 3, "what was flushed in the old place is so in the new one"
+            assert listing(two / "orders-0")
+            moved.append_as_leader(batch(), 0)
+        assert not (one / "orders-0").exists()
+        assert checkpoint(two, "recovery-point-offset-checkpoint") == {TP: 3}
+
+    asyncio.run(play())
+
+
+def test_a_crash_in_the_middle_of_a_move_leaves_a_replica_in_its_place(one: Path, two: Path) -> None:
+    renamed = list[str]()
+
+    def watch(operation: str, path: str) -> None:
+        if operation == "rename" and Path(path).name.startswith("orders"):
+            renamed.append(path)
+            if len(renamed) == 2:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async def play() -> None:
+        async with opened(log_dirs(one, two, files=WatchedFiles(watch))) as dirs:
+            fill(await dirs.create(TP, path=str(one)))
+            moved = await dirs.create(TP, path=str(two), future=True)
+            moved.append_as_follower(whole_log(dirs.logs[TP]))
+            with pytest.raises(LogDirFailed):
+                await dirs.replace_with_future(TP)
+        async with opened(log_dirs(one, two)) as dirs:
+            assert offsets_in(whole_log(dirs.logs[TP])) == [0, 1, 2]
+
+    asyncio.run(play())
+
+
+# Truncation
+
+
+def test_a_truncation_lowers_the_recovery_checkpoint_durably_first(one: Path) -> None:
+    at_the_cut = list[dict[TopicPartition, int]]()
+
+    def watch(operation: str, path: str) -> None:
+        if operation == "ftruncate" and path.endswith(".log"):
+            at_the_cut.append(checkpoint(one, "recovery-point-offset-checkpoint"))
+
+    async def play() -> None:
+        async with opened(log_dirs(one, files=WatchedFiles(watch))) as dirs:
+            log = await dirs.create(TP)
+            fill(log, 5)
+            log.flush()
+            (log_dir,) = dirs.dirs.values()
+            await log_dir.disk.drain()
+            await dirs.checkpoint_recovery_points(log_dir)
+            assert checkpoint(one, "recovery-point-offset-checkpoint") == {TP: 5}
+            assert await dirs.truncate_to(TP, 2)
+            assert (log.log_end, log.flushed_to) == (2, 2), "and it is on disk before anything is written anew"
+
+    asyncio.run(play())
+    assert at_the_cut[0] == {TP: 2}
+
+
+def test_a_truncation_below_the_logs_start_is_not_undone_by_an_old_checkpoint(one: Path) -> None:
+    async def play() -> None:
+        async with opened(log_dirs(one)) as dirs:
+            log = await dirs.create(TP)
+            fill(log, 9)
+            log.delete_records(8)
+            (log_dir,) = dirs.dirs.values()
+            await dirs.checkpoint_log_starts(log_dir)
+            await dirs.truncate_to(TP, 4)
+            fill(log, 2)
+            log.flush()
+            await log_dir.disk.drain()
+            assert log.flushed_to == 6
+        async with opened(log_dirs(one)) as dirs:
+            assert offsets_in(whole_log(dirs.logs[TP])) == [0, 1, 2, 3, 4, 5]
+
+    asyncio.run(play())
+
+
+# Failing
+
+
+def test_a_failed_fsync_takes_the_directory_offline_for_good(one: Path, two: Path) -> None:
+    watch = Failing(10**9, errno.EIO, only=["fsync"])
+
+    async def play() -> None:
+        told = list[tuple[str, list[TopicPartition]]]()
+        dirs = log_dirs(one, two, files=WatchedFiles(watch))
+        await dirs.open()
+        dirs.on_offline.append(lambda failure, partitions: told.append((failure.directory, partitions)))
+        log, other = await dirs.create(TP, path=str(one)), await dirs.create(OTHER, path=str(two))
+        fill(log)
+        fill(other)
+        await dirs.dirs[str(one)].disk.drain()
+        disk, watch.left = dirs.dirs[str(one)].disk, 1
+        log.flush()
+        await disk.drain()
+        assert (log.flushed_to, log.offline, told) == (0, True, [(str(one), [TP])])
+        with pytest.raises(StorageError, match="orders-0 is offline"):
+            log.append_as_leader(batch(), 0)
+        with pytest.raises(StorageError, match=r"its log directory .*one failed"):
+            dirs.dir_of(log)
+        failed = len(watch.failed)
+        log.flush()
+        fill(other)
+        await dirs.close()
+        assert len(watch.failed) == failed == 1, "nothing is tried again"
+
+    asyncio.run(play())
+    assert not (one / MARK).exists()
+    assert (two / MARK).exists()
+
+
+def test_a_stop_that_fails_leaves_no_mark(one: Path) -> None:
+    async def play() -> None:
+        dirs = log_dirs(one, files=WatchedFiles(watch))
+        await dirs.open()
+        fill(await dirs.create(TP))
+        await dirs.dirs[str(one)].disk.drain()
+        watch.left = 1
+        await dirs.close()
+
+    watch = Failing(10**9, errno.EIO, only=["fsync"])
+    asyncio.run(play())
+    assert watch.failed
+    assert not (one / MARK).exists()
+
+
+def test_settings_that_change_are_obeyed_from_then_on(one: Path) -> None:
+    async def play() -> None:
+        async with opened(log_dirs(one)) as dirs:
+            log = await dirs.create(TP)
+            changed = log_dirs(one, topic={"segment.bytes": "100"}).topic_config
+            dirs.topic_config = changed
+            dirs.update_config("else")
+            assert log.config.segment_bytes != 100
+            dirs.update_config("orders")
+            fill(log, 2)
+            assert log.segments.bases == [0, 1]
+
+    asyncio.run(play())
+
+
+def test_meta_properties_are_kept_in_every_directory(one: Path, two: Path) -> None:
+    async def play() -> None:
+        async with opened(log_dirs(one, two)) as dirs:
+            await dirs.write_meta_properties({"broker.id": "3"})
+            assert dirs.meta_properties() == {str(path): {"broker.id": "3"} for path in (one, two)}
+
+    asyncio.run(play())

@@ -1,0 +1,48 @@
+"""Names that carry meaning: base offsets, suffixes, marks of directories."""
+
+import pytest
+
+from leadline.log import names
+from leadline.log.names import DirMark
+from leadline.model import TopicPartition
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("00000000000000000042.log", (42, ".log", "")),
+        ("00000000000000000042.timeindex.cleaned", (42, ".timeindex", ".cleaned")),
+        ("00000000000000000000.log.swap", (0, ".log", ".swap")),
+        ("09223372036854775807.snapshot.deleted", (2**63 - 1, ".snapshot", ".deleted")),
+    ],
+)
+def test_a_file_of_a_segment_tells_offset_kind_and_suffix(name: str, parts: tuple[int, str, str]) -> None:
+    assert names.parse_file_name(name) == parts
+    assert names.file_name(*parts) == name
+
+
+@pytest.mark.parametrize(
+    "name", ["leader-epoch-checkpoint", "partition.metadata", "x1.log", "12", "1.log.tmp", ".lock"]
+)
+def test_other_files_are_no_files_of_a_segment(name: str) -> None:
+    assert names.parse_file_name(name) is None
+
+
+@pytest.mark.parametrize("tp", [TopicPartition("orders", 0), TopicPartition("with-dash.and_dot-7", 12)])
+@pytest.mark.parametrize("mark", [None, *DirMark])
+def test_a_directory_tells_its_partition_and_mark(tp: TopicPartition, mark: DirMark | None) -> None:
+    assert names.parse_dir_name(names.dir_name(tp, mark)) == (tp, mark)
+
+
+@pytest.mark.parametrize("name", ["lost+found", "orders", "orders-", "-0", "orders-x", "orders-1.x-gone", "orders-²"])
+def test_a_directory_that_is_none_of_ours_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ValueError, match="is not the directory of a partition"):
+        names.parse_dir_name(name)
+
+
+def test_a_marked_name_fits_into_what_file_systems_allow() -> None:
+    tp = TopicPartition("t" * 249, 99)
+    name = names.dir_name(tp, DirMark.DELETE)
+    assert len(name) <= names.MAX_NAME_BYTES
+    assert names.parse_dir_name(name)[0].partition == 99
+    assert names.dir_name(tp, DirMark.DELETE) != name, "two deletions of one partition must not meet"

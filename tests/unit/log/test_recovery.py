@@ -1,0 +1,223 @@
+"""Opening a log: after a clean stop, after a crash, with leftovers of interrupted work, with damage."""
+
+import zlib
+from pathlib import Path
+
+import pytest
+
+from leadline.errors import CorruptFile
+from leadline.log.log import Log
+from leadline.log.producers import Origin
+from leadline.log.recovery import Opening, open_log, resolve_leftovers
+from leadline.ports import OsFiles
+from tests.support.logs import LogBench, batch, listing, marker, offsets_in, whole_log
+from tests.support.watched_files import WatchedFiles
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> LogBench:
+    """Three segments of three records, each of an epoch of its own; an aborted transaction in the second."""
+    made = LogBench(tmp_path, {"index.interval.bytes": "100"})
+    log = made.open()
+    for n in range(3):
+        if n:
+            log.roll()
+        log.append_as_leader(batch(producer_id=1, sequence=n), n)
+        log.append_as_leader(batch(producer_id=2, sequence=n, transactional=True), n)
+        log.append_as_leader(marker(2, commit=n != 1), n, Origin.COORDINATOR)
+    log.close()
+    return made
+
+
+def path(bench: LogBench, base: int, kind: str) -> Path:
+    return bench.directory / f"{base:020d}{kind}"
+
+
+def holds_everything(log: Log) -> bool:
+    aborted = [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in log.aborted_between(0, 9)]
+    return (
+        offsets_in(whole_log(log)) == list(range(9))
+        and [tuple(entry) for entry in log.epochs.entries] == [(0, 0), (1, 3), (2, 6)]
+        and aborted == [(2, 4, 5)]
+        and {producer_id: entry.last_sequence for producer_id, entry in log.producers.by_id.items()} == {1: 2, 2: 2}
+    )
+
+
+def test_a_new_directory_becomes_an_empty_log(tmp_path: Path) -> None:
+    made = LogBench(tmp_path)
+    log = made.open()
+    assert (log.log_start, log.log_end, log.recovery_point) == (0, 0, 0)
+    assert {"00000000000000000000.log", "leader-epoch-checkpoint"} <= set(listing(made.directory))
+
+
+@pytest.mark.parametrize(
+    ("clean", "recovery_point", "trusted"), [(True, 0, 9), (False, 0, 0), (False, 4, 4), (False, 99, 9)]
+)
+def test_what_was_flushed_before_is_trusted_afterwards(
+    bench: LogBench, clean: bool, recovery_point: int, trusted: int
+) -> None:
+    log = bench.open(clean=clean, recovery_point=recovery_point)
+    assert holds_everything(log)
+    assert log.recovery_point == trusted
+
+
+def test_only_what_may_be_torn_is_read(bench: LogBench) -> None:
+    read = list[int]()
+    for recovery_point in (0, 3, 4, 9):
+        done = list[int]()
+        opening = Opening(bench.tp, str(bench.directory), bench.config, False, recovery_point)
+        open_log(opening, bench.world, done.append)
+        read.append(sum(done))
+    sizes = [path(bench, base, ".log").stat().st_size for base in (0, 3, 6)]
+    assert read == [sum(sizes), sum(sizes[1:]), sum(sizes[1:]), sizes[2]]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("base", [0, 3, 6])
+@pytest.mark.parametrize("kind", [".index", ".timeindex"])
+@pytest.mark.parametrize("damage", ["missing", "torn", "too far"])
+def test_a_damaged_index_is_built_again_from_the_log(
+    bench: LogBench, clean: bool, base: int, kind: str, damage: str
+) -> None:
+    index = path(bench, base, kind)
+    if damage == "missing":
+        index.unlink()
+    elif damage == "torn":
+        index.write_bytes(b"\x7f" * 13)
+    else:
+        index.write_bytes((b"\x7f" if kind == ".index" else b"\x80") * 24)
+    log = bench.open(clean=clean, recovery_point=9)
+    assert holds_everything(log)
+    segment = log.segments.floor(base)
+    assert segment is not None
+    assert all(position < segment.size for _, position in segment.offset_index.entries())
+
+
+def test_a_damaged_transaction_index_is_built_again(bench: LogBench) -> None:
+    path(bench, 3, ".txnindex").write_bytes(b"\1" * 34)
+    assert holds_everything(bench.open())
+
+
+def test_snapshots_that_are_damaged_or_gone_cost_time_and_nothing_else(bench: LogBench) -> None:
+    for n, snapshot in enumerate(sorted(bench.directory.glob("*.snapshot"))):
+        if n % 2:
+            snapshot.unlink()
+        else:
+            snapshot.write_bytes(b"torn")
+    assert holds_everything(bench.open())
+
+
+@pytest.mark.parametrize("content", [b"nonsense", b"0\n7\n0 0\n", b"0\n1\n2 6\n"])
+def test_epochs_that_are_damaged_or_start_too_late_are_learnt_from_the_batches(bench: LogBench, content: bytes) -> None:
+    epochs = bench.directory / "leader-epoch-checkpoint"
+    epochs.write_bytes(content)
+    assert holds_everything(bench.open())
+    assert epochs.read_text() == "0\n3\n0 0\n1 3\n2 6\n"
+
+
+def test_what_lies_behind_a_torn_batch_goes_also_in_later_segments(bench: LogBench) -> None:
+    segment = path(bench, 3, ".log")
+    segment.write_bytes(segment.read_bytes()[:-1])
+    log = bench.open(clean=False)
+    assert offsets_in(whole_log(log)) == [0, 1, 2, 3, 4]
+    assert (log.log_end, log.segments.bases, [tuple(entry) for entry in log.epochs.entries]) == (
+        5,
+        [0, 3],
+        [(0, 0), (1, 3)],
+    )
+    assert log.producers.first_unstable_offset() == 4, "the end of its transaction is gone"
+    assert not list(bench.directory.glob("00000000000000000006.*"))
+
+
+@pytest.mark.parametrize(("contiguous", "found"), [(True, [0, 1]), (False, [0, 1, 3, 4, 5, 6, 7, 8])])
+def test_a_gap_between_segments_is_a_lost_write_unless_compaction_may_have_made_it(
+    bench: LogBench, contiguous: bool, found: list[int]
+) -> None:
+    segment = path(bench, 0, ".log")
+    segment.write_bytes(segment.read_bytes()[: -len(marker(2, commit=True))])
+    assert offsets_in(whole_log(bench.open(clean=False, contiguous=contiguous))) == found
+
+
+def test_a_segment_with_offsets_that_are_there_already_is_dropped(bench: LogBench) -> None:
+    path(bench, 1, ".log").touch()
+    log = bench.open(clean=False)
+    assert log.segments.bases == [0]
+    assert offsets_in(whole_log(log)) == [0, 1, 2]
+
+
+def test_an_index_without_its_log_is_removed(bench: LogBench) -> None:
+    path(bench, 77, ".index").touch()
+    assert holds_everything(bench.open())
+    assert not path(bench, 77, ".index").exists()
+
+
+def test_a_log_that_ends_below_its_start_begins_anew_there(bench: LogBench) -> None:
+    log = bench.open(log_start=50)
+    assert (log.log_start, log.log_end, log.segments.bases, log.epochs.entries) == (50, 50, [50], [])
+    assert not log.producers.by_id
+
+
+def test_a_log_may_start_inside_a_segment(bench: LogBench) -> None:
+    log = bench.open(log_start=4)
+    assert (log.log_start, log.segments.bases) == (4, [0, 3, 6])
+    assert [tuple(entry) for entry in log.epochs.entries] == [(1, 4), (2, 6)]
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_an_old_message_format_is_named_and_left_as_it_is(bench: LogBench, magic: int) -> None:
+    inside = bytes([magic, 0]) + bytes(20)
+    old = (3).to_bytes(8, "big") + (4 + len(inside)).to_bytes(4, "big") + zlib.crc32(inside).to_bytes(4, "big") + inside
+    segment = path(bench, 3, ".log")
+    segment.write_bytes(old * 3)
+    with pytest.raises(CorruptFile, match=f"0003.log: at byte 0: message format {magic} .from before Kafka 0.11"):
+        bench.open(clean=False)
+    assert segment.read_bytes() == old * 3
+
+
+def test_a_batch_that_cannot_be_read_is_this_logs_trouble_and_no_other(bench: LogBench) -> None:
+    """A marker whose inside is garbage: nothing checks its CRC after a clean stop."""
+    segment = path(bench, 6, ".log")
+    segment.write_bytes(segment.read_bytes()[:-7] + b"\xff" * 7)
+    for snapshot in bench.directory.glob("*.snapshot"):
+        snapshot.unlink()
+    with pytest.raises(CorruptFile, match="orders-0: at byte 0: a batch in it cannot be read"):
+        bench.open(clean=True)
+
+
+def test_of_a_swapped_segment_the_log_takes_its_place_first_once_the_old_ones_are_gone_for_good(tmp_path: Path) -> None:
+    """Without the .log.swap nothing tells any more which segments it stands for; an index alone can come later."""
+    done = list[str]()
+    for name in ("50.log.swap", "50.index.swap", "50.txnindex.swap", "50.log", "50.index"):
+        (tmp_path / f"{name:0>{len(name) + 18}}").touch()
+    resolve_leftovers(
+        WatchedFiles(lambda operation, path: done.append(f"{operation} {Path(path).suffixes}")), str(tmp_path)
+    )
+    changes = [what.split()[0] for what in done if what.startswith(("unlink", "sync_dir", "rename"))]
+    assert changes == ["unlink", "unlink", "sync_dir", "rename", "rename", "rename", "sync_dir"]
+    assert next(what for what in done if what.startswith("rename")) == "rename ['.log', '.swap']"
+
+
+@pytest.mark.parametrize(
+    ("names", "left"),
+    [
+        (["50.log.deleted", "50.snapshot.deleted", "leader-epoch-checkpoint.tmp"], []),
+        (["50.log.cleaned", "50.index.cleaned"], []),
+        (["50.log.swap", "50.index.swap"], ["50.index", "50.log"]),
+        (["50.log.swap", "50.index.cleaned"], []),
+        (["50.log.swap", "60.log.cleaned"], ["50.log"]),
+        (["50.log.cleaned", "60.log.swap"], []),
+        (["50.log", "50.index.swap", "50.txnindex.swap"], ["50.index", "50.log", "50.txnindex"]),
+        (["50.log.swap", "50.log", "50.snapshot", "51.log"], ["50.log", "51.log"]),
+    ],
+)
+def test_leftovers_of_interrupted_work_are_finished_or_undone(
+    tmp_path: Path, names: list[str], left: list[str]
+) -> None:
+    def full(name: str) -> str:
+        base, dot, rest = name.partition(".")
+        return f"{int(base):020d}{dot}{rest}" if base.isdigit() else name
+
+    for name in names:
+        (tmp_path / full(name)).touch()
+    resolve_leftovers(OsFiles(), str(tmp_path))
+    assert listing(tmp_path) == [full(name) for name in left]

@@ -1,0 +1,124 @@
+"""What is done to logs now and then: each task does its work, again and again, and survives a failed directory."""
+
+import asyncio
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from leadline.log.checkpoints import read_offsets
+from leadline.log.log_dirs import LogDirs
+from leadline.log.upkeep import Upkeep
+from leadline.model import TopicPartition
+from leadline.ports import OsFiles
+from tests.support.dirs import fill, log_dirs, opened
+from tests.support.logs import TP, ManualClock, batch
+from tests.support.watched_files import Failing, WatchedFiles
+
+OFTEN = {
+    "log.initial.task.delay.ms": "1",
+    "log.retention.check.interval.ms": "1",
+    "log.flush.scheduler.interval.ms": "1",
+    "log.flush.offset.checkpoint.interval.ms": "1",
+    "log.flush.start.offset.checkpoint.interval.ms": "1",
+    "producer.id.expiration.check.interval.ms": "1",
+    "log.cleaner.backoff.ms": "1",
+}
+
+
+async def until(met: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if met():
+            return
+        await asyncio.sleep(0.005)
+    pytest.fail("it did not happen")
+
+
+def offsets(path: Path, name: str) -> dict[TopicPartition, int]:
+    return read_offsets(OsFiles(), str(path / name))
+
+
+def test_every_task_does_its_work(tmp_path: Path) -> None:
+    topic = {"segment.bytes": "100", "retention.ms": "1000", "flush.ms": "0"}
+    clock = ManualClock()
+
+    async def play() -> None:
+        async with opened(log_dirs(tmp_path, topic=topic, storage=OFTEN, clock=clock)) as dirs:
+            log = await dirs.create(TP)
+            fill(log, 4)
+            log.append_as_leader(batch(producer_id=5), 0)
+            upkeep = Upkeep(dirs)
+            upkeep.start()
+            await until(lambda: log.flushed_to == 5)
+            await until(lambda: offsets(tmp_path, "recovery-point-offset-checkpoint") == {TP: 5})
+            log.delete_records(1)
+            clock.ms += 1001
+            await until(lambda: log.log_start == 4)
+            clock.ms += 90_000_000
+            await until(lambda: not log.producers.by_id)
+            await upkeep.stop()
+
+    asyncio.run(play())
+
+
+def test_log_starts_are_checkpointed_where_the_files_do_not_tell(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with opened(log_dirs(tmp_path, storage=OFTEN)) as dirs:
+            log = await dirs.create(TP)
+            fill(log, 4)
+            log.delete_records(3)
+            upkeep = Upkeep(dirs)
+            upkeep.start()
+            await until(lambda: offsets(tmp_path, "log-start-offset-checkpoint") == {TP: 3})
+            await upkeep.stop()
+
+    asyncio.run(play())
+
+
+def test_a_compacted_log_is_cleaned(tmp_path: Path) -> None:
+    async def play() -> None:
+        topic = {"cleanup.policy": "compact"}
+        async with opened(log_dirs(tmp_path, topic=topic, storage=OFTEN)) as dirs:
+            log = await dirs.create(TP)
+            fill(log, 4)
+            log.roll()
+            size = log.size
+            upkeep = Upkeep(dirs)
+            upkeep.start()
+            await until(lambda: log.size < size)
+            await until(lambda: offsets(tmp_path, "cleaner-offset-checkpoint") == {TP: 4})
+            await upkeep.stop()
+
+    asyncio.run(play())
+
+
+def test_the_failure_of_a_directory_ends_none_of_it(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    watch = Failing(10**9, errno.EIO, only=["fsync"])
+
+    async def started(dirs: LogDirs) -> Upkeep:
+        upkeep = Upkeep(dirs)
+        upkeep.start()
+        await asyncio.sleep(0.02)
+        return upkeep
+
+    async def play() -> None:
+        topic = {"retention.ms": "1000", "segment.bytes": "100", "flush.ms": "0", "cleanup.policy": "compact,delete"}
+        dirs = log_dirs(one, two, topic=topic, storage=OFTEN, files=WatchedFiles(watch))
+        async with opened(dirs):
+            bad, good = await dirs.create(TP, path=str(one)), await dirs.create(TopicPartition("b", 0), path=str(two))
+            upkeep = await started(dirs)
+            bad.offline = True
+            fill(good, 2)
+            await until(lambda: good.flushed_to == 2)
+            watch.left = 1
+            fill(good, 1)
+            await until(lambda: len(dirs.dirs) == 1)
+            await asyncio.sleep(0.05)
+            running = [task.get_name() for task in asyncio.all_tasks()]
+            for name in ("kafka-log-retention", "kafka-log-flusher", "producer-id-expiration", "kafka-log-cleaner-0"):
+                assert name in running
+            await upkeep.stop()
+
+    asyncio.run(play())
