@@ -1,0 +1,279 @@
+"""A seeded run of two logs on a crash disk, what it promised at each moment, and whether a restart keeps it.
+
+`orders` deletes old segments, `profiles` is compacted. The run appends, flushes, rolls, truncates, deletes, compacts,
+checkpoints, stops and starts, as the seed wants. A promise is what counts as flushed behind some operation of the
+journal: records below the recovery point that the log itself reports.
+"""
+
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from unittest import mock
+
+from leadline.config import LogConfig, StorageConfig
+from leadline.errors import LogDirFailed
+from leadline.log.cleaner import Cleaner, cleanable, request_for
+from leadline.log.compaction import Compaction, Throttle
+from leadline.log.log import Log
+from leadline.log.log_dirs import LogDirs
+from leadline.log.producers import Origin
+from leadline.model import Offset, TopicPartition
+from leadline.ports import Files
+from leadline.records.batch import walk
+from leadline.records.record import Record
+from tests.support.crash_disk import CrashDisk
+from tests.support.lazy_disk import LazyDisk
+from tests.support.logs import ManualClock, at_offset, batch, marker, records_in
+
+ORDERS, PROFILES = TopicPartition("orders", 0), TopicPartition("profiles", 0)
+_SMALL = {"segment.bytes": "700", "index.interval.bytes": "100"}
+CONFIGS: Mapping[str, LogConfig] = {
+    "orders": LogConfig.parse({**_SMALL, "retention.bytes": "2500"}),
+    "profiles": LogConfig.parse({**_SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}),
+}
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a restart has to find in one log, from some operation of the journal on."""
+
+    operations: int
+    flushed_to: Offset
+    log_start: Offset
+    batches: Mapping[Offset, bytes]  # all that were written and not truncated since
+
+
+@dataclass
+class Ledger:
+    """What was written to one log."""
+
+    batches: dict[Offset, bytes] = field(default_factory=dict)
+    ever: dict[Offset, set[bytes]] = field(default_factory=dict)  # also what was truncated
+    records: dict[Offset, set[Record]] = field(default_factory=dict)
+    promises: list[Promise] = field(default_factory=list)
+    epoch: int = 0
+
+    def note(self, base: Offset, data: bytes) -> None:
+        self.batches[base] = data
+        self.ever.setdefault(base, set()).add(data)
+        for record in records_in(data):
+            self.records.setdefault(record.offset, set()).add(record)
+
+    def cut(self, offset: Offset) -> None:
+        self.batches = {base: data for base, data in self.batches.items() if base < offset}
+
+    def promised_at(self, operations: int) -> Promise:
+        return [promise for promise in self.promises if promise.operations <= operations][-1]
+
+
+def open_dirs(path: Path, files: Files) -> LogDirs:
+    config = StorageConfig(log_dirs=(str(path),))
+    return LogDirs(config, ManualClock(), files, CONFIGS.__getitem__)
+
+
+def abandon(dirs: LogDirs) -> None:
+    """As if the process were gone."""
+    for path in list(dirs.dirs):
+        dirs.take_offline(LogDirFailed(path, "running", OSError("the power is gone")))
+
+
+def without_threads() -> "mock._patch[type[LazyDisk]]":
+    return mock.patch("leadline.log.log_dirs.DiskThread", LazyDisk)
+
+
+class Voyage:
+    def __init__(self, root: Path, seed: int, *, retains: bool = True) -> None:
+        self.root, self.random, self.retains = root, Random(seed), retains
+        self.disk = CrashDisk(root)
+        self.ledgers = {tp: Ledger() for tp in (ORDERS, PROFILES)}
+        self.dirs = open_dirs(root, self.disk)
+        self.did: list[str] = []
+
+    async def sail(self, steps: int) -> None:
+        with without_threads():
+            self._promise()
+            await self.dirs.open()
+            for tp in self.ledgers:
+                await self.dirs.create(tp)
+            self._promise()
+            deeds = [self.append, self.append, self.append, self.follow, self.work, self.work, self.flush, self.sweep]
+            deeds += [self.truncate, self.truncate_fully, self.delete_records, self.compact, self.compact, self.fill]
+            deeds += [self.checkpoint, self.checkpoint, self.restart] + [self.retain] * self.retains
+            for _ in range(steps):
+                deed, tp = self.random.choice(deeds), self.random.choice(list(self.ledgers))
+                self.did.append(f"{len(self.disk.journal)}: {deed.__name__} {tp}")
+                await deed(tp)
+                self._promise()
+            abandon(self.dirs)
+
+    def _promise(self) -> None:
+        for tp, ledger in self.ledgers.items():
+            found = self.dirs.logs.get(tp)
+            flushed_to, log_start = (found.recovery_point, found.log_start) if found else (0, 0)
+            ledger.promises.append(Promise(len(self.disk.journal), flushed_to, log_start, dict(ledger.batches)))
+
+    def _promise_less(self, tp: TopicPartition, below: Offset, log_start: Offset) -> None:
+        """What is about to change counts no more, from before the first operation on."""
+        ledger = self.ledgers[tp]
+        last = ledger.promises[-1]
+        flushed_to = min(last.flushed_to, below)
+        ledger.promises.append(
+            Promise(len(self.disk.journal), flushed_to, max(last.log_start, log_start), last.batches)
+        )
+
+    def _lazy(self) -> LazyDisk:
+        disk = self.dirs.dirs[str(self.root)].disk
+        assert isinstance(disk, LazyDisk)
+        return disk
+
+    # Deeds
+
+    def _any_batch(self, log: Log) -> tuple[bytearray, Origin]:
+        random = self.random
+        producer_id = random.choice((-1, -1, 1, 2, 3))
+        key = random.choice("abcdef")
+        size = random.choice((5, 30, 120))
+        if producer_id < 0:
+            return batch(random.randint(1, 3), key=key, size=size), Origin.CLIENT
+        known = log.producers.by_id.get(producer_id)
+        if known is not None and known.txn_first_offset is not None and random.random() < 0.4:
+            return marker(producer_id, commit=random.random() < 0.5), Origin.COORDINATOR
+        sequence = known.last_sequence + 1 if known else 0
+        transactional = producer_id > 1
+        made = batch(1, key=key, size=size, producer_id=producer_id, sequence=sequence, transactional=transactional)
+        return made, Origin.CLIENT
+
+    async def append(self, tp: TopicPartition) -> None:
+        log, ledger = self.dirs.logs[tp], self.ledgers[tp]
+        ledger.epoch += self.random.random() < 0.1
+        data, origin = self._any_batch(log)
+        appended = log.append_as_leader(data, ledger.epoch, origin)
+        ledger.note(appended.first_offset, bytes(data))
+        if self.random.random() < 0.8:
+            log.advance_high_watermark(log.log_end)
+
+    async def fill(self, tp: TopicPartition) -> None:
+        for _ in range(12):
+            await self.append(tp)
+
+    async def follow(self, tp: TopicPartition) -> None:
+        log, ledger = self.dirs.logs[tp], self.ledgers[tp]
+        chunk, offset = bytearray(), log.log_end
+        for _ in range(self.random.randint(1, 3)):
+            ledger.epoch += self.random.random() < 0.3
+            count = self.random.randint(1, 2)
+            data = at_offset(batch(count, key=self.random.choice("abcdef"), size=20), offset, ledger.epoch)
+            ledger.note(offset, bytes(data))
+            chunk += data
+            offset += count
+        assert log.append_as_follower(chunk) is not None
+        log.set_high_watermark(log.log_end)
+
+    async def work(self, _: TopicPartition) -> None:
+        count = self.random.randint(1, 4)
+        while count and self._lazy().step():
+            count -= 1
+
+    async def flush(self, tp: TopicPartition) -> None:
+        self.dirs.logs[tp].flush()
+        if self.random.random() < 0.7:
+            await self._lazy().drain()
+
+    async def sweep(self, _: TopicPartition) -> None:
+        self._lazy().run_due()
+
+    async def truncate(self, tp: TopicPartition) -> None:
+        log, ledger = self.dirs.logs[tp], self.ledgers[tp]
+        choices = [base for base in ledger.batches if base >= log.log_start] if tp == ORDERS else []
+        if not choices or self.random.random() < 0.5:
+            return
+        offset = self.random.choice(choices)
+        self._promise_less(tp, offset, 0)
+        ledger.cut(offset)
+        await self.dirs.truncate_to(tp, offset)
+
+    async def truncate_fully(self, tp: TopicPartition) -> None:
+        if self.random.random() < 0.8:
+            return
+        log = self.dirs.logs[tp]
+        offset = self.random.choice((log.log_end + 10, log.log_start + 1, log.log_end))
+        self._promise_less(tp, 0, 0)
+        self.ledgers[tp].cut(0)
+        await self.dirs.truncate_fully_and_start_at(tp, offset)
+
+    async def delete_records(self, tp: TopicPartition) -> None:
+        log = self.dirs.logs[tp]
+        before = self.random.randint(log.log_start, log.high_watermark)
+        if tp != ORDERS:
+            return
+        self._promise_less(tp, log.log_end, before)
+        if log.delete_records(before) and self.random.random() < 0.5:
+            await self.dirs.checkpoint_log_starts(self.dirs.dir_of(log))
+
+    async def retain(self, tp: TopicPartition) -> None:
+        log = self.dirs.logs[tp]
+        self._promise_less(tp, log.log_end, log.high_watermark)
+        log.delete_old_segments()
+
+    async def compact(self, tp: TopicPartition) -> None:
+        log = self.dirs.logs[tp]
+        target = cleanable(log, (await self.dirs.cleaned_offsets()).get(tp), self.dirs.clock.now_ms())
+        if not log.config.compact or target is None or not target.dirty_bytes:
+            return
+        await compact(self.dirs, log, self.disk)
+
+    async def checkpoint(self, _: TopicPartition) -> None:
+        log_dir = self.dirs.dirs[str(self.root)]
+        await self.dirs.checkpoint_recovery_points(log_dir)
+        await self.dirs.checkpoint_log_starts(log_dir)
+
+    async def restart(self, _: TopicPartition) -> None:
+        if self.random.random() < 0.5:
+            return
+        await self.dirs.close()
+        self.dirs = open_dirs(self.root, self.disk)
+        await self.dirs.open()
+
+
+async def compacting(dirs: LogDirs, log: Log, files: Files) -> AsyncIterator[None]:
+    """A pass as the cleaner makes it, group by group, but in this process and through these files."""
+    cleaned_to = (await dirs.cleaned_offsets()).get(log.tp)
+    target = cleanable(log, cleaned_to, dirs.clock.now_ms())
+    assert target is not None
+    request = request_for(target, dirs.config, dirs.clock.now_ms())
+    cleaner, log_dir, end_offset = Cleaner(dirs), dirs.dir_of(log), request.first_dirty
+    for group in Compaction(request, files, Throttle(1e12, lambda: 0.0, lambda _: None)).run():
+        await cleaner.swap_in(log, log_dir.disk, group.bases)
+        end_offset = group.end_offset
+        yield
+    await dirs.checkpoint_cleaned(log_dir, {log.tp: end_offset})
+
+
+async def compact(dirs: LogDirs, log: Log, files: Files) -> None:
+    async for _ in compacting(dirs, log, files):
+        pass
+
+
+def batches_in(log: Log, files: Files) -> Iterator[tuple[Offset, bytes]]:
+    for segment in log.segments:
+        assert files.size(segment.file.fd) == segment.size, f"{segment} ends elsewhere than it says"
+        data = files.pread(segment.file.fd, segment.size, 0)
+        end = 0
+        for position, header in walk(data):
+            end = position + header.size
+            yield header.base_offset, data[position:end]
+        assert end == segment.size, f"{segment} does not end with a whole batch"
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {str(found.relative_to(path)): found.read_bytes() for found in sorted(path.rglob("*")) if found.is_file()}
+
+
+def last_of_keys(records: Sequence[Record]) -> dict[bytes | None, Record]:
+    return {record.key: record for record in records}
+
+
+def has_marker(path: Path) -> bool:
+    return os.path.exists(path / ".kafka_cleanshutdown")
