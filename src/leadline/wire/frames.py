@@ -1,0 +1,82 @@
+"""What stands around a message on a connection: its size (int32), a header, then the message.
+
+The size counts what follows it; whoever reads a socket takes it off and hands over the rest, the frame.
+The first eight bytes of a request are the same in all versions of everything, so that even a request that cannot be
+understood can be answered, or told about in a log.
+"""
+
+from struct import Struct
+from typing import NamedTuple, TypeVar
+
+from leadline.ports import Buffer
+from leadline.wire import messages
+from leadline.wire.apis import APIS, Api
+from leadline.wire.classes import Message
+from leadline.wire.codec import decode, decode_from, encode_behind, length
+from leadline.wire.primitives import MalformedRequest, Piece
+
+SIZE = Struct(">i")
+_FRONT = Struct(">hhi")
+_RESPONSES = Struct(">ii"), Struct(">iix")  # size and header of a response, by header version
+
+M = TypeVar("M", bound=Message)
+
+
+class Head(NamedTuple):
+    """The header of a request. Of one in a version that is not supported only the first three are known."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    api: Api | None  # None if there is no such request
+    body_at: int  # where in the frame the request itself begins
+
+    @property
+    def is_supported(self) -> bool:
+        return self.api is not None and self.version in self.api.versions
+
+
+def request_head(frame: Buffer) -> Head:
+    if len(frame) < _FRONT.size:
+        raise MalformedRequest("request header", 0, f"truncated: {len(frame)} bytes of at least {_FRONT.size}")
+    key, version, correlation_id = _FRONT.unpack_from(frame)
+    api = APIS.get(key)
+    if api is None or version not in api.versions:
+        return Head(key, version, correlation_id, None, api, _FRONT.size)
+    header, body_at = decode_from(messages.RequestHeader, frame, api.request_header_version(version))
+    return Head(key, version, correlation_id, header.client_id, api, body_at)
+
+
+def request_frame(message: Message, version: int, correlation_id: int, client_id: str | None) -> list[Piece]:
+    api = _api(message)
+    header = messages.RequestHeader(
+        request_api_key=api.key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
+    )
+    (start,) = encode_behind(bytearray(SIZE.size), header, api.request_header_version(version))
+    assert isinstance(start, bytearray)
+    return _sized(start, encode_behind(start, message, version))
+
+
+def response_frame(message: Message, version: int, correlation_id: int) -> list[Piece]:
+    header = _RESPONSES[_api(message).response_header_version(version)]
+    start = bytearray(header.pack(0, correlation_id))
+    return _sized(start, encode_behind(start, message, version))
+
+
+def parse_response(kind: type[M], frame: Buffer, version: int) -> tuple[int, M]:
+    """The correlation id and the message, out of the frame that answers a request of this version."""
+    assert kind.API_KEY is not None
+    header, body_at = decode_from(messages.ResponseHeader, frame, APIS[kind.API_KEY].response_header_version(version))
+    return header.correlation_id, decode(kind, frame, version, body_at)
+
+
+def _api(message: Message) -> Api:
+    assert message.API_KEY is not None, f"{type(message).__name__} is neither request nor response"
+    return APIS[message.API_KEY]
+
+
+def _sized(start: bytearray, pieces: list[Piece]) -> list[Piece]:
+    """With the size filled in, at the front of the first piece."""
+    SIZE.pack_into(start, 0, length(pieces) - SIZE.size)
+    return pieces

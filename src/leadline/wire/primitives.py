@@ -1,0 +1,151 @@
+"""The smallest parts of the protocol, and the one error for bytes that are not what they should be.
+
+What the compiled functions of `decoder` and `encoder` call: variable-length integers, ids, tagged fields to skip,
+records to put in. The functions that only describe what is wrong return the error; it is raised where it was found.
+"""
+
+from functools import lru_cache
+from struct import Struct
+from typing import Protocol
+from uuid import UUID
+
+from leadline.ports import Buffer
+
+MAX_STRING = 0x7FFF
+MOST_ELEMENTS = 250_000  # of all arrays and tagged fields of a message together
+_MAX_VARINT = 0x7FFF_FFFF
+_JOIN_BELOW = 8192  # records of fewer bytes are copied behind what stands before them: one piece less to send
+_INT32 = Struct(">i")
+
+
+class MalformedRequest(Exception):
+    """Bytes of a peer that are no message: names the message and its version, the byte and what is wrong there."""
+
+    def __init__(self, what: str, position: int, reason: str) -> None:
+        super().__init__(f"{what}: at byte {position}: {reason}")
+        self.what, self.position, self.reason = what, position, reason
+
+
+class Slice(Protocol):
+    """Bytes that are somewhere else, in a file: put into a reply as they are."""
+
+    @property
+    def length(self) -> int: ...
+
+
+BUFFERS = (bytes, bytearray, memoryview)
+Piece = bytes | bytearray | memoryview | Slice
+Records = Piece
+
+
+def truncated(what: str, position: int, end: int) -> MalformedRequest:
+    return MalformedRequest(what, position, f"truncated: more was to come, but the message ends at byte {end}")
+
+
+def bad_length(what: str, position: int, length: int, end: int) -> MalformedRequest:
+    """For a length or a count that cannot be; -1, which stands for null, where null is not allowed."""
+    if length == -1:
+        return MalformedRequest(what, position, "null, which it must not be")
+    if length < 0:
+        return MalformedRequest(what, position, f"a negative length: {length}")
+    return MalformedRequest(what, position, f"a length of {length}, but {end - position} bytes are left")
+
+
+def too_many(what: str, position: int, count: int) -> MalformedRequest:
+    return MalformedRequest(what, position, f"{count} more elements, with which it has more than {MOST_ELEMENTS}")
+
+
+def too_long(what: str, position: int, length: int) -> MalformedRequest:
+    return MalformedRequest(what, position, f"a string of {length} bytes, and {MAX_STRING} are the limit")
+
+
+def duplicate_tag(what: str, position: int) -> MalformedRequest:
+    return MalformedRequest(what, position, "this tag was there before")
+
+
+def bad_tag_size(what: str, position: int, stop: int) -> MalformedRequest:
+    return MalformedRequest(what, position, f"a tagged field that should end at byte {stop}")
+
+
+def read_varint(data: Buffer, position: int, what: str) -> tuple[int, int]:
+    """An unsigned number of at most 31 bits and the position behind it. IndexError past the end."""
+    byte = data[position]
+    value = byte & 0x7F
+    shift, at = 7, position
+    while byte > 0x7F:
+        at += 1
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if shift > 35 or value > _MAX_VARINT:
+            raise MalformedRequest(what, position, "a varint of more than 31 bits")
+    return value, at + 1
+
+
+def write_varint(value: int) -> bytes:
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7)) if value > 0x7F else bytes((value,))
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+VARINTS = tuple(write_varint(value) for value in range(128))  # nearly all there are
+
+
+def string_length(length: int) -> bytes:
+    """The length of a string that is not short, in its compact form."""
+    if length > MAX_STRING:
+        raise ValueError(f"a string of {length} bytes, and {MAX_STRING} are the limit")
+    return write_varint(length + 1)
+
+
+def array_length(length: int) -> bytes:
+    """The count of an array or the length of bytes, in its compact form."""
+    return write_varint(length + 1)
+
+
+def skip_tags(data: Buffer, position: int, count: int, what: str) -> int:
+    """The position behind tagged fields of which none is known. They begin at `position`, behind their count."""
+    end = len(data)
+    for _ in range(count):
+        _, at = read_varint(data, position, what)
+        size, at = read_varint(data, at, what)
+        if size > end - at:
+            raise bad_length(what, at, size, end)
+        position = at + size
+    return position
+
+
+@lru_cache(maxsize=4096)
+def id_of(data: bytes) -> UUID:
+    """Few ids are in use at a time, and making one anew takes ten times as long as finding it."""
+    return UUID(bytes=data)
+
+
+@lru_cache(maxsize=256)
+def numbers(count: int, code: str) -> Struct:
+    """An array of numbers, without its count. Most arrays are short: lists of replicas."""
+    return Struct(f">{count}{code}")
+
+
+def put_records(
+    records: Records | None, out: bytearray, pieces: list[Piece], is_compact: bool, is_nullable: bool
+) -> bytearray:
+    """Writes records behind `out`, or `out` and them into the pieces. What to write on into."""
+    if records is None:
+        if not is_nullable:
+            raise TypeError("records must not be null")
+        out += b"\0" if is_compact else b"\xff\xff\xff\xff"
+        return out
+    length = len(records) if isinstance(records, BUFFERS) else records.length
+    out += array_length(length) if is_compact else _INT32.pack(length)
+    if isinstance(records, BUFFERS) and length < _JOIN_BELOW:
+        out += records
+    elif length:
+        pieces += out, records
+        return bytearray()
+    return out

@@ -1,0 +1,188 @@
+"""Reads schema.txt, one message at a time, when it is first asked for. The text opens with its own legend.
+
+Versions are ranges: `3 in field.versions`. None at all is the empty range.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from pkgutil import get_data
+from typing import NamedTuple
+from uuid import UUID
+
+ZERO_ID = UUID(int=0)
+EMPTY: tuple[()] = ()  # the default of an array, and of a struct: nothing but defaults
+NEVER = range(0)
+
+Default = bool | int | float | str | bytes | UUID | tuple[()] | None
+
+# What a field is if the text does not say. Types that are not here are structs.
+PRIMITIVES: dict[str, Default] = {
+    "bool": False,
+    "int8": 0,
+    "int16": 0,
+    "uint16": 0,
+    "int32": 0,
+    "int64": 0,
+    "float64": 0.0,
+    "uuid": ZERO_ID,
+    "string": "",
+    "bytes": b"",
+    "records": None,
+}
+
+
+class Head(NamedTuple):
+    """The line that opens a message."""
+
+    name: str
+    api_key: int | None
+    versions: range
+    flexible: range
+    body: str  # the lines below it
+
+
+class Field(NamedTuple):
+    name: str
+    kind: str  # of the elements, if it is an array
+    is_array: bool
+    versions: range
+    nullable: range
+    tag: int | None
+    default: Default
+    is_ignorable: bool
+    is_rigid: bool
+    struct: "Struct | None"  # what `kind` names, unless that is a primitive
+
+
+class Struct:
+    """Fields in their order. One that is used twice is one object."""
+
+    def __init__(self, name: str, versions: range) -> None:
+        self.name, self.versions = name, versions
+        self.fields: list[Field] = []
+
+    def present(self, version: int) -> Iterator[Field]:
+        return (field for field in self.fields if version in field.versions and field.tag is None)
+
+    def tagged(self, version: int) -> list[Field]:
+        found = [(field.tag, field) for field in self.fields if version in field.versions and field.tag is not None]
+        return [field for _, field in sorted(found, key=lambda pair: pair[0])]
+
+    def absent(self, version: int) -> Iterator[Field]:
+        return (field for field in self.fields if version not in field.versions)
+
+    def inner(self) -> Iterator["Struct"]:
+        """The structs below it, each behind those that it holds itself."""
+        for field in self.fields:
+            if field.struct is not None:
+                yield from field.struct.inner()
+                yield field.struct
+
+
+class Message(NamedTuple):
+    head: Head
+    root: Struct
+
+    @property
+    def structs(self) -> list[Struct]:
+        """All of them, each behind those that it holds; the message itself is the last."""
+        return list(dict.fromkeys([*self.root.inner(), self.root]))
+
+
+@cache
+def text() -> str:
+    data = get_data(__package__, "schema.txt")
+    assert data is not None, "schema.txt belongs into the package"
+    return data.decode()
+
+
+@cache
+def heads() -> dict[str, Head]:
+    """Every message that there is, by name, in the order of the text."""
+    blocks = (block for block in text().split("\n\n") if not block.startswith("#"))
+    return {head.name: head for head in map(_head, blocks)}
+
+
+@cache
+def message(name: str) -> Message:
+    return _Body.parse(heads()[name])
+
+
+def versions(notation: str, last: int) -> range:
+    """`3+`, `0-7` or `4`; where it is open, up to the last version there is."""
+    if notation.endswith("+"):
+        return range(int(notation[:-1]), last + 1)
+    low, _, high = notation.partition("-")
+    return range(int(low), int(high or low) + 1)
+
+
+def _head(block: str) -> Head:
+    line, _, body = block.partition("\n")
+    name, *words = line.split()
+    said = dict(zip(words[::2], words[1::2], strict=True))
+    span = versions(said["versions"], 0)
+    flexible = versions(said["flexible"], span[-1]) if "flexible" in said else NEVER
+    return Head(name, int(said["api"]) if "api" in said else None, span, flexible, body)
+
+
+class _Body:
+    """The lines below the head of one message, taken from the top."""
+
+    def __init__(self, head: Head) -> None:
+        self._last = head.versions[-1]
+        self._lines = head.body.splitlines()
+        self._at = 0
+        self._shared: dict[str, Struct] = {}
+
+    @classmethod
+    def parse(cls, head: Head) -> Message:
+        body = cls(head)
+        for line in body._lines:  # named before the fields that use them are read
+            words = line.split()
+            if words[0] == "struct":
+                span = versions(words[2], body._last) if len(words) > 2 else head.versions
+                body._shared[words[1]] = Struct(words[1], span)
+        root = Struct(head.name, head.versions)
+        body._fill(root, 2)
+        return Message(head, root)
+
+    def _fill(self, struct: Struct, indent: int) -> None:
+        """Takes the lines of this indentation, and those below them."""
+        while self._at < len(self._lines):
+            line = self._lines[self._at]
+            if len(line) - len(line.lstrip()) != indent:
+                return
+            self._at += 1
+            words = line.split()
+            if words[0] == "struct":
+                self._fill(self._shared[words[1]], indent + 2)
+            else:
+                struct.fields.append(self._field(words, struct.versions, indent))
+
+    def _field(self, words: list[str], around: range, indent: int) -> Field:
+        name, notation, *rest = words
+        full, mark, null_versions = notation.partition("?")
+        kind, is_array = full.strip("[]"), full.startswith("[")
+        span = versions(rest.pop(0), self._last) if rest and rest[0][0].isdigit() else around
+        nullable = versions(null_versions, self._last) if null_versions else span if mark else NEVER
+        tag = int(rest[rest.index("tag") + 1]) if "tag" in rest else None
+        default: Default = EMPTY if is_array else PRIMITIVES.get(kind, EMPTY)
+        if "=" in rest:
+            default = _default(kind, rest[rest.index("=") + 1])
+        struct = None if kind in PRIMITIVES else self._struct(kind, span, indent)
+        return Field(name, kind, is_array, span, nullable, tag, default, "ignorable" in rest, "rigid" in rest, struct)
+
+    def _struct(self, name: str, span: range, indent: int) -> Struct:
+        if name in self._shared:
+            return self._shared[name]
+        struct = Struct(name, span)
+        self._fill(struct, indent + 2)
+        return struct
+
+
+def _default(kind: str, word: str) -> Default:
+    if word == "null":
+        return None
+    if kind == "bool":
+        return word == "true"
+    return word if kind == "string" else int(word)
