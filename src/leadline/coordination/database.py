@@ -1,0 +1,249 @@
+"""The tree in a SQLite file: blocking, for one thread.
+
+    node   parent, name    together its path; the root is ('', '')
+           data, version, czxid, ctime_ms, owner      as in `tree.Node`
+           born            children that it has had so far: the number of the next sequential one
+    tree   zxid            id of the last transaction
+           session         number of the last session: each opening is one
+
+One process at a time has the file, under SQLite's own exclusive lock, which dies with it. Each opening deletes the
+ephemeral nodes of the sessions before. A commit is on disk when it returns (WAL, synchronous=FULL).
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from leadline.coordination.tree import (
+    ANY_VERSION,
+    ROOT,
+    BadVersion,
+    Change,
+    Check,
+    Create,
+    Created,
+    Delete,
+    Event,
+    NoChildrenForEphemerals,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    Outcome,
+    Set,
+    child_of,
+    parent_of,
+    sequential_path,
+)
+from leadline.errors import CorruptFile
+from leadline.ports import Clock
+
+T = TypeVar("T")
+
+FILE_NAME = "coordination.db"
+APPLICATION_ID = 0x4C454144
+FORMAT = 1
+
+SCHEMA = """
+    CREATE TABLE node (
+        parent TEXT NOT NULL, name TEXT NOT NULL, data BLOB NOT NULL, version INTEGER NOT NULL, czxid INTEGER NOT NULL,
+        ctime_ms INTEGER NOT NULL, owner INTEGER NOT NULL, born INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (parent, name)
+    );
+    CREATE INDEX ephemeral ON node (owner) WHERE owner != 0;
+    CREATE TABLE tree (zxid INTEGER NOT NULL, session INTEGER NOT NULL);
+    INSERT INTO node (parent, name, data, version, czxid, ctime_ms, owner) VALUES ('', '', x'', 0, 0, 0, 0);
+    INSERT INTO tree VALUES (0, 0);
+"""
+
+
+class TreeInUse(Exception):
+    """Another process, or another tree of this one, has the file open."""
+
+
+class Database:
+    """An open file. A write happens within `transaction`; what it changed is then in `events`, in order."""
+
+    def __init__(self, directory: str, clock: Clock) -> None:
+        self.path = os.path.join(directory, FILE_NAME)
+        self._clock = clock
+        self.events: list[Event] = []
+        self._zxid = 0
+        os.stat(directory)  # names the directory if it is not there; SQLite would not
+        self._connection = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+        try:
+            with self._opening():
+                self._open()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the kind of error
+            if code == sqlite3.SQLITE_BUSY:
+                raise TreeInUse(f"{self.path} is in use: another broker runs on this directory") from None
+            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise CorruptFile(self.path, 0, str(error)) from None
+            raise OSError(f"{self.path}: {error}") from error
+
+    def _open(self) -> None:
+        run = self._connection.execute
+        run("PRAGMA locking_mode = EXCLUSIVE")
+        run("PRAGMA journal_mode = WAL")
+        run("PRAGMA synchronous = FULL")
+        run("BEGIN IMMEDIATE")
+        (kind,) = run("PRAGMA application_id").fetchone()
+        (format,) = run("PRAGMA user_version").fetchone()
+        (tables,) = run("SELECT count(*) FROM sqlite_schema").fetchone()
+        if not tables:
+            self._lay_out()
+        elif (kind, format) != (APPLICATION_ID, FORMAT):
+            raise CorruptFile(self.path, 0, f"kind {kind:#x}, format {format}; expected {APPLICATION_ID:#x}, {FORMAT}")
+        run("UPDATE tree SET session = session + 1")
+        self._zxid, self.session = run("SELECT zxid, session FROM tree").fetchone()
+        self.transaction(self.end_sessions)
+        run("COMMIT")
+        self.events.clear()  # nobody watches yet
+
+    def _lay_out(self) -> None:
+        for statement in SCHEMA.split(";"):
+            self._connection.execute(statement)
+        self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        self._connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def begin(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        self._connection.execute("COMMIT")
+
+    def transaction(self, write: Callable[[], T]) -> T:
+        """Within begin and commit: all that `write` does under one id, or nothing of it."""
+        run = self._connection.execute
+        events, zxid = len(self.events), self._zxid
+        run("SAVEPOINT write")
+        try:
+            self._zxid += 1
+            result = write()
+            run("UPDATE tree SET zxid = ?", (self._zxid,))
+            run("RELEASE write")
+        except BaseException:
+            run("ROLLBACK TO write")
+            run("RELEASE write")
+            self._zxid = zxid
+            del self.events[events:]
+            raise
+        return result
+
+    def get(self, path: str) -> Node | None:
+        query = "SELECT data, version, czxid, ctime_ms, owner FROM node WHERE parent = ? AND name = ?"
+        row = self._connection.execute(query, _key(path)).fetchone()
+        return Node(*row) if row else None
+
+    def exists(self, path: str) -> bool:
+        query = "SELECT 1 FROM node WHERE parent = ? AND name = ?"
+        return self._connection.execute(query, _key(path)).fetchone() is not None
+
+    def children(self, path: str) -> list[str] | None:
+        rows = self._connection.execute("SELECT name FROM node WHERE parent = ? ORDER BY name", (path,)).fetchall()
+        if not rows and not self.exists(path):
+            return None
+        return [name for (name,) in rows]
+
+    def multi(self, operations: list[Operation]) -> list[Outcome]:
+        return [self._apply(operation) for operation in operations]
+
+    def _apply(self, operation: Operation) -> Outcome:
+        match operation:
+            case Create():
+                return self.create(operation)
+            case Set():
+                return self._set(operation)
+            case Delete():
+                self._delete(operation)
+            case Check():
+                self._check(operation.path, operation.expected_version)
+        return None
+
+    def make_parents(self, path: str) -> None:
+        parent = parent_of(path)
+        if not self.exists(parent):
+            self.make_parents(parent)
+            self.create(Create(parent))
+
+    def create(self, operation: Create) -> Created:
+        parent = parent_of(operation.path)
+        query = "SELECT owner, born FROM node WHERE parent = ? AND name = ?"
+        row = self._connection.execute(query, _key(parent)).fetchone()
+        if not row:
+            raise NoNode(parent, f"there is no such node, so {operation.path} cannot be created")
+        owner, born = row
+        if owner:
+            raise NoChildrenForEphemerals(parent, "an ephemeral node has no children")
+        path = sequential_path(operation.path, born) if operation.sequential else operation.path
+        self._insert(path, operation)
+        self._connection.execute("UPDATE node SET born = born + 1 WHERE parent = ? AND name = ?", _key(parent))
+        self._tell(Change.CREATED, path)
+        return Created(path, self._zxid)
+
+    def _insert(self, path: str, operation: Create) -> None:
+        owner = self.session if operation.ephemeral else 0
+        try:
+            self._connection.execute(
+                "INSERT INTO node (parent, name, data, version, czxid, ctime_ms, owner) VALUES (?, ?, ?, 0, ?, ?, ?)",
+                (*_key(path), operation.data, self._zxid, self._clock.now_ms(), owner),
+            )
+        except sqlite3.IntegrityError:
+            raise NodeExists(path, "there is such a node already") from None
+
+    def _set(self, operation: Set) -> int:
+        path = operation.path
+        version = self._check(path, operation.expected_version) + 1
+        statement = "UPDATE node SET data = ?, version = ? WHERE parent = ? AND name = ?"
+        self._connection.execute(statement, (operation.data, version, *_key(path)))
+        self.events.append(Event(Change.SET, path))
+        return version
+
+    def _delete(self, operation: Delete) -> None:
+        path = operation.path
+        self._check(path, operation.expected_version)
+        if self._connection.execute("SELECT 1 FROM node WHERE parent = ? LIMIT 1", (path,)).fetchone():
+            raise NotEmpty(path, "it has children")
+        self._connection.execute("DELETE FROM node WHERE parent = ? AND name = ?", _key(path))
+        self._tell(Change.DELETED, path)
+
+    def _check(self, path: str, expected: int) -> int:
+        query = "SELECT version FROM node WHERE parent = ? AND name = ?"
+        row = self._connection.execute(query, _key(path)).fetchone()
+        if not row:
+            raise NoNode(path, "there is no such node")
+        version = int(row[0])
+        if expected not in (ANY_VERSION, version):
+            raise BadVersion(path, f"it has version {version}, not {expected}")
+        return version
+
+    def end_sessions(self) -> None:
+        """Delete all ephemeral nodes: only one session is alive, and it is about to end or has just begun."""
+        rows = self._connection.execute("SELECT parent, name FROM node WHERE owner != 0 ORDER BY czxid").fetchall()
+        for parent, name in rows:
+            self._delete(Delete(child_of(parent, name)))
+
+    def _tell(self, change: Change, path: str) -> None:
+        self.events += (Event(change, path), Event(Change.CHILDREN, parent_of(path)))
+
+
+def _key(path: str) -> tuple[str, str]:
+    """Parent and name."""
+    if path == ROOT:
+        return "", ""
+    return parent_of(path), path.rpartition("/")[2]

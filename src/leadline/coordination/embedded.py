@@ -1,0 +1,260 @@
+"""The tree of a single node: in a SQLite file, `coordination.db`, with a thread of its own.
+
+Calls go to the thread through a queue and are answered in their order. The thread takes all that wait at once, as one
+group: each call that writes is a transaction, done or not done, and one commit, which waits for the disk, makes the
+group durable. Only then, back on the loop, watches are told and calls are answered.
+
+The session is that of the process. If the disk fails, nobody can say what is on it: the group fails with
+ConnectionLost, the session expires, and every call from then on finds it so.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from leadline.coordination.database import Database, TreeInUse
+from leadline.coordination.tree import (
+    ANY_VERSION,
+    ROOT,
+    ConnectionLost,
+    Create,
+    Created,
+    Delete,
+    Event,
+    Node,
+    Operation,
+    Outcome,
+    SessionExpired,
+    SessionState,
+    Set,
+    check_path,
+)
+from leadline.coordination.watches import Subscription, Watches
+from leadline.errors import CorruptFile
+from leadline.ports import Clock
+
+T = TypeVar("T")
+
+GROUP_CALLS = 1000  # in one commit: the first of them waits for the last
+
+
+class Call(Generic[T]):
+    """A job for the thread and who waits for it. The thread settles it, the loop hands the answer over."""
+
+    def __init__(self, path: str, job: Callable[[Database], T], writes: bool, answered: asyncio.Future[T]) -> None:
+        self.path, self._job, self.writes, self._answered = path, job, writes, answered
+        self.events: list[Event] = []
+
+    def run(self, database: Database) -> None:
+        try:
+            if self.writes:
+                result = database.transaction(partial(self._job, database))
+            else:
+                result = self._job(database)
+        except sqlite3.Error:
+            raise
+        except Exception as error:  # noqa: BLE001  an answer for who asked, like any other
+            self.fail(error)
+        else:
+            self._settle = partial(self._answered.set_result, result)
+        self.events, database.events = database.events, []
+
+    def fail(self, error: Exception) -> None:
+        self._settle = partial(self._answered.set_exception, error)
+        self.events = []
+
+    def answer(self) -> None:
+        if not self._answered.done():  # who asked may have been cancelled
+            self._settle()
+
+
+Group = list[Call[Any]]
+
+
+class EmbeddedTree:
+    """Tree, for one process: `tree = await EmbeddedTree.open(directory, clock)`."""
+
+    session = 0
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._calls: queue.SimpleQueue[Call[Any] | None] = queue.SimpleQueue()  # None: no more
+        self._opened: asyncio.Future[int] = self._loop.create_future()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._watches = Watches(self._loop)
+        self._session_watches: list[Subscription[SessionState]] = []
+        self._over: str | None = None  # why the session is
+
+    @classmethod
+    async def open(cls, directory: str, clock: Clock) -> "EmbeddedTree":
+        """Raises TreeInUse, CorruptFile or OSError."""
+        tree = cls()
+        threading.Thread(target=tree._work, args=(directory, clock), name="coordination", daemon=True).start()
+        try:
+            tree.session = await tree._opened
+        except BaseException:
+            tree._calls.put(None)
+            raise
+        return tree
+
+    async def get(self, path: str, /) -> Node | None:
+        check_path(path)
+        return await self._ask(path, lambda database: database.get(path))
+
+    async def exists(self, path: str, /) -> bool:
+        check_path(path)
+        return await self._ask(path, lambda database: database.exists(path))
+
+    async def children(self, path: str, /) -> list[str] | None:
+        check_path(path)
+        return await self._ask(path, lambda database: database.children(path))
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> Created:
+        operation = Create(path, data, ephemeral, sequential)
+        _check(operation)
+
+        def create(database: Database) -> Created:
+            if make_parents:
+                database.make_parents(path)
+            return database.create(operation)
+
+        return await self._ask(path, create, writes=True)
+
+    async def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> int:
+        (version,) = await self.multi([Set(path, data, expected_version)])
+        assert isinstance(version, int)
+        return version
+
+    async def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
+        await self.multi([Delete(path, expected_version)])
+
+    async def multi(self, operations: Sequence[Operation], /) -> list[Outcome]:
+        given = list(operations)
+        for operation in given:
+            _check(operation)
+        path = given[0].path if given else ROOT
+        return await self._ask(path, lambda database: database.multi(given), writes=True)
+
+    async def watch(self, path: str, call: Callable[[Event], None], /) -> Subscription[Event]:
+        check_path(path)
+        return self._watches.watch(path, call)
+
+    async def watch_children(self, path: str, call: Callable[[Event], None], /) -> Subscription[Event]:
+        check_path(path)
+        return self._watches.watch_children(path, call)
+
+    def watch_session(self, call: Callable[[SessionState], None], /) -> Subscription[SessionState]:
+        subscription = Subscription(call, self._session_watches.remove)
+        self._session_watches.append(subscription)
+        return subscription
+
+    async def close(self) -> None:
+        end = self._ask(ROOT, lambda database: database.end_sessions(), writes=True)
+        self._over = self._over or "it was closed"
+        self._calls.put(None)
+        with suppress(ConnectionLost, SessionExpired):  # the ephemerals of a failed session go at the next start
+            await end
+        await asyncio.shield(self._ended)
+
+    def _ask(self, path: str, job: Callable[[Database], T], writes: bool = False) -> asyncio.Future[T]:
+        answered: asyncio.Future[T] = self._loop.create_future()
+        if self._over is None:
+            self._calls.put(Call(path, job, writes, answered))
+        else:
+            answered.set_exception(SessionExpired(path, f"the session is over: {self._over}"))
+        return answered
+
+    def _done(self, group: Group) -> None:
+        for call in group:
+            self._watches.tell(call.events)
+            call.answer()
+
+    def _failed(self, group: Group, error: sqlite3.Error) -> None:
+        for call in group:
+            call.fail(ConnectionLost(call.path, f"the database failed: {error}"))
+            call.answer()
+        if self._over is None:
+            self._over = f"the database failed: {error}"
+            for subscription in self._session_watches:
+                self._loop.call_soon(subscription.tell, SessionState.EXPIRED)
+
+    # From here on in the thread: it shares the queue and nothing else.
+
+    def _work(self, directory: str, clock: Clock) -> None:
+        back = self._loop.call_soon_threadsafe
+        try:
+            database = Database(directory, clock)
+        except (TreeInUse, CorruptFile, OSError) as error:
+            back(_settle, self._opened.set_exception, error)
+            return
+        back(_settle, self._opened.set_result, database.session)
+        try:
+            self._serve(database)
+        finally:
+            database.close()
+            back(self._ended.set_result, None)
+
+    def _serve(self, database: Database) -> None:
+        failure: sqlite3.Error | None = None
+        more = True
+        while more:
+            group, more = self._next_group()
+            try:
+                if failure is None:
+                    _run(database, group)
+            except sqlite3.Error as error:
+                failure = error
+            if failure is None:
+                self._loop.call_soon_threadsafe(self._done, group)
+            else:
+                self._loop.call_soon_threadsafe(self._failed, group, failure)
+
+    def _next_group(self) -> tuple[Group, bool]:
+        """All calls that wait; and whether more may come."""
+        group: Group = []
+        call = self._calls.get()
+        with suppress(queue.Empty):
+            while call is not None:
+                group.append(call)
+                if len(group) == GROUP_CALLS:
+                    return group, True
+                call = self._calls.get_nowait()
+            return group, False
+        return group, True
+
+
+def _run(database: Database, group: Group) -> None:
+    writes = any(call.writes for call in group)
+    if writes:
+        database.begin()
+    for call in group:
+        call.run(database)
+    if writes:
+        database.commit()
+
+
+def _settle(set_it: Callable[[T], object], to: T) -> None:
+    with suppress(asyncio.InvalidStateError):  # who opened it was cancelled
+        set_it(to)
+
+
+def _check(operation: Operation) -> None:
+    """ValueError for what no tree can do: a path that is none, or the end of the root."""
+    path = operation.path
+    numbered = isinstance(operation, Create) and operation.sequential
+    check_path(f"{path}0" if numbered else path)
+    if path == ROOT and isinstance(operation, Delete):
+        raise ValueError("the root cannot be deleted")

@@ -1,0 +1,137 @@
+"""JSON as Kafka reads and writes it in a node, with Jackson: no spaces, UTF-8, escapes in capital hex.
+
+Pure: bytes in, checked values out.
+
+A character beyond the first 65,536 is two escapes. What Kafka would not have written is refused: another type, an
+integer beyond 32 bits. Unknown fields are passed over.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Final, NoReturn
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+_ESCAPED = re.compile(r"\\(?:u[0-9a-f]{4}|.)")
+_TO_ESCAPE = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")
+
+
+class MalformedNode(Exception):
+    """Data of a node that is not what its path promises. Who wrote it is at fault."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path, self.reason = path, reason
+
+
+class _Missing:
+    """That a field has no default: it must be there."""
+
+
+REQUIRED: Final = _Missing()
+
+
+def dumps(value: Mapping[str, object]) -> bytes:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    if "\\u" in text:
+        text = _ESCAPED.sub(lambda escape: escape[0][:2] + escape[0][2:].upper(), text)
+    return _TO_ESCAPE.sub(_in_escapes, text).encode()
+
+
+def _in_escapes(char: re.Match[str]) -> str:
+    units = char[0].encode("utf-16-be", "surrogatepass").hex().upper()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def loads(path: str, data: bytes) -> "Fields":
+    """The object that a node holds."""
+    try:
+        value = json.loads(data.decode(), parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise MalformedNode(path, f"not JSON: {error}; it starts with {data[:60]!r}") from None
+    return Fields(path, value)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+class Fields:
+    """An object within a node. Each getter names the field that is missing or of another type."""
+
+    def __init__(self, path: str, value: object, name: str = "") -> None:
+        self.path, self._name = path, name
+        if not isinstance(value, dict):
+            raise self.malformed(f"{name or 'it'} is not an object but {value!r:.60}")
+        self._fields: dict[str, object] = value
+
+    def malformed(self, reason: str) -> MalformedNode:
+        return MalformedNode(self.path, reason)
+
+    def __contains__(self, name: str) -> bool:
+        return self._fields.get(name) is not None
+
+    def names(self) -> list[str]:
+        return list(self._fields)
+
+    def integer(self, name: str, default: int | _Missing = REQUIRED) -> int:
+        return self._integer(name, self._get(name, default))
+
+    def integers(self, name: str, default: tuple[int, ...] | _Missing = REQUIRED) -> tuple[int, ...]:
+        return tuple(self._integer(name, item) for item in self._items(name, default))
+
+    def string(self, name: str, default: str | _Missing = REQUIRED) -> str:
+        return self._string(name, self._get(name, default))
+
+    def strings(self, name: str) -> tuple[str, ...]:
+        return tuple(self._string(name, item) for item in self._items(name, REQUIRED))
+
+    def long(self, name: str, default: str | _Missing = REQUIRED) -> int:
+        """An integer of 64 bits, written as a string."""
+        return self._long(name, self.string(name, default))
+
+    def fields(self, name: str) -> "Fields":
+        """An object within this one; an empty one if it is not there."""
+        return Fields(self.path, self._get(name, {}), self._full(name))
+
+    def list_of_fields(self, name: str) -> "list[Fields]":
+        return [Fields(self.path, item, self._full(name)) for item in self._items(name, REQUIRED)]
+
+    def _full(self, name: str) -> str:
+        return f"{self._name}.{name}" if self._name else name
+
+    def _get(self, name: str, default: object) -> object:
+        value = self._fields.get(name)
+        if value is not None:
+            return value
+        if default is REQUIRED:
+            raise self.malformed(f"{self._full(name)} is missing")
+        return default
+
+    def _items(self, name: str, default: object) -> list[object]:
+        value = self._get(name, default)
+        if not isinstance(value, list | tuple):
+            raise self.malformed(f"{self._full(name)} is not a list but {value!r:.60}")
+        return list(value)
+
+    def _integer(self, name: str, value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not -INT_MAX - 1 <= value <= INT_MAX:
+            raise self.malformed(f"{self._full(name)} is not an integer of 32 bits but {value!r:.60}")
+        return value
+
+    def _string(self, name: str, value: object) -> str:
+        if not isinstance(value, str):
+            raise self.malformed(f"{self._full(name)} is not a string but {value!r:.60}")
+        return value
+
+    def _long(self, name: str, text: str) -> int:
+        value = integer_of(text)
+        if value is None or not -LONG_MAX - 1 <= value <= LONG_MAX:
+            raise self.malformed(f"{self._full(name)} is not an integer of 64 bits but {text!r:.60}")
+        return value
+
+
+def integer_of(text: str) -> int | None:
+    """Decimal digits, and a sign perhaps; None for all else that `int` takes for a number."""
+    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,19}", text) else None

@@ -1,0 +1,155 @@
+"""Any sequence of operations leaves the embedded tree as it leaves a dict, and is told of as the dict says."""
+
+import asyncio
+import copy
+import tempfile
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leadline.coordination.embedded import EmbeddedTree
+from leadline.coordination.tree import (
+    BadVersion,
+    Change,
+    Check,
+    Create,
+    Created,
+    Delete,
+    Event,
+    NoChildrenForEphemerals,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    Set,
+    TreeError,
+    child_of,
+    parent_of,
+)
+from leadline.ports import SystemClock
+
+PATHS = ["/a", "/b", "/a/a", "/a/b", "/b/a", "/a/a/a"]
+
+
+@dataclass
+class Entry:
+    data: bytes = b""
+    version: int = 0
+    ephemeral: bool = False
+    born: int = 0
+
+
+@dataclass
+class Model:
+    nodes: dict[str, Entry] = field(default_factory=lambda: {"/": Entry()})
+    events: list[Event] = field(default_factory=list)
+
+    def multi(self, operations: list[Operation]) -> list[object]:
+        """The outcomes, without transaction ids; or the kind of error, and nothing has changed."""
+        before = copy.deepcopy(self.nodes), list(self.events)
+        try:
+            return [self.apply(operation) for operation in operations]
+        except TreeError as error:
+            self.nodes, self.events = before
+            return [type(error), error.path]
+
+    def apply(self, operation: Operation) -> object:
+        if isinstance(operation, Create):
+            return self.create(operation)
+        entry = self.nodes.get(operation.path)
+        if entry is None:
+            raise NoNode(operation.path, "")
+        if operation.expected_version not in (-1, entry.version):
+            raise BadVersion(operation.path, "")
+        if isinstance(operation, Set):
+            entry.data, entry.version = operation.data, entry.version + 1
+            self.events.append(Event(Change.SET, operation.path))
+            return entry.version
+        if isinstance(operation, Delete):
+            if self.children(operation.path):
+                raise NotEmpty(operation.path, "")
+            del self.nodes[operation.path]
+            self.tell(Change.DELETED, operation.path)
+        return None
+
+    def create(self, operation: Create) -> str:
+        above = self.nodes.get(parent_of(operation.path))
+        if above is None:
+            raise NoNode(parent_of(operation.path), "")
+        if above.ephemeral:
+            raise NoChildrenForEphemerals(parent_of(operation.path), "")
+        path = f"{operation.path}{above.born:010}" if operation.sequential else operation.path
+        if path in self.nodes:
+            raise NodeExists(path, "")
+        above.born += 1
+        self.nodes[path] = Entry(operation.data, ephemeral=operation.ephemeral)
+        self.tell(Change.CREATED, path)
+        return path
+
+    def tell(self, change: Change, path: str) -> None:
+        self.events += [Event(change, path), Event(Change.CHILDREN, parent_of(path))]
+
+    def children(self, path: str) -> list[str]:
+        return sorted(name[len(child_of(path, "")) :] for name in self.nodes if name != "/" and parent_of(name) == path)
+
+    def visible(self, ephemerals: bool = True) -> dict[str, tuple[bytes, int, bool]]:
+        return {
+            path: (entry.data, entry.version, entry.ephemeral)
+            for path, entry in self.nodes.items()
+            if ephemerals or not entry.ephemeral
+        }
+
+
+paths = st.sampled_from(PATHS)
+versions = st.sampled_from([-1, -1, -1, 0, 1, 2])
+data = st.binary(max_size=4)
+operations = st.one_of(
+    st.builds(Create, paths, data, st.booleans(), st.sampled_from([False, False, True])),
+    st.builds(Create, paths, data),
+    st.builds(Set, paths, data, versions),
+    st.builds(Delete, paths, versions),
+    st.builds(Check, paths, versions),
+)
+multis = st.lists(st.lists(operations, min_size=1, max_size=4), max_size=25)
+
+
+async def walk(tree: EmbeddedTree, path: str = "/") -> dict[str, tuple[bytes, int, bool]]:
+    node = await tree.get(path)
+    assert node is not None
+    found = {path: (node.data, node.version, node.owner != 0)}
+    for name in await tree.children(path) or []:
+        found |= await walk(tree, child_of(path, name))
+    return found
+
+
+async def outcome(tree: EmbeddedTree, operations: list[Operation]) -> list[object]:
+    try:
+        outcomes = await tree.multi(operations)
+    except TreeError as error:
+        return [type(error), error.path]
+    return [given.path if isinstance(given, Created) else given for given in outcomes]
+
+
+async def compare(directory: str, sequence: list[list[Operation]], at_once: bool) -> None:
+    model, told = Model(), list[Event]()
+    tree = await EmbeddedTree.open(directory, SystemClock())
+    for path in ["/", *PATHS]:
+        await tree.watch(path, told.append)
+        await tree.watch_children(path, lambda event: told.append(event) if event.change is Change.CHILDREN else None)
+    calls = [outcome(tree, operations) for operations in sequence]
+    outcomes = await asyncio.gather(*calls) if at_once else [await call for call in calls]
+    assert outcomes == [model.multi(operations) for operations in sequence]
+    assert told == [event for event in model.events if event.path in PATHS or event.path == "/"]
+    assert await walk(tree) == model.visible()
+    await tree.close()
+    again = await EmbeddedTree.open(directory, SystemClock())
+    assert await walk(again) == model.visible(ephemerals=False)
+    await again.close()
+
+
+@settings(max_examples=60)
+@given(multis, st.booleans())
+def test_any_sequence_of_operations_is_as_on_a_dict(sequence: list[list[Operation]], at_once: bool) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        asyncio.run(compare(directory, sequence, at_once))
