@@ -1,0 +1,90 @@
+"""One function per request: decode, call one domain object, shape the answer. Here is THE TABLE."""
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
+
+from leadline.api.configs import alter_configs, describe_configs, incremental_alter_configs
+from leadline.api.context import Context
+from leadline.api.fetch import fetch
+from leadline.api.leaders import elect_leaders, find_coordinator
+from leadline.api.log_dirs import alter_replica_log_dirs, describe_log_dirs
+from leadline.api.metadata import describe_cluster, metadata
+from leadline.api.offsets import list_offsets, offset_for_leader_epoch
+from leadline.api.produce import produce
+from leadline.api.producers import describe_producers, init_producer_id
+from leadline.api.topics import create_partitions, create_topics, delete_records, delete_topics
+from leadline.errors import InvalidRequest
+from leadline.ports import Buffer
+from leadline.wire import messages
+from leadline.wire.classes import Message
+from leadline.wire.codec import decode_from
+from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
+
+M = TypeVar("M", bound=Message)
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")  # a client's name or version
+Answer = Message | Awaitable[Message] | None
+
+
+class Entry(NamedTuple):
+    key: int
+    name: str
+    versions: range  # as advertised
+    serve: Callable[[Buffer, int, Context], Answer]  # the frame, where the request begins in it, its surroundings
+
+
+def _entry(request: type[M], handler: Callable[[M, Context], Answer], oldest: int = 0) -> Entry:
+    def serve(frame: Buffer, body_at: int, ctx: Context) -> Answer:
+        """Bytes behind the request are passed over, as Kafka does: librdkafka sends some with Metadata v12."""
+        message, _ = decode_from(request, frame, ctx.version, body_at)
+        return handler(message, ctx)
+
+    assert request.API_KEY is not None
+    versions = range(oldest, request.VERSIONS[-1] + 1)
+    return Entry(request.API_KEY, request.__name__.removesuffix("Request"), versions, serve)
+
+
+def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsResponse:
+    """ApiVersions, v0-3.  v3 the client's software, and features: none, as of the first epoch.
+
+    Produce is named from version 0: librdkafka derives from it which codecs there are.
+    """
+    software = (request.client_software_name, request.client_software_version)
+    if ctx.version >= 3 and not all(map(_SOFTWARE.fullmatch, software)):
+        return ApiVersionsResponse(error_code=InvalidRequest.code)
+    return ApiVersionsResponse(
+        finalized_features_epoch=0,
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=entry.key, min_version=entry.versions[0], max_version=entry.versions[-1]
+            )
+            for entry in TABLE.values()
+        ],
+    )
+
+
+TABLE: dict[int, Entry] = {
+    entry.key: entry
+    for entry in (
+        _entry(messages.ProduceRequest, produce),
+        _entry(messages.FetchRequest, fetch, oldest=4),
+        _entry(messages.ListOffsetsRequest, list_offsets),
+        _entry(messages.MetadataRequest, metadata),
+        _entry(messages.FindCoordinatorRequest, find_coordinator),
+        _entry(messages.ApiVersionsRequest, api_versions),
+        _entry(messages.CreateTopicsRequest, create_topics),
+        _entry(messages.DeleteTopicsRequest, delete_topics),
+        _entry(messages.DeleteRecordsRequest, delete_records),
+        _entry(messages.InitProducerIdRequest, init_producer_id),
+        _entry(messages.OffsetForLeaderEpochRequest, offset_for_leader_epoch),
+        _entry(messages.DescribeConfigsRequest, describe_configs),
+        _entry(messages.AlterConfigsRequest, alter_configs),
+        _entry(messages.AlterReplicaLogDirsRequest, alter_replica_log_dirs),
+        _entry(messages.DescribeLogDirsRequest, describe_log_dirs),
+        _entry(messages.CreatePartitionsRequest, create_partitions),
+        _entry(messages.ElectLeadersRequest, elect_leaders),
+        _entry(messages.IncrementalAlterConfigsRequest, incremental_alter_configs),
+        _entry(messages.DescribeClusterRequest, describe_cluster),
+        _entry(messages.DescribeProducersRequest, describe_producers),
+    )
+}

@@ -1,0 +1,86 @@
+"""DescribeLogDirs and AlterReplicaLogDirs: what lies in which directory, and moving it to another."""
+
+import os
+
+from leadline.api.context import NONE, Context
+from leadline.errors import LogDirNotFound, StorageError, WireError
+from leadline.log.log import Log
+from leadline.model import TopicPartition
+from leadline.wire.messages import (
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+
+_Dir = DescribeLogDirsResponse.DescribeLogDirsResult
+_Moved = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
+
+
+def describe_log_dirs(request: DescribeLogDirsRequest, ctx: Context) -> DescribeLogDirsResponse:
+    """DescribeLogDirs, v0-4.  v3 error for all · v4 the disk's size and what is free. null: all topics."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {TopicPartition(topic.topic, n) for topic in request.topics for n in topic.partitions}
+    dirs = ctx.services.dirs
+    results = [_describe(path, wanted, ctx) for path in dirs.dirs]
+    results += [_Dir(error_code=StorageError.code, log_dir=path) for path in dirs.offline]
+    return DescribeLogDirsResponse(results=results)
+
+
+def _describe(path: str, wanted: set[TopicPartition] | None, ctx: Context) -> _Dir:
+    dirs = ctx.services.dirs
+    topics: dict[str, DescribeLogDirsResponse.DescribeLogDirsTopic] = {}
+    for logs, future in ((dirs.logs, False), (dirs.future, True)):
+        for tp, log in logs.items():
+            if log.parent == path and (wanted is None or tp in wanted):
+                topic = topics.setdefault(tp.topic, DescribeLogDirsResponse.DescribeLogDirsTopic(name=tp.topic))
+                topic.partitions.append(
+                    DescribeLogDirsResponse.DescribeLogDirsPartition(
+                        partition_index=tp.partition,
+                        partition_size=log.size,
+                        offset_lag=_lag(log, dirs.logs.get(tp), future),
+                        is_future_key=future,
+                    )
+                )
+    disk = os.statvfs(path)
+    return _Dir(
+        error_code=NONE,
+        log_dir=path,
+        topics=list(topics.values()),
+        total_bytes=disk.f_blocks * disk.f_frsize,
+        usable_bytes=disk.f_bavail * disk.f_frsize,
+    )
+
+
+def _lag(log: Log, current: Log | None, future: bool) -> int:
+    """How far it is behind: a future replica behind the current one, a current one behind the high watermark."""
+    target = current.log_end if future and current is not None else log.high_watermark
+    return max(target - log.log_end, 0)
+
+
+def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, ctx: Context) -> AlterReplicaLogDirsResponse:
+    """AlterReplicaLogDirs, v0-2: partitions go to other directories, while they are in use."""
+    topics: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
+    for directory in request.dirs:
+        for asked in directory.topics:
+            topic = topics.setdefault(
+                asked.name, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=asked.name)
+            )
+            for number in asked.partitions:
+                topic.partitions.append(_move(TopicPartition(asked.name, number), directory.path, ctx))
+    return AlterReplicaLogDirsResponse(results=list(topics.values()))
+
+
+def _move(tp: TopicPartition, path: str, ctx: Context) -> _Moved:
+    services = ctx.services
+    try:
+        if path not in services.dirs.dirs:
+            if path in services.dirs.offline:
+                raise StorageError(f"log directory {path} is offline")
+            raise LogDirNotFound(f"{path} is not one of log.dirs: {', '.join(services.dirs.dirs)}")
+        services.replicas.leading(tp)
+        services.replicas.move(tp, path)
+    except WireError as error:
+        return _Moved(partition_index=tp.partition, error_code=error.code)
+    return _Moved(partition_index=tp.partition, error_code=NONE)

@@ -1,0 +1,185 @@
+"""Metadata and DescribeCluster: who the brokers are, which topics there are, who leads their partitions."""
+
+from collections.abc import Awaitable
+from uuid import UUID
+
+from leadline.api.context import NONE, Context
+from leadline.controller.cluster import Endpoint, Topic
+from leadline.controller.topics import INTERNAL, assign, check_name
+from leadline.errors import (
+    InvalidRequest,
+    InvalidTopic,
+    TopicAlreadyExists,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    WireError,
+)
+from leadline.model import TopicPartition
+from leadline.replication.replicas import Hosted
+from leadline.wire.messages import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest, MetadataResponse
+
+LEADER_NOT_AVAILABLE = 5
+MISMATCHED_ENDPOINT_TYPE = 114
+UNSUPPORTED_ENDPOINT_TYPE = 115
+BROKERS, CONTROLLERS = 1, 2  # types of endpoints
+BY_ID_FROM = 12
+NO_ID = UUID(int=0)
+NOT_ASKED = -(1 << 31)
+ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000  # a bit for each operation; without an authorizer, all that there are
+ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
+
+_Topic = MetadataResponse.MetadataResponseTopic
+
+
+def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Metadata, v0-12.  v1 null: all, empty: none · v4 auto-creation · v8 operations · v10 topic ids · v12 by id.
+
+    As soon as one topic is asked for by its id, those without one are not looked at.
+    """
+    cluster, asked = ctx.services.cluster, request.topics
+    if asked is None or (ctx.version == 0 and not asked):
+        return _answer(request, ctx, [_describe(topic, ctx, request) for topic in cluster.topics.values()])
+    if ctx.version < BY_ID_FROM and any(topic.name is None or topic.topic_id != NO_ID for topic in asked):
+        return MetadataResponse(topics=[_refused(topic) for topic in asked])
+    ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != NO_ID)
+    if ids:
+        return _answer(request, ctx, [_by_id(topic_id, ctx, request) for topic_id in ids])
+    names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
+    missing = [name for name in names if name not in cluster.topics and name not in INTERNAL]  # those have own settings
+    if missing and request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
+        return _after_creation(request, ctx, names, missing)
+    return _answer(request, ctx, [_named(name, ctx, request, {}) for name in names])
+
+
+async def _after_creation(
+    request: MetadataRequest, ctx: Context, names: list[str], missing: list[str]
+) -> MetadataResponse:
+    refused: dict[str, WireError] = {}
+    for name in missing:
+        try:
+            await auto_create(name, ctx)
+        except TopicAlreadyExists:
+            pass  # somebody else was quicker
+        except WireError as error:
+            refused[name] = error
+    return _answer(request, ctx, [_named(name, ctx, request, refused) for name in names])
+
+
+async def auto_create(name: str, ctx: Context) -> Topic:
+    config, cluster = ctx.services.config, ctx.services.cluster
+    check_name(name, cluster.topics)
+    assignment = assign(sorted(cluster.brokers), config.num_partitions, config.default_replication_factor)
+    return await cluster.create_topic(name, assignment, {})
+
+
+def _refused(asked: MetadataRequest.MetadataRequestTopic) -> _Topic:
+    """Versions 10 and 11 have room for ids, but cannot be asked by them."""
+    return _Topic(error_code=InvalidRequest.code, name=asked.name or "", topic_id=asked.topic_id)
+
+
+def _by_id(topic_id: UUID, ctx: Context, request: MetadataRequest) -> _Topic:
+    topic = ctx.services.cluster.by_id.get(topic_id)
+    if topic is None:
+        return _Topic(error_code=UnknownTopicId.code, name=None, topic_id=topic_id)
+    return _describe(topic, ctx, request)
+
+
+def _named(name: str, ctx: Context, request: MetadataRequest, refused: dict[str, WireError]) -> _Topic:
+    topic = ctx.services.cluster.topics.get(name)
+    if topic is not None:
+        return _describe(topic, ctx, request)
+    return _Topic(
+        error_code=_why_missing(name, refused),
+        name=name,
+        is_internal=name in INTERNAL,
+        topic_authorized_operations=_topic_operations(request),
+    )
+
+
+def _topic_operations(request: MetadataRequest) -> int:
+    return ALL_TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+
+
+def _why_missing(name: str, refused: dict[str, WireError]) -> int:
+    if name in refused:
+        return refused[name].code
+    try:
+        check_name(name)
+    except InvalidTopic as error:
+        return error.code
+    return UnknownTopicOrPartition.code
+
+
+def _describe(topic: Topic, ctx: Context, request: MetadataRequest) -> _Topic:
+    offline = {
+        n for n, _ in enumerate(topic.partitions) if (hosted := _hosted(topic, n, ctx)) is None or hosted.log.offline
+    }
+    return _Topic(
+        error_code=NONE,
+        name=topic.name,
+        topic_id=topic.id,
+        is_internal=topic.name in INTERNAL,
+        topic_authorized_operations=_topic_operations(request),
+        partitions=[
+            MetadataResponse.MetadataResponsePartition(
+                error_code=LEADER_NOT_AVAILABLE if n in offline else NONE,
+                partition_index=n,
+                leader_id=-1 if n in offline else partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+                offline_replicas=list(partition.replicas) if n in offline else [],
+            )
+            for n, partition in enumerate(topic.partitions)
+        ],
+    )
+
+
+def _hosted(topic: Topic, partition: int, ctx: Context) -> Hosted | None:
+    return ctx.services.replicas.hosted.get(TopicPartition(topic.name, partition))
+
+
+def _answer(request: MetadataRequest, ctx: Context, topics: list[_Topic]) -> MetadataResponse:
+    cluster = ctx.services.cluster
+    asked = request.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(node_id=broker, host=at.host, port=at.port, rack=rack)
+            for broker, at, rack in endpoints(ctx)
+        ],
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller,
+        topics=topics,
+        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if asked else NOT_ASKED,
+    )
+
+
+def endpoints(ctx: Context) -> list[tuple[int, Endpoint, str | None]]:
+    """The brokers as who asks can reach them: by the listener that the request came through."""
+    return [
+        (broker.id, at, broker.rack)
+        for broker in ctx.services.cluster.brokers.values()
+        if (at := broker.endpoints.get(ctx.listener)) is not None
+    ]
+
+
+def describe_cluster(request: DescribeClusterRequest, ctx: Context) -> DescribeClusterResponse:
+    """DescribeCluster, v0-1.  v1 endpoint type: only brokers (1) can be told of, there are no separate controllers."""
+    cluster = ctx.services.cluster
+    if request.endpoint_type != BROKERS:
+        known = request.endpoint_type == CONTROLLERS
+        return DescribeClusterResponse(
+            error_code=MISMATCHED_ENDPOINT_TYPE if known else UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"endpoint type {request.endpoint_type} cannot be told of here: 1 (brokers) can",
+        )
+    return DescribeClusterResponse(
+        cluster_id=cluster.cluster_id,
+        controller_id=cluster.controller,
+        brokers=[
+            DescribeClusterResponse.DescribeClusterBroker(broker_id=broker, host=at.host, port=at.port, rack=rack)
+            for broker, at, rack in endpoints(ctx)
+        ],
+        cluster_authorized_operations=(
+            ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )

@@ -1,0 +1,157 @@
+"""Produce: batches of records into partitions."""
+
+from collections.abc import Awaitable
+
+from leadline.api.context import NONE, Context
+from leadline.controller.topics import INTERNAL
+from leadline.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidRequiredAcks,
+    InvalidTopic,
+    InvalidTxnState,
+    NotLeaderOrFollower,
+    RecordListTooLarge,
+    RecordsRefused,
+    RecordTooLarge,
+    StorageError,
+    TransactionalIdAuthorizationFailed,
+    UnknownTopicOrPartition,
+    UnsupportedCompressionType,
+    UnsupportedVersion,
+    WireError,
+)
+from leadline.log.log import Appended
+from leadline.model import TopicPartition
+from leadline.ports import Buffer
+from leadline.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, TRANSACTIONAL, header_at, walk
+from leadline.records.compression import Codec
+from leadline.wire.messages import ProduceRequest, ProduceResponse
+
+OLDEST_VERSION = 3  # before it, records had another format
+ZSTD_FROM = 7
+ACKS = (0, 1, -1)
+ADMIN_CLIENT = "__admin_client"  # who calls itself so may write to internal topics, as in Kafka
+MAGIC_AT, ATTRIBUTES_AT = 16, 22  # in a batch; of the attributes, the byte with all that is in use
+
+# Refused before the log was asked, or for its sake: Kafka does not tell with these where the log starts.
+_WITHOUT_LOG_START = (
+    UnknownTopicOrPartition, NotLeaderOrFollower, StorageError, InvalidRequiredAcks, InvalidTopic,
+    UnsupportedCompressionType, RecordTooLarge, RecordListTooLarge, CorruptMessage,
+)  # fmt: skip
+
+_Partition = ProduceResponse.PartitionProduceResponse
+_Topic = ProduceResponse.TopicProduceResponse
+
+
+def produce(request: ProduceRequest, ctx: Context) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+    """Produce, v3-11.  v5 log start offset · v7 zstd · v8 record errors · v9 flexible · v10 current leader.
+
+    acks=0 is never answered: on error the connection is closed instead.
+    """
+    if (refusal := _refusal(request, ctx)) is not None:
+        return _refuse_all(request, refusal)
+    acks, replicas = request.acks, ctx.services.replicas
+    topics = []
+    failed: WireError | None = None
+    for topic in request.topic_data:
+        partitions = []
+        for data in topic.partition_data:
+            tp = TopicPartition(topic.name, data.index)
+            records = _records(data)
+            try:
+                if acks not in ACKS or ctx.version < ZSTD_FROM or topic.name in INTERNAL:
+                    _check(tp, records, acks, ctx)
+                appended = replicas.append(tp, records)
+                partitions.append(_done(data.index, appended, replicas.hosted[tp].log.log_start))
+            except WireError as error:
+                failed = error
+                partitions.append(_refused(data.index, error, _log_start(tp, records, error, ctx)))
+        if partitions:
+            topics.append(_Topic(name=topic.name, partition_responses=partitions))
+    if acks == 0:
+        if failed is not None:
+            raise failed
+        return None
+    return ProduceResponse(responses=topics)
+
+
+def _records(data: ProduceRequest.PartitionProduceData) -> Buffer:
+    return data.records if isinstance(data.records, bytes | bytearray | memoryview) else b""
+
+
+def _refusal(request: ProduceRequest, ctx: Context) -> WireError | None:
+    """Why the request as a whole is refused, if it is."""
+    if ctx.version < OLDEST_VERSION:
+        return UnsupportedVersion(f"Produce v{ctx.version} carries records in a unsupported format; v3-11 do not")
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = _records(data)
+            if len(records) > HEADER_BYTES and records[ATTRIBUTES_AT] & TRANSACTIONAL and records[MAGIC_AT] == MAGIC:
+                if request.transactional_id is None:
+                    return TransactionalIdAuthorizationFailed("records of a transaction without a transactional id")
+                return InvalidTxnState(f"{request.transactional_id}: there are no transactions here yet")
+    return None
+
+
+def _refuse_all(request: ProduceRequest, error: WireError) -> ProduceResponse:
+    if request.acks == 0:
+        raise error
+    return ProduceResponse(
+        responses=[
+            _Topic(name=topic.name, partition_responses=[_refused(data.index, error) for data in topic.partition_data])
+            for topic in request.topic_data
+            if topic.partition_data
+        ]
+    )
+
+
+def _check(tp: TopicPartition, records: Buffer, acks: int, ctx: Context) -> None:
+    """What is seldom to be checked, in Kafka's order."""
+    ctx.services.replicas.leading(tp)
+    is_zstd = len(records) > HEADER_BYTES and records[ATTRIBUTES_AT] & CODEC_MASK == Codec.ZSTD
+    if ctx.version < ZSTD_FROM and is_zstd and records[MAGIC_AT] == MAGIC:
+        raise UnsupportedCompressionType(f"zstd for {tp} in Produce v{ctx.version}: it is there from v{ZSTD_FROM} on")
+    if acks not in ACKS:
+        raise InvalidRequiredAcks(f"acks={acks} is not valid: 0, 1 or -1 (all)")
+    if tp.topic in INTERNAL and ctx.client_id != ADMIN_CLIENT:
+        raise InvalidTopic(f"Cannot append to internal topic {tp.topic}")
+
+
+def _done(index: int, appended: Appended, log_start: int) -> _Partition:
+    return _Partition(
+        index=index,
+        error_code=NONE,
+        base_offset=appended.first_offset,
+        log_append_time_ms=appended.log_append_time_ms,
+        log_start_offset=log_start,
+    )
+
+
+def _refused(index: int, error: WireError, log_start: int = -1) -> _Partition:
+    records = error.records if isinstance(error, RecordsRefused) else ()
+    return _Partition(
+        index=index,
+        error_code=error.code,
+        base_offset=-1,
+        log_start_offset=log_start,
+        error_message=str(error),
+        record_errors=[
+            ProduceResponse.BatchIndexAndErrorMessage(batch_index=n, batch_index_error_message=message)
+            for n, message in records
+        ],
+    )
+
+
+def _log_start(tp: TopicPartition, records: Buffer, error: WireError, ctx: Context) -> int:
+    """Told where the log itself refused what was one batch."""
+    if isinstance(error, _WITHOUT_LOG_START) or (isinstance(error, InvalidRecord) and not _is_one_batch(records)):
+        return -1
+    return ctx.services.replicas.leading(tp).log.log_start
+
+
+def _is_one_batch(records: Buffer) -> bool:
+    if len(records) < HEADER_BYTES or records[MAGIC_AT] != MAGIC:
+        return False
+    size = header_at(records).size
+    return size <= len(records) and next(walk(records, size), None) is None

@@ -1,0 +1,232 @@
+"""CreateTopics, DeleteTopics, CreatePartitions and DeleteRecords."""
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from uuid import UUID
+
+from leadline.api.context import NONE, Context
+from leadline.config import InvalidSetting, check_topic, describe_topic
+from leadline.controller.cluster import Topic
+from leadline.controller.topics import INTERNAL, Assignment, assign, check_name, given_assignment
+from leadline.errors import (
+    InvalidConfig,
+    InvalidPartitions,
+    InvalidReplicaAssignment,
+    InvalidRequest,
+    InvalidTopic,
+    OffsetOutOfRange,
+    PolicyViolation,
+    TopicAuthorizationFailed,
+    TopicDeletionDisabled,
+    UnknownTopicId,
+    WireError,
+)
+from leadline.model import TopicPartition
+from leadline.wire.messages import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+
+BROKERS_CHOICE = -1
+DISABLED_FROM = 3  # DeleteTopics has an error of its own for it from this version on
+NO_ID = UUID(int=0)
+CLUSTER_METADATA = "__cluster_metadata"  # has another meaning without ZooKeeper
+HIGH_WATERMARK = -1  # as an offset to delete records up to
+
+_Created = CreateTopicsResponse.CreatableTopicResult
+_Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
+_Deleted = DeleteTopicsResponse.DeletableTopicResult
+_Cut = DeleteRecordsResponse.DeleteRecordsPartitionResult
+
+
+async def create_topics(request: CreateTopicsRequest, ctx: Context) -> CreateTopicsResponse:
+    """CreateTopics, v0-7.  v1 validate only, messages · v5 what was created · v7 topic ids. Each topic on its own."""
+    often = Counter(topic.name for topic in request.topics)
+    results = [await _create(topic, often[topic.name] > 1, request, ctx) for topic in request.topics]
+    return CreateTopicsResponse(topics=results)
+
+
+async def _create(
+    asked: CreateTopicsRequest.CreatableTopic, repeated: bool, request: CreateTopicsRequest, ctx: Context
+) -> _Created:
+    cluster = ctx.services.cluster
+    try:
+        if repeated:
+            raise InvalidRequest(f"the request names topic '{asked.name}' more than once")
+        if asked.name == CLUSTER_METADATA:
+            raise TopicAuthorizationFailed(f"topic '{asked.name}' is Kafka's own, and no topic like others")
+        check_name(asked.name, cluster.topics)
+        assignment = _assignment(asked, ctx)
+        config = _config({entry.name: entry.value for entry in asked.configs}, ctx)
+        if request.validate_only:
+            return _told(asked.name, assignment, config, None, ctx)
+        topic = await cluster.create_topic(asked.name, assignment, config)
+        return _told(asked.name, assignment, config, topic, ctx)
+    except WireError as error:
+        told = _Created(name=asked.name, error_code=error.code, error_message=str(error))
+        if isinstance(error, TopicAuthorizationFailed):
+            told.topic_config_error_code = error.code
+        return told
+
+
+def _assignment(asked: CreateTopicsRequest.CreatableTopic, ctx: Context) -> Assignment:
+    config, brokers = ctx.services.config, sorted(ctx.services.cluster.brokers)
+    if asked.assignments:
+        if asked.num_partitions != BROKERS_CHOICE or asked.replication_factor != BROKERS_CHOICE:
+            raise InvalidRequest(
+                "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the "
+                "same time."
+            )
+        return given_assignment({entry.partition_index: entry.broker_ids for entry in asked.assignments}, brokers)
+    partitions = config.num_partitions if asked.num_partitions == BROKERS_CHOICE else asked.num_partitions
+    factor = asked.replication_factor
+    return assign(brokers, partitions, config.default_replication_factor if factor == BROKERS_CHOICE else factor)
+
+
+def _config(given: Mapping[str, str | None], ctx: Context) -> dict[str, str]:
+    """The settings of a new topic, checked together with the broker's."""
+    config: dict[str, str] = {}
+    for name, value in given.items():
+        if value is None:
+            raise InvalidConfig(f"Null value not supported for topic configs: {name}")
+        config[name] = value
+    try:
+        check_topic(ctx.services.layers(), config)
+    except InvalidSetting as error:
+        raise InvalidConfig(str(error)) from None
+    return config
+
+
+def _told(name: str, assignment: Assignment, config: dict[str, str], topic: Topic | None, ctx: Context) -> _Created:
+    told = _Created(
+        name=name,
+        error_code=NONE,
+        error_message=None,
+        num_partitions=len(assignment),
+        replication_factor=len(assignment[0]),
+        configs=[
+            CreateTopicsResponse.CreatableTopicConfigs(
+                name=entry.name, value=entry.value, config_source=entry.source, is_sensitive=entry.sensitive
+            )
+            for entry in describe_topic(ctx.services.layers(), config)
+        ],
+    )
+    if topic is not None:
+        told.topic_id = topic.id
+    return told
+
+
+async def delete_topics(request: DeleteTopicsRequest, ctx: Context) -> DeleteTopicsResponse:
+    """DeleteTopics, v0-6.  v5 messages · v6 by topic id. A topic that is named twice is deleted once."""
+    asked = request.topics or [DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names]
+    if (refusal := _deletion_refused(asked, ctx)) is not None:
+        told = [_Deleted(name=topic.name, topic_id=topic.topic_id) for topic in asked]
+        for each in told:
+            each.error_code, each.error_message = refusal.code, str(refusal)
+        return DeleteTopicsResponse(responses=told)
+    deleted: set[str] = set()
+    return DeleteTopicsResponse(responses=[await _delete(topic, deleted, ctx) for topic in asked])
+
+
+def _deletion_refused(asked: list[DeleteTopicsRequest.DeleteTopicState], ctx: Context) -> WireError | None:
+    if not ctx.services.config.delete_topic_enable:
+        why = "topics cannot be deleted: delete.topic.enable=false"
+        return TopicDeletionDisabled(why) if ctx.version >= DISABLED_FROM else InvalidRequest(why)
+    if any(topic.name is not None and topic.topic_id != NO_ID for topic in asked):
+        return InvalidRequest("Topic name and topic ID can not both be specified.")
+    return None
+
+
+async def _delete(asked: DeleteTopicsRequest.DeleteTopicState, deleted: set[str], ctx: Context) -> _Deleted:
+    """`deleted`: what this request has already deleted."""
+    cluster = ctx.services.cluster
+    told = _Deleted(name=asked.name, topic_id=asked.topic_id, error_message=None)
+    try:
+        if asked.name is None:
+            topic = cluster.by_id.get(asked.topic_id)
+            if topic is None:
+                raise UnknownTopicId(f"there is no topic with id {asked.topic_id}")
+            told.name = topic.name
+        if told.name not in deleted:
+            topic = cluster.topic(told.name or "")
+            await cluster.delete_topic(topic.name)
+            deleted.add(topic.name)
+    except WireError as error:
+        told.error_code, told.error_message = error.code, str(error)
+    return told
+
+
+async def create_partitions(request: CreatePartitionsRequest, ctx: Context) -> CreatePartitionsResponse:
+    """CreatePartitions, v0-3: more partitions for topics that exist. The count is the new total."""
+    often = Counter(topic.name for topic in request.topics)
+    results = []
+    for asked in {topic.name: topic for topic in request.topics}.values():
+        told = _Grown(name=asked.name)
+        try:
+            if often[asked.name] > 1:
+                raise InvalidRequest(f"the request names topic '{asked.name}' more than once")
+            more = partial(_more, asked, ctx)
+            if request.validate_only:
+                more(ctx.services.cluster.topic(asked.name))
+            else:
+                await ctx.services.cluster.add_partitions(asked.name, more)
+        except WireError as error:
+            told.error_code, told.error_message = error.code, str(error)
+        results.append(told)
+    return CreatePartitionsResponse(results=results)
+
+
+def _more(asked: CreatePartitionsRequest.CreatePartitionsTopic, ctx: Context, topic: Topic) -> Assignment:
+    cluster = ctx.services.cluster
+    have = len(topic.partitions)
+    if asked.count <= have:
+        same = f"Topic already has {have} partitions."
+        fewer = f"The topic {asked.name} currently has {have} partition(s); {asked.count} would not be an increase."
+        raise InvalidPartitions(same if asked.count == have else fewer)
+    more = asked.count - have
+    if asked.assignments is None:
+        return assign(sorted(cluster.brokers), more, len(topic.partitions[0].replicas), first=have)
+    if len(asked.assignments) != more:
+        raise InvalidReplicaAssignment(
+            f"Increasing the number of partitions by {more} but {len(asked.assignments)} assignments provided."
+        )
+    given = {n: entry.broker_ids for n, entry in enumerate(asked.assignments)}
+    return given_assignment(given, cluster.brokers)
+
+
+def delete_records(request: DeleteRecordsRequest, ctx: Context) -> DeleteRecordsResponse:
+    """DeleteRecords, v0-2: the log starts at an offset from now on; -1 means the high watermark."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsResponse.DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_cut(topic.name, asked, ctx) for asked in topic.partitions],
+            )
+            for topic in request.topics
+            if topic.partitions
+        ]
+    )
+
+
+def _cut(topic: str, asked: DeleteRecordsRequest.DeleteRecordsPartition, ctx: Context) -> _Cut:
+    tp = TopicPartition(topic, asked.partition_index)
+    try:
+        log = ctx.services.replicas.leading(tp).log
+        if topic in INTERNAL:
+            raise InvalidTopic(f"Cannot delete records of internal topic {topic}")
+        if not log.config.delete:
+            raise PolicyViolation(f"Records of {tp} cannot be deleted: cleanup.policy=compact")
+        before = log.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+        if before < 0:
+            raise OffsetOutOfRange(f"offset {asked.offset} of {tp} is out of range")
+        log.delete_records(before)
+        return _Cut(partition_index=tp.partition, low_watermark=log.log_start, error_code=NONE)
+    except WireError as error:
+        return _Cut(partition_index=tp.partition, low_watermark=-1, error_code=error.code)

@@ -1,0 +1,1 @@
+"""The process: broker.py puts everything together, net.py owns the sockets."""

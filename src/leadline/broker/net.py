@@ -1,0 +1,537 @@
+"""Sockets: frames in, replies out, in order, and never more of either than a connection can take.
+
+A frame is a size (4 bytes, big-endian) and that many bytes. Requests of a connection are served one after the other,
+as Kafka does; while one is waiting, or its reply does not leave, nothing more is read from that connection: a slow
+reader holds up itself and nobody's memory.
+
+A reply is a list of bytes and file slices. Bytes go out with sendmsg, slices with sendfile: records are never copied
+through Python. A slice that is not in the page cache is read ahead in a thread first, so that nobody waits for a disk.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from struct import Struct
+
+from leadline.log.files import OpenFile
+from leadline.log.segment import FileSlice
+from leadline.wire.primitives import Piece
+
+log = logging.getLogger(__name__)
+
+SCRATCH_BYTES = 256 * 1024  # what one read takes from a socket at most, shared by all connections
+GROWTH_BYTES = 1024 * 1024  # a large frame's buffer grows by at least this much, as its bytes arrive
+PROBE_BYTES = 128 * 1024  # distance of the looks into the page cache
+READ_AHEAD_BYTES = 1024 * 1024
+SEND_AT_ONCE = 64  # buffers in one sendmsg
+SEND_FROM_BYTES = 64 * 1024  # replies of several requests go out together, up to so much
+
+_SIZE = Struct(">i")
+
+
+Reply = Sequence[Piece]
+# Serves one request. The frame lies in a buffer that is used again: it may be looked at only until the first await.
+Serve = Callable[["Connection", memoryview], Reply | Awaitable[Reply | None] | None]
+
+
+class CloseConnection(Exception):
+    """What a peer sent makes no sense: the message says what and why. The connection is closed, nothing else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Kafka's settings for connections."""
+
+    socket_request_max_bytes: int = 104_857_600
+    max_connections: int = (1 << 31) - 1
+    max_connections_per_ip: int = (1 << 31) - 1
+    max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = ()
+    connections_max_idle_ms: int = 600_000
+    queued_max_request_bytes: int = -1
+    socket_send_buffer_bytes: int = 102_400
+    socket_receive_buffer_bytes: int = 102_400
+    socket_listen_backlog_size: int = 50
+
+
+class Connection:
+    """One client. Its bytes are served as they come; a reply that waits stops the reading."""
+
+    def __init__(self, net: "Net", sock: socket.socket, host: str, port: int, listener: str) -> None:
+        self.net, self.sock, self.host, self.port, self.listener = net, sock, host, port, listener
+        self.fd = sock.fileno()
+        self.last_active = net.now()
+        self.closed = False
+        self.state: object = None  # whatever serves the connection keeps with it
+        self._frame: bytearray | None = None  # a frame that has not come whole: size and bytes
+        self._filled = 0  # bytes of it that are there
+        self._reserved = 0  # bytes that it counts for in queued.max.request.bytes, from when its size is known
+        self._backlog = b""  # read, but to be served later
+        self._out: deque[Piece | _Rest] = deque()
+        self._out_bytes = 0  # so many were put there since it was last empty; what lies in files does not count
+        self.waiting: asyncio.Future[Reply | None] | None = None
+        self._reading = self._writing = False
+
+    def __repr__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    # Reading
+
+    def start(self) -> None:
+        self._resume()
+
+    def _readable(self) -> None:
+        net = self.net
+        if net.is_full and not self._reserved:
+            self._resume()
+            return
+        try:
+            if self._frame is None:
+                count = self.sock.recv_into(net.scratch)
+                arrived = net.scratch_view[:count]
+            else:
+                arrived = None
+                with memoryview(self._frame) as view:
+                    count = self.sock.recv_into(view[self._filled :])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self.close(f"it broke: {error}", quiet=True)
+            return
+        if count == 0:
+            self.close("the peer closed it", quiet=True)
+            return
+        self.last_active = net.now()
+        try:
+            if arrived is None:
+                self._filled += count
+                self._continue_frame()
+            else:
+                self._serve_frames(arrived)
+        except CloseConnection as error:
+            self._refuse(error)
+
+    def _refuse(self, error: CloseConnection) -> None:
+        """What was asked before still gets its answer, as far as the socket takes it at once."""
+        self._flush()
+        self.close(str(error))
+
+    def _serve_frames(self, data: memoryview) -> None:
+        """Whole frames are served where they lie; the rest is kept."""
+        at, end = 0, len(data)
+        while end - at >= 4 and not self._blocked():
+            (size,) = _SIZE.unpack_from(data, at)
+            behind = at + 4 + size
+            self.net.check_size(size)
+            if behind > end:
+                break
+            self._serve(data[at + 4 : behind])
+            at = behind
+            if self._out_bytes >= SEND_FROM_BYTES or len(self._out) >= SEND_AT_ONCE:
+                self._flush()
+            if self.closed:
+                return
+        rest = data[at:end]
+        if rest:
+            if self._blocked():
+                self._backlog = bytes(rest)
+            else:
+                self._begin_frame(rest)
+        self._flush()
+
+    def _begin_frame(self, front: memoryview) -> None:
+        size = _SIZE.unpack_from(front)[0] + 4 if len(front) >= 4 else 4
+        self._frame = bytearray(max(min(size, GROWTH_BYTES), len(front)))
+        self._frame[: len(front)] = front
+        self._filled = len(front)
+        if len(front) >= 4:
+            self._reserve(size)
+
+    def _continue_frame(self) -> None:
+        """More of a frame has come. Its buffer grows with what is there, not with what was announced."""
+        frame = self._frame
+        assert frame is not None
+        if self._filled < 4:
+            return
+        (size,) = _SIZE.unpack_from(frame)
+        self.net.check_size(size)
+        whole = size + 4
+        if not self._reserved:
+            self._reserve(whole)
+        if self._filled == whole:
+            self._frame = None
+            self._release()
+            with memoryview(frame) as view:
+                self._serve(view[4:whole])
+            self._flush()
+        elif self._filled == len(frame):
+            more = min(whole, max(2 * len(frame), GROWTH_BYTES)) - len(frame)
+            frame += bytes(more)
+
+    def _reserve(self, count: int) -> None:
+        self._reserved = count
+        self.net.take_memory(count)
+
+    def _release(self) -> None:
+        count, self._reserved = self._reserved, 0
+        self.net.give_memory(count)
+
+    def _serve(self, frame: memoryview) -> None:
+        """Serve one request. What has to wait goes on in a task, and this connection with it."""
+        net = self.net
+        try:
+            answer = net.serve(self, frame)
+        except CloseConnection:
+            raise
+        except Exception as error:  # a fault of ours: told in full, and the end of this connection, not of the broker
+            net.loop.call_exception_handler({"message": f"serving {self}", "exception": error})
+            raise CloseConnection(f"serving it failed: {error!r}") from error
+        if answer is None:
+            return
+        if isinstance(answer, Sequence):
+            self._put(answer)
+            return
+        self.waiting = asyncio.ensure_future(answer)
+        self.waiting.add_done_callback(self._answered)
+
+    def _put(self, reply: Reply) -> None:
+        self._out.extend(reply)
+        for piece in reply:
+            if isinstance(piece, bytes | bytearray | memoryview):
+                self._out_bytes += len(piece)
+
+    def _answered(self, done: "asyncio.Future[Reply | None]") -> None:
+        self.waiting = None
+        if self.closed or done.cancelled():
+            return
+        error = done.exception()
+        if isinstance(error, CloseConnection):
+            self.close(str(error))
+            return
+        if error is not None:
+            self.net.loop.call_exception_handler({"message": f"serving {self}", "exception": error})
+            self.close(f"serving it failed: {error!r}")
+            return
+        self.last_active = self.net.now()
+        self._put(done.result() or ())
+        self._flush()
+        self._serve_backlog()
+
+    def _serve_backlog(self) -> None:
+        if not self.closed and not self._blocked() and self._backlog:
+            data, self._backlog = self._backlog, b""
+            try:
+                self._serve_frames(memoryview(bytearray(data)))
+            except CloseConnection as error:
+                self._refuse(error)
+        self._resume()
+
+    def _blocked(self) -> bool:
+        return self.waiting is not None or self._writing
+
+    def _resume(self) -> None:
+        starved = self.net.is_full and not self._reserved  # who has begun a frame may end it
+        if starved and not self.closed:
+            self.net.starved.add(self)
+        wanted = not (self.closed or self._blocked() or self._backlog or starved)
+        if wanted and not self._reading:
+            self.net.loop.add_reader(self.fd, self._readable)
+        elif not wanted and self._reading and not self.closed:
+            self.net.loop.remove_reader(self.fd)
+        self._reading = wanted
+
+    # Writing
+
+    def _flush(self) -> None:
+        """Send what can be sent now; the loop calls again when the socket takes more."""
+        out = self._out
+        try:
+            while out and not self.closed:
+                if isinstance(out[0], bytes | bytearray | memoryview):
+                    sent = self._send_bytes()
+                else:
+                    sent = self._send_slice(out[0])
+                if not sent:
+                    break
+        except (BlockingIOError, InterruptedError):
+            self._wait_until_writable()
+        except OSError as error:
+            self.close(f"it broke: {error}", quiet=True)
+        else:
+            if not out:
+                self._out_bytes = 0
+            if not out and self._writing and not self.closed:
+                self.net.loop.remove_writer(self.fd)
+                self._writing = False
+                self._serve_backlog()
+        if not self.closed:
+            self._resume()
+
+    def _send_bytes(self) -> bool:
+        out = self._out
+        if len(out) == 1:
+            first = out[0]
+            assert isinstance(first, bytes | bytearray | memoryview)
+            sent = self.sock.send(first)
+        else:
+            buffers: list[bytes | bytearray | memoryview] = []
+            for part in out:
+                if not isinstance(part, bytes | bytearray | memoryview) or len(buffers) == SEND_AT_ONCE:
+                    break
+                buffers.append(part)
+            sent = self.sock.sendmsg(buffers)
+        while out:
+            part = out[0]
+            assert isinstance(part, bytes | bytearray | memoryview)
+            if sent < len(part):
+                if sent:
+                    out[0] = memoryview(part)[sent:]
+                self._wait_until_writable()
+                return False
+            sent -= len(part)
+            out.popleft()
+            if not sent:
+                break
+        return True
+
+    def _send_slice(self, part: "Piece | _Rest") -> bool:
+        if isinstance(part, FileSlice):
+            part = self._out[0] = _Rest(part.file, part.position, part.length)
+        assert isinstance(part, _Rest), f"a reply holds bytes and slices of files, not {part!r}"
+        piece = part
+        while piece.length:
+            if not piece.warm:
+                if not is_cached(piece.file.fd, piece.position, min(piece.length, READ_AHEAD_BYTES)):
+                    self._read_ahead(piece)
+                    return False
+                piece.warm = READ_AHEAD_BYTES
+            sent = os.sendfile(self.fd, piece.file.fd, piece.position, min(piece.length, piece.warm))
+            if sent == 0:
+                raise OSError(f"a file that is being sent was cut at byte {piece.position}")
+            piece.position += sent
+            piece.length -= sent
+            piece.warm -= sent
+        self._out.popleft()
+        return True
+
+    def _read_ahead(self, piece: "_Rest") -> None:
+        """The disk is asked in a thread; then the sending goes on."""
+        count = min(piece.length, READ_AHEAD_BYTES)
+
+        def warmed(done: "asyncio.Future[None]") -> None:
+            if not self.closed:
+                piece.warm = count
+                self._writing = False
+                if done.exception() is not None:
+                    self.close(f"what it asked for cannot be read: {done.exception()}")
+                else:
+                    self._flush()
+
+        self._writing = True  # blocked, without a writer to call
+        self.net.in_thread(read_through, piece.file.fd, piece.position, count).add_done_callback(warmed)
+
+    def _wait_until_writable(self) -> None:
+        if not self._writing:
+            self._writing = True
+            self.net.loop.add_writer(self.fd, self._flush)
+
+    def close(self, why: str, *, quiet: bool = False) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        log.log(logging.DEBUG if quiet else logging.WARNING, "connection %s closed: %s", self, why)
+        self.net.loop.remove_reader(self.fd)
+        self.net.loop.remove_writer(self.fd)
+        if self.waiting is not None:
+            self.waiting.cancel()
+        self._release()
+        self._out.clear()
+        self.sock.close()
+        self.net.forget(self)
+
+
+class _Rest:
+    """The rest of a slice that is being sent."""
+
+    __slots__ = ("file", "length", "position", "warm")
+
+    def __init__(self, file: OpenFile, position: int, length: int) -> None:
+        self.file, self.position, self.length = file, position, length
+        self.warm = 0  # bytes from the position on that are known to be in memory
+
+
+def is_cached(fd: int, position: int, length: int) -> bool:
+    """Whether a range can be read without asking the disk: looks at a byte here and there."""
+    byte = bytearray(1)
+    try:
+        for at in (*range(position, position + length, PROBE_BYTES), position + length - 1):
+            if os.preadv(fd, [byte], at, os.RWF_NOWAIT) == 0:
+                return True  # past the end: sendfile will tell
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # this file system cannot say
+    return True
+
+
+def read_through(fd: int, position: int, length: int) -> None:
+    """Bring a range into the page cache. Blocks."""
+    os.posix_fadvise(fd, position, length, os.POSIX_FADV_WILLNEED)
+    buffer = bytearray(64 * 1024)
+    end = position + length
+    while position < end and (count := os.preadv(fd, [buffer], position)):
+        position += count
+
+
+class Net:
+    """The listeners of a broker and their connections."""
+
+    def __init__(self, serve: Serve, limits: Limits) -> None:
+        self.serve, self.limits = serve, limits
+        self.loop = asyncio.get_running_loop()
+        self.now = time.monotonic
+        self.scratch = bytearray(SCRATCH_BYTES)
+        self.scratch_view = memoryview(self.scratch)
+        self.connections: set[Connection] = set()
+        self._per_host: Counter[str] = Counter()
+        self._listeners: list[tuple[socket.socket, str]] = []
+        self._accepting = False
+        self._memory = 0
+        self.starved: set[Connection] = set()  # those that are not read from until others are done
+        self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="read-ahead")
+        self._sweep: asyncio.TimerHandle | None = None
+
+    # Listening
+
+    def listen(self, name: str, host: str, port: int) -> tuple[str, int]:
+        """Bind a listener; the host as in Kafka: empty means all addresses. The address it got."""
+        family = socket.AF_INET6 if ":" in host or (not host and socket.has_dualstack_ipv6()) else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if not host else 1)
+        try:
+            sock.bind((host, port))
+        except OSError as error:
+            sock.close()
+            raise OSError(error.errno, f"cannot listen on {host or '*'}:{port} ({name}): {error.strerror}") from None
+        sock.listen(max(self.limits.socket_listen_backlog_size, 1))
+        self._listeners.append((sock, name))
+        return sock.getsockname()[0], sock.getsockname()[1]
+
+    def start(self) -> None:
+        self._accept_when_possible()
+        self._sweep = self.loop.call_later(self._sweep_seconds, self._close_idle)
+
+    def _accept_when_possible(self) -> None:
+        wanted = len(self.connections) < self.limits.max_connections
+        if wanted and not self._accepting:
+            for sock, name in self._listeners:
+                self.loop.add_reader(sock.fileno(), self._accept, sock, name)
+        elif not wanted and self._accepting:
+            log.warning("max.connections=%d is reached: new connections have to wait", self.limits.max_connections)
+            for sock, _ in self._listeners:
+                self.loop.remove_reader(sock.fileno())
+        self._accepting = wanted
+
+    def _accept(self, listening: socket.socket, listener: str) -> None:
+        for _ in range(16):  # in one turn
+            if len(self.connections) >= self.limits.max_connections:
+                break
+            try:
+                sock, address = listening.accept()
+            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
+                break
+            except OSError as error:  # out of descriptors: try again when there are some
+                log.error("cannot accept connections: %s", error)
+                break
+            self._welcome(sock, address[0].removeprefix("::ffff:"), address[1], listener)
+        self._accept_when_possible()
+
+    def _welcome(self, sock: socket.socket, host: str, port: int, listener: str) -> None:
+        limit = dict(self.limits.max_connections_per_ip_overrides).get(host, self.limits.max_connections_per_ip)
+        if self._per_host[host] >= limit:
+            log.warning("connection from %s refused: max.connections.per.ip=%d is reached", host, limit)
+            sock.close()
+            return
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self.limits.socket_send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.socket_send_buffer_bytes)
+        if self.limits.socket_receive_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.socket_receive_buffer_bytes)
+        connection = Connection(self, sock, host, port, listener)
+        self.connections.add(connection)
+        self._per_host[host] += 1
+        connection.start()
+
+    def forget(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self.starved.discard(connection)
+        self._per_host[connection.host] -= 1
+        if not self._per_host[connection.host]:
+            del self._per_host[connection.host]
+        if self._listeners:
+            self._accept_when_possible()
+
+    # Limits
+
+    def check_size(self, size: int) -> None:
+        if not 0 <= size <= self.limits.socket_request_max_bytes:
+            raise CloseConnection(
+                f"a request of {size} bytes; socket.request.max.bytes={self.limits.socket_request_max_bytes}"
+            )
+
+    @property
+    def is_full(self) -> bool:
+        return 0 < self.limits.queued_max_request_bytes < self._memory
+
+    def take_memory(self, count: int) -> None:
+        self._memory += count
+
+    def give_memory(self, count: int) -> None:
+        self._memory -= count
+        if self.starved and not self.is_full:
+            starved, self.starved = self.starved, set()
+            for connection in starved:
+                self.loop.call_soon(connection.start)
+
+    def in_thread(self, job: Callable[..., None], *arguments: object) -> "asyncio.Future[None]":
+        return self.loop.run_in_executor(self._threads, job, *arguments)
+
+    @property
+    def _sweep_seconds(self) -> float:
+        return min(max(self.limits.connections_max_idle_ms / 10_000, 0.05), 30.0)
+
+    def _close_idle(self) -> None:
+        if self.limits.connections_max_idle_ms > 0:
+            oldest = self.now() - self.limits.connections_max_idle_ms / 1000
+            for connection in [found for found in self.connections if not found.waiting and found.last_active < oldest]:
+                connection.close(f"idle; connections.max.idle.ms={self.limits.connections_max_idle_ms}", quiet=True)
+        self._sweep = self.loop.call_later(self._sweep_seconds, self._close_idle)
+
+    # The end
+
+    def stop_listening(self) -> None:
+        for sock, _ in self._listeners:
+            self.loop.remove_reader(sock.fileno())
+            sock.close()
+        self._listeners.clear()
+        self._accepting = False
+
+    async def close(self, grace_seconds: float = 2.0) -> None:
+        """No new connections; what is being answered may finish for a moment; then all are closed."""
+        self.stop_listening()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        under_way = [found.waiting for found in self.connections if found.waiting is not None]
+        if under_way:
+            await asyncio.wait(under_way, timeout=grace_seconds)
+        for connection in list(self.connections):
+            connection.close("the broker stops", quiet=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)

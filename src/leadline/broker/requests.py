@@ -1,0 +1,65 @@
+"""From a frame to its reply: find the request in THE TABLE, serve it, and put the answer into a frame.
+
+What cannot be understood closes its connection with a line that says why; nothing else happens.
+"""
+
+import logging
+import time
+from collections.abc import Awaitable
+
+from leadline.api import TABLE
+from leadline.api.context import Context, Services
+from leadline.broker.net import CloseConnection, Connection, Reply
+from leadline.errors import WireError
+from leadline.wire.apis import API_VERSIONS, unsupported_api_versions
+from leadline.wire.classes import Message
+from leadline.wire.frames import Head, request_head, response_frame
+from leadline.wire.primitives import MalformedRequest
+
+log = logging.getLogger(__name__)
+
+SLOW_SECONDS = 0.05
+
+
+class Requests:
+    def __init__(self, services: Services) -> None:
+        self.services = services
+        self.served = 0
+        self.slowest_turn = 0.0  # seconds that one request kept the loop from all others
+
+    def serve(self, connection: Connection, frame: memoryview) -> Reply | Awaitable[Reply | None] | None:
+        started = time.perf_counter()
+        try:
+            head = request_head(frame)
+            entry = TABLE.get(head.api_key)
+            if not head.is_supported or entry is None:
+                return self._unsupported(head)
+            ctx = Context(self.services, head.version, head.client_id, connection.host, connection.listener)
+            answer = entry.serve(frame, head.body_at, ctx)
+        except MalformedRequest as error:
+            raise CloseConnection(f"it sent what is no request: {error}") from None
+        except WireError as error:
+            raise CloseConnection(f"a request without an answer failed: {error}") from None
+        self.served += 1
+        self._note(time.perf_counter() - started, head, connection)
+        if answer is None:
+            return None
+        if isinstance(answer, Message):
+            return response_frame(answer, head.version, head.correlation_id)
+        return self._later(answer, head)
+
+    async def _later(self, answer: Awaitable[Message], head: Head) -> Reply:
+        return response_frame(await answer, head.version, head.correlation_id)
+
+    def _unsupported(self, head: Head) -> Reply:
+        if head.api_key == API_VERSIONS:
+            return response_frame(unsupported_api_versions(), 0, head.correlation_id)
+        name = head.api.name if head.api is not None else f"api key {head.api_key}"
+        raise CloseConnection(f"it asked for {name} v{head.version}, which is not supported here")
+
+    def _note(self, seconds: float, head: Head, connection: Connection) -> None:
+        if seconds > self.slowest_turn:
+            self.slowest_turn = seconds
+        if seconds > SLOW_SECONDS:
+            name = head.api.name if head.api is not None else head.api_key
+            log.warning("%s v%d from %s took %.0f ms of the loop", name, head.version, connection, seconds * 1000)

@@ -1,0 +1,1 @@
+"""One broker decides for all: which topics there are, where their partitions lie, who leads them."""

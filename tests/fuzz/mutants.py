@@ -1,0 +1,87 @@
+"""Requests as clients send them, and what becomes of them when bytes are lost, changed or put in."""
+
+import random
+from collections.abc import Iterator
+from struct import pack
+
+from leadline.api import TABLE
+from leadline.records.compression import Codec
+from leadline.wire.apis import APIS
+from leadline.wire.classes import Message
+from leadline.wire.frames import request_frame
+from leadline.wire.messages import FetchRequest, ListOffsetsRequest, MetadataRequest, ProduceRequest
+from tests.support.logs import batch
+from tests.unit.wire.random_messages import Randomly
+
+TOPIC = "fuzzed"
+NUMBERS = [0, 1, -1, 2, 127, 128, 255, 1 << 15, (1 << 15) - 1, 1 << 30, (1 << 31) - 1, -(1 << 31)]
+
+
+def frame(message: Message, version: int) -> bytes:
+    """Without its size."""
+    pieces = request_frame(message, version, 7, "fuzz")
+    return b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | bytearray))[4:]
+
+
+def valid(seed: int, per_version: int) -> Iterator[bytes]:
+    """Every request in every version with random content, and those about records with a topic that is there."""
+    for key in TABLE:
+        api = APIS[key]
+        for version in api.versions:
+            for n in range(per_version):
+                random_one = Randomly(f"{seed} {n}", is_tame=bool(n % 2))
+                yield frame(random_one.message(f"{api.name}Request", version), version)
+    for version in ProduceRequest.VERSIONS:
+        for codec in Codec:
+            data = bytes(batch(3, codec=codec, producer_id=version))
+            part = ProduceRequest.PartitionProduceData(index=0, records=data)
+            topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[part])
+            yield frame(ProduceRequest(acks=1, timeout_ms=100, topic_data=[topic]), version)
+    for version in range(4, 13):
+        parts = [FetchRequest.FetchPartition(partition=n, partition_max_bytes=1000) for n in range(2)]
+        yield frame(FetchRequest(topics=[FetchRequest.FetchTopic(topic=TOPIC, partitions=parts)]), version)
+    for version in MetadataRequest.VERSIONS:
+        yield frame(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)]), version)
+    for version in ListOffsetsRequest.VERSIONS:
+        asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
+        topics = [ListOffsetsRequest.ListOffsetsTopic(name=TOPIC, partitions=[asked])]
+        yield frame(ListOffsetsRequest(replica_id=-1, topics=topics), version)
+
+
+class Mutants:
+    """Endless and repeatable: one seed, one sequence."""
+
+    def __init__(self, seed: int, per_version: int = 2) -> None:
+        self.random = random.Random(seed)
+        self.corpus = list(valid(seed, per_version))
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            yield self.one()
+
+    def one(self) -> bytes:
+        found = bytearray(self.random.choice(self.corpus))
+        for _ in range(self.random.choice((0, 1, 1, 1, 2, 3, 8))):
+            if found:
+                self._change(found)
+        return bytes(found)
+
+    def _change(self, found: bytearray) -> None:
+        chance = self.random
+        at = chance.randrange(len(found)) if chance.random() < 0.8 else min(chance.randrange(24), len(found) - 1)
+        kind = chance.randrange(7)
+        if kind == 0:
+            found[at] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        elif kind == 1:
+            del found[at:]
+        elif kind == 2:
+            del found[at : at + chance.randint(1, 8)]
+        elif kind == 3:
+            found[at:at] = chance.randbytes(chance.randint(1, 8))
+        elif kind == 4:
+            found[at : at + 4] = pack(">i", chance.choice(NUMBERS) if chance.random() < 0.9 else chance.randrange(99))
+        elif kind == 5:
+            found[at : at + 2] = pack(">h", chance.choice((0, 1, -1, 3, 300, 0x7FFF, -0x8000)))
+        else:
+            other = chance.choice(self.corpus)
+            found[at:] = other[min(at, len(other)) :]

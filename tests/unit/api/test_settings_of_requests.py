@@ -1,0 +1,79 @@
+"""Requests that a setting forbids, or that only the settings of a broker explain."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from leadline.wire.messages import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from tests.conformance.both import Connection, produced
+from tests.support import in_memory
+from tests.support.broker import leadline
+from tests.support.logs import batch
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    yield from in_memory.directory()
+
+
+def codes(connection: Connection, version: int, *names: str) -> list[int]:
+    asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    answer = connection.ask(MetadataResponse, MetadataRequest(topics=asked), version)
+    return [topic.error_code for topic in answer.topics]
+
+
+def test_topics_are_neither_made_nor_deleted_where_that_is_switched_off(tmp_path: Path) -> None:
+    settings = {"auto.create.topics.enable": "false", "delete.topic.enable": "false"}
+    with leadline(tmp_path / "data", **settings) as broker, closing(Connection("localhost", broker.port)) as connection:
+        for version in MetadataRequest.VERSIONS:
+            assert codes(connection, version, "new", "a b") == [3, 17]
+        topic = CreateTopicsRequest.CreatableTopic(name="new", num_partitions=1, replication_factor=1)
+        assert connection.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[topic]), 7).topics[0].error_code == 0
+        for version in DeleteTopicsRequest.VERSIONS:
+            request = DeleteTopicsRequest()
+            if version >= 6:
+                request.topics = [DeleteTopicsRequest.DeleteTopicState(name="new")]
+            else:
+                request.topic_names = ["new"]
+            (told,) = connection.ask(DeleteTopicsResponse, request, version).responses
+            assert told.error_code == (73 if version >= 3 else 42)
+            assert version < 5 or "delete.topic.enable=false" in (told.error_message or "")
+        assert codes(connection, 9, "new") == [0]
+
+
+def test_internal_topics_are_not_made_by_asking_for_them(tmp_path: Path) -> None:
+    with leadline(tmp_path / "data") as broker, closing(Connection("localhost", broker.port)) as connection:
+        assert codes(connection, 9, "__consumer_offsets", "plain") == [3, 0]
+
+
+def test_who_sends_no_records_is_told_so(tmp_path: Path) -> None:
+    """Kafka does not answer at all."""
+    with leadline(tmp_path / "data") as broker, closing(Connection("localhost", broker.port)) as connection:
+        codes(connection, 9, "plain")
+        request = ProduceRequest(acks=1, topic_data=[produced("plain", None)])
+        (part,) = connection.ask(ProduceResponse, request, 9).responses[0].partition_responses
+        assert (part.error_code, part.error_message) == (87, "no record batch in 0 bytes for plain-0")
+
+
+@pytest.mark.parametrize(("transactional_id", "code"), [(None, 53), ("t", 48)])
+def test_records_of_a_transaction_are_refused_as_long_as_nobody_can_end_it(
+    tmp_path: Path, transactional_id: str | None, code: int
+) -> None:
+    with leadline(tmp_path / "data") as broker, closing(Connection("localhost", broker.port)) as connection:
+        codes(connection, 9, "plain")
+        data = bytes(batch(producer_id=1, transactional=True))
+        request = ProduceRequest(acks=1, transactional_id=transactional_id, topic_data=[produced("plain", data)])
+        (part,) = connection.ask(ProduceResponse, request, 9).responses[0].partition_responses
+        assert part.error_code == code
+        assert part.error_message

@@ -1,0 +1,421 @@
+"""Sockets: frames in, replies out, in order; what is wrong with a connection is its own affair, and one line."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from leadline.broker.net import CloseConnection, Connection, Limits, Net, Reply
+from leadline.log.files import OpenFile
+from leadline.log.segment import FileSlice
+from leadline.ports import OsFiles
+from leadline.wire.primitives import Piece
+
+Served = Reply | Awaitable[Reply | None] | None
+SECONDS = 10
+
+
+def sized(data: bytes) -> bytes:
+    return len(data).to_bytes(4, "big") + data
+
+
+def echo(connection: Connection, frame: memoryview) -> Served:
+    return [sized(bytes(frame))]
+
+
+class Peer:
+    """The other end of a connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, *frames: bytes) -> None:
+        self.writer.write(b"".join(map(sized, frames)))
+
+    async def receive(self) -> bytes | None:
+        """A frame; None if the connection is closed."""
+        try:
+            size = int.from_bytes(await asyncio.wait_for(self.reader.readexactly(4), SECONDS), "big")
+            return await asyncio.wait_for(self.reader.readexactly(size), SECONDS)
+        except (asyncio.IncompleteReadError, ConnectionResetError):
+            return None
+
+    async def ask(self, frame: bytes) -> bytes | None:
+        self.send(frame)
+        return await self.receive()
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+class Harbour:
+    """A Net on the loopback, and peers of it."""
+
+    def __init__(self, net: Net, port: int, host: str) -> None:
+        self.net, self.port, self.host = net, port, host
+        self.peers: list[Peer] = []
+
+    async def peer(self, receive_bytes: int = 0, host: str | None = None) -> Peer:
+        family = socket.AF_INET6 if ":" in (host or self.host) else socket.AF_INET
+        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        if receive_bytes:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        await asyncio.get_running_loop().sock_connect(sock, (host or self.host, self.port))
+        reader, writer = await asyncio.open_connection(sock=sock, limit=1 << 20)
+        found = Peer(reader, writer)
+        self.peers.append(found)
+        return found
+
+
+@asynccontextmanager
+async def harbour(
+    serve: Callable[[Connection, memoryview], Served] = echo, host: str = "127.0.0.1", **limits: object
+) -> AsyncIterator[Harbour]:
+    net = Net(serve, Limits(**limits))  # type: ignore[arg-type]
+    _, port = net.listen("PLAINTEXT", host, 0)
+    net.start()
+    found = Harbour(net, port, host or "127.0.0.1")
+    try:
+        yield found
+    finally:
+        for peer in found.peers:
+            peer.close()
+        await net.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = asyncio.get_running_loop().time() + SECONDS
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "still not so"
+        await asyncio.sleep(0.005)
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test()
+
+    asyncio.run(main())
+
+
+def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_requests_that_come_together_are_answered_in_their_order() -> None:
+    async def test() -> None:
+        async def slowly(frame: bytes) -> Reply:
+            await asyncio.sleep(0.02)
+            return [sized(frame)]
+
+        def serve(connection: Connection, frame: memoryview) -> Served:
+            data = bytes(frame)
+            return slowly(data) if data.startswith(b"slow") else [sized(data)]
+
+        async with harbour(serve) as there:
+            peer = await there.peer()
+            wanted = [b"slow 1", b"2", b"3", b"slow 4", b"slow 5", b"6" * 300_000, b"7"]
+            peer.send(*wanted)
+            assert [await peer.receive() for _ in wanted] == wanted
+
+    run(test)
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 262_140, 262_144, 1_048_576, 3_000_000])
+def test_a_frame_of_any_size_comes_whole_however_it_is_cut(size: int) -> None:
+    async def test() -> None:
+        async with harbour() as there:
+            peer = await there.peer()
+            data, step = sized(bytes(n % 251 for n in range(size))), max(size // 3, 1)
+            for at in range(0, len(data), step):
+                peer.writer.write(data[at : at + step])
+                await peer.writer.drain()
+                await asyncio.sleep(0.002)
+            assert await peer.receive() == data[4:]
+            assert await peer.ask(b"next") == b"next"
+
+    run(test)
+
+
+def test_a_frame_may_come_byte_by_byte() -> None:
+    async def test() -> None:
+        async with harbour() as there:
+            peer = await there.peer()
+            for byte in sized(b"abc") + sized(b"de"):
+                peer.writer.write(bytes([byte]))
+                await asyncio.sleep(0.001)
+            assert (await peer.receive(), await peer.receive()) == (b"abc", b"de")
+
+    run(test)
+
+
+@pytest.mark.parametrize("size", [1001, 1 << 30, -1, -(1 << 31)])
+def test_a_frame_of_an_impossible_size_closes_its_connection_with_one_line(
+    size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        async with harbour(socket_request_max_bytes=1000) as there:
+            peer, other = await there.peer(), await there.peer()
+            peer.send(b"fine")
+            peer.writer.write(size.to_bytes(4, "big", signed=True) + b"rest")
+            assert await peer.receive() == b"fine"
+            assert await peer.receive() is None
+            assert await other.ask(b"still here") == b"still here"
+
+    run(test)
+    (line,) = complaints(caplog)
+    assert f"a request of {size} bytes; socket.request.max.bytes=1000" in line
+
+
+def test_what_is_asked_before_something_senseless_is_still_answered(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        def serve(connection: Connection, frame: memoryview) -> Served:
+            if bytes(frame) == b"bad":
+                raise CloseConnection("it is bad")
+            return [sized(bytes(frame))]
+
+        async with harbour(serve) as there:
+            peer = await there.peer()
+            peer.send(b"one", b"two", b"bad")
+            assert [await peer.receive() for _ in range(3)] == [b"one", b"two", None]
+
+    run(test)
+    (line,) = complaints(caplog)
+    assert line.endswith("closed: it is bad")
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_fault_in_serving_ends_one_connection_and_is_told_in_full(
+    later: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        async def fail() -> Reply:
+            raise ZeroDivisionError
+
+        def serve(connection: Connection, frame: memoryview) -> Served:
+            if bytes(frame) == b"bad":
+                if later:
+                    return fail()
+                raise ZeroDivisionError
+            return [sized(bytes(frame))]
+
+        async with harbour(serve) as there:
+            peer, other = await there.peer(), await there.peer()
+            assert await peer.ask(b"bad") is None
+            assert await other.ask(b"good") == b"good"
+
+    run(test)
+    assert "serving it failed: ZeroDivisionError()" in complaints(caplog)[0]
+    assert [record.levelname for record in caplog.records if record.name == "asyncio"] == ["ERROR"]
+
+
+def test_a_peer_that_leaves_in_the_middle_of_a_frame_is_forgotten_quietly(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with harbour(queued_max_request_bytes=1000) as there:
+            peer = await there.peer()
+            peer.writer.write((5000).to_bytes(4, "big") + b"half")
+            await until(lambda: len(there.net.connections) == 1 and there.net.is_full)
+            peer.close()
+            await until(lambda: not there.net.connections and not there.net.is_full)
+
+    run(test)
+    assert complaints(caplog) == []
+
+
+def test_a_request_under_way_is_cancelled_when_its_peer_leaves() -> None:
+    async def test() -> None:
+        cancelled = asyncio.Event()
+
+        async def wait() -> Reply:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+            return []
+
+        async with harbour(lambda *_: wait()) as there:
+            peer = await there.peer()
+            peer.send(b"wait")
+            await until(lambda: any(found.waiting for found in there.net.connections))
+            there.net.connections.copy().pop().close("it is enough")
+            await asyncio.wait_for(cancelled.wait(), SECONDS)
+
+    run(test)
+
+
+def test_a_slow_reader_stops_only_its_own_requests() -> None:
+    """Ten thousand requests for 100 KB each, unread: what piles up is bounded by what the kernel takes."""
+
+    async def test() -> None:
+        served = 0
+
+        def serve(connection: Connection, frame: memoryview) -> Served:
+            nonlocal served
+            served += 1
+            return [sized(b"x" * 100_000)] if bytes(frame) == b"much" else [sized(b"little")]
+
+        async with harbour(serve) as there:
+            slow, quick = await there.peer(receive_bytes=4096), await there.peer()
+            slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            slow.send(*[b"much"] * 10_000)
+            for _ in range(200):
+                assert await quick.ask(b"a") == b"little"
+            assert served < 300
+            slow.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            for _ in range(50):
+                assert await slow.receive() == b"x" * 100_000
+
+    run(test)
+
+
+def test_slices_of_files_and_bytes_go_out_in_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(n % 251 for n in range(2_000_000)))
+    content = path.read_bytes()
+
+    async def test() -> None:
+        file = OpenFile(OsFiles(), str(path))
+
+        def serve(connection: Connection, frame: memoryview) -> Served:
+            pieces: list[Piece] = [b"<", FileSlice(file, 100, 1_500_000), b"|", b"|", FileSlice(file, 5, 1), b">"]
+            size = 1_500_000 + 5
+            return [size.to_bytes(4, "big"), *pieces]
+
+        async with harbour(serve) as there:
+            peers = [await there.peer(receive_bytes=10_000), await there.peer()]
+            for peer in peers:
+                peer.send(b"1", b"2")
+            for peer in peers:
+                for _ in range(2):
+                    assert await peer.receive() == b"<" + content[100:1_500_100] + b"||" + content[5:6] + b">"
+
+    run(test)
+
+
+def test_beyond_max_connections_new_ones_wait_for_a_place(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with harbour(max_connections=2) as there:
+            first, second, third = [await there.peer() for _ in range(3)]
+            assert (await first.ask(b"1"), await second.ask(b"2")) == (b"1", b"2")
+            third.send(b"3")
+            await asyncio.sleep(0.05)
+            assert len(there.net.connections) == 2
+            first.close()
+            assert await third.receive() == b"3"
+
+    run(test)
+    assert "max.connections=2 is reached: new connections have to wait" in complaints(caplog)[0]
+
+
+def test_beyond_max_connections_per_ip_new_ones_are_closed(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with harbour(max_connections_per_ip=1, max_connections_per_ip_overrides=(("127.0.0.2", 0),)) as there:
+            first = await there.peer()
+            assert await first.ask(b"1") == b"1"
+            second = await there.peer()
+            assert await second.receive() is None
+            first.close()
+            await until(lambda: not there.net.connections)
+            assert await (await there.peer()).ask(b"3") == b"3"
+
+    run(test)
+    assert complaints(caplog) == ["connection from 127.0.0.1 refused: max.connections.per.ip=1 is reached"]
+
+
+def test_an_override_counts_for_its_address_alone() -> None:
+    async def test() -> None:
+        async with harbour(max_connections_per_ip=0, max_connections_per_ip_overrides=(("127.0.0.1", 2),)) as there:
+            peers = [await there.peer() for _ in range(3)]
+            assert [await peer.ask(b"x") for peer in peers] == [b"x", b"x", None]
+
+    run(test)
+
+
+def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
+    async def test() -> None:
+        async with harbour(connections_max_idle_ms=200) as there:
+            idle, busy = await there.peer(), await there.peer()
+            for _ in range(8):
+                assert await busy.ask(b"x") == b"x"
+                await asyncio.sleep(0.05)
+            assert await idle.receive() is None
+            assert await busy.ask(b"x") == b"x"
+
+    run(test)
+
+
+def test_a_connection_whose_request_is_waiting_is_not_idle() -> None:
+    async def test() -> None:
+        async def wait() -> Reply:
+            await asyncio.sleep(0.5)
+            return [sized(b"done")]
+
+        async with harbour(lambda *_: wait(), connections_max_idle_ms=100) as there:
+            assert await (await there.peer()).ask(b"wait") == b"done"
+
+    run(test)
+
+
+def test_with_queued_max_request_bytes_frames_wait_for_each_other() -> None:
+    async def test() -> None:
+        async with harbour(queued_max_request_bytes=1_500_000) as there:
+            peers = [await there.peer() for _ in range(6)]
+            data = b"x" * 3_000_000
+            for peer in peers:
+                peer.send(data)
+            assert [await peer.receive() for peer in peers] == [data] * 6
+            assert not there.net.is_full
+
+    run(test)
+
+
+@pytest.mark.parametrize("host", ["::1", ""])
+def test_it_listens_on_ipv6(host: str) -> None:
+    if not socket.has_ipv6:
+        pytest.skip("needs IPv6")
+
+    async def test() -> None:
+        try:
+            context = harbour(host=host)
+            there = await context.__aenter__()
+        except OSError as error:
+            pytest.skip(f"needs IPv6: {error}")
+        for address in ("::1", "127.0.0.1") if not host else ("::1",):
+            assert await (await there.peer(host=address)).ask(b"hello") == b"hello"
+        hosts = {connection.host for connection in there.net.connections}
+        assert hosts == ({"::1", "127.0.0.1"} if not host else {"::1"})
+        await context.__aexit__(None, None, None)
+
+    run(test)
+
+
+def test_an_address_in_use_is_named() -> None:
+    async def test() -> None:
+        async with harbour() as there:
+            with pytest.raises(OSError, match=rf"cannot listen on 127.0.0.1:{there.port} \(TWO\): Address already"):
+                Net(echo, Limits()).listen("TWO", "127.0.0.1", there.port)
+
+    run(test)
+
+
+def test_at_the_end_what_is_being_answered_may_finish() -> None:
+    async def test() -> None:
+        async def finish() -> Reply:
+            await asyncio.sleep(0.1)
+            return [sized(b"done")]
+
+        async with harbour(lambda *_: finish()) as there:
+            peer = await there.peer()
+            peer.send(b"x")
+            await until(lambda: any(found.waiting for found in there.net.connections))
+            await there.net.close()
+            assert await peer.receive() == b"done"
+
+    run(test)
+
+
+def test_replies_are_never_none_of_the_known_pieces() -> None:
+    assert isinstance([b"", bytearray()], Sequence)

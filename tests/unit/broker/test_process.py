@@ -1,0 +1,232 @@
+"""The broker as a process: what it says and how it ends, when all is well and when it is not."""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from struct import pack
+
+import psutil
+import pytest
+
+from leadline.wire.classes import Message
+from leadline.wire.frames import parse_response, request_frame
+from leadline.wire.messages import (
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from tests.conformance.both import Connection
+from tests.support import in_memory
+from tests.support.broker import RunningBroker, leadline
+from tests.support.logs import batch
+
+TOPIC = "talk"
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    yield from in_memory.directory()
+
+
+def start(**settings: object) -> subprocess.CompletedProcess[str]:
+    given = [part for name, value in settings.items() for part in ("--set", f"{name.replace('_', '.')}={value}")]
+    command = [sys.executable, "-m", "leadline", "start", *given]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+
+
+def refusal(**settings: object) -> str:
+    """The one line with which it ends."""
+    done = start(**settings)
+    assert done.returncode == 1, done
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("leadline: ")
+    return line
+
+
+def metadata(connection: Connection, *names: str) -> MetadataResponse:
+    asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+    return connection.ask(MetadataResponse, MetadataRequest(topics=asked), 9)
+
+
+def test_a_port_in_use_is_told_before_anything_is_touched(tmp_path: Path) -> None:
+    with leadline(tmp_path / "one") as broker:
+        listeners = f"PLAINTEXT://localhost:{broker.port}"
+        line = refusal(log_dirs=tmp_path / "two", listeners=listeners)
+        assert f"cannot listen on localhost:{broker.port} (PLAINTEXT): Address already in use" in line
+    with leadline(tmp_path / "two") as broker:  # and it left nothing behind that is in the way
+        broker.stop()
+    refusal(log_dirs=tmp_path / "two", listeners=f"PLAINTEXT://localhost:{broker.port},X://localhost:1")
+    assert (tmp_path / "two" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_directory_that_another_broker_holds_is_told(tmp_path: Path) -> None:
+    with leadline(tmp_path / "one") as broker:
+        line = refusal(log_dirs=broker.directory, listeners="PLAINTEXT://localhost:0")
+        assert f"log directory {broker.directory} is in use by another broker" in line
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"num_partitions": "many"}, "num.partitions=many"),
+        ({"listeners": "PLAINTEXT://localhost:99999999"}, "listeners="),
+        ({"log_segment_bytes": "1"}, "log.segment.bytes=1"),
+        ({"log_retention_ms": "0"}, "log.retention.ms=0"),
+    ],
+)
+def test_a_bad_setting_is_told_by_its_name(tmp_path: Path, settings: dict[str, str], said: str) -> None:
+    line = refusal(**({"log_dirs": tmp_path / "one", "listeners": "PLAINTEXT://localhost:0"} | settings))
+    assert said in line
+    assert not (tmp_path / "one").exists()
+
+
+def test_a_broker_id_that_is_not_the_directorys_is_told(tmp_path: Path) -> None:
+    with leadline(tmp_path / "one", broker_id=3) as broker:
+        broker.stop()
+    line = refusal(log_dirs=tmp_path / "one", broker_id=4, listeners="PLAINTEXT://localhost:0")
+    assert "it belongs to broker 3, not 4" in line
+    with leadline(tmp_path / "one") as broker:
+        assert "(stopped cleanly)" in broker.output()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly_and_soon_also_with_clients_that_wait(tmp_path: Path, number: signal.Signals) -> None:
+    with leadline(tmp_path / "data") as broker:
+        idle, waiting = Connection("localhost", broker.port), Connection("localhost", broker.port)
+        metadata(waiting, TOPIC)
+        part = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1000)
+        topics = [FetchRequest.FetchTopic(topic=TOPIC, partitions=[part])]
+        waiting.send(FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=topics), 11)
+        time.sleep(0.2)
+        started = time.monotonic()
+        broker.process.send_signal(number)
+        assert broker.process.wait(timeout=20) == 0
+        assert time.monotonic() - started < 3
+        frame = waiting.receive()
+        assert frame is not None
+        assert parse_response(FetchResponse, frame, 11)[1].responses[0].partitions[0].error_code == 0
+        for connection in (idle, waiting):
+            connection.close()
+        assert broker.output().rstrip().endswith("stopped; everything is on disk")
+        assert (broker.directory / ".kafka_cleanshutdown").exists()
+        broker.start()
+        assert "(stopped cleanly)" in broker.output()
+
+
+def test_what_is_advertised_is_told_and_not_where_it_listens(tmp_path: Path) -> None:
+    settings = {
+        "listeners": "IN://127.0.0.1:0,OUT://[::1]:0",
+        "advertised.listeners": "IN://inside.example:1234,OUT://outside.example:4321",
+        "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT",
+        "inter.broker.listener.name": "IN",
+    }
+    given = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    command = [sys.executable, "-m", "leadline", "start", *given, "--set", f"log.dirs={tmp_path / 'data'}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        told = "".join(iter(process.stdout.readline, "")) if process.poll() else ""
+        while "  try " not in told:
+            told += process.stdout.readline()
+        ports = re.findall(r"listens  (\w+) on (\S+):(\d+)", told)
+        found = {}
+        for name, host, port in ports:
+            connection = Connection(host.strip("[]"), int(port))
+            (node,) = metadata(connection).brokers
+            found[name] = (node.host, node.port)
+            connection.close()
+        process.terminate()
+        process.communicate()
+    assert found == {"IN": ("inside.example", 1234), "OUT": ("outside.example", 4321)}
+
+
+def frame(message: Message, version: int) -> bytes:
+    pieces = request_frame(message, version, 1, None)
+    return b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | bytearray))
+
+
+def half_a_frame(broker: RunningBroker, size: int, data: bytes) -> socket.socket:
+    connection = socket.create_connection(("localhost", broker.port), timeout=10)
+    connection.sendall(pack(">i", size) + data)
+    return connection
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (pack(">ih", 2, 5), "it sent what is no request: request header: at byte 0: truncated"),
+        (pack(">ihhih", 10, 999, 0, 1, -1), "it asked for api key 999 v0, which is not supported here"),
+        (pack(">ihhih", 10, 3, 99, 1, -1), "it asked for Metadata v99, which is not supported here"),
+        (pack(">ihhih", 10, 11, 0, 1, -1), "it asked for JoinGroup v0, which is not supported here"),
+        (pack(">ihhihi", 14, 3, 1, 1, -1, 1 << 30), "MetadataRequest v1 topics: at byte 14: a length of 1073741824"),
+        (pack(">i", 1 << 30), "a request of 1073741824 bytes; socket.request.max.bytes=104857600"),
+        (pack(">i", -5), "a request of -5 bytes"),
+        (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", "a request of 1195725856 bytes"),
+    ],
+)
+def test_what_is_no_request_closes_its_connection_with_one_line(running: RunningBroker, data: bytes, said: str) -> None:
+    before = len(running.output().splitlines())
+    with socket.create_connection(("localhost", running.port), timeout=10) as connection:
+        connection.sendall(data)
+        with suppress(ConnectionResetError):
+            assert connection.recv(100) == b""
+    deadline = time.monotonic() + 5
+    while len(running.output().splitlines()) == before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    (line,) = running.output().splitlines()[before:]
+    assert re.search(r" WARNING connection \S+:\d+ closed: ", line)
+    assert said in line
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[RunningBroker]:
+    for directory in in_memory.directory():
+        with leadline(directory / "data") as broker:
+            yield broker
+
+
+def test_announced_bytes_take_no_memory_before_they_come(running: RunningBroker) -> None:
+    process = psutil.Process(running.pid)
+    before = process.memory_info().rss
+    connections = [half_a_frame(running, 104_857_600, b"x" * 100) for _ in range(100)]
+    time.sleep(0.3)
+    grown = (process.memory_info().rss - before) / 1e6
+    for connection in connections:
+        connection.close()
+    assert grown < 150, f"{grown:.0f} MB for 10 GB announced and 10 KB sent"
+
+
+def test_readers_that_do_not_read_cost_no_memory(running: RunningBroker) -> None:
+    """Each asks a thousand times for a megabyte: it lies in files, and in the kernel as far as that takes it."""
+    process = psutil.Process(running.pid)
+    connection = Connection("localhost", running.port)
+    metadata(connection, TOPIC)
+    part = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch(size=900_000)))
+    topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[part])
+    answer = connection.ask(ProduceResponse, ProduceRequest(acks=1, topic_data=[topic]), 9)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    wanted = FetchRequest.FetchPartition(partition=0, partition_max_bytes=1 << 20)
+    fetch = FetchRequest(topics=[FetchRequest.FetchTopic(topic=TOPIC, partitions=[wanted])])
+    before = process.memory_info().rss
+    slow = []
+    for _ in range(50):
+        found = socket.create_connection(("localhost", running.port), timeout=10)
+        found.setblocking(False)
+        with suppress(BlockingIOError):
+            found.send((frame(fetch, 11) + frame(MetadataRequest(topics=None), 9)) * 1000)
+        slow.append(found)
+    for _ in range(100):
+        metadata(connection, TOPIC)
+    grown = (process.memory_info().rss - before) / 1e6
+    for found in slow:
+        found.close()
+    connection.close()
+    assert grown < 100, f"{grown:.0f} MB for 50 readers that do not read"

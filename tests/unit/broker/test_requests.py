@@ -1,0 +1,26 @@
+"""From a frame to its reply: what holds the loop up is noted."""
+
+import logging
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from leadline.api.context import Services
+from leadline.broker.net import Connection
+from leadline.broker.requests import Requests
+from leadline.wire.frames import request_head
+
+METADATA = b"\0\3\0\1" + b"\0\0\0\7" + b"\xff\xff" + b"\0\0\0\0"
+
+
+@pytest.mark.parametrize(("seconds", "lines"), [(0.049, 0), (0.051, 1), (3.0, 1)])
+def test_a_request_that_takes_longer_than_50_ms_of_the_loop_is_told(
+    seconds: float, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING)
+    requests = Requests(cast(Services, SimpleNamespace()))
+    requests._note(seconds, request_head(METADATA), cast(Connection, "127.0.0.1:5"))
+    found = [record.getMessage() for record in caplog.records]
+    assert found == [f"Metadata v1 from 127.0.0.1:5 took {seconds * 1000:.0f} ms of the loop"][:lines]
+    assert requests.slowest_turn == seconds
