@@ -1,0 +1,41 @@
+"""What a person types: `leadline COMMAND`. One file for each group of commands.
+
+Only the command that was asked for is loaded: a broker starts without the client library, a dump without the broker.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from leadline import __version__
+
+COMMANDS = {
+    "start": "run a broker until Ctrl-C",
+    "topics": "create, list, describe, alter and delete topics",
+    "produce": "write records from a pipe, a file or the keyboard",
+    "consume": "read records, to a pipe or a terminal",
+    "configs": "settings of topics and brokers, and where they come from",
+    "dump-log": "show what is in the files of a log",
+    "perf": "measure throughput and latency",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(
+        prog="leadline", description="A log broker that every Kafka client takes for Kafka, in Python."
+    )
+    parser.add_argument("--version", action="version", version=f"leadline {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, meaning in COMMANDS.items():
+        if name in given[:1]:
+            import_module(f"leadline.cli.{name.replace('-', '_')}").add_to(commands)
+        else:
+            commands.add_parser(name, help=meaning)
+    options = parser.parse_args(given)
+    try:
+        code: int = options.run(options)
+    except KeyboardInterrupt:
+        code = 130
+    return code

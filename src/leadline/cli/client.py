@@ -1,0 +1,383 @@
+"""What the commands that talk to a cluster share: how to reach it, how to say what went wrong, how to write values.
+
+The client is librdkafka, through confluent-kafka. It is imported when a command first needs it, so that
+`leadline --help` and `leadline start` do not wait for it.
+"""
+
+import argparse
+import base64
+import functools
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO, TypeVar
+
+from leadline.config import nearest, parse_properties
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._metadata import ClusterMetadata, PartitionMetadata
+
+T = TypeVar("T")
+Commands = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns
+Run = Callable[[argparse.Namespace], int]
+Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
+
+DEFAULT_SERVER = "localhost:9092"
+TIMEOUT_S = 10.0
+PATIENCE_S = 0.25  # with a cluster that nobody answers for: how long one attempt lasts
+
+
+class Failure(Exception):
+    """What a person is told, in one line, before the command ends with 1."""
+
+
+def command(run: Run) -> Run:
+    """Errors become one line on stderr and exit code 1; a reader that went away ends the command quietly."""
+
+    @functools.wraps(run)
+    def guarded(options: argparse.Namespace) -> int:
+        try:
+            code = run(options)
+            sys.stdout.flush()
+            return code
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
+            return 0
+        except Failure as error:
+            complain(str(error))
+        except OSError as error:
+            complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        except _client_errors() as error:  # imported only now, when something went wrong
+            complain(text_of(error.args[0]))
+        return 1
+
+    return guarded
+
+
+def complain(text: str) -> None:
+    paint = Paint(sys.stderr)
+    print(f"{paint.red('leadline:')} {text}", file=sys.stderr)
+
+
+def _client_errors() -> "tuple[type[Exception], ...]":
+    from confluent_kafka import KafkaException
+
+    return (KafkaException,)
+
+
+def text_of(error: "KafkaError | str") -> str:
+    """An error of the client or the broker, with the name by which it can be looked up."""
+    if isinstance(error, str):
+        return error
+    text = error.str().removeprefix("Broker: ").removeprefix("Local: ")
+    return f"{text} ({error.name()})"
+
+
+_COMMANDING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+class Paint:
+    """Colours, on a terminal only and never against NO_COLOR."""
+
+    def __init__(self, stream: TextIO) -> None:
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        self._is_terminal = stream.isatty()
+        self.on = self._is_terminal and not plain
+
+    def _with(self, code: str, text: str) -> str:
+        return f"\033[{code}m{text}\033[0m" if self.on and text else text
+
+    def harmless(self, text: str) -> str:
+        """What came from elsewhere: on a terminal, without the characters that command it."""
+        return _COMMANDING.sub(lambda match: f"\\x{ord(match[0]):02x}", text) if self._is_terminal else text
+
+    def bold(self, text: str) -> str:
+        return self._with("1", text)
+
+    def dim(self, text: str) -> str:
+        return self._with("2", text)
+
+    def red(self, text: str) -> str:
+        return self._with("31", text)
+
+    def cyan(self, text: str) -> str:
+        return self._with("36", text)
+
+
+# Options
+
+
+def connection() -> argparse.ArgumentParser:
+    """The options of every command that talks to a cluster: a parent of its parser."""
+    parser = argparse.ArgumentParser(add_help=False)
+    group = parser.add_argument_group("the cluster")
+    group.add_argument(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help=f"one broker or more, separated by commas (default {DEFAULT_SERVER})",
+    )
+    group.add_argument("--command-config", metavar="FILE", type=Path, help="client properties: security, timeouts")
+    group.add_argument("--property", action="append", default=[], metavar="KEY=VALUE", help="one client property")
+    group.add_argument("--timeout", type=float, default=TIMEOUT_S, metavar="SECONDS", help="to wait for an answer (10)")
+    return parser
+
+
+def add_command(
+    commands: "Commands[argparse.ArgumentParser]",
+    name: str,
+    run: Run,
+    *,
+    help: str,
+    usage: str,
+    examples: str,
+    description: str = "",
+    connects: bool = True,
+) -> argparse.ArgumentParser:
+    """A command whose help teaches: what it does, how it is called, and calls that work."""
+    parser = commands.add_parser(
+        name,
+        help=help,
+        prog=f"leadline {usage.partition(name)[0]}{name}",
+        usage=f"leadline {usage}",
+        description=description or f"{help[0].upper()}{help[1:]}.",
+        epilog=f"examples:\n{examples.strip(chr(10))}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[connection()] if connects else [],
+        allow_abbrev=False,
+    )
+    parser._negative_number_matcher = re.compile(r"-\d")  # so that -1h is a value, as -10 is
+    parser.set_defaults(run=command(run))
+    return parser
+
+
+def key_value(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not (key and separator):
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, not {text!r}")
+    return key.strip(), value
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not re.fullmatch(r"-?\d+", text) or int(text) < least:
+            raise argparse.ArgumentTypeError(f"expected a number from {least} on, not {text!r}")
+        return int(text)
+
+    return number
+
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+
+
+def escaped(text: str) -> bytes:
+    r"""A separator as one types it: \t, \n, \0 and \x1f have their usual meaning."""
+
+    def unescape(match: re.Match[str]) -> str:
+        return chr(int(match[1][1:], 16)) if match[1].startswith("x") else _ESCAPES[match[1]]
+
+    return re.sub(r"\\(x[0-9a-fA-F]{2}|[tnr0\\])", unescape, text).encode()
+
+
+_UNIT_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+RELATIVE = re.compile(r"-(\d+)(ms|s|m|h|d)")
+
+
+def moment_ms(text: str) -> int:
+    """A time as one types it, in ms since 1970: those ms, ISO 8601, `now`, or so long ago (-90m, -1h, -7d)."""
+    if text.isdigit():
+        return int(text)
+    now_ms = time.time_ns() // 1_000_000
+    if text == "now":
+        return now_ms
+    if match := RELATIVE.fullmatch(text):
+        return now_ms - int(match[1]) * _UNIT_MS[match[2]]
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time: expected 2024-05-01T12:00, ms since 1970, now, or -90m, -1h, -7d"
+        ) from None
+
+
+# Properties
+
+
+def client_properties(given: Mapping[str, str]) -> dict[str, str]:
+    """The properties of Kafka's own client files, in librdkafka's words. What has none there is refused by name."""
+    found = dict(given)
+    if (jaas := found.pop("sasl.jaas.config", None)) is not None:
+        found |= _credentials(jaas)
+    if found.get("ssl.endpoint.identification.algorithm") == "":
+        found["ssl.endpoint.identification.algorithm"] = "none"
+    _rename_store(found, "truststore", {"location": ("ssl.ca.location",), "certificates": ("ssl.ca.pem",)})
+    _rename_store(
+        found,
+        "keystore",
+        {
+            "location": ("ssl.certificate.location", "ssl.key.location"),
+            "certificate.chain": ("ssl.certificate.pem",),
+            "key": ("ssl.key.pem",),
+        },
+    )
+    return found
+
+
+def _credentials(jaas: str) -> dict[str, str]:
+    found = dict(re.findall(r'(username|password)\s*=\s*"([^"]*)"', jaas))
+    if found.keys() != {"username", "password"}:
+        raise Failure("sasl.jaas.config: only a username and a password can be taken from it (PLAIN, SCRAM)")
+    return {f"sasl.{key}": value for key, value in found.items()}
+
+
+def _rename_store(found: dict[str, str], store: str, names: Mapping[str, tuple[str, ...]]) -> None:
+    kind = found.pop(f"ssl.{store}.type", "PEM" if f"ssl.{store}.location" not in found else "JKS").upper()
+    if kind == "PKCS12" and store == "keystore":
+        return  # the same names there
+    for name, others in names.items():
+        value = found.pop(f"ssl.{store}.{name}", None)
+        if value is not None and kind != "PEM":
+            raise Failure(
+                f"ssl.{store}.location: {value} is a {kind} store; this client reads PEM: ssl.{store}.type=PEM"
+            )
+        found |= dict.fromkeys(others, value) if value is not None else {}
+    found.pop(f"ssl.{store}.password", None)
+
+
+# The cluster
+
+
+class Connection:
+    """Clients of one cluster, as the options say; silent, but they remember what went wrong on the way."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        given: dict[str, str] = {}
+        if options.command_config is not None:
+            given = parse_properties(options.command_config.read_text())
+        given |= dict(key_value(pair) for pair in _pairs(options.property))
+        self.properties = client_properties(given)
+        if options.bootstrap_server is not None:
+            self.properties["bootstrap.servers"] = options.bootstrap_server
+        self.properties.setdefault("bootstrap.servers", DEFAULT_SERVER)
+        self.properties.setdefault("client.id", "leadline")
+        self.properties.setdefault("log_level", "0")
+        self.servers = self.properties["bootstrap.servers"]
+        self.timeout_s: float = options.timeout
+        self._trouble: list[KafkaError] = []  # what the client said of its connections, last of all the newest
+
+    def _heard(self, error: "KafkaError") -> None:
+        self._trouble.append(error)
+
+    def admin(self) -> "AdminClient":
+        from confluent_kafka.admin import AdminClient
+
+        return self._made(lambda: AdminClient({**self.properties}, error_cb=self._heard))
+
+    def producer(self, required: Mapping[str, str]) -> "Producer":
+        from confluent_kafka import Producer
+
+        return self._made(lambda: Producer({**self.properties, **required}, error_cb=self._heard))
+
+    def consumer(self, required: Mapping[str, str]) -> "Consumer":
+        from confluent_kafka import Consumer
+
+        return self._made(lambda: Consumer({**self.properties, **required}, error_cb=self._heard))
+
+    def _made(self, make: Callable[[], T]) -> T:
+        """The client, or its complaint about a property."""
+        try:
+            return make()
+        except _client_errors() as error:
+            raise Failure(f"client properties: {error.args[0].str()}") from None
+
+    def metadata(self, client: "AdminClient | Producer | Consumer", topic: str | None = None) -> "ClusterMetadata":
+        """What the cluster says of itself; a Failure once it is clear that nobody answers."""
+        from confluent_kafka import KafkaException
+
+        deadline = time.monotonic() + self.timeout_s
+        while True:
+            left = max(deadline - time.monotonic(), 0.01)
+            try:
+                found: ClusterMetadata = (
+                    client.list_topics(timeout=min(left, PATIENCE_S))
+                    if topic is None
+                    else client.list_topics(topic, timeout=min(left, PATIENCE_S))
+                )
+                return found
+            except KafkaException as error:
+                client.poll(0)  # hands over what the client has to say
+                if self._is_hopeless() or time.monotonic() >= deadline:
+                    raise Failure(f"cannot reach {self.servers}: {self._why(error.args[0])}") from None
+
+    def _is_hopeless(self) -> bool:
+        from confluent_kafka import KafkaError
+
+        final = {
+            KafkaError._ALL_BROKERS_DOWN,
+            KafkaError._AUTHENTICATION,
+            KafkaError._RESOLVE,
+            KafkaError._SSL,
+            KafkaError.SASL_AUTHENTICATION_FAILED,
+            KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        }
+        return any(error.code() in final for error in self._trouble)
+
+    def _why(self, error: "KafkaError") -> str:
+        from confluent_kafka import KafkaError
+
+        said = [trouble for trouble in self._trouble if trouble.code() != KafkaError._ALL_BROKERS_DOWN]
+        text = said[-1].str() if said else error.str()
+        text = re.sub(r"^\S+: (?=[A-Z])|^.*?/bootstrap: ", "", text)
+        text = re.sub(r"^Connect to ipv\d#\S+ failed: ", "", text)
+        return re.sub(r" \(after \d+ms in state \w+.*\)$", "", text).removeprefix("Local: ").rstrip(": ")
+
+    def partitions_of(self, client: "Producer | Consumer", topic: str) -> "dict[int, PartitionMetadata]":
+        """Asks for all topics: to ask for one by its name may create it."""
+        known = self.metadata(client).topics
+        if topic not in known:
+            raise no_topic(topic, known)
+        if (error := known[topic].error) is not None:
+            raise Failure(f"topic {topic}: {text_of(error)}")
+        return known[topic].partitions
+
+    def wait(self, future: "Future[T]") -> T:
+        """What the cluster answered; errors come as confluent-kafka raises them."""
+        return future.result()
+
+
+def administer(options: argparse.Namespace) -> "tuple[Connection, AdminClient]":
+    """A client for the cluster's own affairs, and the certainty that somebody answers it."""
+    connection = Connection(options)
+    admin = connection.admin()
+    connection.metadata(admin)
+    return connection, admin
+
+
+def _pairs(given: Sequence[str]) -> Sequence[str]:
+    for pair in given:
+        if "=" not in pair:
+            raise Failure(f"--property {pair}: expected KEY=VALUE")
+    return given
+
+
+def no_topic(name: str, known: Mapping[str, object] | Sequence[str]) -> Failure:
+    return Failure(f"there is no topic {name}{nearest(name, known)}")
+
+
+# Values
+
+
+def json_bytes(name: str, data: bytes | None) -> dict[str, Json]:
+    """Bytes as a member of a JSON object: text where they are text; else base64, and the name says so."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}Base64": base64.b64encode(data).decode()}

@@ -1,0 +1,218 @@
+"""leadline configs: the settings of topics and brokers, where each comes from, and how to change them.
+
+`describe` prints the lines of kafka-configs.sh. The client library keeps of several synonyms of one name only the
+last: of a setting's sources, the one in force and the weakest are always there, one between them may be missing.
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadline.cli import COMMANDS
+from leadline.cli.client import Connection, Failure, Json, Paint, add_command, administer, key_value, no_topic
+from leadline.config import nearest
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry
+
+DESCRIBE = """
+  leadline configs describe --topic orders                   what was set for this topic
+  leadline configs describe --topic orders --all             every setting, with its source and defaults
+  leadline configs describe --broker 1 --all --json
+  leadline configs describe --broker-defaults                what was set for all brokers
+"""
+ALTER = """
+  leadline configs alter --topic orders --set retention.ms=86400000 --set min.insync.replicas=2
+  leadline configs alter --topic orders --delete retention.ms
+  leadline configs alter --topic orders --append cleanup.policy=compact      add to a list
+  leadline configs alter --topic orders --subtract cleanup.policy=delete     take out of a list
+  leadline configs alter --broker 1 --set log.cleaner.threads=2
+"""
+DEFAULT_SOURCE, BROKER_DEFAULT_SOURCE = "DEFAULT_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG"
+Change = tuple[str, str | None, "AlterConfigOpType"]
+
+
+class Synonym(NamedTuple):
+    source: str
+    name: str
+    value: str | None
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.name}={_text(self.value)}"
+
+
+class Setting(NamedTuple):
+    name: str
+    value: str | None  # None also where it is a secret
+    source: str
+    sensitive: bool
+    read_only: bool
+    synonyms: tuple[Synonym, ...]
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "configs",
+        prog="leadline configs",
+        help=COMMANDS["configs"],
+        usage="leadline configs COMMAND ...",
+    )
+    under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    whose = "(--topic NAME | --broker ID | --broker-defaults)"
+    describe = add_command(
+        under,
+        "describe",
+        _describe,
+        help="settings, with their sources",
+        usage=f"configs describe {whose} [--all] [options]",
+        examples=DESCRIBE,
+    )
+    describe.add_argument("--all", action="store_true", help="also what nobody set: the defaults")
+    describe.add_argument("--json", action="store_true", help="one JSON object a setting")
+    alter = add_command(
+        under, "alter", _alter, help="set and unset", usage=f"configs alter {whose} [options]", examples=ALTER
+    )
+    alter.add_argument("--set", type=key_value, action="append", default=[], metavar="KEY=VALUE")
+    alter.add_argument("--delete", action="append", default=[], metavar="KEY", help="back to its default")
+    alter.add_argument("--append", type=key_value, action="append", default=[], metavar="KEY=VALUE", help="to a list")
+    alter.add_argument("--subtract", type=key_value, action="append", default=[], metavar="KEY=VALUE", help="from one")
+    for leaf in (describe, alter):
+        target = leaf.add_argument_group("whose settings").add_mutually_exclusive_group(required=True)
+        target.add_argument("--topic", metavar="NAME")
+        target.add_argument("--broker", metavar="ID", type=int)
+        target.add_argument("--broker-defaults", action="store_true", help="of all brokers of the cluster")
+
+
+def _describe(options: argparse.Namespace) -> int:
+    connection, admin = administer(options)
+    if options.broker_defaults:
+        settings, title = _broker_defaults(connection, admin), "Default configs for brokers in the cluster are:"
+    else:
+        kind, name = _resource(options, connection, admin)
+        settings = _settings(connection, admin, kind, name)
+        own = "DYNAMIC_TOPIC_CONFIG" if kind == "topic" else "DYNAMIC_BROKER_CONFIG"
+        if not options.all:
+            settings = [setting for setting in settings if setting.source == own]
+        title = f"{'All' if options.all else 'Dynamic'} configs for {kind} {name} are:"
+    if options.json:
+        for setting in settings:
+            print(json.dumps(as_json(setting)))
+    else:
+        print(title)
+        for setting in settings:
+            print(line_of(setting, Paint(sys.stdout)))
+    return 0
+
+
+def _resource(options: argparse.Namespace, connection: Connection, admin: "AdminClient") -> tuple[str, str]:
+    known = connection.metadata(admin)
+    if options.topic is not None:
+        if options.topic not in known.topics:
+            raise no_topic(options.topic, known.topics)
+        return "topic", options.topic
+    if options.broker not in known.brokers:
+        raise Failure(f"there is no broker {options.broker}; there are {', '.join(map(str, sorted(known.brokers)))}")
+    return "broker", str(options.broker)
+
+
+def _settings(connection: Connection, admin: "AdminClient", kind: str, name: str) -> list[Setting]:
+    from confluent_kafka.admin._config import ConfigResource
+
+    resource = ConfigResource(kind, name)
+    future = admin.describe_configs([resource], request_timeout=connection.timeout_s)[resource]
+    entries: dict[str, ConfigEntry] = connection.wait(future)
+    return sorted(map(_setting, entries.values()))
+
+
+def _setting(entry: "ConfigEntry") -> Setting:
+    from confluent_kafka.admin._config import ConfigSource
+
+    source = ConfigSource(entry.source).name
+    others = [Synonym(ConfigSource(other.source).name, other.name, other.value) for other in entry.synonyms.values()]
+    if others and source not in {other.source for other in others}:
+        others.insert(0, Synonym(source, others[0].name, entry.value))
+    return Setting(entry.name, entry.value, source, entry.is_sensitive, entry.is_read_only, tuple(others))
+
+
+def _broker_defaults(connection: Connection, admin: "AdminClient") -> list[Setting]:
+    """librdkafka cannot ask for them by name. The brokers tell: of each setting, where its value comes from."""
+    found: dict[str, Setting] = {}
+    for broker in sorted(connection.metadata(admin).brokers):
+        for setting in _settings(connection, admin, "broker", str(broker)):
+            for synonym in set_for_all(setting):
+                found[setting.name] = setting._replace(value=synonym.value, source=synonym.source, synonyms=(synonym,))
+    return sorted(found.values())
+
+
+def set_for_all(setting: Setting) -> Iterable[Synonym]:
+    return (synonym for synonym in setting.synonyms if synonym.source == BROKER_DEFAULT_SOURCE)
+
+
+def line_of(setting: Setting, paint: Paint) -> str:
+    """The line of kafka-configs.sh --describe."""
+    is_set = setting.source != DEFAULT_SOURCE
+    text = f"{setting.name}={_text(setting.value)}"
+    synonyms = f"synonyms={{{', '.join(map(str, setting.synonyms))}}}"
+    return f"  {paint.bold(text) if is_set else text} {paint.dim(f'sensitive={_flag(setting.sensitive)} {synonyms}')}"
+
+
+def as_json(setting: Setting) -> Json:
+    synonyms: list[Mapping[str, Json]] = [synonym._asdict() for synonym in setting.synonyms]
+    return {
+        "name": setting.name,
+        "value": setting.value,
+        "source": setting.source,
+        "default": setting.source == DEFAULT_SOURCE,
+        "sensitive": setting.sensitive,
+        "readOnly": setting.read_only,
+        "synonyms": synonyms,
+    }
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else value
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _alter(options: argparse.Namespace) -> int:
+    from confluent_kafka.admin._config import AlterConfigOpType
+
+    changes: list[Change] = [(key, value, AlterConfigOpType.SET) for key, value in options.set]
+    changes += [(key, None, AlterConfigOpType.DELETE) for key in options.delete]
+    changes += [(key, value, AlterConfigOpType.APPEND) for key, value in options.append]
+    changes += [(key, value, AlterConfigOpType.SUBTRACT) for key, value in options.subtract]
+    if not changes:
+        raise Failure("nothing to alter: give --set, --delete, --append or --subtract")
+    for key, count in Counter(key for key, _, _ in changes).items():
+        if count > 1:
+            raise Failure(f"{key} would be changed {count} times: one change of a setting at a time")
+    if options.broker_defaults:
+        raise Failure("librdkafka cannot alter what is set for all brokers: set it for each with --broker ID")
+    connection, admin = administer(options)
+    kind, name = _resource(options, connection, admin)
+    known = [setting.name for setting in _settings(connection, admin, kind, name)]
+    for key, _, _ in changes:
+        if key not in known and (guess := nearest(key, known)):
+            raise Failure(f"a {kind} has no setting {key}{guess}")
+    alter_configs(connection, admin, kind, name, changes)
+    print(f"Completed updating config for {kind} {name}.")
+    return 0
+
+
+def alter_configs(
+    connection: Connection, admin: "AdminClient", kind: str, name: str, changes: "Sequence[Change]"
+) -> None:
+    """All of the changes or none."""
+    from confluent_kafka.admin._config import ConfigEntry, ConfigResource
+
+    entries = [ConfigEntry(key, value, incremental_operation=operation) for key, value, operation in changes]
+    resource = ConfigResource(kind, name, incremental_configs=entries)
+    futures = admin.incremental_alter_configs([resource], request_timeout=connection.timeout_s)
+    connection.wait(futures[resource])

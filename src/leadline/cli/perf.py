@@ -1,0 +1,341 @@
+"""leadline perf: how fast a cluster takes records, gives them back, and how long one of them is on its way.
+
+What is measured includes the client: librdkafka, and Python around it. It is meant to compare clusters and settings on
+one machine, not to find a broker's limit.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+from leadline.cli import COMMANDS
+from leadline.cli.client import Connection, Failure, Json, Paint, add_command, at_least, text_of
+from leadline.cli.produce import CODECS
+from leadline.cli.terminal import Status, size_text, time_text
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Message, Producer
+
+PERCENTILES = (50.0, 95.0, 99.0, 99.9)
+SECONDS = 10.0
+AT_ONCE = 10_000
+BURST = 100
+WAIT_S = 0.2
+
+PRODUCE = """
+  leadline perf produce bench --records 1000000 --size 100
+  leadline perf produce bench --seconds 30 --size 1000 --compression lz4 --property linger.ms=20
+  leadline perf produce bench --seconds 30 --rate 5000       latencies under a steady load
+"""
+CONSUME = """
+  leadline perf consume bench                                for ten seconds, from the beginning
+  leadline perf consume bench --records 1000000 --json
+"""
+LATENCY = """
+  leadline perf latency bench --records 1000                 one record at a time, there and back
+  leadline perf latency bench --seconds 5 --size 1000
+"""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "perf",
+        prog="leadline perf",
+        help=COMMANDS["perf"],
+        usage="leadline perf (produce | consume | latency) TOPIC ...",
+    )
+    under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    produce = add_command(
+        under,
+        "produce",
+        _produce,
+        help="write as fast as it goes",
+        usage="perf produce TOPIC [options]",
+        examples=PRODUCE,
+    )
+    consume = add_command(
+        under,
+        "consume",
+        _consume,
+        help="read as fast as it goes",
+        usage="perf consume TOPIC [options]",
+        examples=CONSUME,
+    )
+    latency = add_command(
+        under,
+        "latency",
+        _latency,
+        help="from a producer through a broker to a consumer, one record at a time",
+        usage="perf latency TOPIC [options]",
+        examples=LATENCY,
+    )
+    for leaf in (produce, consume, latency):
+        leaf.add_argument("topic", metavar="TOPIC", help="one that exists")
+        bound = leaf.add_argument_group("how long")
+        bound.add_argument("--records", type=at_least(1), metavar="N")
+        bound.add_argument("--seconds", type=float, metavar="S", help="10, if there is no --records either")
+        leaf.add_argument("--json", action="store_true", help="the summary as one JSON object")
+    for leaf in (produce, latency):
+        leaf.add_argument("--size", type=at_least(0), default=100, metavar="BYTES", help="of a record's value (100)")
+        leaf.add_argument("--acks", choices=["0", "1", "all"], default="all")
+    produce.add_argument("--rate", type=at_least(1), metavar="N", help="records a second at most")
+    produce.add_argument("--compression", choices=CODECS, default="none")
+
+
+class Latencies:
+    """Counts by microseconds, to within one part in 128: as small after a day as after a second."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+
+    def add(self, seconds: float) -> None:
+        us = int(seconds * 1_000_000)
+        shift = max(us.bit_length() - 8, 0)
+        self._counts[us >> shift << shift] += 1
+
+    def percentile_ms(self, percent: float) -> float | None:
+        """The least time within which so many of all were done."""
+        total = sum(self._counts.values())
+        passed = 0
+        for us in sorted(self._counts):
+            passed += self._counts[us]
+            if passed * 100 >= total * percent:
+                return us / 1000
+        return None
+
+    def as_json(self) -> dict[str, Json]:
+        found: dict[str, Json] = {f"p{percent:g}": self.percentile_ms(percent) for percent in PERCENTILES}
+        return found | {"max": self.percentile_ms(100)}
+
+    def __str__(self) -> str:
+        named = [(f"p{percent:g}", self.percentile_ms(percent)) for percent in PERCENTILES]
+        named.append(("max", self.percentile_ms(100)))
+        return "  ".join(f"{name} {_ms(value)}" for name, value in named if value is not None)
+
+
+def _ms(value: float) -> str:
+    digits = 3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0
+    return f"{value:.{digits}f} ms"
+
+
+@dataclass(slots=True)
+class Run:
+    """One measurement: bounds, progress and result."""
+
+    records_wanted: int | None
+    seconds_wanted: float | None
+    started: float = field(default_factory=time.monotonic)
+    ended: float | None = None
+    count: int = 0
+    size: int = 0
+    latencies: dict[str, Latencies] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> "Run":
+        seconds = SECONDS if options.records is None and options.seconds is None else options.seconds
+        return cls(options.records, seconds)
+
+    @property
+    def seconds(self) -> float:
+        return max((self.ended or time.monotonic()) - self.started, 1e-9)
+
+    def goes_on(self, done: int) -> bool:
+        enough = self.records_wanted is not None and done >= self.records_wanted
+        return not enough and (self.seconds_wanted is None or self.seconds < self.seconds_wanted)
+
+    def next_burst(self, done: int, most: int) -> int:
+        """How many to take on before looking at the clock again."""
+        return most if self.records_wanted is None else min(most, self.records_wanted - done)
+
+    def progress(self) -> str:
+        parts = [f"{self.count:,} records", f"{self.count / self.seconds:,.0f}/s"]
+        parts.append(f"{size_text(round(self.size / self.seconds))}/s")
+        if self.records_wanted is not None:
+            parts.append(f"{self.count / self.records_wanted:.0%}")
+        elif self.seconds_wanted is not None:
+            parts.append(f"{min(self.seconds / self.seconds_wanted, 1):.0%}")
+        return ", ".join(parts)
+
+    def tell(self, options: argparse.Namespace) -> None:
+        rate, mb = self.count / self.seconds, self.size / self.seconds / 1e6
+        if options.json:
+            found: dict[str, Json] = {
+                "records": self.count,
+                "bytes": self.size,
+                "seconds": round(self.seconds, 6),
+                "recordsPerSecond": round(rate, 1),
+                "megabytesPerSecond": round(mb, 3),
+            }
+            found |= {f"{name}Ms": taken.as_json() for name, taken in self.latencies.items()}
+            print(json.dumps(found))
+            return
+        paint = Paint(sys.stdout)
+        print(f"records     {self.count:,} ({size_text(self.size)}) in {time_text(self.seconds)}")
+        print(f"throughput  {paint.bold(f'{rate:,.0f} records/s')}, {paint.bold(f'{mb:,.2f} MB/s')}")
+        for name, taken in self.latencies.items():
+            print(f"{name:<10}  {taken}")
+
+
+class _Shown:
+    """A line of progress, renewed five times a second."""
+
+    def __init__(self, status: Status, run: Run) -> None:
+        self._status, self._run, self._at = status, run, 0.0
+
+    def __call__(self) -> None:
+        now = time.monotonic()
+        if now - self._at > WAIT_S:
+            self._at = now
+            self._status.show(self._run.progress())
+
+
+def _produce(options: argparse.Namespace) -> int:
+    connection = Connection(options)
+    producer = connection.producer({"acks": options.acks, "compression.type": options.compression})
+    connection.partitions_of(producer, options.topic)
+    values = payloads(options.size)
+    run = Run.of(options)
+    taken = run.latencies["latency"] = Latencies()
+    failures: list[KafkaError] = []
+
+    def delivered(error: "KafkaError | None", message: "Message") -> None:
+        if error is not None:
+            failures.append(error)
+            return
+        run.count += 1
+        run.size += options.size
+        taken.add(message.latency() or 0.0)
+
+    sent, burst = 0, BURST if options.rate is None else 1 + options.rate // 1000
+    with Status() as status:
+        show = _Shown(status, run)
+        try:
+            while run.goes_on(sent) and not failures:
+                try:
+                    for _ in range(run.next_burst(sent, burst)):
+                        producer.produce(options.topic, values[sent % len(values)], on_delivery=delivered)
+                        sent += 1
+                except BufferError:
+                    producer.poll(WAIT_S)
+                producer.poll(0)
+                while options.rate is not None and (ahead := sent / options.rate - run.seconds) > 0:
+                    producer.poll(min(ahead, WAIT_S))
+                show()
+        except KeyboardInterrupt:
+            pass
+        while producer.flush(WAIT_S):
+            show()
+    run.ended = time.monotonic()
+    run.tell(options)
+    if failures:
+        raise Failure(f"{len(failures):,} records were not stored: {text_of(failures[0])}")
+    return 0
+
+
+def payloads(size: int) -> list[bytes]:
+    """Values that do not compress to nothing, the same in each run: letters and digits in no order."""
+    random = Random(size)
+    alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+    return [bytes(random.choices(alphabet, k=size)) for _ in range(max(1, min(1000, 10_000_000 // max(size, 1))))]
+
+
+def _consume(options: argparse.Namespace) -> int:
+    from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+    connection = Connection(options)
+    consumer = connection.consumer(_CONSUMER)
+    known = connection.partitions_of(consumer, options.topic)
+    run, idle_since = Run.of(options), time.monotonic()
+    consumer.assign([TopicPartition(options.topic, partition, OFFSET_BEGINNING) for partition in known])
+    with Status() as status:
+        show = _Shown(status, run)
+        try:
+            while run.goes_on(run.count) and time.monotonic() - idle_since < connection.timeout_s:
+                messages = consumer.consume(run.next_burst(run.count, AT_ONCE), WAIT_S)
+                if not messages:
+                    show()
+                    continue
+                for message in messages:
+                    if (error := message.error()) is not None:
+                        raise Failure(text_of(error))
+                    run.size += len(message)
+                run.count += len(messages)
+                idle_since = time.monotonic()
+                run.ended = idle_since  # waiting for what does not come is not counted
+                show()
+        except KeyboardInterrupt:
+            pass
+    consumer.close()
+    run.tell(options)
+    if run.records_wanted is not None and run.count < run.records_wanted and run.seconds_wanted is None:
+        raise Failure(f"only {run.count:,} of {run.records_wanted:,} records came within {connection.timeout_s:g} s")
+    return 0
+
+
+_CONSUMER = {"group.id": "leadline-perf", "enable.auto.commit": "false", "auto.offset.reset": "earliest"}
+
+
+def _latency(options: argparse.Namespace) -> int:
+    from confluent_kafka import OFFSET_END, TopicPartition
+
+    connection = Connection(options)
+    producer = connection.producer({"acks": options.acks, "linger.ms": "0", "socket.nagle.disable": "true"})
+    consumer = connection.consumer({**_CONSUMER, "fetch.wait.max.ms": "500", "socket.nagle.disable": "true"})
+    connection.partitions_of(consumer, options.topic)
+    partition = TopicPartition(options.topic, 0, OFFSET_END)
+    _, end = consumer.get_watermark_offsets(partition, timeout=connection.timeout_s)
+    partition.offset = end
+    consumer.assign([partition])
+    values = payloads(options.size)
+    _round_trip(producer, consumer, options.topic, values[0], connection.timeout_s)  # opens all that is opened once
+    run = Run.of(options)
+    stored, received = run.latencies["stored"], run.latencies["received"] = Latencies(), Latencies()
+    with Status() as status:
+        show = _Shown(status, run)
+        try:
+            while run.goes_on(run.count):
+                value = values[run.count % len(values)]
+                at_broker, at_consumer = _round_trip(producer, consumer, options.topic, value, connection.timeout_s)
+                stored.add(at_broker)
+                received.add(at_consumer)
+                run.count += 1
+                run.size += options.size
+                show()
+        except KeyboardInterrupt:
+            pass
+    run.ended = time.monotonic()
+    consumer.close()
+    run.tell(options)
+    return 0
+
+
+def _round_trip(
+    producer: "Producer", consumer: "Consumer", topic: str, value: bytes, timeout_s: float
+) -> tuple[float, float]:
+    """Seconds until the record was acknowledged, and until the consumer had it."""
+    acknowledged: list[float] = []
+
+    def delivered(error: "KafkaError | None", _: "Message") -> None:
+        if error is not None:
+            raise Failure(f"a record was not stored: {text_of(error)}")
+        acknowledged.append(time.perf_counter())
+
+    began = time.perf_counter()
+    producer.produce(topic, value, partition=0, on_delivery=delivered)
+    while not acknowledged:
+        if producer.poll(timeout_s) == 0 and not acknowledged:
+            raise Failure(f"a record was not acknowledged within {timeout_s:g} s")
+    message = consumer.poll(timeout_s)
+    came = time.perf_counter()
+    if message is None:
+        raise Failure(f"a record did not come back within {timeout_s:g} s")
+    if (error := message.error()) is not None:
+        raise Failure(text_of(error))
+    if message.value() != value:
+        raise Failure(f"somebody else writes to {topic}: another record came back than was sent")
+    return acknowledged[0] - began, came - began

@@ -1,0 +1,314 @@
+"""leadline produce: records from a pipe, a file or the keyboard, into a topic.
+
+One line is one record. Its parts stand in the order of Kafka's console producer, each only where it is asked for:
+
+    headers   name:value,name:value   then a tab     with --parse-headers
+    key       up to the separator                    with --key-separator
+    value     the rest
+
+With --transactional-id, all records of a run are one transaction: it is committed once all of them are stored, and
+aborted otherwise.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from leadline.cli import COMMANDS
+from leadline.cli.client import (
+    Connection,
+    Failure,
+    Paint,
+    add_command,
+    at_least,
+    complain,
+    escaped,
+    key_value,
+    moment_ms,
+    text_of,
+)
+from leadline.cli.terminal import Status, size_text, time_text
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Message, Producer
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+QUEUE_WAIT_S = 0.1
+FAILURES_SHOWN = 5
+
+EXAMPLES = r"""
+  echo hello | leadline produce greetings
+  leadline produce greetings                                  typed, a record a line; Ctrl-D ends
+  leadline produce users --key-separator : < users.txt        lines like 42:Ada
+  leadline produce users --key-separator : --null-marker NULL       42:NULL deletes key 42
+  leadline produce orders --parse-headers < lines             lines like trace:7,source:web<tab>value
+  leadline produce images --file cat.png --key cat            the whole file is one record
+  leadline produce orders --transactional-id load-1 < orders.txt    all of the lines or none
+"""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        commands,
+        "produce",
+        run,
+        help=COMMANDS["produce"],
+        usage="produce TOPIC [options]",
+        examples=EXAMPLES,
+    )
+    parser.add_argument("topic", metavar="TOPIC")
+    lines = parser.add_argument_group("what a line holds")
+    lines.add_argument("--key-separator", type=escaped, metavar="TEXT", help=r"a key comes first, up to this (\t: tab)")
+    lines.add_argument("--parse-headers", action="store_true", help="headers come first: name:value,name:value<tab>")
+    lines.add_argument("--headers-delimiter", type=escaped, default=b"\t", metavar="TEXT", help="ends them (tab)")
+    lines.add_argument("--headers-separator", type=escaped, default=b",", metavar="TEXT", help="between two (,)")
+    lines.add_argument("--headers-key-separator", type=escaped, default=b":", metavar="TEXT", help="in one (:)")
+    lines.add_argument("--null-marker", type=escaped, metavar="TEXT", help="a key or value that is this is null")
+    lines.add_argument("--file", action="append", default=[], metavar="FILE", help="this whole file is one record")
+    all_records = parser.add_argument_group("for all records")
+    all_records.add_argument("--key", metavar="TEXT", help="one key for all of them")
+    all_records.add_argument("--header", type=key_value, action="append", default=[], metavar="KEY=VALUE")
+    all_records.add_argument("--partition", type=at_least(0), default=-1, metavar="N", help="else the key decides")
+    all_records.add_argument("--timestamp", type=moment_ms, metavar="TIME", help="ISO 8601, ms since 1970, or -1h")
+    sending = parser.add_argument_group("how they are sent")
+    sending.add_argument("--compression", choices=CODECS)
+    sending.add_argument("--acks", choices=["0", "1", "all"], help="who must have a record before it counts (all)")
+    sending.add_argument("--idempotent", action="store_true", help="no duplicates, whatever the network does")
+    sending.add_argument("--transactional-id", metavar="ID", help="all records in one transaction")
+
+
+class Line(NamedTuple):
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, str | bytes | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a line is taken apart."""
+
+    key_separator: bytes | None = None
+    parse_headers: bool = False
+    headers_delimiter: bytes = b"\t"
+    headers_separator: bytes = b","
+    headers_key_separator: bytes = b":"
+    null_marker: bytes | None = None
+
+    def parse(self, line: bytes, number: int) -> Line:
+        key: bytes | None = None
+        headers: list[tuple[str, str | bytes | None]] = []
+        rest = line
+        if self.parse_headers:
+            before, found, rest = rest.partition(self.headers_delimiter)
+            if not found:
+                raise Failure(
+                    f"line {number}: no {_short(self.headers_delimiter)} behind the headers in {_short(line)}"
+                )
+            if before and before != self.null_marker:
+                headers = [self._header(part, number) for part in before.split(self.headers_separator)]
+        if self.key_separator is not None:
+            key, found, rest = rest.partition(self.key_separator)
+            if not found:
+                raise Failure(f"line {number}: no key separator {_short(self.key_separator)} in {_short(line)}")
+        return Line(self._or_null(key), self._or_null(rest), headers)
+
+    def _header(self, part: bytes, number: int) -> tuple[str, bytes | None]:
+        name, found, value = part.partition(self.headers_key_separator)
+        if not found:
+            raise Failure(f"line {number}: no {_short(self.headers_key_separator)} in the header {_short(part)}")
+        return name.decode("utf-8", "replace"), self._or_null(value)
+
+    def _or_null(self, part: bytes | None) -> bytes | None:
+        return None if part == self.null_marker else part
+
+
+def _short(data: bytes) -> str:
+    return repr(data[:40].decode("utf-8", "replace")) + ("..." if len(data) > 40 else "")
+
+
+def lines_in(stream: BinaryIO, layout: Layout) -> Iterator[Line]:
+    for number, line in enumerate(stream, start=1):
+        yield layout.parse(line.removesuffix(b"\n").removesuffix(b"\r"), number)
+
+
+def files_in(paths: Iterable[str]) -> Iterator[Line]:
+    for path in paths:
+        yield Line(None, sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes(), [])
+
+
+@dataclass(slots=True)
+class Sending:
+    """What was handed to the client, and what became of it."""
+
+    producer: "Producer"
+    topic: str
+    partition: int
+    timestamp: int | None
+    key: bytes | None
+    headers: list[tuple[str, str | bytes | None]]
+    stored: int = 0
+    failed: int = 0
+    size: int = 0
+    partitions: set[int] = field(default_factory=set)
+    last: "Message | None" = None
+
+    def send(self, line: Line) -> None:
+        from confluent_kafka import KafkaException
+
+        key = line.key if self.key is None else self.key
+        headers = self.headers + line.headers
+        timestamp = 0 if self.timestamp is None else self.timestamp
+        while True:
+            try:
+                self.producer.produce(
+                    self.topic, line.value, key, self.partition, self._delivered, None, timestamp, headers or None
+                )
+                break
+            except BufferError:
+                self.producer.poll(QUEUE_WAIT_S)
+            except KafkaException as error:  # refused before it was sent: too large
+                self._lost(error.args[0])
+                break
+        self.producer.poll(0)
+
+    def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
+        if error is None:
+            self.stored += 1
+            self.size += len(message) + len(message.key() or b"")
+            self.partitions.add(message.partition() or 0)
+            self.last = message
+        else:
+            self._lost(error)
+
+    def _lost(self, error: "KafkaError") -> None:
+        self.failed += 1
+        if self.failed <= FAILURES_SHOWN:
+            complain(f"a record was not stored: {text_of(error)}")
+
+    def summary(self, seconds: float) -> str:
+        count = f"{self.stored:,} record{'s' if self.stored != 1 else ''} ({size_text(self.size)})"
+        where = f"{self.topic}, {len(self.partitions)} partition{'s' if len(self.partitions) != 1 else ''}"
+        lost = f"; {self.failed:,} failed" if self.failed else ""
+        return f"produced {count} to {where}, in {time_text(seconds)}{lost}"
+
+
+def run(options: argparse.Namespace) -> int:
+    connection = Connection(options)
+    producer = connection.producer(properties_of(options))
+    known = connection.metadata(producer, options.topic).topics[options.topic].partitions
+    if known and options.partition >= len(known):
+        raise Failure(f"{options.topic} has the partitions 0 to {len(known) - 1}: there is no {options.partition}")
+    sending = Sending(
+        producer,
+        options.topic,
+        options.partition,
+        options.timestamp,
+        None if options.key is None else options.key.encode(),
+        [(key, value.encode()) for key, value in options.header],
+    )
+    started = time.monotonic()
+    try:
+        if options.transactional_id is None:
+            _send_all(sending, options)
+        else:
+            _in_a_transaction(sending, options, connection.timeout_s)
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # the terminal wrote ^C there
+        return 130
+    finally:
+        print(sending.summary(time.monotonic() - started), file=sys.stderr)
+    return 1 if sending.failed else 0
+
+
+def properties_of(options: argparse.Namespace) -> dict[str, str]:
+    """What the options ask of the client."""
+    given = {
+        "compression.type": options.compression,
+        "acks": options.acks,
+        "transactional.id": options.transactional_id,
+    }
+    found: dict[str, str] = {key: value for key, value in given.items() if value is not None}
+    if options.idempotent or options.transactional_id is not None:
+        if options.acks in ("0", "1"):
+            raise Failure(f"--acks {options.acks}: an idempotent or transactional producer waits for all replicas")
+        found["enable.idempotence"] = "true"
+    return found
+
+
+def _send_all(sending: Sending, options: argparse.Namespace) -> None:
+    """Everything there is; stored, or counted as failed. What came before a line that makes no sense is stored."""
+    layout = Layout(
+        options.key_separator,
+        options.parse_headers,
+        options.headers_delimiter,
+        options.headers_separator,
+        options.headers_key_separator,
+        options.null_marker,
+    )
+    try:
+        if options.file:
+            _pipe(sending, files_in(options.file))
+        elif sys.stdin.isatty():
+            _converse(sending, layout)
+        else:
+            _pipe(sending, lines_in(sys.stdin.buffer, layout))
+    finally:
+        with Status() as status:
+            while left := sending.producer.flush(0.2):
+                status.show(f"waiting for the last {left:,} records")
+
+
+def _pipe(sending: Sending, lines: Iterable[Line]) -> None:
+    with Status() as status:
+        shown = 0.0
+        for line in lines:
+            sending.send(line)
+            now = time.monotonic()
+            if now - shown > 0.2:
+                shown = now
+                status.show(f"{sending.stored:,} records, {size_text(sending.size)}")
+
+
+def _converse(sending: Sending, layout: Layout) -> None:
+    """Typed by a person: each record is stored before the next prompt, and it is said where."""
+    paint = Paint(sys.stderr)
+    print(paint.dim("a record a line; Ctrl-D ends"), file=sys.stderr)
+    number = 0
+    while True:
+        print(paint.cyan("> "), end="", file=sys.stderr, flush=True)
+        text = sys.stdin.buffer.readline()
+        number += 1
+        if not text:
+            print(file=sys.stderr)
+            return
+        try:
+            line = layout.parse(text.removesuffix(b"\n"), number)
+        except Failure as error:
+            complain(str(error))
+            continue
+        sending.last = None
+        sending.send(line)
+        sending.producer.flush()
+        if sending.last is not None:
+            place = f"  partition {sending.last.partition()}, offset {sending.last.offset()}"
+            print(paint.dim(place), file=sys.stderr)
+
+
+def _in_a_transaction(sending: Sending, options: argparse.Namespace, timeout_s: float) -> None:
+    producer = sending.producer
+    producer.init_transactions(timeout_s)
+    producer.begin_transaction()
+    done = False
+    try:
+        _send_all(sending, options)
+        done = not sending.failed
+    finally:
+        if done:
+            producer.commit_transaction(timeout_s)
+        else:
+            producer.abort_transaction(timeout_s)
+            complain("the transaction was aborted: readers of committed records see none of it")

@@ -1,0 +1,126 @@
+"""leadline start: a broker in the foreground, until Ctrl-C.
+
+The first lines say where it listens, where the data lies and what to try next; what goes
+wrong is one line and a non-zero exit.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+from leadline import __version__
+from leadline.broker.broker import Broker
+from leadline.cli import COMMANDS
+from leadline.cli.terminal import Status, host_text, size_text, time_text
+from leadline.config import BrokerSettings, InvalidSetting, broker_settings, parse_properties
+from leadline.errors import LogDirFailed, LogDirLocked
+
+DEFAULT_LISTENERS = "PLAINTEXT://localhost:9092"  # Kafka's own default is open to the whole network
+
+EPILOG = """
+examples:
+  leadline start                                  localhost:9092, data in ./leadline-data
+  leadline start server.properties                Kafka's own file
+  leadline start --set listeners=PLAINTEXT://localhost:9192 --set log.retention.hours=24
+"""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "start",
+        help=COMMANDS["start"],
+        description="Runs a broker in the foreground, on its own store: no JVM, no ZooKeeper. After a crash it "
+        "recovers its data; on Ctrl-C or SIGTERM it stops cleanly.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("properties", nargs="?", type=Path, help="a server.properties, Kafka's own or one like it")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="one setting, over what the file says"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        settings = _settings(options)
+        return asyncio.run(_keep(settings))
+    except (InvalidSetting, LogDirLocked, LogDirFailed, OSError) as error:
+        print(f"leadline: {error}", file=sys.stderr)
+        return 1
+
+
+def _settings(options: argparse.Namespace) -> BrokerSettings:
+    properties: dict[str, str] = {}
+    if options.properties is not None:
+        properties |= parse_properties(options.properties.read_text())
+    for pair in options.set:
+        key, separator, value = pair.partition("=")
+        if not separator:
+            raise InvalidSetting(f"--set {pair}: expected KEY=VALUE")
+        properties[key.strip()] = value
+    properties.setdefault("listeners", DEFAULT_LISTENERS)
+    return broker_settings(properties)
+
+
+async def _keep(settings: BrokerSettings) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    _allow_many_files()
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for text in settings.ignored:
+        logging.warning("a setting that is not used: %s", text)
+    broker = Broker(settings)
+    started = time.monotonic()
+    await _start(broker)
+    _tell(broker, time.monotonic() - started)
+    ends = [asyncio.create_task(stop.wait()), asyncio.create_task(broker.failed.wait())]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    await broker.stop()
+    if broker.failed.is_set():
+        raise LogDirFailed(",".join(broker.dirs.offline), "running", OSError("no log directory is left"))
+    print("stopped; everything is on disk", flush=True)
+    return 0
+
+
+async def _start(broker: Broker) -> None:
+    """With a line on the terminal that tells how far a long recovery has come."""
+    starting = asyncio.create_task(broker.start())
+    with Status() as status:
+        while not starting.done():
+            await asyncio.wait([starting], timeout=0.2)
+            found = broker.dirs.recovery
+            if found.bytes_total:
+                done = f"{found.bytes_read / found.bytes_total:.0%} of {size_text(found.bytes_total)}"
+                status.show(f"recovering {done}, {found.logs_done} of {found.logs} partitions")
+    await starting
+
+
+def _tell(broker: Broker, seconds: float) -> None:
+    dirs = broker.dirs
+    size = sum(found.size for found in dirs.logs.values())
+    told = next(iter(broker.advertised.values()))
+    print(f"Leadline {__version__}, ready after {time_text(seconds)}")
+    for name, at in broker.addresses.items():
+        print(f"  listens  {name} on {host_text(at.host)}:{at.port}")
+    for path, log_dir in dirs.dirs.items():
+        state = "stopped cleanly" if log_dir.was_clean else "recovered" if dirs.recovery.logs else "new"
+        print(f"  data     {path} ({state})")
+    for path in dirs.offline:
+        print(f"  offline  {path}")
+    print(f"  holds    {len(dirs.logs)} partitions, {size_text(size)}")
+    print(f"  try      leadline topics list --bootstrap-server {told.host}:{told.port}", flush=True)
+
+
+def _allow_many_files() -> None:
+    """Every segment that is read holds a descriptor: as many as the system lets us have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
