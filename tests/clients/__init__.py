@@ -1,0 +1,1 @@
+"""Real clients in many languages, all doing the same things with one Leadline broker."""

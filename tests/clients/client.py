@@ -1,0 +1,130 @@
+"""A client in a process of its own, and how each of them is built and started.
+
+All speak the same lines of JSON: tests/clients/python/serving.py says which.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.kafka import jars
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+ANSWER_S = 60
+BUILD_S = 600
+
+Command = Callable[[Path], list[str]]  # from a folder to build in, to what the address of the broker is put behind
+
+
+class ClientError(Exception):
+    """What a client said when it could not do as it was asked."""
+
+
+class Lacking(ClientError):
+    """The client has no such function."""
+
+
+class Client:
+    """Started, and ended with `close`. What it says besides its answers is in `log`."""
+
+    def __init__(self, name: str, bootstrap: str, folder: Path) -> None:
+        self.name, self.log = name, folder / "client.log"
+        command = [*COMMANDS[name](folder), bootstrap]
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                env=_environment(folder),
+            )
+
+    def ask(self, op: str, **fields: object) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        late = threading.Timer(ANSWER_S, self.process.kill)
+        late.start()
+        try:
+            self.process.stdin.write(json.dumps({"op": op, **fields}).encode() + b"\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        finally:
+            late.cancel()
+        assert line, f"{self.name} gave no answer to {op}; it said:\n{self.log.read_text(errors='replace')}"
+        answer = json.loads(line)
+        if "error" in answer:
+            kind = Lacking if "lacking" in answer["error"] else ClientError
+            raise kind(f"{self.name}, {op}: {answer['error']}")
+        return answer["result"]
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return os.environ | {"NODE_PATH": str(folder / "node_modules"), "KAFKAJS_NO_PARTITIONER_WARNING": "1"}
+
+
+def _python(program: str, *packages: str) -> Command:
+    def command(_: Path) -> list[str]:
+        for package in packages:
+            if importlib.util.find_spec(package) is None:
+                pytest.skip(f"needs {package}, which is not installed")
+        return [sys.executable, "-m", f"tests.clients.python.{program}"]
+
+    return command
+
+
+def _java(_: Path) -> list[str]:
+    return jars.command("Client", classes=jars.compiled(HERE / "java" / "Client.java"))
+
+
+def _go(client: str) -> Command:
+    def command(folder: Path) -> list[str]:
+        go = shutil.which("go")
+        if go is None:
+            pytest.skip("needs Go")
+        program = folder.parent / "go-client"  # one for all clients in Go
+        if not program.exists():
+            _build(go, "build", "-o", str(program), ".", folder=HERE / "go")
+        return [str(program), client]
+
+    return command
+
+
+def _node(folder: Path) -> list[str]:
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        pytest.skip("needs Node and npm")
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(HERE / "node" / name, folder)
+    _build(npm, "ci", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error", folder=folder)
+    return [node, str(HERE / "node" / "client.js")]
+
+
+def _build(*command: str, folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BUILD_S)
+    assert done.returncode == 0, f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+
+
+COMMANDS: dict[str, Command] = {
+    "librdkafka": _python("with_librdkafka", "confluent_kafka"),
+    "aiokafka": _python("with_aiokafka", "aiokafka"),
+    "kafka-python": _python("with_kafka_python", "kafka", "lz4", "snappy", "zstandard"),
+    "java": _java,
+    "franz-go": _go("franz"),
+    "sarama": _go("sarama"),
+    "kafkajs": _node,
+}

@@ -1,0 +1,38 @@
+"""One broker and one process of each client, for all tests of this folder."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.clients.client import COMMANDS, Client
+from tests.support.broker import RunningBroker, leadline
+
+Clients = Callable[[str], Client]
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    with leadline(tmp_path_factory.mktemp("broker") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def clients(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
+    """A client by its name, started when it is first asked for."""
+    started: dict[str, Client] = {}
+
+    def client(name: str) -> Client:
+        if name not in started:
+            started[name] = Client(name, broker.bootstrap, tmp_path_factory.mktemp(name))
+        return started[name]
+
+    try:
+        yield client
+    finally:
+        for running in started.values():
+            running.close()
+
+
+@pytest.fixture(params=COMMANDS)
+def client(request: pytest.FixtureRequest, clients: Clients) -> Client:
+    return clients(request.param)

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"time"
+
+	"github.com/IBM/sarama"
+)
+
+type saramas struct {
+	bootstrap []string
+	client    sarama.Client
+	admin     sarama.ClusterAdmin
+}
+
+func newSarama(bootstrap string) client {
+	client, err := sarama.NewClient([]string{bootstrap}, saramaConfig())
+	if err != nil {
+		panic(err)
+	}
+	admin, err := sarama.NewClusterAdminFromClient(client)
+	if err != nil {
+		panic(err)
+	}
+	return &saramas{[]string{bootstrap}, client, admin}
+}
+
+func saramaConfig() *sarama.Config {
+	config := sarama.NewConfig()
+	config.Version = sarama.V3_8_0_0
+	config.ChannelBufferSize = 4096 // as many as are read at once: a partition that is read later holds up none
+	config.Consumer.Return.Errors = true
+	return config
+}
+
+var saramaCodecs = map[string]sarama.CompressionCodec{
+	"none":   sarama.CompressionNone,
+	"gzip":   sarama.CompressionGZIP,
+	"snappy": sarama.CompressionSnappy,
+	"lz4":    sarama.CompressionLZ4,
+	"zstd":   sarama.CompressionZSTD,
+}
+
+var saramaOperations = map[string]sarama.IncrementalAlterConfigsOperation{
+	"SET":      sarama.IncrementalAlterConfigsOperationSet,
+	"DELETE":   sarama.IncrementalAlterConfigsOperationDelete,
+	"APPEND":   sarama.IncrementalAlterConfigsOperationAppend,
+	"SUBTRACT": sarama.IncrementalAlterConfigsOperationSubtract,
+}
+
+func (s *saramas) serve(asked Request) (any, error) {
+	admin, topic := s.admin, asked.Topic
+	switch asked.Op {
+	case "produce":
+		return s.produce(asked)
+	case "consume":
+		return s.consume(asked)
+	case "create_topic":
+		detail := &sarama.TopicDetail{NumPartitions: asked.Partitions, ReplicationFactor: 1, ConfigEntries: asked.Config}
+		return nil, admin.CreateTopic(topic, detail, false)
+	case "delete_topic":
+		return nil, admin.DeleteTopic(topic)
+	case "list_topics":
+		found, err := admin.ListTopics()
+		names := []string{}
+		for name := range found {
+			names = append(names, name)
+		}
+		return names, err
+	case "describe_topic":
+		found, err := admin.DescribeTopics([]string{topic})
+		if err != nil {
+			return nil, err
+		}
+		leaders := make([]int32, len(found[0].Partitions))
+		for _, partition := range found[0].Partitions {
+			leaders[partition.ID] = partition.Leader
+		}
+		if found[0].Err != sarama.ErrNoError {
+			return nil, found[0].Err
+		}
+		return leaders, nil
+	case "describe_config":
+		found, err := admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: topic})
+		settings := map[string]string{}
+		for _, entry := range found {
+			settings[entry.Name] = entry.Value
+		}
+		return settings, err
+	case "set_config":
+		return nil, admin.AlterConfig(sarama.TopicResource, topic, asked.Config, false)
+	case "alter_config":
+		entries := map[string]sarama.IncrementalAlterConfigsEntry{}
+		for _, change := range asked.Changes {
+			operation := saramaOperations[change[0]]
+			entries[change[1]] = sarama.IncrementalAlterConfigsEntry{Operation: operation, Value: &change[2]}
+		}
+		return nil, admin.IncrementalAlterConfig(sarama.TopicResource, topic, entries, false)
+	case "create_partitions":
+		return nil, admin.CreatePartitions(topic, asked.Total, nil, false)
+	case "delete_records":
+		if err := admin.DeleteRecords(topic, map[int32]int64{asked.Partition: asked.Before}); err != nil {
+			return nil, err
+		}
+		return s.client.GetOffset(topic, asked.Partition, sarama.OffsetOldest)
+	case "describe_log_dirs":
+		return s.describeLogDirs(topic)
+	case "describe_cluster":
+		found, controller, err := admin.DescribeCluster()
+		brokers := [][]any{}
+		for _, broker := range found {
+			host, port, _ := net.SplitHostPort(broker.Addr())
+			brokers = append(brokers, []any{broker.ID(), host, json.Number(port)})
+		}
+		return map[string]any{"controller": controller, "brokers": brokers}, err
+	case "list_offset":
+		return s.listOffset(asked)
+	}
+	return nil, errLacking
+}
+
+func (s *saramas) listOffset(asked Request) (any, error) {
+	if err := s.client.RefreshMetadata(asked.Topic); err != nil {
+		return nil, err
+	}
+	switch asked.At {
+	case "earliest":
+		return s.client.GetOffset(asked.Topic, asked.Partition, sarama.OffsetOldest)
+	case "latest":
+		return s.client.GetOffset(asked.Topic, asked.Partition, sarama.OffsetNewest)
+	case "max":
+		return nil, errLacking
+	}
+	return s.client.GetOffset(asked.Topic, asked.Partition, int64(asked.At.(float64)))
+}
+
+func (s *saramas) describeLogDirs(topic string) (any, error) {
+	sizes := map[int32]int64{}
+	ids := []int32{}
+	for _, broker := range s.client.Brokers() {
+		ids = append(ids, broker.ID())
+	}
+	found, err := s.admin.DescribeLogDirs(ids)
+	for _, directories := range found {
+		for _, directory := range directories {
+			for _, described := range directory.Topics {
+				for _, partition := range described.Partitions {
+					if described.Topic == topic {
+						sizes[partition.PartitionID] = partition.Size
+					}
+				}
+			}
+		}
+	}
+	return sizes, err
+}
+
+func (s *saramas) produce(asked Request) (any, error) {
+	config := saramaConfig()
+	config.Producer.Return.Successes = true
+	config.Producer.Retry.Max = 50
+	config.Metadata.Retry.Max = 50
+	config.Producer.Compression = saramaCodecs[asked.Codec]
+	config.Producer.Partitioner = sarama.NewManualPartitioner
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Flush.Frequency = 50 * time.Millisecond
+	if asked.Idempotent {
+		config.Producer.Idempotent = true
+		config.Net.MaxOpenRequests = 1
+	}
+	producer, err := sarama.NewSyncProducer(s.bootstrap, config)
+	if err != nil {
+		return nil, err
+	}
+	defer producer.Close()
+	messages := []*sarama.ProducerMessage{}
+	for _, record := range asked.Records {
+		message := &sarama.ProducerMessage{Topic: asked.Topic, Partition: record.Partition, Timestamp: record.Timestamp}
+		if record.Key != nil {
+			message.Key = sarama.ByteEncoder(record.Key)
+		}
+		if record.Value != nil {
+			message.Value = sarama.ByteEncoder(record.Value)
+		}
+		for _, header := range record.Headers {
+			message.Headers = append(message.Headers, sarama.RecordHeader{Key: []byte(header.Name), Value: header.Value})
+		}
+		messages = append(messages, message)
+	}
+	err = producer.SendMessages(messages)
+	if all, ok := err.(sarama.ProducerErrors); ok {
+		err = all[0].Err
+	}
+	offsets := []int64{}
+	for _, message := range messages {
+		offsets = append(offsets, message.Offset)
+	}
+	return offsets, err
+}
+
+func (s *saramas) consume(asked Request) (any, error) {
+	reader, err := sarama.NewConsumer(s.bootstrap, saramaConfig())
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	found, late := [][]any{}, time.After(wait)
+	partitions := make([]sarama.PartitionConsumer, len(asked.Starts))
+	for n, start := range asked.Starts {
+		if partitions[n], err = reader.ConsumePartition(asked.Topic, int32(start[0]), start[1]); err != nil {
+			return nil, err
+		}
+		defer partitions[n].AsyncClose()
+	}
+	for n, partition := range partitions {
+		for range asked.Starts[n][2] {
+			select {
+			case message := <-partition.Messages():
+				headers := [][]any{}
+				for _, header := range message.Headers {
+					headers = append(headers, []any{string(header.Key), shown(header.Value)})
+				}
+				found = append(found, []any{
+					message.Partition, message.Offset, message.Timestamp.UnixMilli(), shown(message.Key), shown(message.Value),
+					headers,
+				})
+			case err := <-partition.Errors():
+				return nil, err
+			case <-late:
+				return found, nil
+			}
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,182 @@
+// KafkaJS. Requests and answers are those of tests/clients/python/serving.py.
+//
+// Its consumer only reads as a member of a group; what a consumer does underneath, fetch and decode, is used here
+// directly. It knows no incremental changes of settings and no log directories, and cannot write null as a header.
+const { createHash } = require('node:crypto')
+const readline = require('node:readline')
+const zstd = require('@bokuweb/zstd-wasm')
+const { CompressionCodecs, CompressionTypes, ConfigResourceTypes, Kafka, Partitioners, logLevel } = require('kafkajs')
+const SnappyCodec = require('kafkajs-snappy')
+const lz4 = require('lz4-napi')
+
+const WAIT_MS = 30000
+const FETCH_BYTES = 4 << 20
+const UNPACKED_BYTES = 16 << 20
+const CODECS = {
+  none: CompressionTypes.None,
+  gzip: CompressionTypes.GZIP,
+  snappy: CompressionTypes.Snappy,
+  lz4: CompressionTypes.LZ4,
+  zstd: CompressionTypes.ZSTD,
+}
+
+CompressionCodecs[CompressionTypes.Snappy] = SnappyCodec
+CompressionCodecs[CompressionTypes.LZ4] = () => ({
+  compress: encoder => lz4.compressFrame(encoder.buffer),
+  decompress: data => lz4.decompressFrame(data),
+})
+CompressionCodecs[CompressionTypes.ZSTD] = () => ({
+  compress: async encoder => Buffer.from(zstd.compress(encoder.buffer)),
+  decompress: async data => Buffer.from(zstd.decompress(data, { defaultHeapSize: UNPACKED_BYTES })),
+})
+
+const raw = text => (text === null ? null : Buffer.from(text, 'base64'))
+
+const shown = data => {
+  if (data === null || data === undefined) return null
+  if (data.length > 1000) return 'sha256:' + createHash('sha256').update(data).digest('hex')
+  return data.toString('base64')
+}
+
+const rawHeaders = pairs => {
+  const headers = {}
+  for (const [name, value] of pairs) headers[name] = (headers[name] || []).concat([raw(value)])
+  return headers
+}
+
+const shownHeaders = headers =>
+  Object.entries(headers).flatMap(([name, values]) => [values].flat().map(value => [name, shown(value)]))
+
+const shownRecord = (partition, { offset, timestamp, key, value, headers }) =>
+  [partition, Number(offset), Number(timestamp), shown(key), shown(value), shownHeaders(headers)]
+
+class Client {
+  constructor(bootstrap) {
+    this.kafka = new Kafka({ brokers: [bootstrap], logLevel: logLevel.ERROR, retry: { initialRetryTime: 100, retries: 8 } })
+    const inside = Object.getOwnPropertySymbols(this.kafka).find(found => found.description.endsWith('createCluster'))
+    this.cluster = this.kafka[inside]({ metadataMaxAge: WAIT_MS })
+    this.admin = this.kafka.admin({ retry: { retries: 1 } })
+  }
+
+  async connect() {
+    await zstd.init()
+    await this.cluster.connect()
+    await this.admin.connect()
+  }
+
+  async produce({ topic, codec, idempotent, records }) {
+    const producer = this.kafka.producer({ idempotent, createPartitioner: Partitioners.DefaultPartitioner })
+    await producer.connect()
+    try {
+      const messages = records.map(([partition, key, value, headers, timestamp]) => (
+        { partition, key: raw(key), value: raw(value), headers: rawHeaders(headers), timestamp: String(timestamp) }
+      ))
+      const told = await producer.send({ topic, messages, compression: CODECS[codec] })
+      const next = new Map(told.map(({ partition, baseOffset }) => [partition, Number(baseOffset)]))
+      return messages.map(({ partition }) => {
+        next.set(partition, next.get(partition) + 1)
+        return next.get(partition) - 1
+      })
+    } finally {
+      await producer.disconnect()
+    }
+  }
+
+  async consume({ topic, starts }) {
+    await this.cluster.addTargetTopic(topic)
+    const left = new Map(starts.map(([partition, offset, count]) => [partition, { offset, count }]))
+    const found = []
+    const deadline = Date.now() + WAIT_MS
+    while (left.size && Date.now() < deadline) {
+      const partitions = [...left].map(([partition, { offset }]) => (
+        { partition, currentLeaderEpoch: -1, fetchOffset: offset, maxBytes: FETCH_BYTES }
+      ))
+      const { leader } = this.cluster.findTopicPartitionMetadata(topic)[0]
+      const broker = await this.cluster.findBroker({ nodeId: leader })
+      const { responses } = await broker.fetch({ maxWaitTime: 500, topics: [{ topic, partitions }] })
+      for (const { partition, messages } of responses.flatMap(response => response.partitions)) {
+        const start = left.get(partition)
+        const wanted = messages.filter(({ offset }) => Number(offset) >= start.offset).slice(0, start.count)
+        found.push(...wanted.map(message => shownRecord(partition, message)))
+        start.offset += wanted.length
+        start.count -= wanted.length
+        if (start.count === 0) left.delete(partition)
+      }
+    }
+    return found
+  }
+
+  async create_topic({ topic, partitions, config }) {
+    const configEntries = Object.entries(config).map(([name, value]) => ({ name, value }))
+    const topics = [{ topic, numPartitions: partitions, replicationFactor: 1, configEntries }]
+    if (!(await this.admin.createTopics({ topics }))) throw new Error('it exists')
+  }
+
+  async delete_topic({ topic }) {
+    await this.admin.deleteTopics({ topics: [topic] })
+  }
+
+  async list_topics() {
+    return this.admin.listTopics()
+  }
+
+  async describe_topic({ topic }) {
+    const { topics: [{ partitions }] } = await this.admin.fetchTopicMetadata({ topics: [topic] })
+    return partitions.sort((a, b) => a.partitionId - b.partitionId).map(({ leader }) => leader)
+  }
+
+  async describe_config({ topic }) {
+    const resources = [{ type: ConfigResourceTypes.TOPIC, name: topic }]
+    const { resources: [{ configEntries }] } = await this.admin.describeConfigs({ resources, includeSynonyms: true })
+    return Object.fromEntries(configEntries.map(({ configName, configValue }) => [configName, configValue]))
+  }
+
+  async set_config({ topic, config }) {
+    const configEntries = Object.entries(config).map(([name, value]) => ({ name, value }))
+    await this.admin.alterConfigs({ resources: [{ type: ConfigResourceTypes.TOPIC, name: topic, configEntries }] })
+  }
+
+  async create_partitions({ topic, total }) {
+    await this.admin.createPartitions({ topicPartitions: [{ topic, count: total }] })
+  }
+
+  async delete_records({ topic, partition, before }) {
+    await this.admin.deleteTopicRecords({ topic, partitions: [{ partition, offset: String(before) }] })
+    const offsets = await this.admin.fetchTopicOffsets(topic)
+    return Number(offsets.find(found => found.partition === partition).low)
+  }
+
+  async describe_cluster() {
+    const { clusterId, controller, brokers } = await this.admin.describeCluster()
+    return { cluster: clusterId, controller, brokers: brokers.map(({ nodeId, host, port }) => [nodeId, host, port]) }
+  }
+
+  async list_offset({ topic, partition, at }) {
+    if (at === 'max') throw new Error('lacking')
+    const offsets = typeof at === 'number'
+      ? await this.admin.fetchTopicOffsetsByTimestamp(topic, at)
+      : await this.admin.fetchTopicOffsets(topic)
+    const { low, high, offset } = offsets.find(found => found.partition === partition)
+    return Number(at === 'earliest' ? low : at === 'latest' ? high : offset)
+  }
+}
+
+const main = async () => {
+  const client = new Client(process.argv[2])
+  await client.connect()
+  for await (const line of readline.createInterface({ input: process.stdin })) {
+    const request = JSON.parse(line)
+    let answer
+    try {
+      if (!(request.op in client)) throw new Error('lacking')
+      answer = { result: (await client[request.op](request)) ?? null }
+    } catch (error) {
+      const inner = (error.errors ?? error.partitions ?? []).map(found => found.message ?? found.error.message)
+      answer = { error: [error.message, ...inner].join('; ') }
+    }
+    process.stdout.write(JSON.stringify(answer) + '\n')
+  }
+  process.exit(0)
+}
+
+main()

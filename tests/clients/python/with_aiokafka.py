@@ -1,0 +1,139 @@
+"""aiokafka. It knows no incremental changes of settings and no log directories."""
+# mypy: disable-error-code="import-untyped,import-not-found"
+
+import asyncio
+import sys
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import for_code
+
+from tests.clients.python import serving
+from tests.clients.python.serving import WAIT_S, Records, Starts, raw, raw_headers, shown, shown_headers
+
+T = TypeVar("T")
+
+
+class Client:
+    """Each request in a turn of the loop of its own; between two of them nothing runs."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.loop = asyncio.new_event_loop()
+        self.admin = self._run(self._started(AIOKafkaAdminClient))
+
+    def _run(self, job: Awaitable[T]) -> T:
+        return self.loop.run_until_complete(asyncio.wait_for(job, WAIT_S))
+
+    async def _started(self, kind: Any, **settings: object) -> Any:
+        made = kind(bootstrap_servers=self.bootstrap, **settings)
+        await made.start()
+        return made
+
+    def produce(self, topic: str, codec: str, idempotent: bool, records: Records) -> list[int]:
+        return self._run(self._produce(topic, codec, idempotent, records))
+
+    async def _produce(self, topic: str, codec: str, idempotent: bool, records: Records) -> list[int]:
+        producer = await self._started(
+            AIOKafkaProducer,
+            compression_type=None if codec == "none" else codec,
+            enable_idempotence=idempotent,
+            linger_ms=50,
+            max_batch_size=1_000_000,
+        )
+        try:
+            sent = [
+                await producer.send(topic, raw(value), raw(key), partition, timestamp, raw_headers(headers))
+                for partition, key, value, headers, timestamp in records
+            ]
+            return [done.offset for done in await asyncio.gather(*sent)]
+        finally:
+            await producer.stop()
+
+    def consume(self, topic: str, starts: Starts) -> list[list[object]]:
+        return self._run(self._consume(topic, starts))
+
+    async def _consume(self, topic: str, starts: Starts) -> list[list[object]]:
+        reader = await self._started(AIOKafkaConsumer, enable_auto_commit=False)
+        try:
+            reader.assign([TopicPartition(topic, partition) for partition, _, _ in starts])
+            for partition, offset, _ in starts:
+                reader.seek(TopicPartition(topic, partition), offset)
+            return [_shown(await reader.getone()) for _ in range(sum(start[2] for start in starts))]
+        finally:
+            await reader.stop()
+
+    def create_topic(self, topic: str, partitions: int, config: dict[str, str]) -> None:
+        made = NewTopic(topic, partitions, 1, topic_configs=config)
+        _check(self._run(self.admin.create_topics([made])).topic_errors[0][1:])
+
+    def delete_topic(self, topic: str) -> None:
+        _check(self._run(self.admin.delete_topics([topic])).topic_error_codes[0][1:])
+
+    def list_topics(self) -> list[str]:
+        return list(self._run(self.admin.list_topics()))
+
+    def describe_topic(self, topic: str) -> list[int]:
+        (found,) = self._run(self.admin.describe_topics([topic]))
+        return [part["leader"] for part in sorted(found["partitions"], key=lambda part: part["partition"])]
+
+    def describe_config(self, topic: str) -> dict[str, str]:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        ((found,),) = [answer.resources for answer in self._run(self.admin.describe_configs([resource]))]
+        _check(found)
+        return {entry[0]: entry[1] for entry in found[4]}
+
+    def set_config(self, topic: str, config: dict[str, str]) -> None:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic, config)
+        ((found,),) = [answer.resources for answer in self._run(self.admin.alter_configs([resource]))]
+        _check(found)
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        (found,) = self._run(self.admin.create_partitions({topic: NewPartitions(total)})).topic_errors
+        _check(found[1:])
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        where = TopicPartition(topic, partition)
+        return int(self._run(self.admin.delete_records({where: RecordsToDelete(before)}))[where])
+
+    def describe_cluster(self) -> dict[str, object]:
+        found = self._run(self.admin.describe_cluster())
+        return {
+            "cluster": found["cluster_id"],
+            "controller": found["controller_id"],
+            "brokers": [[node["node_id"], node["host"], node["port"]] for node in found["brokers"]],
+        }
+
+    def list_offset(self, topic: str, partition: int, at: str | int) -> int:
+        if at == "max":
+            raise NotImplementedError("lacking")
+        return self._run(self._list_offset(TopicPartition(topic, partition), at))
+
+    async def _list_offset(self, where: TopicPartition, at: str | int) -> int:
+        reader = await self._started(AIOKafkaConsumer)
+        try:
+            if isinstance(at, int):
+                found = (await reader.offsets_for_times({where: at}))[where]
+                return -1 if found is None else int(found.offset)
+            ask = {"earliest": reader.beginning_offsets, "latest": reader.end_offsets}[at]
+            return int((await ask([where]))[where])
+        finally:
+            await reader.stop()
+
+
+def _check(answer: tuple[int, str]) -> None:
+    """Of an answer that aiokafka hands over as it came: its code, and what else it says."""
+    if answer[0]:
+        raise for_code(answer[0])(answer)
+
+
+def _shown(record: Any) -> list[object]:
+    where = [record.partition, record.offset, record.timestamp]
+    return [*where, shown(record.key), shown(record.value), shown_headers(record.headers)]
+
+
+if __name__ == "__main__":
+    serving.serve(Client(sys.argv[1]))

@@ -1,0 +1,118 @@
+"""kafka-python."""
+# mypy: disable-error-code="import-untyped,import-not-found"
+
+import sys
+import time
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
+
+from tests.clients.python import serving
+from tests.clients.python.serving import WAIT_S, Records, Starts, raw, raw_headers, shown, shown_headers
+
+SPECIAL_TIMES = {"latest": -1, "earliest": -2, "max": -3}
+
+
+class Client:
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        self.reader = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, enable_auto_commit=False)
+
+    def produce(self, topic: str, codec: str, idempotent: bool, records: Records) -> list[int]:
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap,
+            compression_type=None if codec == "none" else codec,
+            enable_idempotence=idempotent,
+            linger_ms=50,
+            batch_size=1_000_000,
+        )
+        try:
+            sent = [
+                producer.send(topic, raw(value), raw(key), raw_headers(headers), partition, timestamp)
+                for partition, key, value, headers, timestamp in records
+            ]
+            return [done.get(WAIT_S).offset for done in sent]
+        finally:
+            producer.close(WAIT_S)
+
+    def consume(self, topic: str, starts: Starts) -> list[list[object]]:
+        self.reader.assign([TopicPartition(topic, partition) for partition, _, _ in starts])
+        for partition, offset, _ in starts:
+            self.reader.seek(TopicPartition(topic, partition), offset)
+        found: list[list[object]] = []
+        wanted, deadline = sum(start[2] for start in starts), time.monotonic() + WAIT_S
+        while len(found) < wanted and time.monotonic() < deadline:
+            for records in self.reader.poll(200, wanted - len(found)).values():
+                found += [_shown(record) for record in records]
+        return found
+
+    def create_topic(self, topic: str, partitions: int, config: dict[str, str]) -> None:
+        self.admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1, "configs": config}})
+
+    def delete_topic(self, topic: str) -> None:
+        self.admin.delete_topics([topic])
+
+    def list_topics(self) -> list[str]:
+        return list(self.admin.list_topics())
+
+    def describe_topic(self, topic: str) -> list[int]:
+        (found,) = self.admin.describe_topics([topic])
+        parts = sorted(found["partitions"], key=lambda part: part["partition_index"])
+        return [part["leader_id"] for part in parts]
+
+    def describe_config(self, topic: str) -> dict[str, str]:
+        resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+        found = self.admin.describe_configs([resource], config_filter="all")["topic"][topic]
+        return {name: entry["value"] for name, entry in found.items()}
+
+    def set_config(self, topic: str, config: dict[str, str]) -> None:
+        self._alter(ConfigResource(ConfigResourceType.TOPIC, topic, config), incremental=False)
+
+    def alter_config(self, topic: str, changes: list[tuple[str, str, str]]) -> None:
+        wanted = {name: (operation, value) for operation, name, value in changes}
+        self._alter(ConfigResource(ConfigResourceType.TOPIC, topic, wanted), incremental=True)
+
+    def _alter(self, resource: ConfigResource, *, incremental: bool) -> None:
+        found = self.admin.alter_configs([resource], incremental=incremental)["topic"][resource.name]
+        if found != "OK":
+            raise RuntimeError(found)
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        self.admin.create_partitions({topic: total})
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        where = TopicPartition(topic, partition)
+        return int(self.admin.delete_records({where: before})[where]["low_watermark"])
+
+    def describe_log_dirs(self, topic: str) -> dict[int, int]:
+        return {
+            part["partition_index"]: part["partition_size"]
+            for broker in self.admin.describe_log_dirs([topic])
+            for directory in broker["log_dirs"]
+            for found in directory["topics"]
+            for part in found["partitions"]
+        }
+
+    def describe_cluster(self) -> dict[str, object]:
+        found = self.admin.describe_cluster()
+        return {
+            "cluster": found["cluster_id"],
+            "controller": found["controller_id"],
+            "brokers": [[node["broker_id"], node["host"], node["port"]] for node in found["brokers"]],
+        }
+
+    def list_offset(self, topic: str, partition: int, at: str | int) -> int:
+        where = TopicPartition(topic, partition)
+        time_ms = SPECIAL_TIMES[at] if isinstance(at, str) else at
+        return int(self.admin.list_partition_offsets({where: time_ms})[where].offset)
+
+
+def _shown(record: Any) -> list[object]:
+    where = [record.partition, record.offset, record.timestamp]
+    return [*where, shown(record.key), shown(record.value), shown_headers(record.headers)]
+
+
+if __name__ == "__main__":
+    serving.serve(Client(sys.argv[1]))

@@ -1,0 +1,126 @@
+"""confluent-kafka, which is librdkafka."""
+
+import importlib
+import sys
+import time
+from functools import partial
+from typing import Any
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+
+from tests.clients.python import serving
+from tests.clients.python.serving import WAIT_S, Records, Starts, raw, raw_headers, shown, shown_headers
+
+api: Any = importlib.import_module("confluent_kafka.admin")  # its types do not say what it exports
+SPECS = {"earliest": api.OffsetSpec.earliest, "latest": api.OffsetSpec.latest, "max": api.OffsetSpec.max_timestamp}
+
+
+class Client:
+    def __init__(self, bootstrap: str) -> None:
+        self.common = {"bootstrap.servers": bootstrap}
+        self.admin = api.AdminClient(self.common)
+        self.reader = Consumer(self.common | {"group.id": "none", "enable.auto.commit": False})
+
+    def produce(self, topic: str, codec: str, idempotent: bool, records: Records) -> list[int | None]:
+        settings = {"compression.type": codec, "enable.idempotence": idempotent, "linger.ms": 50, "batch.size": 1000000}
+        producer = Producer(self.common | settings)
+        offsets: dict[int, int | None] = {}
+        errors = []
+
+        def delivered(at: int, error: object, message: Message) -> None:
+            if error is not None:
+                errors.append(error)
+            offsets[at] = message.offset()
+
+        for n, (partition, key, value, headers, timestamp) in enumerate(records):
+            producer.produce(
+                topic,
+                partition=partition,
+                key=raw(key),
+                value=raw(value),
+                headers=raw_headers(headers),
+                timestamp=timestamp,
+                on_delivery=partial(delivered, n),
+            )
+        producer.flush(WAIT_S)
+        if errors:
+            raise RuntimeError(errors[0])
+        return [offsets[n] for n in range(len(records))]
+
+    def consume(self, topic: str, starts: Starts) -> list[list[object]]:
+        self.reader.assign([TopicPartition(topic, partition, offset) for partition, offset, _ in starts])
+        left, found, deadline = sum(start[2] for start in starts), [], time.monotonic() + WAIT_S
+        while left and time.monotonic() < deadline:
+            for message in self.reader.consume(left, 0.2):
+                if message.error():
+                    raise RuntimeError(message.error())
+                found.append(_shown(message))
+                left -= 1
+        self.reader.unassign()
+        return found
+
+    def create_topic(self, topic: str, partitions: int, config: dict[str, str]) -> None:
+        _only(self.admin.create_topics([api.NewTopic(topic, partitions, 1, config=config)]))
+
+    def delete_topic(self, topic: str) -> None:
+        _only(self.admin.delete_topics([topic]))
+
+    def list_topics(self) -> list[str]:
+        return list(self.admin.list_topics(timeout=WAIT_S).topics)
+
+    def describe_topic(self, topic: str) -> list[int]:
+        names = importlib.import_module("confluent_kafka").TopicCollection([topic])
+        return [partition.leader.id for partition in _only(self.admin.describe_topics(names)).partitions]
+
+    def describe_config(self, topic: str) -> dict[str, str]:
+        found = _only(self.admin.describe_configs([api.ConfigResource("topic", topic)]))
+        return {entry.name: entry.value for entry in found.values()}
+
+    def set_config(self, topic: str, config: dict[str, str]) -> None:
+        _only(self.admin.alter_configs([api.ConfigResource("topic", topic, set_config=config)]))
+
+    def alter_config(self, topic: str, changes: list[tuple[str, str, str]]) -> None:
+        entries = [
+            api.ConfigEntry(name, value, incremental_operation=api.AlterConfigOpType[operation])
+            for operation, name, value in changes
+        ]
+        _only(
+            self.admin.incremental_alter_configs(
+                [api.ConfigResource("topic", topic, incremental_configs=entries)],
+            )
+        )
+
+    def create_partitions(self, topic: str, total: int) -> None:
+        _only(self.admin.create_partitions([api.NewPartitions(topic, total)]))
+
+    def delete_records(self, topic: str, partition: int, before: int) -> int:
+        return int(_only(self.admin.delete_records([TopicPartition(topic, partition, before)])).low_watermark)
+
+    def describe_cluster(self) -> dict[str, object]:
+        found = self.admin.describe_cluster().result(WAIT_S)
+        return {
+            "cluster": found.cluster_id,
+            "controller": found.controller.id,
+            "brokers": [[node.id, node.host, node.port] for node in found.nodes],
+        }
+
+    def list_offset(self, topic: str, partition: int, at: str | int) -> int:
+        spec = SPECS[at]() if isinstance(at, str) else api.OffsetSpec.for_timestamp(at)
+        return int(_only(self.admin.list_offsets({TopicPartition(topic, partition): spec})).offset)
+
+
+def _only(futures: dict[object, Any]) -> Any:
+    (future,) = futures.values()
+    return future.result(WAIT_S)
+
+
+def _shown(message: Message) -> list[object]:
+    key: Any = message.key()
+    value: Any = message.value()
+    headers: Any = message.headers()
+    where = [message.partition(), message.offset(), message.timestamp()[1]]
+    return [*where, shown(key), shown(value), shown_headers(headers)]
+
+
+if __name__ == "__main__":
+    serving.serve(Client(sys.argv[1]))
