@@ -1,0 +1,82 @@
+"""Record batches by the hundred thousand: every payload distinct, made as fast as memory can be copied.
+
+Values are taken out of a pool of random bytes, each record's at another place. All records of a maker have the same
+size, so that what surrounds them is made once.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from crc32c import crc32c
+
+from leadline.log.log import Log
+from leadline.records import varint
+from leadline.records.batch import ATTRIBUTES_AT, HEADER, HEADER_BYTES, LENGTH_END, MAGIC
+from tests.support.logs import START_MS, TP, LogBench
+
+POOL_BYTES = 1 << 24
+STRIDE = 7_919  # a prime: it takes long until a payload comes again
+
+
+class Maker:
+    """Batches of so many records, each with a value of so many bytes and a key, if it is to have one."""
+
+    def __init__(self, records: int, value_bytes: int, key_bytes: int = -1) -> None:
+        self.records, self.value_bytes = records, value_bytes
+        self._pool, self._at = os.urandom(POOL_BYTES + value_bytes), 0
+        self._fronts, self._middle = [], varint.encode(value_bytes)
+        for n in range(records):
+            front = b"\0\0" + varint.encode(n) + varint.encode(key_bytes)
+            length = len(front) + max(key_bytes, 0) + len(self._middle) + value_bytes + 1
+            self._fronts.append(varint.encode(length) + front)
+        self._keyless = [b""] * records
+        self._made = 0
+
+    def batch(
+        self,
+        keys: Sequence[bytes] | None = None,
+        *,
+        producer_id: int = -1,
+        base_offset: int = 0,
+        leader_epoch: int = -1,
+    ) -> bytearray:
+        """The next one: a millisecond younger than the last, and behind it in its producer's sequence."""
+        pool, size, middle, at = self._pool, self.value_bytes, self._middle, self._at
+        parts: list[bytes] = []
+        for front, key in zip(self._fronts, keys or self._keyless, strict=True):
+            at = (at + STRIDE) % POOL_BYTES
+            parts += front, key, middle, pool[at : at + size], b"\0"
+        self._at = at
+        body = b"".join(parts)
+        now_ms = START_MS + self._made
+        sequence = self._made * self.records if producer_id >= 0 else -1
+        self._made += 1
+        data = bytearray(HEADER_BYTES) + body
+        producer = (producer_id, 0 if producer_id >= 0 else -1, sequence)
+        fields = [base_offset, len(data) - LENGTH_END, leader_epoch, MAGIC, 0, 0, self.records - 1, now_ms, now_ms]
+        HEADER.pack_into(data, 0, *fields, *producer, self.records)
+        fields[4] = crc32c(memoryview(data)[ATTRIBUTES_AT:])
+        HEADER.pack_into(data, 0, *fields, *producer, self.records)
+        return data
+
+    @property
+    def batch_bytes(self) -> int:
+        fronts = sum(map(len, self._fronts))
+        return HEADER_BYTES + fronts + self.records * (len(self._middle) + self.value_bytes + 1)
+
+
+def fill(parent: Path, size: int, maker: Maker, *, producer_id: int = -1) -> Log:
+    """A log of at least so many bytes in a new folder of a partition; still open, as a running broker has it."""
+    parent.mkdir(parents=True)
+    log = LogBench(parent).open()
+    written = 0
+    while written < size:
+        data = maker.batch(producer_id=producer_id)
+        log.append_as_leader(data, 0)
+        written += len(data)
+    return log
+
+
+def partition_folder(parent: Path) -> Path:
+    return parent / str(TP)

@@ -1,0 +1,1 @@
+"""Whole brokers under load: Leadline and Apache Kafka beside each other, asked the same over their sockets."""
