@@ -14,6 +14,10 @@ class WireError(Exception):
     retriable: ClassVar[bool] = False
 
 
+class UnknownServerError(WireError):
+    code = -1
+
+
 class OffsetOutOfRange(WireError):
     code = 1
 
@@ -38,8 +42,20 @@ class RecordTooLarge(WireError):
     code = 10
 
 
+class OffsetMetadataTooLarge(WireError):
+    code = 12
+
+
+class CoordinatorLoadInProgress(WireError):
+    code, retriable = 14, True
+
+
 class CoordinatorNotAvailable(WireError):
     code, retriable = 15, True
+
+
+class NotCoordinator(WireError):
+    code, retriable = 16, True
 
 
 class InvalidTopic(WireError):
@@ -52,6 +68,34 @@ class RecordListTooLarge(WireError):
 
 class InvalidRequiredAcks(WireError):
     code = 21
+
+
+class IllegalGeneration(WireError):
+    code = 22
+
+
+class InconsistentGroupProtocol(WireError):
+    code = 23
+
+
+class InvalidGroupId(WireError):
+    code = 24
+
+
+class UnknownMemberId(WireError):
+    code = 25
+
+
+class InvalidSessionTimeout(WireError):
+    code = 26
+
+
+class RebalanceInProgress(WireError):
+    code = 27
+
+
+class InvalidCommitOffsetSize(WireError):
+    code = 28
 
 
 class TopicAuthorizationFailed(WireError):
@@ -106,12 +150,28 @@ class InvalidTxnState(WireError):
     code = 48
 
 
+class InvalidProducerIdMapping(WireError):
+    code = 49
+
+
+class InvalidTransactionTimeout(WireError):
+    code = 50
+
+
+class ConcurrentTransactions(WireError):
+    code, retriable = 51, True
+
+
 class TransactionCoordinatorFenced(WireError):
     code = 52
 
 
 class TransactionalIdAuthorizationFailed(WireError):
     code = 53
+
+
+class OperationNotAttempted(WireError):
+    code = 55
 
 
 class StorageError(WireError):
@@ -122,6 +182,14 @@ class StorageError(WireError):
 
 class LogDirNotFound(WireError):
     code = 57
+
+
+class NonEmptyGroup(WireError):
+    code = 68
+
+
+class GroupIdNotFound(WireError):
+    code = 69
 
 
 class FetchSessionIdNotFound(WireError):
@@ -148,6 +216,30 @@ class UnsupportedCompressionType(WireError):
     code = 76
 
 
+class MemberIdRequired(WireError):
+    code = 79
+
+
+class GroupMaxSizeReached(WireError):
+    code = 81
+
+
+class FencedInstanceId(WireError):
+    code = 82
+
+
+class GroupSubscribedToTopic(WireError):
+    code = 86
+
+
+class UnstableOffsetCommit(WireError):
+    code, retriable = 88, True
+
+
+class ProducerFenced(WireError):
+    code = 90
+
+
 class UnknownTopicId(WireError):
     code, retriable = 100, True
 
@@ -156,8 +248,16 @@ class InconsistentTopicId(WireError):
     code, retriable = 103, True
 
 
+class TransactionalIdNotFound(WireError):
+    code = 105
+
+
 class FetchSessionTopicIdError(WireError):
     code, retriable = 106, True
+
+
+class TransactionAbortable(WireError):
+    code = 120
 
 
 class RecordError(NamedTuple):

@@ -6,7 +6,7 @@ A shell: it does what it is asked to the log, tells the pure state what happened
 import asyncio
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -61,6 +61,8 @@ class Replicas:
     def __init__(self, dirs: LogDirs, me: BrokerId) -> None:
         self.dirs, self.me = dirs, me
         self.hosted: dict[TopicPartition, Hosted] = {}
+        self.on_lead: list[Callable[[TopicPartition, Hosted], None]] = []  # leadership of a partition begins
+        self.on_drop: list[Callable[[TopicPartition], None]] = []  # and ends
         self.stopping = False  # nobody waits for more any longer
         self._moves: dict[TopicPartition, Move] = {}
 
@@ -75,6 +77,8 @@ class Replicas:
         self._carry_out(hosted, leader.appended(found.log_end))
         if tp in self.dirs.future:  # it was about to move when the broker stopped
             self.move(tp, self.dirs.future[tp].parent)
+        for told in self.on_lead:
+            told(tp, hosted)
         return hosted
 
     async def drop(self, tp: TopicPartition) -> None:
@@ -82,6 +86,8 @@ class Replicas:
         hosted = self.hosted.pop(tp, None)
         if hosted is None:
             return
+        for told in self.on_drop:
+            told(tp)
         for waiter in hosted.waiters:
             waiter.wake()
         if (move := self._moves.pop(tp, None)) is not None:
@@ -117,6 +123,22 @@ class Replicas:
         appended = hosted.log.append_as_leader(batch, hosted.leader.epoch, origin)
         self._carry_out(hosted, hosted.leader.appended(hosted.log.log_end))
         return appended
+
+    async def committed(self, tp: TopicPartition, offset: Offset) -> None:
+        """Wait until all below an offset is on every in-sync replica. NotLeaderOrFollower once another leads."""
+        hosted = self.leading(tp)
+        if hosted.leader.is_safe(offset):
+            return
+        waiter = Waiter()
+        hosted.waiters.add(waiter)
+        try:
+            while not hosted.leader.is_safe(offset):
+                if self.stopping or self.hosted.get(tp) is not hosted:
+                    raise NotLeaderOrFollower(f"{tp} is no longer led here")
+                await waiter.woken.wait()
+                waiter.woken.clear()
+        finally:
+            hosted.waiters.discard(waiter)
 
     def read(self, hosted: Hosted, offset: Offset, max_bytes: int, isolation: Isolation, *, min_one: bool) -> Read:
         return hosted.log.read(offset, max_bytes, isolation, min_one=min_one)

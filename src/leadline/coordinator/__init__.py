@@ -1,0 +1,1 @@
+"""Groups and transactions: state machines whose journal is an internal topic. Decide, append, answer once committed."""

@@ -1,0 +1,177 @@
+"""An internal topic as the journal of a coordinator.
+
+What a coordinator knows is what a replay of its journal gives. Each partition of the topic is a shard: whoever leads
+the partition is the coordinator of all that hashes to it, for one leader epoch. It first replays the shard from the
+log's start to its end, then serves; it ends when the partition is led by another, or is deleted.
+
+    decide over the shard's state; write; apply to the state what was written; answer once it is committed
+
+Between deciding and applying nothing may be awaited: the loop's one thread is all the locking there is.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from leadline.errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    LogDirFailed,
+    NotCoordinator,
+    NotLeaderOrFollower,
+    StorageError,
+    UnknownTopicOrPartition,
+    WireError,
+)
+from leadline.hash_order import string_hash
+from leadline.log.log import Isolation
+from leadline.log.producers import Origin
+from leadline.model import LeaderEpoch, Offset, TopicPartition
+from leadline.ports import Clock
+from leadline.records.batch import Header, walk
+from leadline.records.build import BatchFields, build
+from leadline.records.record import Record, records_of
+from leadline.replication.replicas import Hosted, Replicas
+
+log = logging.getLogger(__name__)
+
+LOAD_BYTES = 128 * 1024  # replayed between two turns of the others; a larger batch comes whole
+INT_MIN = 1 << 31  # as an unsigned word: the one number whose absolute value Java cannot tell
+
+
+class Entry(NamedTuple):
+    """A record to be written; no value: its key is forgotten."""
+
+    key: bytes
+    value: bytes | None
+
+
+class Shard(Protocol):
+    """What a coordinator keeps of one partition. Made empty, filled by the replay, then in use until it resigns."""
+
+    def replay(self, header: Header, records: Iterable[Record]) -> None: ...
+
+    def loaded(self) -> None:
+        """All of the journal was replayed. What was under way goes on, timers start."""
+
+    def resigned(self) -> None:
+        """Another coordinator is responsible. Timers end; who waits is told NotCoordinator."""
+
+
+S = TypeVar("S", bound=Shard)
+
+
+class Journal(Generic[S]):
+    """The shards of an internal topic that this broker leads."""
+
+    def __init__(
+        self, topic: str, replicas: Replicas, clock: Clock, new_shard: Callable[[int, LeaderEpoch], S]
+    ) -> None:
+        self.topic, self.replicas, self.clock = topic, replicas, clock
+        self.shards: dict[int, S] = {}  # those in use
+        self._new_shard = new_shard
+        self._loading: dict[int, asyncio.Task[None]] = {}
+        replicas.on_lead.append(self._lead)
+        replicas.on_drop.append(self._drop)
+
+    def shard(self, partition: int) -> S:
+        """NotCoordinator, CoordinatorLoadInProgress."""
+        found = self.shards.get(partition)
+        if found is not None:
+            return found
+        tp = TopicPartition(self.topic, partition)
+        if partition in self._loading:
+            raise CoordinatorLoadInProgress(f"{tp} is still being read")
+        raise NotCoordinator(f"this broker does not lead {tp}")
+
+    @property
+    def is_loading(self) -> bool:
+        return bool(self._loading)
+
+    def write(self, partition: int, entries: Sequence[Entry], fields: BatchFields | None = None) -> Offset:
+        """Append entries in one batch, with the time of now. The offset behind them: see `committed`.
+
+        Nothing is written if it raises: CoordinatorNotAvailable, NotCoordinator, or what the log has against it.
+        """
+        now_ms = self.clock.now_ms()
+        records = [Record(n, now_ms, entry.key, entry.value) for n, entry in enumerate(entries)]
+        return self.append(partition, build(records, fields))
+
+    def append(self, partition: int, batch: bytearray) -> Offset:
+        """As `write`, for a batch that is there already: the marker of a transaction."""
+        tp = TopicPartition(self.topic, partition)
+        try:
+            return self.replicas.append(tp, batch, Origin.COORDINATOR).last_offset + 1
+        except (UnknownTopicOrPartition, StorageError) as error:
+            raise CoordinatorNotAvailable(f"{tp} cannot be written: {error}") from error
+        except NotLeaderOrFollower as error:
+            raise NotCoordinator(f"{tp} cannot be written here: {error}") from error
+
+    async def committed(self, partition: int, offset: Offset) -> None:
+        """Wait until all below an offset is on every in-sync replica. NotCoordinator once another leads."""
+        try:
+            await self.replicas.committed(TopicPartition(self.topic, partition), offset)
+        except WireError as error:
+            raise NotCoordinator(str(error)) from error
+
+    async def stop(self) -> None:
+        for partition in list(self._loading):
+            self._loading.pop(partition).cancel()
+        for shard in self.shards.values():
+            shard.resigned()
+        self.shards.clear()
+
+    def _lead(self, tp: TopicPartition, hosted: Hosted) -> None:
+        if tp.topic == self.topic:
+            self._resign(tp.partition)
+            task = asyncio.create_task(self._load(tp, hosted), name=f"loading {tp}")
+            self._loading[tp.partition] = task
+
+    def _drop(self, tp: TopicPartition) -> None:
+        if tp.topic == self.topic:
+            self._resign(tp.partition)
+
+    def _resign(self, partition: int) -> None:
+        if (task := self._loading.pop(partition, None)) is not None:
+            task.cancel()
+        if (shard := self.shards.pop(partition, None)) is not None:
+            shard.resigned()
+
+    async def _load(self, tp: TopicPartition, hosted: Hosted) -> None:
+        shard = self._new_shard(tp.partition, hosted.leader.epoch)
+        try:
+            replayed = await self._replay(hosted, shard)
+        except (WireError, LogDirFailed, OSError) as error:
+            log.error("%s cannot be read, nobody is served from it: %s", tp, error)
+            return  # and stays in _loading: asked for it, we say that it is not read yet
+        if replayed:
+            log.info("read %s: %d records", tp, replayed)
+        del self._loading[tp.partition]
+        self.shards[tp.partition] = shard
+        shard.loaded()
+
+    async def _replay(self, hosted: Hosted, shard: S) -> int:
+        """From the log's start to its end; nothing is written meanwhile, as nobody is served."""
+        offset, replayed = hosted.log.log_start, 0
+        while offset < hosted.log.log_end:
+            at = hosted.log.read(offset, LOAD_BYTES, Isolation.LOG_END).slice
+            if at is None:
+                break  # compaction left nothing behind it
+            data = await asyncio.to_thread(os.pread, at.file.fd, at.length, at.position)
+            for position, header in walk(data):
+                if header.last_offset >= offset:
+                    shard.replay(header, records_of(data, position, header))
+                    replayed += header.record_count
+                    offset = header.last_offset + 1
+            await asyncio.sleep(0)
+        return replayed
+
+
+def shard_of(key: str, count: int) -> int:
+    """The partition, of so many, in which a group or a transactional id is kept: by Java's hash of its name."""
+    value = string_hash(key)
+    if value == INT_MIN:
+        return 0
+    return (value if value < INT_MIN else (1 << 32) - value) % count
