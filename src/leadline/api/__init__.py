@@ -11,7 +11,7 @@ from leadline.api.leaders import elect_leaders, find_coordinator
 from leadline.api.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from leadline.api.metadata import describe_cluster, metadata
 from leadline.api.offsets import list_offsets, offset_for_leader_epoch
-from leadline.api.produce import produce
+from leadline.api.produce import serve_produce
 from leadline.api.producers import describe_producers, init_producer_id
 from leadline.api.topics import create_partitions, create_topics, delete_records, delete_topics
 from leadline.errors import InvalidRequest
@@ -24,13 +24,14 @@ from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 M = TypeVar("M", bound=Message)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")  # a client's name or version
 Answer = Message | Awaitable[Message] | None
+Serve = Callable[[Buffer, int, Context], Answer]  # the frame, where the request begins in it, its surroundings
 
 
 class Entry(NamedTuple):
     key: int
     name: str
     versions: range  # as advertised
-    serve: Callable[[Buffer, int, Context], Answer]  # the frame, where the request begins in it, its surroundings
+    serve: Serve
 
 
 def _entry(request: type[M], handler: Callable[[M, Context], Answer], oldest: int = 0) -> Entry:
@@ -39,6 +40,10 @@ def _entry(request: type[M], handler: Callable[[M, Context], Answer], oldest: in
         message, _ = decode_from(request, frame, ctx.version, body_at)
         return handler(message, ctx)
 
+    return _served_by(request, serve, oldest)
+
+
+def _served_by(request: type[Message], serve: Serve, oldest: int = 0) -> Entry:
     assert request.API_KEY is not None
     versions = range(oldest, request.VERSIONS[-1] + 1)
     return Entry(request.API_KEY, request.__name__.removesuffix("Request"), versions, serve)
@@ -66,7 +71,7 @@ def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsRespon
 TABLE: dict[int, Entry] = {
     entry.key: entry
     for entry in (
-        _entry(messages.ProduceRequest, produce),
+        _served_by(messages.ProduceRequest, serve_produce),
         _entry(messages.FetchRequest, fetch, oldest=4),
         _entry(messages.ListOffsetsRequest, list_offsets),
         _entry(messages.MetadataRequest, metadata),

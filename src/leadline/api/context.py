@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from leadline.api.lanes import Lanes
 from leadline.api.sessions import Sessions
 from leadline.config import BrokerConfig, BrokerSettings, Layers
 from leadline.controller.cluster import Cluster
@@ -24,6 +26,7 @@ class Services:
     dirs: LogDirs
     sessions: Sessions
     clock: Clock
+    lanes: Lanes
     reconfigure: Callable[[], None]  # settings of this broker, or of all, have changed
 
     @property
@@ -39,8 +42,7 @@ class Services:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """One request's surroundings."""
 
     services: Services

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable
 
 from leadline.api.context import NONE, Context
+from leadline.api.lanes import Lanes
 from leadline.controller.topics import INTERNAL
 from leadline.errors import (
     CorruptMessage,
@@ -26,7 +27,11 @@ from leadline.model import TopicPartition
 from leadline.ports import Buffer
 from leadline.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, TRANSACTIONAL, header_at, walk
 from leadline.records.compression import Codec
+from leadline.replication.replicas import Replicas
+from leadline.wire.codec import decode_from
+from leadline.wire.frames import response_frame
 from leadline.wire.messages import ProduceRequest, ProduceResponse
+from leadline.wire.primitives import BUFFERS, Piece
 
 OLDEST_VERSION = 3  # before it, records had another format
 ZSTD_FROM = 7
@@ -66,7 +71,7 @@ def produce(request: ProduceRequest, ctx: Context) -> ProduceResponse | Awaitabl
                 partitions.append(_done(data.index, appended, replicas.hosted[tp].log.log_start))
             except WireError as error:
                 failed = error
-                partitions.append(_refused(data.index, error, _log_start(tp, records, error, ctx)))
+                partitions.append(_refused(data.index, error, _log_start(tp, records, error, replicas)))
         if partitions:
             topics.append(_Topic(name=topic.name, partition_responses=partitions))
     if acks == 0:
@@ -76,8 +81,32 @@ def produce(request: ProduceRequest, ctx: Context) -> ProduceResponse | Awaitabl
     return ProduceResponse(responses=topics)
 
 
+def serve_produce(frame: Buffer, body_at: int, ctx: Context) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+    """Requests that begin like this one are served in its lane from now on."""
+    request, _ = decode_from(ProduceRequest, frame, ctx.version, body_at)
+    ctx.services.lanes.open(frame, body_at, request, ctx.version)
+    return produce(request, ctx)
+
+
+def produce_in_lane(frame: memoryview, lanes: Lanes, replicas: Replicas) -> bytes | list[Piece] | None:
+    """The reply, if the request is in a lane. If not, nothing has happened to it."""
+    found = lanes.find(frame)
+    if found is None:
+        return None
+    lane, records, version, correlation_id = found
+    tp = lane.tp
+    try:
+        appended = replicas.append(tp, records)
+    except WireError as error:
+        part = _refused(tp.partition, error, _log_start(tp, records, error, replicas))
+        answer = ProduceResponse(responses=[_Topic(name=tp.topic, partition_responses=[part])])
+        return response_frame(answer, version, correlation_id)
+    log_start = replicas.hosted[tp].log.log_start
+    return lane.reply(correlation_id, appended.first_offset, appended.log_append_time_ms, log_start)
+
+
 def _records(data: ProduceRequest.PartitionProduceData) -> Buffer:
-    return data.records if isinstance(data.records, bytes | bytearray | memoryview) else b""
+    return data.records if isinstance(data.records, BUFFERS) else b""
 
 
 def _refusal(request: ProduceRequest, ctx: Context) -> WireError | None:
@@ -143,11 +172,11 @@ def _refused(index: int, error: WireError, log_start: int = -1) -> _Partition:
     )
 
 
-def _log_start(tp: TopicPartition, records: Buffer, error: WireError, ctx: Context) -> int:
+def _log_start(tp: TopicPartition, records: Buffer, error: WireError, replicas: Replicas) -> int:
     """Told where the log itself refused what was one batch."""
     if isinstance(error, _WITHOUT_LOG_START) or (isinstance(error, InvalidRecord) and not _is_one_batch(records)):
         return -1
-    return ctx.services.replicas.leading(tp).log.log_start
+    return replicas.leading(tp).log.log_start
 
 
 def _is_one_batch(records: Buffer) -> bool:

@@ -4,12 +4,12 @@ import asyncio
 import logging
 import random
 import socket
-from collections.abc import Awaitable
 from typing import NamedTuple
 
 from leadline.api.context import Services
+from leadline.api.lanes import Lanes
 from leadline.api.sessions import Sessions
-from leadline.broker.net import Connection, Limits, Net, Reply
+from leadline.broker.net import Limits, Net
 from leadline.broker.requests import Requests
 from leadline.config import BrokerConfig, BrokerSettings, Listener, LogConfig, broker_settings
 from leadline.config.crosschecks import connections_per_ip
@@ -64,7 +64,7 @@ class Broker:
         self.tree = await EmbeddedTree.open(next(iter(self.dirs.dirs)), self.clock)
         identity = await self._identity()
         self.replicas = Replicas(self.dirs, identity.broker)
-        self.net = Net(self._serve, _limits(settings.broker))
+        self.net = Net(_limits(settings.broker))
         self._listen(self.net, settings.listeners.bound)
         self.advertised = self._advertised()
         me = BrokerInfo(identity.broker, self.advertised, settings.broker.broker_rack)
@@ -77,6 +77,7 @@ class Broker:
             dirs=self.dirs,
             sessions=Sessions(settings.broker.max_incremental_fetch_session_cache_slots, random.randint),
             clock=self.clock,
+            lanes=Lanes(),
             reconfigure=self._reconfigure,
         )
         self.requests = Requests(self.services)
@@ -87,7 +88,7 @@ class Broker:
         await self.dirs.load()
         await self.cluster.lead()
         self.upkeep.start()
-        self.net.start()
+        self.net.start(self.requests.serve)
 
     async def _register(self, me: BrokerInfo, tree: EmbeddedTree) -> None:
         protocols = {told.name: told.protocol.name for told in self.settings.listeners.advertised}
@@ -96,9 +97,6 @@ class Broker:
         ]
         data = encode_registration(Registration(tuple(endpoints), self.clock.now_ms(), rack=me.rack))
         await tree.create(znodes.broker_path(me.id), data, ephemeral=True, make_parents=True)
-
-    def _serve(self, connection: Connection, frame: memoryview) -> Reply | Awaitable[Reply | None] | None:
-        return self.requests.serve(connection, frame)
 
     async def _identity(self) -> Identity:
         """What the directories remember, or a new one; a setting must not contradict them."""

@@ -14,30 +14,38 @@ import os
 import socket
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from struct import Struct
+from typing import NoReturn
 
 from leadline.log.files import OpenFile
 from leadline.log.segment import FileSlice
-from leadline.wire.primitives import Piece
+from leadline.ports import Buffer
+from leadline.wire.primitives import BUFFERS, Piece
 
 log = logging.getLogger(__name__)
 
 SCRATCH_BYTES = 256 * 1024  # what one read takes from a socket at most, shared by all connections
 GROWTH_BYTES = 1024 * 1024  # a large frame's buffer grows by at least this much, as its bytes arrive
-PROBE_BYTES = 128 * 1024  # distance of the looks into the page cache
+PROBE_BYTES = 256 * 1024  # distance of the looks into the page cache
 READ_AHEAD_BYTES = 1024 * 1024
+AHEAD_BYTES = 4 * 1024 * 1024  # what is asked of the disk behind that, as it will be wanted next
+READS_AT_ONCE = 16  # of a large frame, before it is the others' turn
+MOST_SPARE = 4  # rooms for large frames that are kept
 SEND_AT_ONCE = 64  # buffers in one sendmsg
 SEND_FROM_BYTES = 64 * 1024  # replies of several requests go out together, up to so much
 
 _SIZE = Struct(">i")
 
 
-Reply = Sequence[Piece]
+Reply = bytes | list[Piece]  # a whole frame, or its pieces
 # Serves one request. The frame lies in a buffer that is used again: it may be looked at only until the first await.
 Serve = Callable[["Connection", memoryview], Reply | Awaitable[Reply | None] | None]
+
+
+_REPLIES = (bytes, list)
 
 
 class CloseConnection(Exception):
@@ -68,8 +76,9 @@ class Connection:
         self.last_active = net.now()
         self.closed = False
         self.state: object = None  # whatever serves the connection keeps with it
-        self._frame: bytearray | None = None  # a frame that has not come whole: size and bytes
+        self._frame: bytearray | None = None  # room for a frame that has not come whole: size and bytes
         self._filled = 0  # bytes of it that are there
+        self._whole = 4  # bytes that it has in all; at first only its size is known to be
         self._reserved = 0  # bytes that it counts for in queued.max.request.bytes, from when its size is known
         self._backlog = b""  # read, but to be served later
         self._out: deque[Piece | _Rest] = deque()
@@ -90,31 +99,42 @@ class Connection:
         if net.is_full and not self._reserved:
             self._resume()
             return
-        try:
-            if self._frame is None:
-                count = self.sock.recv_into(net.scratch)
-                arrived = net.scratch_view[:count]
-            else:
-                arrived = None
-                with memoryview(self._frame) as view:
-                    count = self.sock.recv_into(view[self._filled :])
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self.close(f"it broke: {error}", quiet=True)
-            return
-        if count == 0:
-            self.close("the peer closed it", quiet=True)
-            return
         self.last_active = net.now()
         try:
-            if arrived is None:
-                self._filled += count
-                self._continue_frame()
+            if self._frame is not None:
+                self._read_frame(self._frame)
+            elif count := self.sock.recv_into(net.scratch):
+                self._serve_frames(net.scratch_view[:count])
             else:
-                self._serve_frames(arrived)
+                self.close("the peer closed it", quiet=True)
+        except (BlockingIOError, InterruptedError):
+            return
         except CloseConnection as error:
             self._refuse(error)
+        except OSError as error:
+            self.close(f"it broke: {error}", quiet=True)
+
+    def _read_frame(self, frame: bytearray) -> None:
+        """More of a frame that is under way, as much as there is by now."""
+        for _ in range(READS_AT_ONCE):
+            with memoryview(frame)[self._filled : self._whole] as room:
+                count = self.sock.recv_into(room)
+            if not count:
+                self.close("the peer closed it", quiet=True)
+                return
+            self._filled += count
+            self._measure_frame(frame)
+            if self._filled == self._whole:
+                self._serve_frame(frame)
+                return
+
+    def _serve_frame(self, frame: bytearray) -> None:
+        self._frame = None
+        self._release()
+        with memoryview(frame)[4 : self._whole] as view:
+            self._serve(view)
+        self.net.keep_room(frame)
+        self._flush()
 
     def _refuse(self, error: CloseConnection) -> None:
         """What was asked before still gets its answer, as far as the socket takes it at once."""
@@ -123,11 +143,12 @@ class Connection:
 
     def _serve_frames(self, data: memoryview) -> None:
         """Whole frames are served where they lie; the rest is kept."""
-        at, end = 0, len(data)
-        while end - at >= 4 and not self._blocked():
+        at, end, most = 0, len(data), self.net.limits.socket_request_max_bytes
+        while end - at >= 4 and self.waiting is None and not self._writing:
             (size,) = _SIZE.unpack_from(data, at)
+            if not 0 <= size <= most:
+                self.net.refuse_size(size)
             behind = at + 4 + size
-            self.net.check_size(size)
             if behind > end:
                 break
             self._serve(data[at + 4 : behind])
@@ -136,42 +157,33 @@ class Connection:
                 self._flush()
             if self.closed:
                 return
-        rest = data[at:end]
-        if rest:
+        if at < end:
             if self._blocked():
-                self._backlog = bytes(rest)
+                self._backlog = bytes(data[at:end])
             else:
-                self._begin_frame(rest)
+                self._begin_frame(data[at:end])
         self._flush()
 
     def _begin_frame(self, front: memoryview) -> None:
         size = _SIZE.unpack_from(front)[0] + 4 if len(front) >= 4 else 4
-        self._frame = bytearray(max(min(size, GROWTH_BYTES), len(front)))
-        self._frame[: len(front)] = front
-        self._filled = len(front)
-        if len(front) >= 4:
-            self._reserve(size)
+        self._frame = frame = self.net.room(max(min(size, GROWTH_BYTES), len(front)))
+        frame[: len(front)] = front
+        self._filled, self._whole = len(front), 4
+        self._measure_frame(frame)
 
-    def _continue_frame(self) -> None:
-        """More of a frame has come. Its buffer grows with what is there, not with what was announced."""
-        frame = self._frame
-        assert frame is not None
+    def _measure_frame(self, frame: bytearray) -> None:
+        """How much of it to read next. Its room grows with what has come, not with what was announced."""
         if self._filled < 4:
             return
         (size,) = _SIZE.unpack_from(frame)
-        self.net.check_size(size)
-        whole = size + 4
         if not self._reserved:
-            self._reserve(whole)
-        if self._filled == whole:
-            self._frame = None
-            self._release()
-            with memoryview(frame) as view:
-                self._serve(view[4:whole])
-            self._flush()
-        elif self._filled == len(frame):
-            more = min(whole, max(2 * len(frame), GROWTH_BYTES)) - len(frame)
-            frame += bytes(more)
+            if not 0 <= size <= self.net.limits.socket_request_max_bytes:
+                self.net.refuse_size(size)
+            self._reserve(size + 4)
+        whole = size + 4
+        if self._filled == len(frame) < whole:
+            frame += bytes(min(whole, max(2 * len(frame), GROWTH_BYTES)) - len(frame))
+        self._whole = min(whole, len(frame))
 
     def _reserve(self, count: int) -> None:
         self._reserved = count
@@ -193,16 +205,20 @@ class Connection:
             raise CloseConnection(f"serving it failed: {error!r}") from error
         if answer is None:
             return
-        if isinstance(answer, Sequence):
+        if isinstance(answer, _REPLIES):
             self._put(answer)
             return
         self.waiting = asyncio.ensure_future(answer)
         self.waiting.add_done_callback(self._answered)
 
     def _put(self, reply: Reply) -> None:
+        if isinstance(reply, bytes):
+            self._out.append(reply)
+            self._out_bytes += len(reply)
+            return
         self._out.extend(reply)
         for piece in reply:
-            if isinstance(piece, bytes | bytearray | memoryview):
+            if isinstance(piece, BUFFERS):
                 self._out_bytes += len(piece)
 
     def _answered(self, done: "asyncio.Future[Reply | None]") -> None:
@@ -218,7 +234,7 @@ class Connection:
             self.close(f"serving it failed: {error!r}")
             return
         self.last_active = self.net.now()
-        self._put(done.result() or ())
+        self._put(done.result() or b"")
         self._flush()
         self._serve_backlog()
 
@@ -235,6 +251,8 @@ class Connection:
         return self.waiting is not None or self._writing
 
     def _resume(self) -> None:
+        if self._reading and self.waiting is None and not (self._writing or self._backlog or self.net.is_full):
+            return
         starved = self.net.is_full and not self._reserved  # who has begun a frame may end it
         if starved and not self.closed:
             self.net.starved.add(self)
@@ -252,7 +270,7 @@ class Connection:
         out = self._out
         try:
             while out and not self.closed:
-                if isinstance(out[0], bytes | bytearray | memoryview):
+                if isinstance(out[0], BUFFERS):
                     sent = self._send_bytes()
                 else:
                     sent = self._send_slice(out[0])
@@ -273,30 +291,19 @@ class Connection:
             self._resume()
 
     def _send_bytes(self) -> bool:
-        out = self._out
-        if len(out) == 1:
-            first = out[0]
-            assert isinstance(first, bytes | bytearray | memoryview)
-            sent = self.sock.send(first)
-        else:
-            buffers: list[bytes | bytearray | memoryview] = []
-            for part in out:
-                if not isinstance(part, bytes | bytearray | memoryview) or len(buffers) == SEND_AT_ONCE:
-                    break
-                buffers.append(part)
-            sent = self.sock.sendmsg(buffers)
-        while out:
-            part = out[0]
-            assert isinstance(part, bytes | bytearray | memoryview)
-            if sent < len(part):
-                if sent:
-                    out[0] = memoryview(part)[sent:]
+        out, buffers = self._out, list[Buffer]()
+        for part in out:
+            if not isinstance(part, BUFFERS) or len(buffers) == SEND_AT_ONCE:
+                break
+            buffers.append(part)
+        sent = self.sock.send(buffers[0]) if len(buffers) == 1 else self.sock.sendmsg(buffers)
+        for buffer in buffers:
+            if sent < len(buffer):
+                out[0] = memoryview(buffer)[sent:]
                 self._wait_until_writable()
                 return False
-            sent -= len(part)
+            sent -= len(buffer)
             out.popleft()
-            if not sent:
-                break
         return True
 
     def _send_slice(self, part: "Piece | _Rest") -> bool:
@@ -367,10 +374,10 @@ class _Rest:
 
 def is_cached(fd: int, position: int, length: int) -> bool:
     """Whether a range can be read without asking the disk: looks at a byte here and there."""
-    byte = bytearray(1)
+    byte = [bytearray(1)]
     try:
-        for at in (*range(position, position + length, PROBE_BYTES), position + length - 1):
-            if os.preadv(fd, [byte], at, os.RWF_NOWAIT) == 0:
+        for at in (*range(position, position + length - 1, PROBE_BYTES), position + length - 1):
+            if os.preadv(fd, byte, at, os.RWF_NOWAIT) == 0:
                 return True  # past the end: sendfile will tell
     except BlockingIOError:
         return False
@@ -381,8 +388,8 @@ def is_cached(fd: int, position: int, length: int) -> bool:
 
 def read_through(fd: int, position: int, length: int) -> None:
     """Bring a range into the page cache. Blocks."""
-    os.posix_fadvise(fd, position, length, os.POSIX_FADV_WILLNEED)
-    buffer = bytearray(64 * 1024)
+    os.posix_fadvise(fd, position, length + AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+    buffer = bytearray(length)  # in one call: with every return to Python the loop may lose its turn
     end = position + length
     while position < end and (count := os.preadv(fd, [buffer], position)):
         position += count
@@ -391,8 +398,10 @@ def read_through(fd: int, position: int, length: int) -> None:
 class Net:
     """The listeners of a broker and their connections."""
 
-    def __init__(self, serve: Serve, limits: Limits) -> None:
-        self.serve, self.limits = serve, limits
+    serve: Serve  # there once it is started
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
         self.loop = asyncio.get_running_loop()
         self.now = time.monotonic
         self.scratch = bytearray(SCRATCH_BYTES)
@@ -402,6 +411,7 @@ class Net:
         self._listeners: list[tuple[socket.socket, str]] = []
         self._accepting = False
         self._memory = 0
+        self._spare: list[bytearray] = []  # rooms for large frames: memory that is new costs more than its use
         self.starved: set[Connection] = set()  # those that are not read from until others are done
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="read-ahead")
         self._sweep: asyncio.TimerHandle | None = None
@@ -424,7 +434,8 @@ class Net:
         self._listeners.append((sock, name))
         return sock.getsockname()[0], sock.getsockname()[1]
 
-    def start(self) -> None:
+    def start(self, serve: Serve) -> None:
+        self.serve = serve
         self._accept_when_possible()
         self._sweep = self.loop.call_later(self._sweep_seconds, self._close_idle)
 
@@ -481,11 +492,20 @@ class Net:
 
     # Limits
 
-    def check_size(self, size: int) -> None:
-        if not 0 <= size <= self.limits.socket_request_max_bytes:
-            raise CloseConnection(
-                f"a request of {size} bytes; socket.request.max.bytes={self.limits.socket_request_max_bytes}"
-            )
+    def refuse_size(self, size: int) -> NoReturn:
+        raise CloseConnection(
+            f"a request of {size} bytes; socket.request.max.bytes={self.limits.socket_request_max_bytes}"
+        )
+
+    def room(self, size: int) -> bytearray:
+        """For a frame that comes in parts: one that was used before, if it is large enough."""
+        if size > SCRATCH_BYTES and self._spare and len(self._spare[-1]) >= size:
+            return self._spare.pop()
+        return bytearray(size)
+
+    def keep_room(self, room: bytearray) -> None:
+        if SCRATCH_BYTES < len(room) <= 2 * GROWTH_BYTES and len(self._spare) < MOST_SPARE:
+            self._spare.append(room)
 
     @property
     def is_full(self) -> bool:

@@ -4,11 +4,12 @@ What cannot be understood closes its connection with a line that says why; nothi
 """
 
 import logging
-import time
 from collections.abc import Awaitable
+from time import perf_counter
 
 from leadline.api import TABLE
 from leadline.api.context import Context, Services
+from leadline.api.produce import produce_in_lane
 from leadline.broker.net import CloseConnection, Connection, Reply
 from leadline.errors import WireError
 from leadline.wire.apis import API_VERSIONS, unsupported_api_versions
@@ -24,11 +25,19 @@ SLOW_SECONDS = 0.05
 class Requests:
     def __init__(self, services: Services) -> None:
         self.services = services
+        self._lanes, self._replicas = services.lanes, services.replicas
         self.served = 0
         self.slowest_turn = 0.0  # seconds that one request kept the loop from all others
 
     def serve(self, connection: Connection, frame: memoryview) -> Reply | Awaitable[Reply | None] | None:
-        started = time.perf_counter()
+        started = perf_counter()
+        in_lane = produce_in_lane(frame, self._lanes, self._replicas)
+        if in_lane is not None:
+            self.served += 1
+            seconds = perf_counter() - started
+            if seconds > SLOW_SECONDS or seconds > self.slowest_turn:
+                self._note(seconds, request_head(frame), connection)
+            return in_lane
         try:
             head = request_head(frame)
             entry = TABLE.get(head.api_key)
@@ -41,7 +50,7 @@ class Requests:
         except WireError as error:
             raise CloseConnection(f"a request without an answer failed: {error}") from None
         self.served += 1
-        self._note(time.perf_counter() - started, head, connection)
+        self._note(perf_counter() - started, head, connection)
         if answer is None:
             return None
         if isinstance(answer, Message):

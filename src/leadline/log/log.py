@@ -168,10 +168,6 @@ class Log:
         first = self._first_unstable
         return first if first is not None and first < self.high_watermark else self.high_watermark
 
-    @property
-    def unflushed(self) -> int:
-        return self.log_end - self.recovery_point  # as Kafka counts them, for flush.messages
-
     # Appending
 
     def begin_epoch(self, epoch: LeaderEpoch) -> None:
@@ -192,8 +188,10 @@ class Log:
         first = self.log_end
         last = first + header.last_offset_delta
         assign(batch, 0, first, leader_epoch)
-        stateful = [(0, header_at(batch))] if header.producer_id >= 0 else []
         newest = TimestampOffset(header.max_timestamp, last)
+        if header.producer_id < 0:
+            return self._append_plain(batch, first, newest, leader_epoch, now_ms, append_time)
+        stateful = [(0, header_at(batch))]
         incoming = Incoming(batch, first, last, newest, ((leader_epoch, first),), stateful)
         return self._append(incoming, origin, now_ms, append_time)
 
@@ -222,19 +220,59 @@ class Log:
             )
         return self._append(incoming, Origin.REPLICATION, self._world.clock.now_ms(), NO_TIMESTAMP)
 
+    def _append_plain(
+        self,
+        batch: bytearray | memoryview,
+        first: Offset,
+        newest: TimestampOffset,
+        epoch: LeaderEpoch,
+        now_ms: int,
+        append_time_ms: int,
+    ) -> Appended:
+        """A batch of no producer in particular: there is nothing to know but where it goes."""
+        if self.offline:
+            self._refuse()
+        last = newest.offset
+        try:
+            segment = self._room_for(len(batch), first, last, newest.timestamp, ((epoch, first),), now_ms)
+            segment.append(batch, last, newest)
+        except OSError as error:
+            self._fail("appending", error)
+        self.log_end = self.producers.end_offset = last + 1
+        self._flush_if_due()
+        return Appended(first, last, append_time_ms)
+
+    def _room_for(
+        self,
+        size: int,
+        first: Offset,
+        last: Offset,
+        timestamp: int,
+        epochs: Iterable[tuple[LeaderEpoch, Offset]],
+        now_ms: int,
+    ) -> Segment:
+        """The segment that takes so many bytes; with the epochs noted that come with them."""
+        for epoch, start in epochs:
+            if epoch >= 0 and self.epochs.assign(epoch, start):
+                self._write_epochs()
+        config = self.config
+        if size > config.segment_bytes:
+            raise RecordListTooLarge(f"{size} bytes for {self.tp} exceed segment.bytes={config.segment_bytes}")
+        segment = self.segments.active
+        return self.roll(first) if segment.should_roll(size, last, timestamp, config, now_ms) else segment
+
+    def _flush_if_due(self) -> None:
+        if self.log_end - self.recovery_point >= self.config.flush_messages:  # as Kafka counts them
+            self.flush()
+
     def _append(self, incoming: Incoming, origin: Origin, now_ms: int, append_time_ms: int) -> Appended:
         if self.offline:
             self._refuse()
-        size = len(incoming.data)
+        last, timestamp = incoming.last_offset, incoming.newest.timestamp
         try:
-            for epoch, start in incoming.epochs:
-                if epoch >= 0 and self.epochs.assign(epoch, start):
-                    self._write_epochs()
-            if size > self.config.segment_bytes:
-                raise RecordListTooLarge(f"{size} bytes for {self.tp} exceed segment.bytes={self.config.segment_bytes}")
-            segment = self.segments.active
-            if segment.should_roll(size, incoming.last_offset, incoming.newest.timestamp, self.config, now_ms):
-                segment = self.roll(incoming.first_offset)
+            segment = self._room_for(
+                len(incoming.data), incoming.first_offset, last, timestamp, incoming.epochs, now_ms
+            )
             updates: tuple[list[Pending], list[CompletedTxn]] | None = None
             due: Producer | None = None
             if incoming.stateful:
@@ -244,8 +282,8 @@ class Log:
                     if origin is Origin.CLIENT and (repeated := self._duplicate(header)) is not None:
                         return repeated
                     updates = self._validate_producers(incoming, origin)
-            segment.append(incoming.data, incoming.last_offset, incoming.newest)
-            self.log_end = incoming.last_offset + 1
+            segment.append(incoming.data, last, incoming.newest)
+            self.log_end = last + 1
             if due is not None:
                 due.took(header.base_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
             elif updates is not None:
@@ -253,8 +291,7 @@ class Log:
             self.producers.end_offset = self.log_end
         except OSError as error:
             self._fail("appending", error)
-        if self.unflushed >= self.config.flush_messages:
-            self.flush()
+        self._flush_if_due()
         return Appended(incoming.first_offset, incoming.last_offset, append_time_ms)
 
     def _duplicate(self, header: Header) -> Appended | None:

@@ -69,6 +69,7 @@ class Segment:
         self._first_timestamp: int | None = None  # of the first batch: what segment.ms counts from
         self._newest: TimestampOffset | None = None  # largest timestamp and the last offset of its batch
         self._since_index = 0  # bytes behind the last index entry
+        self._indexes_full: bool | None = None  # None: not looked at since they last changed
         if create:
             self._newest = TimestampOffset(NO_TIMESTAMP, base_offset)
             if config.preallocate:
@@ -84,20 +85,20 @@ class Segment:
 
     def append(self, data: Buffer, last_offset: Offset, newest: TimestampOffset) -> None:
         """Whole batches, the last of them ending at last_offset; `newest`: the largest timestamp among them."""
-        position = self.size
+        position, size = self.size, len(data)
         if position == 0:
             self._first_timestamp = newest.timestamp
             self.create_indexes()
         write_all(self._files, self.file.fd, data, position)
-        self.size = position + len(data)
+        self.size = position + size
         known = self._newest or self.newest
         if newest.timestamp > known.timestamp:
             self._newest = known = newest
         if self._since_index > self.index_interval_bytes:
             self.offset_index.append(last_offset, position)
             self.time_index.append_if_later(*known)
-            self._since_index = 0
-        self._since_index += len(data)
+            self._since_index, self._indexes_full = 0, None
+        self._since_index += size
 
     def fits(self, offset: Offset) -> bool:
         return 0 <= offset - self.base_offset <= MAX_RELATIVE
@@ -108,11 +109,15 @@ class Segment:
             return True
         if self.size > 0 and self._age_ms(timestamp, now_ms) > config.segment_ms - self.jitter_ms:
             return True
-        return not self.fits(last_offset) or self.offset_index.is_full() or self.time_index.is_full()
+        if self._indexes_full is None:
+            self._indexes_full = self.offset_index.is_full() or self.time_index.is_full()
+        return self._indexes_full or not 0 <= last_offset - self.base_offset <= MAX_RELATIVE
 
     def _age_ms(self, timestamp: int, now_ms: int) -> int:
         """By the records' own time where they carry one, so that replicas roll alike."""
-        first = self.first_timestamp
+        first = self._first_timestamp
+        if first is None:
+            first = self.first_timestamp
         return timestamp - first if first is not None and first >= 0 else now_ms - self.created_ms
 
     def seal(self) -> None:
@@ -256,6 +261,7 @@ class Segment:
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
+        self._indexes_full = None
         cut = 0
         if place is not None:
             cut = self.size - place.position

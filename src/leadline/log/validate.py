@@ -14,7 +14,10 @@ from leadline.records.batch import (
     CODEC_MASK,
     CONTROL,
     HEADER_BYTES,
+    LENGTH_END,
     LOG_APPEND_TIME,
+    MAGIC,
+    MIN_LENGTH,
     Data,
     Header,
     check_frame,
@@ -35,8 +38,10 @@ def one_batch(data: Data, config: LogConfig, origin: Origin, tp: TopicPartition)
     if len(data) < HEADER_BYTES:
         raise InvalidRecord(f"no record batch in {len(data)} bytes for {tp}")
     header = header_at(data)
-    check_frame(header.length, header.magic)
-    size = header.size
+    length, magic = header.length, header.magic
+    if magic != MAGIC or length < MIN_LENGTH:
+        check_frame(length, magic)
+    size = LENGTH_END + length
     if size != len(data):
         if size > len(data):
             raise InvalidRecord(f"a record batch of {size} bytes is cut off at {len(data)} for {tp}")

@@ -8,12 +8,12 @@ Pure: decides over offsets, and hands back what must be done.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from leadline.model import BrokerId, LeaderEpoch, Offset
 
 
-@dataclass(frozen=True, slots=True)
-class Effects:
+class Effects(NamedTuple):
     """What must happen, top to bottom."""
 
     advance_to: Offset | None = None  # the new high watermark: wake those who wait for it
@@ -39,7 +39,7 @@ class Leader:
         return self._advance()
 
     def _advance(self) -> Effects:
-        safe = min(self._end_of(replica) for replica in self.isr)
+        safe = self.ends[self.me] if len(self.isr) == 1 else min(map(self._end_of, self.isr))
         if safe <= self.high_watermark:
             return NOTHING
         self.high_watermark = safe

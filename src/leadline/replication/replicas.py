@@ -23,7 +23,7 @@ from leadline.log.log_dirs import LogDirs
 from leadline.log.producers import Origin
 from leadline.model import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from leadline.ports import Buffer
-from leadline.replication.partition import Effects, Leader
+from leadline.replication.partition import NOTHING, Effects, Leader
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,9 @@ class Replicas:
         if hosted.switching:
             raise NotLeaderOrFollower(f"{tp} is being handed over to another log directory: try again")
         appended = hosted.log.append_as_leader(batch, hosted.leader.epoch, origin)
-        self._carry_out(hosted, hosted.leader.appended(hosted.log.log_end))
+        effects = hosted.leader.appended(hosted.log.log_end)
+        if effects is not NOTHING:
+            self._carry_out(hosted, effects)
         return appended
 
     async def committed(self, tp: TopicPartition, offset: Offset) -> None:

@@ -5,6 +5,7 @@ The first eight bytes of a request are the same in all versions of everything, s
 understood can be answered, or told about in a log.
 """
 
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple, TypeVar
 
@@ -13,10 +14,11 @@ from leadline.wire import messages
 from leadline.wire.apis import APIS, Api
 from leadline.wire.classes import Message
 from leadline.wire.codec import decode, decode_from, encode_behind, length
-from leadline.wire.primitives import MalformedRequest, Piece
+from leadline.wire.primitives import MalformedRequest, Piece, bad_length, read_varint, skip_tags, truncated
 
 SIZE = Struct(">i")
-_FRONT = Struct(">hhi")
+FRONT = Struct(">hhi")
+_CLIENT_ID = Struct(">h")
 _RESPONSES = Struct(">ii"), Struct(">iix")  # size and header of a response, by header version
 
 M = TypeVar("M", bound=Message)
@@ -38,14 +40,50 @@ class Head(NamedTuple):
 
 
 def request_head(frame: Buffer) -> Head:
-    if len(frame) < _FRONT.size:
-        raise MalformedRequest("request header", 0, f"truncated: {len(frame)} bytes of at least {_FRONT.size}")
-    key, version, correlation_id = _FRONT.unpack_from(frame)
+    if len(frame) < FRONT.size:
+        raise MalformedRequest("request header", 0, f"truncated: {len(frame)} bytes of at least {FRONT.size}")
+    key, version, correlation_id = FRONT.unpack_from(frame)
     api = APIS.get(key)
     if api is None or version not in api.versions:
-        return Head(key, version, correlation_id, None, api, _FRONT.size)
-    header, body_at = decode_from(messages.RequestHeader, frame, api.request_header_version(version))
-    return Head(key, version, correlation_id, header.client_id, api, body_at)
+        return Head(key, version, correlation_id, None, api, FRONT.size)
+    header_version = api.request_header_version(version)
+    if header_version == 0:
+        return Head(key, version, correlation_id, "", api, FRONT.size)
+    client_id, body_at = client_id_of(frame)
+    if header_version == 2:
+        body_at = _behind_tags(frame, body_at)
+    return Head(key, version, correlation_id, client_id, api, body_at)
+
+
+def client_id_of(frame: Buffer) -> tuple[str | None, int]:
+    """Read by hand: the decoder of a message without records would copy the whole frame, records and all."""
+    at = FRONT.size + _CLIENT_ID.size
+    if len(frame) < at:
+        raise truncated("request header", FRONT.size, len(frame))
+    (length,) = _CLIENT_ID.unpack_from(frame, FRONT.size)
+    if length == -1:
+        return None, at
+    if not 0 <= length <= len(frame) - at:
+        raise bad_length("request header client_id", at, length, len(frame))
+    return _text(bytes(frame[at : at + length])), at + length
+
+
+@lru_cache(maxsize=1024)
+def _text(data: bytes) -> str:
+    """Clients say the same name with every request."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        at = FRONT.size + _CLIENT_ID.size + error.start
+        raise MalformedRequest("request header client_id", at, "not UTF-8") from None
+
+
+def _behind_tags(frame: Buffer, position: int) -> int:
+    try:
+        count, position = read_varint(frame, position, "request header")
+        return skip_tags(frame, position, count, "request header") if count else position
+    except IndexError:
+        raise truncated("request header", position, len(frame)) from None
 
 
 def request_frame(message: Message, version: int, correlation_id: int, client_id: str | None) -> list[Piece]:
@@ -78,5 +116,6 @@ def _api(message: Message) -> Api:
 
 def _sized(start: bytearray, pieces: list[Piece]) -> list[Piece]:
     """With the size filled in, at the front of the first piece."""
-    SIZE.pack_into(start, 0, length(pieces) - SIZE.size)
+    size = len(start) if len(pieces) == 1 else length(pieces)
+    SIZE.pack_into(start, 0, size - SIZE.size)
     return pieces

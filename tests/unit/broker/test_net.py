@@ -74,9 +74,9 @@ class Harbour:
 async def harbour(
     serve: Callable[[Connection, memoryview], Served] = echo, host: str = "127.0.0.1", **limits: object
 ) -> AsyncIterator[Harbour]:
-    net = Net(serve, Limits(**limits))  # type: ignore[arg-type]
+    net = Net(Limits(**limits))  # type: ignore[arg-type]
     _, port = net.listen("PLAINTEXT", host, 0)
-    net.start()
+    net.start(serve)
     found = Harbour(net, port, host or "127.0.0.1")
     try:
         yield found
@@ -396,7 +396,7 @@ def test_an_address_in_use_is_named() -> None:
     async def test() -> None:
         async with harbour() as there:
             with pytest.raises(OSError, match=rf"cannot listen on 127.0.0.1:{there.port} \(TWO\): Address already"):
-                Net(echo, Limits()).listen("TWO", "127.0.0.1", there.port)
+                Net(Limits()).listen("TWO", "127.0.0.1", there.port)
 
     run(test)
 

@@ -19,7 +19,7 @@ def test_a_request_that_takes_longer_than_50_ms_of_the_loop_is_told(
     seconds: float, lines: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    requests = Requests(cast(Services, SimpleNamespace()))
+    requests = Requests(cast(Services, SimpleNamespace(lanes=None, replicas=None)))
     requests._note(seconds, request_head(METADATA), cast(Connection, "127.0.0.1:5"))
     found = [record.getMessage() for record in caplog.records]
     assert found == [f"Metadata v1 from 127.0.0.1:5 took {seconds * 1000:.0f} ms of the loop"][:lines]
