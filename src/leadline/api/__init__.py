@@ -23,7 +23,7 @@ from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 M = TypeVar("M", bound=Message)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")  # a client's name or version
-Answer = Message | Awaitable[Message] | None
+Answer = Message | Awaitable[Message | None] | None
 Serve = Callable[[Buffer, int, Context], Answer]  # the frame, where the request begins in it, its surroundings
 
 

@@ -1,6 +1,7 @@
 """Produce: batches of records into partitions."""
 
 from collections.abc import Awaitable
+from typing import TypeVar
 
 from leadline.api.context import NONE, Context
 from leadline.api.lanes import Lanes
@@ -23,6 +24,7 @@ from leadline.errors import (
     WireError,
 )
 from leadline.log.log import Appended
+from leadline.log.pressure import Level, Pressure
 from leadline.model import TopicPartition
 from leadline.ports import Buffer
 from leadline.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, TRANSACTIONAL, header_at, walk
@@ -36,6 +38,7 @@ from leadline.wire.primitives import BUFFERS, Piece
 OLDEST_VERSION = 3  # before it, records had another format
 ZSTD_FROM = 7
 ACKS = (0, 1, -1)
+LARGE_BYTES = 16 * 1024  # requests from here on wait for a disk that does not keep up
 ADMIN_CLIENT = "__admin_client"  # who calls itself so may write to internal topics, as in Kafka
 MAGIC_AT, ATTRIBUTES_AT = 16, 22  # in a batch; of the attributes, the byte with all that is in use
 
@@ -45,11 +48,13 @@ _WITHOUT_LOG_START = (
     UnsupportedCompressionType, RecordTooLarge, RecordListTooLarge, CorruptMessage,
 )  # fmt: skip
 
+A = TypeVar("A")
+Answer = ProduceResponse | Awaitable[ProduceResponse | None] | None
 _Partition = ProduceResponse.PartitionProduceResponse
 _Topic = ProduceResponse.TopicProduceResponse
 
 
-def produce(request: ProduceRequest, ctx: Context) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+def produce(request: ProduceRequest, ctx: Context) -> Answer:
     """Produce, v3-11.  v5 log start offset · v7 zstd · v8 record errors · v9 flexible · v10 current leader.
 
     acks=0 is never answered: on error the connection is closed instead.
@@ -74,21 +79,36 @@ def produce(request: ProduceRequest, ctx: Context) -> ProduceResponse | Awaitabl
                 partitions.append(_refused(data.index, error, _log_start(tp, records, error, replicas)))
         if partitions:
             topics.append(_Topic(name=topic.name, partition_responses=partitions))
-    if acks == 0:
-        if failed is not None:
-            raise failed
-        return None
-    return ProduceResponse(responses=topics)
+    if acks == 0 and failed is not None:
+        raise failed
+    answer = None if acks == 0 else ProduceResponse(responses=topics)
+    if replicas.pressure.level is Level.HIGH and _is_large(request):
+        return _after_the_disk(answer, replicas.pressure)
+    return answer
 
 
-def serve_produce(frame: Buffer, body_at: int, ctx: Context) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+def _is_large(request: ProduceRequest) -> bool:
+    return sum(len(_records(data)) for topic in request.topic_data for data in topic.partition_data) >= LARGE_BYTES
+
+
+async def _after_the_disk(answer: A, pressure: Pressure) -> A:
+    """Who writes faster than the disk is slowed down by it, and nobody else is."""
+    await pressure.room()
+    return answer
+
+
+def serve_produce(
+    frame: Buffer, body_at: int, ctx: Context
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Requests that begin like this one are served in its lane from now on."""
     request, _ = decode_from(ProduceRequest, frame, ctx.version, body_at)
     ctx.services.lanes.open(frame, body_at, request, ctx.version)
     return produce(request, ctx)
 
 
-def produce_in_lane(frame: memoryview, lanes: Lanes, replicas: Replicas) -> bytes | list[Piece] | None:
+def produce_in_lane(
+    frame: memoryview, lanes: Lanes, replicas: Replicas
+) -> bytes | list[Piece] | Awaitable[bytes] | None:
     """The reply, if the request is in a lane. If not, nothing has happened to it."""
     found = lanes.find(frame)
     if found is None:
@@ -102,7 +122,10 @@ def produce_in_lane(frame: memoryview, lanes: Lanes, replicas: Replicas) -> byte
         answer = ProduceResponse(responses=[_Topic(name=tp.topic, partition_responses=[part])])
         return response_frame(answer, version, correlation_id)
     log_start = replicas.hosted[tp].log.log_start
-    return lane.reply(correlation_id, appended.first_offset, appended.log_append_time_ms, log_start)
+    reply = lane.reply(correlation_id, appended.first_offset, appended.log_append_time_ms, log_start)
+    if replicas.pressure.level is Level.HIGH and len(records) >= LARGE_BYTES:
+        return _after_the_disk(reply, replicas.pressure)
+    return reply
 
 
 def _records(data: ProduceRequest.PartitionProduceData) -> Buffer:

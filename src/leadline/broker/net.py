@@ -296,7 +296,8 @@ class Connection:
             if not isinstance(part, BUFFERS) or len(buffers) == SEND_AT_ONCE:
                 break
             buffers.append(part)
-        sent = self.sock.send(buffers[0]) if len(buffers) == 1 else self.sock.sendmsg(buffers)
+        more = socket.MSG_MORE if len(buffers) < len(out) else 0  # what follows travels in the same packets
+        sent = self.sock.send(buffers[0], more) if len(buffers) == 1 else self.sock.sendmsg(buffers, (), more)
         for buffer in buffers:
             if sent < len(buffer):
                 out[0] = memoryview(buffer)[sent:]
@@ -317,12 +318,16 @@ class Connection:
                     self._read_ahead(piece)
                     return False
                 piece.warm = READ_AHEAD_BYTES
-            sent = os.sendfile(self.fd, piece.file.fd, piece.position, min(piece.length, piece.warm))
+            wanted = min(piece.length, piece.warm)
+            sent = os.sendfile(self.fd, piece.file.fd, piece.position, wanted)
             if sent == 0:
                 raise OSError(f"a file that is being sent was cut at byte {piece.position}")
             piece.position += sent
             piece.length -= sent
             piece.warm -= sent
+            if sent < wanted:
+                self._wait_until_writable()
+                return False
         self._out.popleft()
         return True
 

@@ -57,8 +57,9 @@ class Requests:
             return response_frame(answer, head.version, head.correlation_id)
         return self._later(answer, head)
 
-    async def _later(self, answer: Awaitable[Message], head: Head) -> Reply:
-        return response_frame(await answer, head.version, head.correlation_id)
+    async def _later(self, waited_for: Awaitable[Message | None], head: Head) -> Reply | None:
+        answer = await waited_for
+        return None if answer is None else response_frame(answer, head.version, head.correlation_id)
 
     def _unsupported(self, head: Head) -> Reply:
         if head.api_key == API_VERSIONS:

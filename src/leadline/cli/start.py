@@ -16,6 +16,7 @@ from pathlib import Path
 
 from leadline import __version__
 from leadline.broker.broker import Broker
+from leadline.broker.watchdog import Watchdog
 from leadline.cli import COMMANDS
 from leadline.cli.terminal import Status, host_text, size_text, time_text
 from leadline.config import BrokerSettings, InvalidSetting, broker_settings, parse_properties
@@ -36,7 +37,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         "start",
         help=COMMANDS["start"],
         description="Runs a broker in the foreground, on its own store: no JVM, no ZooKeeper. After a crash it "
-        "recovers its data; on Ctrl-C or SIGTERM it stops cleanly.",
+        "recovers its data; on Ctrl-C or SIGTERM it stops cleanly; on SIGUSR1 it tells how busy its loop was.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -50,7 +51,9 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 def run(options: argparse.Namespace) -> int:
     try:
         settings = _settings(options)
-        return asyncio.run(_keep(settings))
+        watchdog = Watchdog()
+        with asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
+            return runner.run(_keep(settings, watchdog))
     except (InvalidSetting, LogDirLocked, LogDirFailed, OSError) as error:
         print(f"leadline: {error}", file=sys.stderr)
         return 1
@@ -69,20 +72,22 @@ def _settings(options: argparse.Namespace) -> BrokerSettings:
     return broker_settings(properties)
 
 
-async def _keep(settings: BrokerSettings) -> int:
+async def _keep(settings: BrokerSettings, watchdog: Watchdog) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     _allow_many_files()
-    stop = asyncio.Event()
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop.set)
     for text in settings.ignored:
         logging.warning("a setting that is not used: %s", text)
     broker = Broker(settings)
     started = time.monotonic()
     await _start(broker)
     _tell(broker, time.monotonic() - started)
+    loop.add_signal_handler(signal.SIGUSR1, _tell_of_the_loop, broker, watchdog)
     ends = [asyncio.create_task(stop.wait()), asyncio.create_task(broker.failed.wait())]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    _tell_of_the_loop(broker, watchdog)
     await broker.stop()
     if broker.failed.is_set():
         raise LogDirFailed(",".join(broker.dirs.offline), "running", OSError("no log directory is left"))
@@ -117,6 +122,15 @@ def _tell(broker: Broker, seconds: float) -> None:
         print(f"  offline  {path}")
     print(f"  holds    {len(dirs.logs)} partitions, {size_text(size)}")
     print(f"  try      leadline topics list --bootstrap-server {told.host}:{told.port}", flush=True)
+
+
+def _tell_of_the_loop(broker: Broker, watchdog: Watchdog) -> None:
+    """When it is asked to by SIGUSR1, and at the end."""
+    connections = len(broker.net.connections) if broker.net is not None else 0
+    logging.info(
+        "%d connections, %d requests in %d turns of the loop, the longest since last asked %s",
+        *(connections, broker.requests.served, watchdog.turns, time_text(watchdog.take_longest())),
+    )
 
 
 def _allow_many_files() -> None:

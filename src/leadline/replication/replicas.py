@@ -20,6 +20,7 @@ from leadline.errors import (
 )
 from leadline.log.log import Appended, Isolation, Log, Read
 from leadline.log.log_dirs import LogDirs
+from leadline.log.pressure import Pressure
 from leadline.log.producers import Origin
 from leadline.model import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from leadline.ports import Buffer
@@ -27,6 +28,7 @@ from leadline.replication.partition import NOTHING, Effects, Leader
 
 log = logging.getLogger(__name__)
 
+SMALL_BYTES = 4096  # batches up to here do not fill a disk's queue
 COPY_BYTES = 1024 * 1024  # at a time, when a replica moves
 
 
@@ -63,6 +65,7 @@ class Replicas:
         self.hosted: dict[TopicPartition, Hosted] = {}
         self.on_lead: list[Callable[[TopicPartition, Hosted], None]] = []  # leadership of a partition begins
         self.on_drop: list[Callable[[TopicPartition], None]] = []  # and ends
+        self.pressure = Pressure()
         self.stopping = False  # nobody waits for more any longer
         self._moves: dict[TopicPartition, Move] = {}
 
@@ -102,6 +105,7 @@ class Replicas:
             for waiter in hosted.waiters:
                 waiter.wake()
         await asyncio.gather(*(_end(self.hosted[tp], move) for tp, move in self._moves.items()))
+        await self.pressure.stop()
 
     def leading(self, tp: TopicPartition, epoch: LeaderEpoch = NO_EPOCH) -> Hosted:
         """A partition that this broker leads; `epoch`: what the client believes."""
@@ -124,6 +128,8 @@ class Replicas:
         effects = hosted.leader.appended(hosted.log.log_end)
         if effects is not NOTHING:
             self._carry_out(hosted, effects)
+        if len(batch) > SMALL_BYTES:
+            self.pressure.appended(hosted.log, len(batch))
         return appended
 
     async def committed(self, tp: TopicPartition, offset: Offset) -> None:

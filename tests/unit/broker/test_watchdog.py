@@ -1,0 +1,34 @@
+"""The longest time between two turns of the loop is known."""
+
+import asyncio
+import time
+
+from leadline.broker.watchdog import Watchdog
+
+
+def turns(*seconds: float) -> Watchdog:
+    watchdog = Watchdog()
+
+    async def scene() -> None:
+        await asyncio.sleep(0)
+        for busy in seconds:
+            time.sleep(busy)  # noqa: ASYNC251  (that it blocks is the point)
+            await asyncio.sleep(0.001)
+
+    with asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
+        runner.run(scene())
+    return watchdog
+
+
+def test_the_longest_turn_is_kept_until_it_is_taken() -> None:
+    watchdog = turns(0.0, 0.08, 0.0)
+    assert watchdog.turns >= 4
+    assert 0.08 <= watchdog.take_longest() < 10
+    assert watchdog.longest_turn == 0
+
+
+def test_waiting_does_not_count() -> None:
+    watchdog = Watchdog()
+    with asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
+        runner.run(asyncio.sleep(0.3))
+    assert watchdog.longest_turn < 0.3
