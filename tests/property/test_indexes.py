@@ -7,14 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leadline.log.index import TAIL_ENTRIES, OffsetIndex, TimeIndex
+from leadline.log.index import BLOCK_ENTRIES, OffsetIndex, TimeIndex
 from leadline.model import NO_TIMESTAMP
 from leadline.ports import OsFiles
 
 BASE = 1000
 
 steps = st.lists(st.integers(1, 9), max_size=40) | st.builds(
-    lambda count, step: [step] * count, st.integers(TAIL_ENTRIES - 2, 3 * TAIL_ENTRIES), st.integers(1, 9)
+    lambda count, step: [step] * count, st.integers(BLOCK_ENTRIES - 2, 3 * BLOCK_ENTRIES), st.integers(1, 9)
 )
 fixture_is_fine = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -34,7 +34,7 @@ from leadline.ports import Files, OsFiles
 from leadline.records.batch import HEADER_BYTES, MAGIC, MIN_LENGTH, Data, Header, crc_of, header_at
 from leadline.records.build import BatchFields, empty, rebuild
 from leadline.records.control import ControlType, control_type
-from leadline.records.record import Span, body_of, records_of, spans
+from leadline.records.record import Span, body_of, keys, records_of, span_at, spans
 
 KEY_BYTES = 160  # what one key costs in memory: its digest, its offset and their place in the table
 DIGEST_BYTES = 16
@@ -217,13 +217,13 @@ class Compaction:
             if header.is_control:
                 txns.is_empty_marker(data, position, header)
             elif not txns.is_aborted(header):
-                body = body_of(data, position, header)
                 base = header.base_offset
-                for span in spans(body, header.record_count):
-                    if span.key is not None and base + span.offset_delta >= start:
+                for offset_delta, key, _ in keys(body_of(data, position, header), header.record_count):
+                    if key is not None and base + offset_delta >= start:
                         if len(last_of_key) >= most:
                             return False
-                        self.map_end = last_of_key[_digest(body, span.key)] = base + span.offset_delta
+                        digest = key if len(key) < DIGEST_BYTES else _digest(key)
+                        self.map_end = last_of_key[digest] = base + offset_delta
             if header.last_offset >= start:
                 self.map_end = max(self.map_end, header.last_offset)
         return True
@@ -310,15 +310,15 @@ class Compaction:
         keep_header = header.has_producer_id and self._is_last_of_producer(header)
         if discard and not keep_header:
             return None, -1
-        body = body_of(data, position, header)
-        found = list(spans(body, header.record_count))
+        body = bytes(body_of(data, position, header))
+        found = keys(body, header.record_count)
         self.stats.records_read += len(found)
         if discard:
             kept: list[Span] = []
         elif header.is_control:
-            kept = found
+            kept = list(spans(body, header.record_count))
         else:
-            kept = [span for span in found if self._keep(body, span, header, horizon)]
+            kept = self._kept(body, found, header, horizon)
         self.stats.records_written += len(kept)
         if not kept:
             return (empty(header), header.last_offset) if keep_header else (None, -1)
@@ -329,16 +329,23 @@ class Compaction:
         fields = BatchFields.of(header, now_ms + self.request.config.delete_retention_ms if set_horizon else horizon)
         return rebuild(body, kept, header, fields), header.base_offset + kept[-1].offset_delta
 
-    def _keep(self, body: Data, span: Span, header: Header, horizon: int | None) -> bool:
-        offset = header.base_offset + span.offset_delta
-        if offset > self.map_end:
-            return True
-        if span.key is None:
-            self.stats.keyless += 1
-            return False
-        if offset < self.last_of_key.get(_digest(body, span.key), -1):
-            return False
-        return span.value is not None or horizon is None or self.request.now_ms < horizon
+    def _kept(
+        self, body: bytes, found: Sequence[tuple[int, bytes | None, int]], header: Header, horizon: int | None
+    ) -> list[Span]:
+        base, map_end, last_of_key = header.base_offset, self.map_end, self.last_of_key
+        tombstones_stay = horizon is None or self.request.now_ms < horizon
+        kept: list[Span] = []
+        for offset_delta, key, position in found:
+            offset = base + offset_delta
+            if offset > map_end:
+                kept.append(span_at(body, position))
+            elif key is None:
+                self.stats.keyless += 1
+            elif offset >= last_of_key.get(key if len(key) < DIGEST_BYTES else _digest(key), -1):
+                span = span_at(body, position)
+                if span.value is not None or tombstones_stay:
+                    kept.append(span)
+        return kept
 
     def _is_last_of_producer(self, header: Header) -> bool:
         last = self.request.producers.get(header.producer_id)
@@ -410,10 +417,9 @@ def _whole_batches(data: bytes, path: str, position: int) -> int:
     return at
 
 
-def _digest(body: Data, key: tuple[int, int]) -> bytes:
-    """Short keys stand for themselves, shorter than any digest; nobody can make two others collide."""
-    found = bytes(body[key[0] : key[1]])
-    return found if len(found) < DIGEST_BYTES else blake2b(found, digest_size=DIGEST_BYTES).digest()
+def _digest(key: bytes) -> bytes:
+    """For long keys; short ones stand for themselves, shorter than any digest. Nobody can make two of them collide."""
+    return blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
 def main() -> None:

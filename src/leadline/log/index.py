@@ -10,9 +10,12 @@ Formats, big-endian, one entry per index.interval.bytes, no header, no checksum:
     an index never points past its log: after a crash it is rebuilt from it
 
 Read and written with pread and pwrite rather than through a mapping, so that a full or failing disk is an error to
-handle and not a signal that kills the process. The last entries, where nearly every look-up lands, stay in memory.
+handle and not a signal that kills the process. The last entries, where nearly every look-up lands, stay in memory;
+so do the block of entries that was read last, for a reader that goes on, and where each block starts.
 """
 
+import sys
+from array import array
 from bisect import bisect_right
 from struct import Struct
 from typing import ClassVar, NamedTuple
@@ -22,8 +25,9 @@ from leadline.model import NO_TIMESTAMP, Offset
 from leadline.ports import Files
 
 MAX_RELATIVE = (1 << 31) - 1
-TAIL_ENTRIES = 512  # kept in memory
-BLOCK_ENTRIES = 512  # read at once when a search has come this near
+BLOCK_ENTRIES = 512  # read at once; as many of the last ones, and up to twice, stay in memory
+
+Columns = tuple["array[int]", "array[int]"]
 
 
 class OffsetPosition(NamedTuple):
@@ -36,6 +40,29 @@ class TimestampOffset(NamedTuple):
     offset: Offset
 
 
+class Block:
+    """Entries that stand one behind the other, by columns: a search is one bisection over plain numbers."""
+
+    __slots__ = ("columns", "start")
+
+    def __init__(self, start: int = 0, columns: Columns | None = None) -> None:
+        self.start = start  # the number of the first one
+        self.columns: Columns = columns or (array("q"), array("q"))
+
+    def append(self, first: int, second: int) -> None:
+        self.columns[0].append(first)
+        self.columns[1].append(second)
+
+    def drop(self, count: int) -> None:
+        """The first ones."""
+        self.start += count
+        for column in self.columns:
+            del column[:count]
+
+    def __len__(self) -> int:
+        return len(self.columns[0])
+
+
 class Index:
     """Entries of a fixed size in a file, and the search over them."""
 
@@ -46,7 +73,12 @@ class Index:
         self.max_entries = max_bytes // self.ENTRY.size
         self._file: OpenFile | None = None
         self._count = -1  # -1: not looked at yet
-        self._tail = bytearray()  # the last entries; together with what lies before them in the file, all of them
+        self._forget()
+
+    def _forget(self) -> None:
+        self._tail = Block()  # the last entries, as far as they were appended here
+        self._fences = Block()  # the first entry of each block, as far as they were looked for
+        self._block = Block()  # the one that was read last
 
     @property
     def count(self) -> int:
@@ -69,50 +101,67 @@ class Index:
         """True if the file does not hold whole entries."""
         return self._files.size(self._open().fd) % self.ENTRY.size != 0
 
-    def entry(self, n: int) -> tuple[int, int]:
+    def _read(self, first: int, count: int) -> bytes:
         size = self.ENTRY.size
-        file = self._open()
-        in_tail = len(self._tail) - (self._count - n) * size
-        data = self._tail if in_tail >= 0 else self._files.pread(file.fd, size, n * size)
-        first, second = self.ENTRY.unpack_from(data, max(in_tail, 0))
+        return self._files.pread(self._open().fd, count * size, first * size)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Columns:
+        firsts, seconds = array("q"), array("q")
+        for first, second in cls.ENTRY.iter_unpack(data):
+            firsts.append(first)
+            seconds.append(second)
+        return firsts, seconds
+
+    def entry(self, n: int) -> tuple[int, int]:
+        in_tail = n - self._tail.start
+        if 0 <= in_tail < len(self._tail):
+            return self._tail.columns[0][in_tail], self._tail.columns[1][in_tail]
+        first, second = self.ENTRY.unpack(self._read(n, 1))
         return first, second
 
     def entries(self) -> list[tuple[int, int]]:
         """All of them, for dumps and checks."""
-        data = self._files.pread(self._open().fd, self.size, 0)
-        return [(first, second) for first, second in self.ENTRY.iter_unpack(data)]
+        return list(zip(*self.decode(self._read(0, self.count)), strict=True))
 
     def _append(self, first: int, second: int) -> None:
-        file = self._open()
-        entry = self.ENTRY.pack(first, second)
+        file, entry, tail = self._open(), self.ENTRY.pack(first, second), self._tail
         write_all(self._files, file.fd, entry, self._count * len(entry))
+        if not tail:
+            tail.start = self._count
         self._count += 1
-        self._tail += entry
-        if len(self._tail) > 2 * TAIL_ENTRIES * len(entry):
-            del self._tail[: -TAIL_ENTRIES * len(entry)]
+        tail.append(first, second)
+        if len(tail) > 2 * BLOCK_ENTRIES:
+            tail.drop(BLOCK_ENTRIES)
+
+    def _search(self, target: int, column: int) -> tuple[Block, int]:
+        """The last entry whose column is at most the target, by its place in a block; -1 if there is none."""
+        block = self._tail
+        values = block.columns[column]
+        if not values or values[0] > target:
+            block = self._block_with(target, column)
+            values = block.columns[column]
+        return block, bisect_right(values, target) - 1
+
+    def _block_with(self, target: int, column: int) -> Block:
+        fences, count = self._fences, self.count
+        while len(fences) * BLOCK_ENTRIES < count:
+            fences.append(*self.entry(len(fences) * BLOCK_ENTRIES))
+        start = max(bisect_right(fences.columns[column], target) - 1, 0) * BLOCK_ENTRIES
+        wanted = min(BLOCK_ENTRIES, count - start)
+        if self._block.start != start or len(self._block) != wanted:
+            self._block = Block(start, self.decode(self._read(start, wanted)))
+        return self._block
 
     def _slot(self, target: int, column: int) -> int:
-        """The last entry whose column is at most the target; -1 if there is none."""
-        size, file = self.ENTRY.size, self._open()
-        unpack = self.ENTRY.unpack_from
-        low, high = 0, self._count
-        data, start = self._tail, self._count - len(self._tail) // size
-        if not (data and unpack(data)[column] <= target):
-            high = start if data else high
-            while high - low > BLOCK_ENTRIES:
-                middle = (low + high) // 2
-                if unpack(self._files.pread(file.fd, size, middle * size))[column] <= target:
-                    low = middle
-                else:
-                    high = middle
-            data, start = bytearray(self._files.pread(file.fd, (high - low) * size, low * size)), low
-        found = bisect_right(range(len(data) // size), target, key=lambda n: unpack(data, n * size)[column])
-        return start + found - 1
+        """The number of the last entry whose column is at most the target; -1 if there is none."""
+        block, found = self._search(target, column)
+        return block.start + found if found >= 0 else -1
 
     def truncate(self, count: int) -> None:
         file = self._open()
         self._count = count
-        self._tail.clear()
+        self._forget()
         self._files.ftruncate(file.fd, count * self.ENTRY.size)
 
     def load(self, data: bytes | bytearray) -> None:
@@ -121,7 +170,7 @@ class Index:
         self._files.ftruncate(file.fd, 0)
         write_all(self._files, file.fd, data, 0)
         self._count = len(data) // self.ENTRY.size
-        self._tail.clear()
+        self._forget()
 
     def trim(self) -> None:
         """Cut what another broker reserved behind the last entry, and let go of the descriptor."""
@@ -131,7 +180,7 @@ class Index:
 
     def release(self) -> None:
         self._file = None
-        self._tail.clear()
+        self._forget()
 
     def file_to_flush(self) -> OpenFile:
         return self._open()
@@ -139,6 +188,13 @@ class Index:
 
 class OffsetIndex(Index):
     ENTRY = Struct(">ii")
+
+    @classmethod
+    def decode(cls, data: bytes) -> Columns:
+        both = array("i", data)
+        if sys.byteorder == "little":
+            both.byteswap()
+        return both[::2], both[1::2]
 
     def is_full(self) -> bool:
         return self.count >= self.max_entries
@@ -151,8 +207,10 @@ class OffsetIndex(Index):
 
     def lookup(self, offset: Offset) -> int:
         """The position at or before which the batch with this offset starts."""
-        slot = self._slot(offset - self.base_offset, 0) if self.count else -1
-        return self.entry(slot)[1] if slot >= 0 else 0
+        if not self.count:
+            return 0
+        block, found = self._search(offset - self.base_offset, 0)
+        return block.columns[1][found] if found >= 0 else 0
 
     def first_at_or_behind(self, position: int) -> Offset | None:
         """The offset of the first entry that points to a position or behind it."""
@@ -177,7 +235,8 @@ class TimeIndex(Index):
         return TimestampOffset(timestamp, self.base_offset + relative)
 
     def append_if_later(self, timestamp: int, offset: Offset) -> None:
-        if timestamp > self.last_entry().timestamp:
+        times = self._tail.columns[0]
+        if timestamp > (times[-1] if times else self.last_entry().timestamp):
             self._append(timestamp, offset - self.base_offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:

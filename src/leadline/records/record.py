@@ -16,6 +16,9 @@ from leadline.records import compression, varint
 from leadline.records.batch import HEADER_BYTES, LOG_APPEND_TIME, Data, Header
 from leadline.records.compression import Codec
 
+# What a varint of one byte stands for, as nearly all of them are; none for a byte that others follow.
+_ONE_BYTE: tuple[int | None, ...] = tuple((n >> 1) ^ -(n & 1) if n < 0x80 else None for n in range(0x100))
+
 
 class RecordHeader(NamedTuple):
     key: str
@@ -56,31 +59,76 @@ def body_of(data: Data, position: int, header: Header, limit: int = compression.
 
 def spans(body: Data, count: int) -> Iterator[Span]:
     """Each record's place. The lengths inside must agree with each other, with the count and with the body."""
-    position, end = 0, len(body)
-    decode = varint.decode
+    data, position = bytes(body), 0
+    for _ in range(count):
+        span = span_at(data, position)
+        yield span
+        position = span.end
+    _check_end(data, position, count)
+
+
+def span_at(data: bytes, position: int) -> Span:
+    """The place of the record that starts at a position."""
+    one, decode = _ONE_BYTE, varint.decode
+    try:
+        length, start = decode(data, position)
+        end = start + length
+        if length < 0 or end > len(data):
+            raise CorruptMessage(f"a record of {length} bytes where {len(data) - start} are left")
+        timestamp_delta, at = one[data[start + 1]], start + 2
+        if timestamp_delta is None:
+            timestamp_delta, at = decode(data, start + 1)
+        offset_delta, key_at = one[data[at]], at + 1
+        if offset_delta is None:
+            offset_delta, key_at = decode(data, at)
+        size, at = decode(data, key_at)
+        key = None
+        if size >= 0:
+            key, at = (at, at + size), at + size
+        size, at = decode(data, at)
+        value = None
+        if size >= 0:
+            value, at = (at, at + size), at + size
+    except (IndexError, ValueError):
+        raise CorruptMessage("a record is cut off") from None
+    if at >= end:
+        raise CorruptMessage("a record's key or value is longer than the record")
+    return Span(timestamp_delta, offset_delta, key_at, key, value, at, end)
+
+
+def keys(body: Data, count: int) -> list[tuple[int, bytes | None, int]]:
+    """Of each record: its offset delta, its key and its position. What stands behind the key is not looked at."""
+    data, one, decode = bytes(body), _ONE_BYTE, varint.decode
+    position, end = 0, len(data)
+    found: list[tuple[int, bytes | None, int]] = []
     try:
         for _ in range(count):
-            length, start = decode(body, position)
+            begin = position
+            length, start = decode(data, begin)
             position = start + length
             if length < 0 or position > end:
                 raise CorruptMessage(f"a record of {length} bytes where {end - start} are left")
-            timestamp_delta, at = decode(body, start + 1)
-            offset_delta, key_at = decode(body, at)
-            size, at = decode(body, key_at)
-            key = None
-            if size >= 0:
-                key, at = (at, at + size), at + size
-            size, at = decode(body, at)
-            value = None
-            if size >= 0:
-                value, at = (at, at + size), at + size
-            if at >= position:
-                raise CorruptMessage("a record's key or value is longer than the record")
-            yield Span(timestamp_delta, offset_delta, key_at, key, value, at, position)
+            at = start + 2
+            if data[start + 1] > 0x7F:
+                _, at = decode(data, start + 1)
+            offset_delta, key_at = one[data[at]], at + 1
+            if offset_delta is None:
+                offset_delta, key_at = decode(data, at)
+            size, at = one[data[key_at]], key_at + 1
+            if size is None:
+                size, at = decode(data, key_at)
+            if at + size >= position:
+                raise CorruptMessage("a record's key is longer than the record")
+            found.append((offset_delta, data[at : at + size] if size >= 0 else None, begin))
     except (IndexError, ValueError):
         raise CorruptMessage("a record is cut off") from None
-    if position != end:
-        raise CorruptMessage(f"{end - position} bytes behind the last of {count} records")
+    _check_end(data, position, count)
+    return found
+
+
+def _check_end(data: bytes, position: int, count: int) -> None:
+    if position != len(data):
+        raise CorruptMessage(f"{len(data) - position} bytes behind the last of {count} records")
 
 
 def records_of(data: Data, position: int, header: Header) -> Iterator[Record]:
