@@ -66,6 +66,10 @@ class RecordListTooLarge(WireError):
     code = 18
 
 
+class NotEnoughReplicas(WireError):
+    code, retriable = 19, True
+
+
 class InvalidRequiredAcks(WireError):
     code = 21
 

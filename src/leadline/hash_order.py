@@ -53,10 +53,10 @@ def java_map(keys: Iterable[K], hash_of: Callable[[K], int], most: int = 0) -> l
     return _slot_by_slot(found, _slots(max(most, len(found)) - 1), hash_of)
 
 
-def mutable(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
-    """scala.collection.mutable.Map and Set, filled key by key."""
+def mutable(keys: Iterable[K], hash_of: Callable[[K], int], slots: int | None = None) -> list[K]:
+    """scala.collection.mutable.Map and Set, filled key by key, or made for as many as fit into so many slots."""
     found = list(keys)
-    last_slot = _slots(len(found)) - 1
+    last_slot = (_slots(len(found)) if slots is None else slots) - 1
 
     def place(key: K) -> tuple[int, int]:
         value = spread(hash_of(key))
@@ -68,9 +68,12 @@ def mutable(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
 def immutable(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
     """scala.collection.immutable.Map and Set."""
     found = list(keys)
-    if len(found) <= IN_ORDER:
-        return found
-    return [key for _, key in _trie([(_improve(hash_of(key)), key) for key in found], 0)]
+    return found if len(found) <= IN_ORDER else trie(found, hash_of)
+
+
+def trie(keys: Iterable[K], hash_of: Callable[[K], int]) -> list[K]:
+    """scala.collection.immutable.HashMap and HashSet, however few the keys: what groupBy makes."""
+    return [key for _, key in _trie([(_improve(hash_of(key)), key) for key in keys], 0)]
 
 
 def _slots(count: int) -> int:

@@ -6,9 +6,10 @@ asks both, fails if the answers differ in anything but what `Plain` says may dif
 Where a request must name what each side has of its own (ids, directories), it is a function of the side.
 """
 
+import re
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from struct import Struct
@@ -39,6 +40,7 @@ ANSWER_S = 15
 NO_ID = UUID(int=0)
 CREATABLE = CreateTopicsRequest.CreatableTopic
 _SIZE = Struct(">i")
+_MEMBER_END = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
 # The same for both. Two directories, so that replicas can move; frequent upkeep, so that tests need not wait for it.
 SETTINGS = {
@@ -56,21 +58,25 @@ SETTINGS = {
     "offsets.topic.replication.factor": 1,
     "transaction.state.log.replication.factor": 1,
     "transaction.state.log.min.isr": 1,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 300,
     "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 100,
+    "group.max.size": 10,
 }
 
 
 class Connection:
     """A plain socket: requests go out, frames come in."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, client_id: str = "both") -> None:
+        self.client_id = client_id
         self.socket = socket.create_connection((host, port), timeout=ANSWER_S)
         self.reader = self.socket.makefile("rb")
         self.correlation = 0
 
     def send(self, message: Message, version: int) -> None:
         self.correlation += 1
-        pieces = request_frame(message, version, self.correlation, "both")
+        pieces = request_frame(message, version, self.correlation, self.client_id)
         self.socket.sendall(b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | bytearray)))
 
     def receive(self) -> bytes | None:
@@ -105,8 +111,12 @@ class Side:
     def __repr__(self) -> str:
         return self.name
 
-    def connect(self) -> Connection:
-        return Connection(self.host, self.port)
+    @property
+    def bootstrap(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def connect(self, client_id: str = "both") -> Connection:
+        return Connection(self.host, self.port, client_id)
 
     def ask(self, kind: type[M], message: Message, version: int) -> M:
         try:
@@ -134,6 +144,7 @@ class Plain:
 
     - hosts, ports, cluster id, directories: each broker has its own; it must tell its own, not just any.
     - topic ids, fetch session ids, new producer ids: drawn by chance, or handed out in blocks.
+    - the end of a member id: drawn by chance. What it begins with is the client's, or the static member's, name.
     - times by the broker's clock: within a minute of now.
     - the wording of messages. A success has a message where Kafka's has one. An error must have one wherever the
       protocol has room for it, also where Kafka leaves it out.
@@ -145,8 +156,9 @@ class Plain:
 
     HOSTS = frozenset({"host", "host_name"})
     MESSAGES = frozenset({"error_message", "batch_index_error_message"})
-    CLOCK = frozenset({"log_append_time_ms"})
+    CLOCK = frozenset({"log_append_time_ms", "transaction_start_time_ms", "last_timestamp"})
     DISK = frozenset({"total_bytes", "usable_bytes"})
+    MEMBERS = frozenset({"member_id", "leader"})
     OWN_SETTINGS = frozenset(
         """
         advertised.listeners listeners log.dir log.dirs zookeeper.connect authorizer.class.name
@@ -195,6 +207,8 @@ class Plain:
             return ("a message" if failed or name == "batch_index_error_message" else value) if value else (
                 "an error without a message" if failed and side.name == "Leadline" else "a message" if failed else value
             )  # fmt: skip
+        if name in self.MEMBERS:
+            return _MEMBER_END.sub("-*", str(value))
         if name == "documentation":
             return bool(value)
         if name == "is_default":
@@ -307,14 +321,14 @@ def _short(value: object) -> str:
 
 
 @contextmanager
-def both_brokers(directory: Path) -> Iterator[Both]:
+def both_brokers(directory: Path, settings: Mapping[str, object] = SETTINGS) -> Iterator[Both]:
     theirs, ours = (
         [str(directory / name / each) for each in ("one", "two")] for name in ("kafka-data", "leadline-data")
     )
     with (
         zookeeper(directory / "zookeeper") as coordinator,
-        broker(directory / "kafka", coordinator, **SETTINGS, log_dirs=",".join(theirs)) as kafka,
-        _leadline(directory / "leadline", {**SETTINGS, "log.dirs": ",".join(ours)}) as us,
+        broker(directory / "kafka", coordinator, **settings, log_dirs=",".join(theirs)) as kafka,
+        _leadline(directory / "leadline", {**settings, "log.dirs": ",".join(ours)}) as us,
     ):
         both = Both(Side("Kafka", "127.0.0.1", kafka.port, theirs), Side("Leadline", "localhost", us.port, ours))
         yield both

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.support.broker import RunningBroker, leadline
+from tests.support.topics import create_topic
 
 KILLS = 4
 PARTITIONS = 3
@@ -129,13 +130,6 @@ def kill_and_restart(broker: RunningBroker, times: int = KILLS, meanwhile: Calla
         broker.start()
 
 
-def create(broker: RunningBroker, name: str, partitions: int = PARTITIONS, **config: str) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    settings = {key.replace("_", "."): value for key, value in config.items()}
-    topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
-    admin.create_topics([topic])[name].result(10)
-
-
 def stored(broker: RunningBroker, topic: str) -> dict[int, list[tuple[int, bytes | None, bytes]]]:
     """Offset, key and value of all records, by partition, in their order."""
     consumer = Consumer(
@@ -187,7 +181,7 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 
 def test_nothing_that_was_acknowledged_is_lost(broker: RunningBroker) -> None:
-    create(broker, "orders")
+    create_topic(broker.bootstrap, "orders", PARTITIONS)
     loads = [
         Load(broker, "orders", "all", {"acks": "all"}),
         Load(broker, "orders", "one", {"acks": "1", "compression.type": "lz4"}),
@@ -206,7 +200,8 @@ def test_nothing_that_was_acknowledged_is_lost(broker: RunningBroker) -> None:
 
 
 def test_a_compacted_topic_keeps_the_last_of_every_key(broker: RunningBroker) -> None:
-    create(broker, "state", cleanup_policy="compact", segment_bytes="50000", min_cleanable_dirty_ratio="0.01")
+    config = {"cleanup_policy": "compact", "segment_bytes": "50000", "min_cleanable_dirty_ratio": "0.01"}
+    create_topic(broker.bootstrap, "state", PARTITIONS, **config)
     load = Load(broker, "state", "writer", {"enable.idempotence": True}, keys=50, pause_s=0.02)
     with running(load):
         kill_and_restart(broker, 3, meanwhile=lambda: wait_for_compaction(broker))

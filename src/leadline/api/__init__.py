@@ -4,16 +4,36 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
+from leadline.api.commits import offset_commit, offset_delete, offset_fetch, txn_offset_commit
 from leadline.api.configs import alter_configs, describe_configs, incremental_alter_configs
 from leadline.api.context import Context
+from leadline.api.coordinators import find_coordinator
 from leadline.api.fetch import fetch
-from leadline.api.leaders import elect_leaders, find_coordinator
+from leadline.api.groups import (
+    delete_groups,
+    describe_groups,
+    heartbeat,
+    join_group,
+    leave_group,
+    list_groups,
+    sync_group,
+)
+from leadline.api.leaders import elect_leaders
 from leadline.api.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from leadline.api.metadata import describe_cluster, metadata
 from leadline.api.offsets import list_offsets, offset_for_leader_epoch
 from leadline.api.produce import serve_produce
-from leadline.api.producers import describe_producers, init_producer_id
+from leadline.api.producers import describe_producers
 from leadline.api.topics import create_partitions, create_topics, delete_records, delete_topics
+from leadline.api.transactions import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
+    list_transactions,
+    write_txn_markers,
+)
 from leadline.errors import InvalidRequest
 from leadline.ports import Buffer
 from leadline.wire import messages
@@ -75,21 +95,38 @@ TABLE: dict[int, Entry] = {
         _entry(messages.FetchRequest, fetch, oldest=4),
         _entry(messages.ListOffsetsRequest, list_offsets),
         _entry(messages.MetadataRequest, metadata),
+        _entry(messages.OffsetCommitRequest, offset_commit),
+        _entry(messages.OffsetFetchRequest, offset_fetch),
         _entry(messages.FindCoordinatorRequest, find_coordinator),
+        _entry(messages.JoinGroupRequest, join_group),
+        _entry(messages.HeartbeatRequest, heartbeat),
+        _entry(messages.LeaveGroupRequest, leave_group),
+        _entry(messages.SyncGroupRequest, sync_group),
+        _entry(messages.DescribeGroupsRequest, describe_groups),
+        _entry(messages.ListGroupsRequest, list_groups),
         _entry(messages.ApiVersionsRequest, api_versions),
         _entry(messages.CreateTopicsRequest, create_topics),
         _entry(messages.DeleteTopicsRequest, delete_topics),
         _entry(messages.DeleteRecordsRequest, delete_records),
         _entry(messages.InitProducerIdRequest, init_producer_id),
         _entry(messages.OffsetForLeaderEpochRequest, offset_for_leader_epoch),
+        _entry(messages.AddPartitionsToTxnRequest, add_partitions_to_txn),
+        _entry(messages.AddOffsetsToTxnRequest, add_offsets_to_txn),
+        _entry(messages.EndTxnRequest, end_txn),
+        _entry(messages.WriteTxnMarkersRequest, write_txn_markers),
+        _entry(messages.TxnOffsetCommitRequest, txn_offset_commit),
         _entry(messages.DescribeConfigsRequest, describe_configs),
         _entry(messages.AlterConfigsRequest, alter_configs),
         _entry(messages.AlterReplicaLogDirsRequest, alter_replica_log_dirs),
         _entry(messages.DescribeLogDirsRequest, describe_log_dirs),
         _entry(messages.CreatePartitionsRequest, create_partitions),
+        _entry(messages.DeleteGroupsRequest, delete_groups),
         _entry(messages.ElectLeadersRequest, elect_leaders),
         _entry(messages.IncrementalAlterConfigsRequest, incremental_alter_configs),
+        _entry(messages.OffsetDeleteRequest, offset_delete),
         _entry(messages.DescribeClusterRequest, describe_cluster),
         _entry(messages.DescribeProducersRequest, describe_producers),
+        _entry(messages.DescribeTransactionsRequest, describe_transactions),
+        _entry(messages.ListTransactionsRequest, list_transactions),
     )
 }

@@ -1,5 +1,6 @@
 """DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: settings of topics and brokers, told and changed."""
 
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,8 +11,10 @@ from leadline.config import (
     Change,
     Entry,
     InvalidSetting,
+    Kind,
     NotAList,
     Op,
+    Source,
     altered_broker,
     altered_topic,
     describe_broker,
@@ -19,7 +22,7 @@ from leadline.config import (
     describe_topic,
 )
 from leadline.controller.topics import check_name
-from leadline.errors import InvalidConfig, InvalidRequest, WireError
+from leadline.errors import GroupIdNotFound, InvalidConfig, InvalidRequest, WireError
 from leadline.wire.messages import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -30,6 +33,8 @@ from leadline.wire.messages import (
 )
 
 TOPIC, BROKER = 2, 4
+GROUP = 32  # since Kafka 3.9
+REBALANCES = "leadline.rebalances"
 ALL_BROKERS = ""
 
 _Told = DescribeConfigsResponse.DescribeConfigsResult
@@ -42,7 +47,18 @@ class Resource(NamedTuple):
 
 
 def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> DescribeConfigsResponse:
-    """DescribeConfigs, v0-4.  v1 sources and synonyms · v3 types and documentation."""
+    """DescribeConfigs, v0-4.  v1 sources and synonyms · v3 types and documentation.
+
+    Beyond Kafka 3.8, which refuses them: groups (type 32). They have one read-only entry, `leadline.rebalances`, with
+    the last rebalances as a JSON list, the newest last. Each is an object:
+        began_ms, took_ms       when, and how long; took_ms is null while it is under way, as all *_after are
+        state                   of the group before: Empty, Stable, CompletingRebalance
+        causes, more_causes     a list of objects, the first one set it off, and how many more there were:
+                                what (see `coordinator.rebalances.What`), member_id, instance_id (or null), client_id,
+                                client_host, reason (in the client's words, or null)
+        outcome                 stable, empty, interrupted (by the next one), or null
+        generation_before, generation_after, members_before, members_after
+    """
     results = []
     for asked in request.resources:
         told = _Told(resource_type=asked.resource_type, resource_name=asked.resource_name, error_message="")
@@ -60,12 +76,30 @@ def _describe(resource: Resource, names: list[str] | None, ctx: Context) -> list
     if resource.type == TOPIC:
         check_name(resource.name)
         return describe_topic(layers, ctx.services.cluster.topic(resource.name).config, names)
+    if resource.type == GROUP:
+        return [_rebalances(resource.name, ctx)]
     if resource.type != BROKER:
         raise InvalidRequest(f"resource type {resource.type} has no settings here: topics (2) and brokers (4) have")
     if resource.name == ALL_BROKERS:
         return describe_broker_defaults(layers, names)
     _check_broker(resource.name, ctx)
     return describe_broker(layers, names)
+
+
+def _rebalances(group_id: str, ctx: Context) -> Entry:
+    group = ctx.services.groups.find(group_id)
+    if group is None:
+        raise GroupIdNotFound(f"there is no group {group_id}")
+    return Entry(
+        name=REBALANCES,
+        value=json.dumps([rebalance.told() for rebalance in group.history.rebalances]),
+        source=Source.DEFAULT,
+        read_only=True,
+        sensitive=False,
+        synonyms=(),
+        kind=Kind.STRING,
+        documentation="the last rebalances of the group, a JSON list with the newest last",
+    )
 
 
 def _check_broker(name: str, ctx: Context) -> None:

@@ -8,6 +8,9 @@ from leadline.api.lanes import Lanes
 from leadline.api.sessions import Sessions
 from leadline.config import BrokerConfig, BrokerSettings, Layers
 from leadline.controller.cluster import Cluster
+from leadline.coordinator.commits import Commits
+from leadline.coordinator.groups import Groups
+from leadline.coordinator.transactions import Transactions
 from leadline.log.log_dirs import LogDirs
 from leadline.ports import Clock
 from leadline.replication.replicas import Replicas
@@ -25,6 +28,9 @@ class Services:
     replicas: Replicas
     dirs: LogDirs
     sessions: Sessions
+    groups: Groups
+    commits: Commits
+    transactions: Transactions
     clock: Clock
     lanes: Lanes
     reconfigure: Callable[[], None]  # settings of this broker, or of all, have changed

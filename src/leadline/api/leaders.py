@@ -1,20 +1,11 @@
-"""ElectLeaders and FindCoordinator: who is responsible for what."""
+"""ElectLeaders: who leads a partition."""
 
-from leadline.api.context import NONE, Context
-from leadline.api.metadata import endpoints
-from leadline.errors import InvalidRequest, UnknownTopicOrPartition
+from leadline.api.context import Context
+from leadline.errors import UnknownTopicOrPartition
 from leadline.model import TopicPartition
-from leadline.wire.messages import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
+from leadline.wire.messages import ElectLeadersRequest, ElectLeadersResponse
 
 ELECTION_NOT_NEEDED = 84
-MANY_KEYS_FROM = 4
-GROUP, TRANSACTION = 0, 1
-NO_ERROR = "NONE"  # what Kafka says when nothing went wrong
 
 
 def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLeadersResponse:
@@ -40,30 +31,4 @@ def _not_elected(tp: TopicPartition, ctx: Context) -> ElectLeadersResponse.Parti
         partition_id=tp.partition,
         error_code=ELECTION_NOT_NEEDED if known else UnknownTopicOrPartition.code,
         error_message=f"{tp} is led by its preferred leader" if known else f"there is no partition {tp}",
-    )
-
-
-def find_coordinator(request: FindCoordinatorRequest, ctx: Context) -> FindCoordinatorResponse:
-    """FindCoordinator, v0-5.  v1 groups and transactions · v4 many keys. On a single node it is this one."""
-    broker, at, _ = endpoints(ctx)[0]
-    wrong = None
-    if request.key_type not in (GROUP, TRANSACTION):
-        wrong = f"key type {request.key_type} is not known: 0 (group) and 1 (transaction) are"
-    code = NONE if wrong is None else InvalidRequest.code
-    if ctx.version < MANY_KEYS_FROM:
-        if wrong is not None:
-            return FindCoordinatorResponse(error_code=code, error_message=wrong, node_id=-1, port=-1)
-        return FindCoordinatorResponse(error_message=NO_ERROR, node_id=broker, host=at.host, port=at.port)
-    return FindCoordinatorResponse(
-        coordinators=[
-            FindCoordinatorResponse.Coordinator(
-                key=key,
-                node_id=-1 if wrong else broker,
-                host="" if wrong else at.host,
-                port=-1 if wrong else at.port,
-                error_code=code,
-                error_message=wrong or "",
-            )
-            for key in request.coordinator_keys
-        ]
     )

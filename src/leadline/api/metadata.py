@@ -3,9 +3,10 @@
 from collections.abc import Awaitable
 from uuid import UUID
 
+from leadline.api.auto_create import auto_create
 from leadline.api.context import NONE, Context
 from leadline.controller.cluster import Endpoint, Topic
-from leadline.controller.topics import INTERNAL, assign, check_name
+from leadline.controller.topics import INTERNAL, check_name
 from leadline.errors import (
     InvalidRequest,
     InvalidTopic,
@@ -45,7 +46,7 @@ def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse | Await
     if ids:
         return _answer(request, ctx, [_by_id(topic_id, ctx, request) for topic_id in ids])
     names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
-    missing = [name for name in names if name not in cluster.topics and name not in INTERNAL]  # those have own settings
+    missing = [name for name in names if name not in cluster.topics]
     if missing and request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
         return _after_creation(request, ctx, names, missing)
     return _answer(request, ctx, [_named(name, ctx, request, {}) for name in names])
@@ -63,13 +64,6 @@ async def _after_creation(
         except WireError as error:
             refused[name] = error
     return _answer(request, ctx, [_named(name, ctx, request, refused) for name in names])
-
-
-async def auto_create(name: str, ctx: Context) -> Topic:
-    config, cluster = ctx.services.config, ctx.services.cluster
-    check_name(name, cluster.topics)
-    assignment = assign(sorted(cluster.brokers), config.num_partitions, config.default_replication_factor)
-    return await cluster.create_topic(name, assignment, {})
 
 
 def _refused(asked: MetadataRequest.MetadataRequestTopic) -> _Topic:

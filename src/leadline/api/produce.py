@@ -1,17 +1,17 @@
 """Produce: batches of records into partitions."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import TypeVar
 
 from leadline.api.context import NONE, Context
 from leadline.api.lanes import Lanes
+from leadline.api.verification import Verdict, verify_records
 from leadline.controller.topics import INTERNAL
 from leadline.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidRequiredAcks,
     InvalidTopic,
-    InvalidTxnState,
     NotLeaderOrFollower,
     RecordListTooLarge,
     RecordsRefused,
@@ -25,6 +25,7 @@ from leadline.errors import (
 )
 from leadline.log.log import Appended
 from leadline.log.pressure import Level, Pressure
+from leadline.log.producers import TRUSTED, Origin
 from leadline.model import TopicPartition
 from leadline.ports import Buffer
 from leadline.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, TRANSACTIONAL, header_at, walk
@@ -48,6 +49,8 @@ _WITHOUT_LOG_START = (
     UnsupportedCompressionType, RecordTooLarge, RecordListTooLarge, CorruptMessage,
 )  # fmt: skip
 
+_ALL_TRUSTED: Mapping[TopicPartition, Verdict] = {}
+
 A = TypeVar("A")
 Answer = ProduceResponse | Awaitable[ProduceResponse | None] | None
 _Partition = ProduceResponse.PartitionProduceResponse
@@ -61,6 +64,12 @@ def produce(request: ProduceRequest, ctx: Context) -> Answer:
     """
     if (refusal := _refusal(request, ctx)) is not None:
         return _refuse_all(request, refusal)
+    verdicts: Mapping[TopicPartition, Verdict] = _ALL_TRUSTED
+    if request.transactional_id is not None:
+        try:
+            verdicts = verify_records(request, ctx)
+        except WireError as error:
+            return _refuse_all(request, error)
     acks, replicas = request.acks, ctx.services.replicas
     topics = []
     failed: WireError | None = None
@@ -69,10 +78,15 @@ def produce(request: ProduceRequest, ctx: Context) -> Answer:
         for data in topic.partition_data:
             tp = TopicPartition(topic.name, data.index)
             records = _records(data)
+            verdict = TRUSTED if verdicts is _ALL_TRUSTED else verdicts.get(tp)
+            if isinstance(verdict, WireError):
+                failed = verdict
+                partitions.append(_refused(data.index, verdict))
+                continue
             try:
                 if acks not in ACKS or ctx.version < ZSTD_FROM or topic.name in INTERNAL:
                     _check(tp, records, acks, ctx)
-                appended = replicas.append(tp, records)
+                appended = replicas.append(tp, records, Origin.CLIENT, verdict)
                 partitions.append(_done(data.index, appended, replicas.hosted[tp].log.log_start))
             except WireError as error:
                 failed = error
@@ -136,13 +150,13 @@ def _refusal(request: ProduceRequest, ctx: Context) -> WireError | None:
     """Why the request as a whole is refused, if it is."""
     if ctx.version < OLDEST_VERSION:
         return UnsupportedVersion(f"Produce v{ctx.version} carries records in a unsupported format; v3-11 do not")
+    if request.transactional_id is not None:
+        return None
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = _records(data)
             if len(records) > HEADER_BYTES and records[ATTRIBUTES_AT] & TRANSACTIONAL and records[MAGIC_AT] == MAGIC:
-                if request.transactional_id is None:
-                    return TransactionalIdAuthorizationFailed("records of a transaction without a transactional id")
-                return InvalidTxnState(f"{request.transactional_id}: there are no transactions here yet")
+                return TransactionalIdAuthorizationFailed("records of a transaction without a transactional id")
     return None
 
 

@@ -1,30 +1,15 @@
-"""InitProducerId and DescribeProducers: who writes idempotently."""
+"""DescribeProducers: who writes idempotently, and whose transactions are open."""
 
 from leadline.api.context import NONE, Context
 from leadline.controller.topics import check_name
-from leadline.errors import CoordinatorNotAvailable, InvalidRequest, WireError
-from leadline.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, TopicPartition
+from leadline.errors import WireError
+from leadline.model import NO_SEQUENCE, TopicPartition
 from leadline.wire.messages import (
     DescribeProducersRequest,
     DescribeProducersResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
 )
 
 _Partition = DescribeProducersResponse.PartitionResponse
-
-
-async def init_producer_id(request: InitProducerIdRequest, ctx: Context) -> InitProducerIdResponse:
-    """InitProducerId, v0-5: an id for an idempotent producer.  v3 the id and epoch that it has, both or none.
-
-    Transactions have no coordinator here yet.
-    """
-    half = (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH)
-    if half or request.transactional_id == "":
-        return InitProducerIdResponse(error_code=InvalidRequest.code, producer_epoch=NO_PRODUCER_EPOCH)
-    if request.transactional_id is not None:
-        return InitProducerIdResponse(error_code=CoordinatorNotAvailable.code, producer_epoch=NO_PRODUCER_EPOCH)
-    return InitProducerIdResponse(producer_id=await ctx.services.cluster.next_producer_id(), producer_epoch=0)
 
 
 def describe_producers(request: DescribeProducersRequest, ctx: Context) -> DescribeProducersResponse:

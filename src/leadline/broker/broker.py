@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 import socket
+from functools import partial
 from typing import NamedTuple
 
 from leadline.api.context import Services
@@ -17,10 +18,15 @@ from leadline.controller.cluster import OUR_STOP, BrokerInfo, Cluster, Endpoint
 from leadline.coordination import registration, znodes
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.registration import Registration, encode_registration
+from leadline.coordinator.commits import Commits
+from leadline.coordinator.group_shard import OFFSETS_TOPIC
+from leadline.coordinator.groups import Groups
+from leadline.coordinator.markers import Markers
+from leadline.coordinator.transactions import TRANSACTIONS_TOPIC, Transactions
 from leadline.errors import LogDirFailed
 from leadline.log.log_dirs import LogDirs
 from leadline.log.upkeep import Upkeep
-from leadline.model import BrokerId, TopicPartition, format_id, new_id
+from leadline.model import BrokerId, ProducerId, TopicPartition, format_id, new_id
 from leadline.ports import OsFiles, SystemClock
 from leadline.replication.replicas import Replicas
 
@@ -48,6 +54,9 @@ class Broker:
         self.cluster: Cluster | None = None
         self.tree: EmbeddedTree | None = None
         self.replicas: Replicas | None = None
+        self.groups: Groups | None = None
+        self.commits: Commits | None = None
+        self.transactions: Transactions | None = None
         self.net: Net | None = None
 
     async def start(self) -> None:
@@ -69,6 +78,11 @@ class Broker:
         self.advertised = self._advertised()
         me = BrokerInfo(identity.broker, self.advertised, settings.broker.broker_rack)
         self.cluster = Cluster(self.tree, self.replicas, me, identity.cluster_id)
+        offsets_partitions = partial(self.cluster.partition_count, OFFSETS_TOPIC)
+        self.groups = Groups(self.replicas, self.clock, settings.broker, offsets_partitions)
+        self.commits = Commits(self.groups)
+        self.cluster.on_delete.append(self.commits.topic_deleted)
+        self.transactions = self._transactions(self.replicas, self.cluster, self.groups)
         self.services = Services(
             settings=settings,
             static=dict(settings.given),
@@ -76,6 +90,9 @@ class Broker:
             replicas=self.replicas,
             dirs=self.dirs,
             sessions=Sessions(settings.broker.max_incremental_fetch_session_cache_slots, random.randint),
+            groups=self.groups,
+            commits=self.commits,
+            transactions=self.transactions,
             clock=self.clock,
             lanes=Lanes(),
             reconfigure=self._reconfigure,
@@ -88,7 +105,19 @@ class Broker:
         await self.dirs.load()
         await self.cluster.lead()
         self.upkeep.start()
+        self.commits.start()
+        self.transactions.start()
         self.net.start(self.requests.serve)
+
+    def _transactions(self, replicas: Replicas, cluster: Cluster, groups: Groups) -> Transactions:
+        def offsets_ended(partition: int, producer_id: ProducerId, committed: bool) -> None:
+            groups.transaction_ended(partition, producer_id, committed=committed)
+
+        markers = Markers(replicas, self.clock, cluster.has_partition, offsets_ended)
+        count = partial(cluster.partition_count, TRANSACTIONS_TOPIC)
+        return Transactions(
+            replicas, self.clock, lambda: self.settings.broker, markers, count, cluster.next_producer_id
+        )
 
     async def _register(self, me: BrokerInfo, tree: EmbeddedTree) -> None:
         protocols = {told.name: told.protocol.name for told in self.settings.listeners.advertised}
@@ -149,10 +178,16 @@ class Broker:
         """No new requests, let those under way finish, then flush and close."""
         if self.net is not None:
             self.net.stop_listening()
+        if self.commits is not None:
+            await self.commits.stop()
+        if self.groups is not None:
+            await self.groups.stop()
         if self.replicas is not None:
             await self.replicas.stop()
         if self.net is not None:
             await self.net.close()
+        if self.transactions is not None:
+            await self.transactions.stop()
         if self.cluster is not None:
             await asyncio.gather(*self.cluster.under_way, return_exceptions=True)
         await self.upkeep.stop()

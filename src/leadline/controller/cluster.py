@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from zlib import crc32
 
 from leadline.controller.topics import INTERNAL, Assignment, check_name
 from leadline.coordination import znodes
@@ -23,6 +24,8 @@ from leadline.replication.replicas import Replicas
 log = logging.getLogger(__name__)
 
 PRODUCER_IDS_AT_ONCE = 1000
+PRODUCER_IDS_IN_ALL = 1 << 40
+FAR_PRODUCER_ID = 1 << 44  # and yet a number that any language can tell exactly
 OUR_STOP = -2  # in place of a broker epoch in .kafka_cleanshutdown, where Kafka with ZooKeeper writes -1
 CLEANUP_POLICY, RETENTION_MS = "cleanup.policy", "retention.ms"
 
@@ -82,6 +85,7 @@ class Cluster:
         self.by_id: dict[TopicId, Topic] = {}
         self.broker_config: dict[str, str] = {}  # settings of this broker that were changed while it ran
         self.default_config: dict[str, str] = {}  # and those of all brokers
+        self.on_delete: list[Callable[[str], None]] = []  # a topic is gone
         self.under_way: set[asyncio.Task[object]] = set()  # changes
         self._changing = asyncio.Lock()
         self._producer_ids = range(0)
@@ -280,6 +284,7 @@ class Cluster:
             with _disk():
                 for number in range(len(topic.partitions)):
                     await self.replicas.drop(TopicPartition(name, number))
+            self._tell_of_deletion(name)
             await self.tree.multi([*await self._deletion(topic), Delete(znodes.delete_topic_path(name))])
             self._unknow(topic)
 
@@ -287,9 +292,15 @@ class Cluster:
         log.info("topic %s was being deleted when the broker stopped: now it is", name)
         for tp in [tp for tp in self.replicas.dirs.logs if tp.topic == name]:
             await self.replicas.dirs.delete(tp)
+        self._tell_of_deletion(name)
         if name in self.topics:
             await self._forget(name)
         await self.tree.delete(znodes.delete_topic_path(name))
+
+    def _tell_of_deletion(self, name: str) -> None:
+        """While it is noted as to be deleted: should we be killed before all know, they are told again."""
+        for told in self.on_delete:
+            told(name)
 
     async def _deletion(self, topic: Topic) -> list[Operation]:
         operations: list[Operation] = []
@@ -301,6 +312,15 @@ class Cluster:
         if await self.tree.exists(znodes.config_path("topics", topic.name)):
             operations.append(Delete(znodes.config_path("topics", topic.name)))
         return operations
+
+    def partition_count(self, name: str) -> int | None:
+        """None: there is no such topic."""
+        topic = self.topics.get(name)
+        return None if topic is None else len(topic.partitions)
+
+    def has_partition(self, tp: TopicPartition) -> bool:
+        topic = self.topics.get(tp.topic)
+        return topic is not None and 0 <= tp.partition < len(topic.partitions)
 
     def topic(self, name: str) -> Topic:
         try:
@@ -349,11 +369,21 @@ class Cluster:
             self._producer_ids = self._producer_ids[1:]
             return first
 
+    def _first_producer_id(self) -> int:
+        """Where a tree that knows of no ids begins: the logs may hold those that another broker, Kafka's own, gave out,
+        and it may go on with its own when it has them back. It counts from 0; so this is far above, and above all of
+        ours that a tree which was lost gave out.
+        """
+        first = FAR_PRODUCER_ID + crc32(self.cluster_id.encode()) * PRODUCER_IDS_AT_ONCE
+        known = (found for hosted in self.replicas.hosted.values() for found in hosted.log.producers.by_id)
+        ours = [found for found in known if first <= found < first + PRODUCER_IDS_IN_ALL]  # the rest is anybody's
+        return max(ours) + PRODUCER_IDS_AT_ONCE if ours else first
+
     async def _claim_producer_ids(self) -> range:
         """A block of ids that nobody else has or will have."""
         node = await self.tree.get(znodes.PRODUCER_ID_BLOCK)
         last = None if node is None else znodes.decode_producer_id_block(node.data)
-        start = 0 if last is None else last.last + 1
+        start = self._first_producer_id() if last is None else last.last + 1
         block = znodes.ProducerIdBlock(self.me.id, start, start + PRODUCER_IDS_AT_ONCE - 1)
         if node is None:
             await self.tree.create(znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_id_block(block), make_parents=True)

@@ -13,7 +13,8 @@ Pure: values in and bytes out, or the reverse.
     /isr_change_notification/isr_change_<sequence>, /log_dir_event_notification/log_dir_event_<sequence>
     /admin/delete_topics/<topic>                empty: a topic to be deleted
     /admin/reassign_partitions, /admin/preferred_replica_election   what a tool asks for
-    /cluster/id, /feature, /latest_producer_id_block, /consumers (empty, of old clients)
+    /cluster/id, /feature, /latest_producer_id_block
+    /consumers/<group>/offsets/<topic>/<n>      an offset, as a number, of the oldest clients
 
 Fields are written in the order in which Kafka's hash tables hand them out; where the names of the fields never vary,
 that order is spelled out here. Decoding takes older versions too. MalformedNode names the path.
@@ -27,7 +28,7 @@ from urllib.parse import quote, unquote_plus
 from leadline import hash_order
 from leadline.coordination.node_json import Fields, MalformedNode, dumps, integer_of, loads
 from leadline.hash_order import string_hash
-from leadline.model import BrokerId, LeaderEpoch, ProducerId, TopicId, TopicPartition, format_id, parse_id
+from leadline.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition, format_id, parse_id
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -85,6 +86,10 @@ def state_path(tp: TopicPartition) -> str:
 
 def delete_topic_path(topic: str) -> str:
     return f"{DELETE_TOPICS}/{topic}"
+
+
+def consumer_offset_path(group: str, tp: TopicPartition) -> str:
+    return f"{CONSUMERS}/{group}/offsets/{tp.topic}/{tp.partition}"
 
 
 def config_path(*entity: str) -> str:
@@ -344,6 +349,17 @@ class FinalizedFeatures(NamedTuple):
     levels: Mapping[str, int]
     enabled: bool = True  # False below inter.broker.protocol.version 2.7
     version: int = 2  # 1 below inter.broker.protocol.version 3.3
+
+
+def encode_consumer_offset(offset: Offset) -> bytes:
+    return str(offset).encode()
+
+
+def decode_consumer_offset(path: str, data: bytes) -> Offset:
+    try:
+        return int(data)
+    except ValueError:
+        raise MalformedNode(path, "it is not a number") from None
 
 
 def encode_features(features: FinalizedFeatures) -> bytes:

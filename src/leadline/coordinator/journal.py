@@ -13,6 +13,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from leadline.errors import (
@@ -27,17 +28,18 @@ from leadline.errors import (
 )
 from leadline.hash_order import string_hash
 from leadline.log.log import Isolation
-from leadline.log.producers import Origin
+from leadline.log.producers import TRUSTED, Origin, Verification
 from leadline.model import LeaderEpoch, Offset, TopicPartition
 from leadline.ports import Clock
 from leadline.records.batch import Header, walk
-from leadline.records.build import BatchFields, build
+from leadline.records.build import BatchFields, build_at
 from leadline.records.record import Record, records_of
 from leadline.replication.replicas import Hosted, Replicas
 
 log = logging.getLogger(__name__)
 
 LOAD_BYTES = 128 * 1024  # replayed between two turns of the others; a larger batch comes whole
+PLAIN = BatchFields()
 INT_MIN = 1 << 31  # as an unsigned word: the one number whose absolute value Java cannot tell
 
 
@@ -90,24 +92,36 @@ class Journal(Generic[S]):
     def is_loading(self) -> bool:
         return bool(self._loading)
 
-    def write(self, partition: int, entries: Sequence[Entry], fields: BatchFields | None = None) -> Offset:
+    def write(
+        self,
+        partition: int,
+        entries: Sequence[tuple[bytes, bytes | None]],
+        fields: BatchFields | None = None,
+        verified: Verification | None = TRUSTED,
+    ) -> Offset:
         """Append entries in one batch, with the time of now. The offset behind them: see `committed`.
 
         Nothing is written if it raises: CoordinatorNotAvailable, NotCoordinator, or what the log has against it.
         """
-        now_ms = self.clock.now_ms()
-        records = [Record(n, now_ms, entry.key, entry.value) for n, entry in enumerate(entries)]
-        return self.append(partition, build(records, fields))
+        return self.append(partition, build_at(self.clock.now_ms(), entries, fields or PLAIN), verified)
 
-    def append(self, partition: int, batch: bytearray) -> Offset:
+    def append(self, partition: int, batch: bytearray, verified: Verification | None = TRUSTED) -> Offset:
         """As `write`, for a batch that is there already: the marker of a transaction."""
         tp = TopicPartition(self.topic, partition)
         try:
-            return self.replicas.append(tp, batch, Origin.COORDINATOR).last_offset + 1
+            return self.replicas.append(tp, batch, Origin.COORDINATOR, verified).last_offset + 1
         except (UnknownTopicOrPartition, StorageError) as error:
             raise CoordinatorNotAvailable(f"{tp} cannot be written: {error}") from error
         except NotLeaderOrFollower as error:
             raise NotCoordinator(f"{tp} cannot be written here: {error}") from error
+
+    def is_committed(self, partition: int, offset: Offset) -> bool:
+        hosted = self.replicas.hosted.get(TopicPartition(self.topic, partition))
+        return hosted is not None and hosted.leader.is_safe(offset)
+
+    def max_bytes(self, partition: int) -> int:
+        """Of entries that surely fit into one batch."""
+        return self.replicas.leading(TopicPartition(self.topic, partition)).log.config.max_message_bytes // 2
 
     async def committed(self, partition: int, offset: Offset) -> None:
         """Wait until all below an offset is on every in-sync replica. NotCoordinator once another leads."""
@@ -169,6 +183,7 @@ class Journal(Generic[S]):
         return replayed
 
 
+@lru_cache(maxsize=10_000)
 def shard_of(key: str, count: int) -> int:
     """The partition, of so many, in which a group or a transactional id is kept: by Java's hash of its name."""
     value = string_hash(key)

@@ -34,7 +34,7 @@ from leadline.log.epochs import EpochEnd, Epochs
 from leadline.log.files import OpenFile, remove_files, replace_file, sync_file
 from leadline.log.incoming import Incoming, replicated_batches
 from leadline.log.index import TimestampOffset
-from leadline.log.producers import CompletedTxn, Origin, Pending, Producer, Producers
+from leadline.log.producers import TRUSTED, CompletedTxn, Origin, Pending, Producer, Producers, Verification
 from leadline.log.replay import rebuild_producers
 from leadline.log.retention import Doomed, doomed_segments
 from leadline.log.segment import FileSlice, Segment, new_segment
@@ -175,8 +175,17 @@ class Log:
         if self.epochs.assign(epoch, self.log_end):
             self._write_epochs()
 
-    def append_as_leader(self, data: Buffer, leader_epoch: LeaderEpoch, origin: Origin = Origin.CLIENT) -> Appended:
-        """One batch from a producer: checked, given its offset and this leader's epoch, in place if it can be."""
+    def append_as_leader(
+        self,
+        data: Buffer,
+        leader_epoch: LeaderEpoch,
+        origin: Origin = Origin.CLIENT,
+        verified: Verification | None = TRUSTED,
+    ) -> Appended:
+        """One batch from a producer: checked, given its offset and this leader's epoch, in place if it can be.
+
+        `verified`: none or one that is over, and it must not open a transaction.
+        """
         now_ms = self._world.clock.now_ms()
         header = validate.one_batch(data, self.config, origin, self.tp)
         size = LENGTH_END + header.length
@@ -193,7 +202,7 @@ class Log:
             return self._append_plain(batch, first, newest, leader_epoch, now_ms, append_time)
         stateful = [(0, header_at(batch))]
         incoming = Incoming(batch, first, last, newest, ((leader_epoch, first),), stateful)
-        return self._append(incoming, origin, now_ms, append_time)
+        return self._append(incoming, origin, now_ms, append_time, verified)
 
     def _as_settings_want(
         self, batch: bytearray | memoryview, header: Header, origin: Origin, now_ms: int
@@ -202,7 +211,7 @@ class Log:
         config, tp = self.config, self.tp
         if origin is Origin.CLIENT:
             header = validate.with_own_time(batch, header, config, tp)
-        if validate.looks_inside(config):
+        if origin is not Origin.COORDINATOR and validate.looks_inside(config):  # whose records all have keys
             validate.check_records(batch, header, config, tp, now_ms)
         batch = validate.with_codec(batch, header, config, tp)
         if config.log_append_time:
@@ -265,7 +274,14 @@ class Log:
         if self.log_end - self.recovery_point >= self.config.flush_messages:  # as Kafka counts them
             self.flush()
 
-    def _append(self, incoming: Incoming, origin: Origin, now_ms: int, append_time_ms: int) -> Appended:
+    def _append(
+        self,
+        incoming: Incoming,
+        origin: Origin,
+        now_ms: int,
+        append_time_ms: int,
+        verified: Verification | None = TRUSTED,
+    ) -> Appended:
         if self.offline:
             self._refuse()
         last, timestamp = incoming.last_offset, incoming.newest.timestamp
@@ -281,7 +297,7 @@ class Log:
                 if due is None:
                     if origin is Origin.CLIENT and (repeated := self._duplicate(header)) is not None:
                         return repeated
-                    updates = self._validate_producers(incoming, origin)
+                    updates = self._validate_producers(incoming, origin, verified)
             segment.append(incoming.data, last, incoming.newest)
             self.log_end = last + 1
             if due is not None:
@@ -299,11 +315,14 @@ class Log:
         batch = known.duplicate_of(header) if known is not None else None
         return None if batch is None else Appended(batch.first_offset, batch.last_offset, batch.timestamp, True)
 
-    def _validate_producers(self, incoming: Incoming, origin: Origin) -> tuple[list[Pending], list[CompletedTxn]]:
+    def _validate_producers(
+        self, incoming: Incoming, origin: Origin, verified: Verification | None
+    ) -> tuple[list[Pending], list[CompletedTxn]]:
         pendings: dict[int, Pending] = {}
         completed: list[CompletedTxn] = []
         for position, header in incoming.stateful:
             producer_id = header.producer_id
+            self.producers.check_verified(header, verified)
             pending = pendings.get(producer_id)
             if pending is None:
                 pending = pendings[producer_id] = self.producers.prepare(producer_id, origin)

@@ -120,11 +120,41 @@ class CompletedTxn(NamedTuple):
     aborted: bool
 
 
+@dataclass(slots=True, eq=False)
+class Verification:
+    """A transaction's first write, while the coordinator is asked whether the partition is part of that transaction.
+
+    It ends with that write, or with a marker: what was verified before a marker is worth nothing after it.
+    """
+
+    begun_ms: int
+    epoch: int
+    lowest_sequence: int  # of those that want to be written: what comes behind it waits for it
+
+    def wanted(self, epoch: int, sequence: int) -> None:
+        """One more write that it is for."""
+        if epoch > self.epoch:
+            self.epoch, self.lowest_sequence = epoch, sequence
+        elif epoch == self.epoch and sequence < self.lowest_sequence:
+            self.lowest_sequence = sequence
+
+
+TRUSTED = Verification(0, NO_PRODUCER_EPOCH, NO_SEQUENCE)  # instead of one: nobody is asked
+
+
 class Pending:
     """One producer's state as it will be once the batches at hand are written."""
 
-    def __init__(self, tp: TopicPartition, producer_id: ProducerId, current: Producer | None, origin: Origin) -> None:
-        self.tp, self.producer_id, self.origin = tp, producer_id, origin
+    def __init__(
+        self,
+        tp: TopicPartition,
+        producer_id: ProducerId,
+        current: Producer | None,
+        origin: Origin,
+        verification: Verification | None = None,
+    ) -> None:
+        self.tp, self.producer_id, self.origin, self.verification = tp, producer_id, origin, verification
+        self.in_transaction = False  # whether any of the batches is
         self.known = current is not None and current.epoch != NO_PRODUCER_EPOCH
         self.next = current.copy() if current else Producer()
         self.opened: list[OpenTxn] = []
@@ -140,6 +170,7 @@ class Pending:
         entry.batches.append(BatchEnd(header.last_sequence, last, last - first, header.max_timestamp))
         entry.last_timestamp = header.max_timestamp
         if header.is_transactional:
+            self.in_transaction = True
             if entry.txn_first_offset is None:
                 entry.txn_first_offset = first
                 self.opened.append(OpenTxn(first, self.producer_id))
@@ -157,6 +188,7 @@ class Pending:
                 f"epoch {marker.coordinator_epoch}, but {entry.coordinator_epoch} is known"
             )
         first = entry.txn_first_offset
+        self.in_transaction = True
         entry._enter_epoch(producer_epoch)
         entry.coordinator_epoch, entry.last_timestamp = marker.coordinator_epoch, marker.timestamp
         entry.txn_first_offset = None
@@ -173,6 +205,11 @@ class Pending:
 
     def _check_sequence(self, epoch: int, first: int, offset: Offset) -> None:
         entry = self.next
+        if self.verification is not None and first > self.verification.lowest_sequence:
+            raise OutOfOrderSequence(
+                f"out of order sequence number for producer {self.producer_id} at offset {offset} in {self.tp}: "
+                f"{first} came, and {self.verification.lowest_sequence}, which was to open a transaction, did not yet"
+            )
         if not self.known:
             return  # nothing is known to compare with: the producer may have expired
         starts_over = epoch != entry.epoch or entry.last_sequence == SEQUENCE_MAX
@@ -192,6 +229,7 @@ class Producers:
         self._most = 0  # so many producers were known at a time
         self._open: list[OpenTxn] = []  # by first offset
         self._unreplicated: list[CompletedTxn] = []  # done, but the marker is not below the high watermark; likewise
+        self._verifications: dict[ProducerId, Verification] = {}
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -214,11 +252,36 @@ class Producers:
             return None
         return entry
 
+    def begin_verification(
+        self, producer_id: ProducerId, epoch: int, sequence: int, now_ms: int
+    ) -> Verification | None:
+        """To be handed in with the write, once the coordinator has agreed. None: a transaction is open here already."""
+        if self._is_open(producer_id):
+            return None
+        found = self._verifications.setdefault(producer_id, Verification(now_ms, epoch, sequence))
+        found.wanted(epoch, sequence)
+        return found
+
+    def check_verified(self, header: Header, verified: Verification | None) -> None:
+        """Nothing opens a transaction here that its coordinator does not know of: no marker would ever end it."""
+        producer_id = header.producer_id
+        if verified is TRUSTED or not header.is_transactional or header.is_control or self._is_open(producer_id):
+            return
+        if verified is None or self._verifications.get(producer_id) is not verified:
+            raise InvalidTxnState(f"a record of producer {producer_id} for {self.tp} is not part of its transaction")
+
+    def _is_open(self, producer_id: ProducerId) -> bool:
+        entry = self.by_id.get(producer_id)
+        return entry is not None and entry.txn_first_offset is not None
+
     def prepare(self, producer_id: ProducerId, origin: Origin) -> Pending:
-        return Pending(self.tp, producer_id, self.by_id.get(producer_id), origin)
+        verification = self._verifications.get(producer_id)
+        return Pending(self.tp, producer_id, self.by_id.get(producer_id), origin, verification)
 
     def update(self, pending: Pending) -> None:
         self.by_id[pending.producer_id] = pending.next
+        if pending.in_transaction:
+            self._verifications.pop(pending.producer_id, None)
         if len(self.by_id) > self._most:
             self._most = len(self.by_id)
         for txn in pending.opened:
@@ -296,6 +359,11 @@ class Producers:
 
     def expire(self, now_ms: int) -> int:
         """Forget producers that are idle and have no open transaction. The count of those."""
+        self._verifications = {
+            producer_id: verification
+            for producer_id, verification in self._verifications.items()
+            if now_ms - verification.begun_ms < self.expiration_ms
+        }
         gone = [
             producer_id
             for producer_id, entry in self.by_id.items()

@@ -5,13 +5,16 @@ Pure: no file, no clock.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from struct import Struct
 
 from crc32c import crc32c
 
 from leadline.model import NO_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Offset
 from leadline.records import varint
 from leadline.records.batch import (
+    ATTRIBUTES_AT,
     CONTROL,
+    CRC_AT,
     DELETE_HORIZON,
     HEADER,
     HEADER_BYTES,
@@ -24,6 +27,8 @@ from leadline.records.batch import (
 )
 from leadline.records.compression import Codec, compress
 from leadline.records.record import Record, RecordHeader, Span, body_of, spans
+
+_CRC = Struct(">I")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +90,19 @@ def build(records: Sequence[Record], fields: BatchFields | None = None) -> bytea
     return _finish(body, len(records), records[-1].offset, base_timestamp, newest, fields)
 
 
+def build_at(timestamp: int, entries: Iterable[tuple[bytes, bytes | None]], fields: BatchFields) -> bytearray:
+    """As `build`, of keys and values that are all of one moment, without headers: what a coordinator writes."""
+    body, count, encode = bytearray(), 0, varint.encode
+    for key, value in entries:
+        rest = encode(-1) if value is None else encode(len(value)) + value
+        record = b"\0\0" + encode(count) + encode(len(key)) + key + rest + b"\0"
+        body += encode(len(record)) + record
+        count += 1
+    if not count:
+        raise ValueError("a batch has at least one record")
+    return _finish(body, count, fields.base_offset + count - 1, timestamp, timestamp, fields)
+
+
 def rebuild(body: Data, kept: Sequence[Span], header: Header, fields: BatchFields) -> bytearray:
     """A batch with only the kept ones of its records, as compaction leaves it; offsets stay."""
     stamped = header.max_timestamp if header.is_log_append_time else None
@@ -128,7 +146,9 @@ def _sized(data: bytes | None) -> bytes:
     return varint.encode(-1) if data is None else varint.encode(len(data)) + data
 
 
-def _encode_headers(headers: Iterable[RecordHeader]) -> bytes:
+def _encode_headers(headers: Sequence[RecordHeader]) -> bytes:
+    if not headers:
+        return b"\0"
     parts = [_sized(key.encode()) + _sized(value) for key, value in headers]
     return varint.encode(len(parts)) + b"".join(parts)
 
@@ -158,7 +178,8 @@ def _finish(
 
 def _frame(header: Header, body: Data) -> bytearray:
     """Header and body with the length and the CRC put right."""
-    out = bytearray(HEADER.pack(*header._replace(length=HEADER_BYTES - LENGTH_END + len(body), crc=0)))
+    header = header._replace(length=HEADER_BYTES - LENGTH_END + len(body))
+    out = bytearray(HEADER.pack(*header))
     out += body
-    HEADER.pack_into(out, 0, *header._replace(length=len(out) - LENGTH_END, crc=crc32c(memoryview(out)[21:])))
+    _CRC.pack_into(out, CRC_AT, crc32c(memoryview(out)[ATTRIBUTES_AT:]))
     return out

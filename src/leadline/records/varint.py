@@ -7,6 +7,10 @@ Data = bytes | bytearray | memoryview
 
 
 def encode(value: int) -> bytes:
+    return _SMALL[value + 1] if -1 <= value < _SMALL_END else _encode(value)
+
+
+def _encode(value: int) -> bytes:
     rest = (value << 1) ^ (value >> 63)
     out = bytearray()
     while rest > 0x7F:
@@ -14,6 +18,10 @@ def encode(value: int) -> bytes:
         rest >>= 7
     out.append(rest)
     return bytes(out)
+
+
+_SMALL_END = 2048  # lengths and counts are nearly all below
+_SMALL = tuple(map(_encode, range(-1, _SMALL_END)))
 
 
 def decode(data: Data, position: int) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from leadline.errors import (
 from leadline.log.log import Appended, Isolation, Log, Read
 from leadline.log.log_dirs import LogDirs
 from leadline.log.pressure import Pressure
-from leadline.log.producers import Origin
+from leadline.log.producers import TRUSTED, Origin, Verification
 from leadline.model import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from leadline.ports import Buffer
 from leadline.replication.partition import NOTHING, Effects, Leader
@@ -120,11 +120,17 @@ class Replicas:
             raise NotLeaderOrFollower(f"{tp} is offline here: its log directory failed")
         return hosted
 
-    def append(self, tp: TopicPartition, batch: Buffer, origin: Origin = Origin.CLIENT) -> Appended:
+    def append(
+        self,
+        tp: TopicPartition,
+        batch: Buffer,
+        origin: Origin = Origin.CLIENT,
+        verified: Verification | None = TRUSTED,
+    ) -> Appended:
         hosted = self.leading(tp)
         if hosted.switching:
             raise NotLeaderOrFollower(f"{tp} is being handed over to another log directory: try again")
-        appended = hosted.log.append_as_leader(batch, hosted.leader.epoch, origin)
+        appended = hosted.log.append_as_leader(batch, hosted.leader.epoch, origin, verified)
         effects = hosted.leader.appended(hosted.log.log_end)
         if effects is not NOTHING:
             self._carry_out(hosted, effects)

@@ -11,6 +11,8 @@ from leadline.wire.messages import (
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     MetadataRequest,
     MetadataResponse,
     ProduceRequest,
@@ -52,9 +54,47 @@ def test_topics_are_neither_made_nor_deleted_where_that_is_switched_off(tmp_path
         assert codes(connection, 9, "new") == [0]
 
 
-def test_internal_topics_are_not_made_by_asking_for_them(tmp_path: Path) -> None:
-    with leadline(tmp_path / "data") as broker, closing(Connection("localhost", broker.port)) as connection:
-        assert codes(connection, 9, "__consumer_offsets", "plain") == [3, 0]
+@pytest.mark.parametrize(
+    ("topic", "partitions", "config"),
+    [
+        (
+            "__consumer_offsets",
+            5,
+            {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": "999"},
+        ),
+        (
+            "__transaction_state",
+            6,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": "1",
+                "segment.bytes": "998",
+                "unclean.leader.election.enable": "false",
+            },
+        ),
+    ],
+)
+def test_the_topics_of_coordinators_have_settings_of_their_own(
+    topic: str, partitions: int, config: dict[str, str], tmp_path: Path
+) -> None:
+    """And one replica: with the embedded tree there never is a second broker, whatever the settings say."""
+    settings = {
+        "offsets.topic.num.partitions": 5,
+        "offsets.topic.segment.bytes": 999,
+        "transaction.state.log.num.partitions": 6,
+        "transaction.state.log.segment.bytes": 998,
+    }
+    with leadline(tmp_path / "data", **settings) as broker, closing(Connection("localhost", broker.port)) as connection:
+        asked = [MetadataRequest.MetadataRequestTopic(name=topic)]
+        (told,) = connection.ask(MetadataResponse, MetadataRequest(topics=asked), 9).topics
+        assert (told.error_code, told.is_internal, len(told.partitions)) == (0, True, partitions)
+        assert {len(partition.replica_nodes) for partition in told.partitions} == {1}
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=2, resource_name=topic, configuration_keys=list(config)
+        )
+        answer = connection.ask(DescribeConfigsResponse, DescribeConfigsRequest(resources=[resource]), 4)
+        assert {entry.name: entry.value for entry in answer.results[0].configs} == config
 
 
 def test_who_sends_no_records_is_told_so(tmp_path: Path) -> None:
@@ -66,8 +106,8 @@ def test_who_sends_no_records_is_told_so(tmp_path: Path) -> None:
         assert (part.error_code, part.error_message) == (87, "no record batch in 0 bytes for plain-0")
 
 
-@pytest.mark.parametrize(("transactional_id", "code"), [(None, 53), ("t", 48)])
-def test_records_of_a_transaction_are_refused_as_long_as_nobody_can_end_it(
+@pytest.mark.parametrize(("transactional_id", "code"), [(None, 53), ("t", 19)])
+def test_records_of_a_transaction_are_refused_as_long_as_nobody_coordinates_it(
     tmp_path: Path, transactional_id: str | None, code: int
 ) -> None:
     with leadline(tmp_path / "data") as broker, closing(Connection("localhost", broker.port)) as connection:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.controller.cluster import Topic
+from leadline.controller.cluster import FAR_PRODUCER_ID, Topic
 from leadline.controller.topics import Assignment
 from leadline.coordination import znodes
 from leadline.errors import RecordTooLarge, TopicAlreadyExists, UnknownTopicOrPartition
@@ -142,5 +142,21 @@ def test_a_topic_that_is_gone_is_not_known(tmp_path: Path) -> None:
                 await cluster.delete_topic("short")
             with pytest.raises(UnknownTopicOrPartition):
                 broker.services.replicas.append(TopicPartition("short", 0), batch())
+
+    run(test)
+
+
+def test_producer_ids_begin_far_from_kafkas_and_above_all_that_a_lost_tree_gave_out(tmp_path: Path) -> None:
+    async def test() -> None:
+        tp = TopicPartition("t", 0)
+        async with broker_in_process(tmp_path / "one") as broker:
+            cluster, replicas = broker.services.cluster, broker.services.replicas
+            await cluster.create_topic("t", ((cluster.me.id,),), {})
+            first = cluster._first_producer_id()
+            assert first == cluster._first_producer_id() >= FAR_PRODUCER_ID
+            for given in (0, 999, first + 5000, (1 << 63) - 1):  # the last one by a client that makes up its own
+                replicas.append(tp, batch(producer_id=given))
+            assert await cluster.next_producer_id() == first + 5000 + 1000
+            assert await cluster.next_producer_id() == first + 5000 + 1001
 
     run(test)

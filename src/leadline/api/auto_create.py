@@ -1,0 +1,55 @@
+"""Topics that are created when they are first needed: those that clients name, and those of the two coordinators."""
+
+from typing import NamedTuple
+
+from leadline.api.context import Context
+from leadline.controller.cluster import Topic
+from leadline.controller.topics import assign, check_name
+from leadline.coordination.embedded import EmbeddedTree
+from leadline.coordinator.group_shard import OFFSETS_TOPIC
+from leadline.coordinator.transactions import TRANSACTIONS_TOPIC
+
+
+class Wanted(NamedTuple):
+    """What a topic is created with."""
+
+    partitions: int
+    factor: int
+    config: dict[str, str]
+
+
+async def auto_create(name: str, ctx: Context) -> Topic:
+    """TopicAlreadyExists, InvalidTopic, InvalidReplicationFactor."""
+    cluster = ctx.services.cluster
+    check_name(name, cluster.topics)
+    wanted = _wanted(name, ctx)
+    assignment = assign(sorted(cluster.brokers), wanted.partitions, wanted.factor)
+    return await cluster.create_topic(name, assignment, wanted.config)
+
+
+def _wanted(name: str, ctx: Context) -> Wanted:
+    config = ctx.services.config
+    if name == OFFSETS_TOPIC:
+        settings = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+            "compression.type": "producer",
+        }
+        factor = _within_reach(config.offsets_topic_replication_factor, ctx)
+        return Wanted(config.offsets_topic_num_partitions, factor, settings)
+    if name == TRANSACTIONS_TOPIC:
+        settings = {
+            "unclean.leader.election.enable": "false",
+            "compression.type": "uncompressed",
+            "cleanup.policy": "compact",
+            "min.insync.replicas": str(_within_reach(config.transaction_state_log_min_isr, ctx)),
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+        }
+        factor = _within_reach(config.transaction_state_log_replication_factor, ctx)
+        return Wanted(config.transaction_state_log_num_partitions, factor, settings)
+    return Wanted(config.num_partitions, config.default_replication_factor, {})
+
+
+def _within_reach(replicas: int, ctx: Context) -> int:
+    """With the embedded tree there never is a second broker: more replicas than one would be waited for in vain."""
+    return 1 if isinstance(ctx.services.cluster.tree, EmbeddedTree) else replicas

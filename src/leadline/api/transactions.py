@@ -1,0 +1,247 @@
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, DescribeTransactions, ListTransactions.
+
+Producers of before version 2 of their requests, 4 of InitProducerId, do not know that they can be fenced: they are told
+InvalidProducerEpoch instead.
+"""
+
+from collections.abc import Collection, Iterable
+
+from leadline.api.context import NONE, Context
+from leadline.controller.topics import INTERNAL
+from leadline.coordinator.group_shard import OFFSETS_TOPIC
+from leadline.coordinator.markers import Outcome
+from leadline.coordinator.transaction import Identity, State, TransactionalId
+from leadline.errors import (
+    CoordinatorLoadInProgress,
+    InvalidProducerEpoch,
+    InvalidRequest,
+    OperationNotAttempted,
+    ProducerFenced,
+    TopicAuthorizationFailed,
+    UnknownTopicOrPartition,
+    WireError,
+)
+from leadline.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from leadline.wire.messages import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+FENCED_FROM, INIT_FENCED_FROM = 2, 4
+BROKERS_ONLY_FROM = 4  # AddPartitionsToTxn: many transactions, and to verify only
+ANY_DURATION = -1
+
+_Txn = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+_Topics = list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+_Added = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+_AddedPartition = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
+_Marked = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult
+_MarkedPartition = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
+_Described = DescribeTransactionsResponse.TransactionState
+
+
+async def init_producer_id(request: InitProducerIdRequest, ctx: Context) -> InitProducerIdResponse:
+    """InitProducerId, v0-5.  v3 the id and epoch that a producer has, both or none · v4 ProducerFenced."""
+    try:
+        producer = await _init(request, ctx)
+    except WireError as error:
+        return InitProducerIdResponse(error_code=_code(error, ctx, INIT_FENCED_FROM), producer_epoch=NO_PRODUCER_EPOCH)
+    return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
+
+
+async def _init(request: InitProducerIdRequest, ctx: Context) -> Identity:
+    has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_PRODUCER_EPOCH
+    if has_id != has_epoch:
+        raise InvalidRequest("a producer that goes on names both its id and its epoch")
+    if request.transactional_id is None:
+        return Identity(await ctx.services.cluster.next_producer_id(), 0)
+    expected = Identity(request.producer_id, request.producer_epoch) if has_id else None
+    return await ctx.services.transactions.init(request.transactional_id, request.transaction_timeout_ms, expected)
+
+
+async def add_partitions_to_txn(request: AddPartitionsToTxnRequest, ctx: Context) -> AddPartitionsToTxnResponse:
+    """AddPartitionsToTxn, v0-5.  v2 ProducerFenced · v4 brokers only: many transactions, and to verify only.
+
+    All partitions are added, or none.
+    """
+    if ctx.version < BROKERS_ONLY_FROM:
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _add(_single(request), ctx))
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                transactional_id=txn.transactional_id, topic_results=await _add(txn, ctx)
+            )
+            for txn in request.transactions
+        ]
+    )
+
+
+def _single(request: AddPartitionsToTxnRequest) -> _Txn:
+    return _Txn(
+        transactional_id=request.v3_and_below_transactional_id,
+        producer_id=request.v3_and_below_producer_id,
+        producer_epoch=request.v3_and_below_producer_epoch,
+        topics=request.v3_and_below_topics,
+    )
+
+
+async def _add(txn: _Txn, ctx: Context) -> list[_Added]:
+    wanted = [TopicPartition(topic.name, number) for topic in txn.topics for number in topic.partitions]
+    refused = {tp: error for tp in wanted if (error := _unfit(tp, ctx)) is not None}
+    if refused:
+        return _per_partition({tp: refused.get(tp, OperationNotAttempted.code) for tp in wanted})
+    transactions, producer = ctx.services.transactions, Identity(txn.producer_id, txn.producer_epoch)
+    if txn.verify_only:
+        verdicts = transactions.verify(txn.transactional_id, producer, wanted)
+        return _per_partition({tp: NONE if error is None else error.code for tp, error in verdicts.items()})
+    try:
+        await transactions.add_partitions(txn.transactional_id, producer, wanted)
+    except WireError as error:
+        return _all(txn.topics, _code(error, ctx, FENCED_FROM))
+    return _all(txn.topics, NONE)
+
+
+def _unfit(tp: TopicPartition, ctx: Context) -> int | None:
+    if tp.topic in INTERNAL and ctx.version < BROKERS_ONLY_FROM:
+        return TopicAuthorizationFailed.code
+    return None if ctx.services.cluster.has_partition(tp) else UnknownTopicOrPartition.code
+
+
+def _per_partition(codes: dict[TopicPartition, int]) -> list[_Added]:
+    topics: dict[str, _Added] = {}
+    for tp, code in codes.items():
+        topic = topics.setdefault(tp.topic, _Added(name=tp.topic))
+        topic.results_by_partition.append(_AddedPartition(partition_index=tp.partition, partition_error_code=code))
+    return list(topics.values())
+
+
+def _all(topics: _Topics, code: int) -> list[_Added]:
+    """As they were asked for."""
+    return [
+        _Added(
+            name=topic.name,
+            results_by_partition=[
+                _AddedPartition(partition_index=number, partition_error_code=code) for number in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, ctx: Context) -> AddOffsetsToTxnResponse:
+    """AddOffsetsToTxn, v0-4.  v2 ProducerFenced. Adds the partition that keeps the group's offsets."""
+    tp = TopicPartition(OFFSETS_TOPIC, ctx.services.groups.partition_of(request.group_id))
+    producer = Identity(request.producer_id, request.producer_epoch)
+    try:
+        await ctx.services.transactions.add_partitions(request.transactional_id, producer, {tp})
+    except WireError as error:
+        return AddOffsetsToTxnResponse(error_code=_code(error, ctx, FENCED_FROM))
+    return AddOffsetsToTxnResponse()
+
+
+async def end_txn(request: EndTxnRequest, ctx: Context) -> EndTxnResponse:
+    """EndTxn, v0-4.  v2 ProducerFenced. Answered once the outcome stands; the markers follow."""
+    producer = Identity(request.producer_id, request.producer_epoch)
+    try:
+        await ctx.services.transactions.end(request.transactional_id, producer, commit=request.committed)
+    except WireError as error:
+        return EndTxnResponse(error_code=_code(error, ctx, FENCED_FROM))
+    return EndTxnResponse()
+
+
+def _code(error: WireError, ctx: Context, fenced_from: int) -> int:
+    if isinstance(error, ProducerFenced) and ctx.version < fenced_from:
+        return InvalidProducerEpoch.code
+    return error.code
+
+
+async def write_txn_markers(request: WriteTxnMarkersRequest, ctx: Context) -> WriteTxnMarkersResponse:
+    """WriteTxnMarkers, v0-1: from a coordinator, or from an administrator for a transaction that nobody ends."""
+    codes: dict[int, dict[TopicPartition, int]] = {}
+    for marker in request.markers:
+        producer = Identity(marker.producer_id, marker.producer_epoch)
+        outcome = Outcome(producer, marker.coordinator_epoch, marker.transaction_result)
+        wanted = [TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
+        for tp, error in (await ctx.services.transactions.markers.write(outcome, dict.fromkeys(wanted))).items():
+            codes.setdefault(marker.producer_id, {})[tp] = NONE if error is None else error.code
+    return WriteTxnMarkersResponse(
+        markers=[
+            WriteTxnMarkersResponse.WritableTxnMarkerResult(producer_id=producer_id, topics=_marked(found))
+            for producer_id, found in codes.items()
+        ]
+    )
+
+
+def _marked(codes: dict[TopicPartition, int]) -> list[_Marked]:
+    topics: dict[str, _Marked] = {}
+    for tp, code in codes.items():
+        topic = topics.setdefault(tp.topic, _Marked(name=tp.topic))
+        topic.partitions.append(_MarkedPartition(partition_index=tp.partition, error_code=code))
+    return list(topics.values())
+
+
+def describe_transactions(request: DescribeTransactionsRequest, ctx: Context) -> DescribeTransactionsResponse:
+    """DescribeTransactions, v0."""
+    return DescribeTransactionsResponse(transaction_states=[_describe(name, ctx) for name in request.transactional_ids])
+
+
+def _describe(name: str, ctx: Context) -> _Described:
+    try:
+        txn = ctx.services.transactions.transaction(name)
+    except WireError as error:
+        return _Described(transactional_id=name, error_code=error.code)
+    return _Described(
+        transactional_id=name,
+        transaction_state=txn.state.label,
+        transaction_timeout_ms=txn.timeout_ms,
+        transaction_start_time_ms=txn.start_ms,
+        producer_id=txn.producer_id,
+        producer_epoch=txn.producer_epoch,
+        topics=_by_topic(txn.partitions),
+    )
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[DescribeTransactionsResponse.TopicData]:
+    topics: dict[str, DescribeTransactionsResponse.TopicData] = {}
+    for tp in sorted(partitions):
+        topic = topics.setdefault(tp.topic, DescribeTransactionsResponse.TopicData(topic=tp.topic))
+        topic.partitions.append(tp.partition)
+    return list(topics.values())
+
+
+def list_transactions(request: ListTransactionsRequest, ctx: Context) -> ListTransactionsResponse:
+    """ListTransactions, v0-1.  v1 how long they are open, at least. By states, producer ids, or all."""
+    if ctx.services.transactions.is_loading:
+        return ListTransactionsResponse(error_code=CoordinatorLoadInProgress.code)
+    wanted = dict.fromkeys(request.state_filters)
+    states = {state for state in State if state.label in wanted}
+    known = {state.label for state in states}
+    oldest_ms = ctx.services.clock.now_ms() - request.duration_filter
+    return ListTransactionsResponse(
+        unknown_state_filters=[name for name in wanted if name not in known],
+        transaction_states=[
+            ListTransactionsResponse.TransactionState(
+                transactional_id=held.name, producer_id=held.txn.producer_id, transaction_state=held.txn.state.label
+            )
+            for held in ctx.services.transactions.all()
+            if (not wanted or held.txn.state in states)
+            and _is_of(held, request.producer_id_filters)
+            and (request.duration_filter <= ANY_DURATION or held.txn.start_ms < oldest_ms)
+        ],
+    )
+
+
+def _is_of(held: TransactionalId, producer_ids: Collection[int]) -> bool:
+    return not producer_ids or held.txn.producer_id in producer_ids

@@ -1,0 +1,124 @@
+"""What the journal of groups holds: keys and values of __consumer_offsets, in Kafka's own formats.
+
+Key and value each begin with a version (2 bytes); the key's tells what the record is about:
+    0, 1   a group has committed an offset of a partition: OffsetCommitKey, OffsetCommitValue
+    2      a group and its members: GroupMetadataKey, GroupMetadataValue
+A record without a value makes its key forgotten. Written are the versions that Kafka 3.8 writes; read are all.
+
+Pure: bytes from values, and back.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from struct import Struct
+from typing import NamedTuple
+
+from leadline.coordinator.group import Group
+from leadline.coordinator.member import Member, Protocol
+from leadline.coordinator.offsets import Commit
+from leadline.coordinator.versioned import pack, unpack, version_of
+from leadline.model import Offset, TopicPartition
+from leadline.wire.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
+
+COMMIT_KEY, GROUP_KEY = 1, 2
+COMMIT_VALUE, COMMIT_VALUE_THAT_EXPIRES = 3, 1
+GROUP_VALUE = 3
+NONE_MS = -1  # in place of a time
+
+_COMMIT_FRONT, _COMMIT_MS = Struct(">hqih"), Struct(">q")  # version, offset, leader epoch, length of the metadata
+_Member = GroupMetadataValue.MemberMetadata
+
+
+class CommitKey(NamedTuple):
+    group: str
+    tp: TopicPartition
+
+
+class GroupKey(NamedTuple):
+    group: str
+
+
+@lru_cache(maxsize=10_000)  # who commits once commits often
+def commit_key(group: str, tp: TopicPartition) -> bytes:
+    return pack(OffsetCommitKey(group=group, topic=tp.topic, partition=tp.partition), COMMIT_KEY)
+
+
+def commit_value(commit: Commit) -> bytes:
+    """An offset with a time of expiry of its own is written in the old version, which alone has room for it."""
+    if commit.expire_ms is None:  # written at each commit, so without the general codec
+        metadata = commit.metadata.encode()
+        front = _COMMIT_FRONT.pack(COMMIT_VALUE, commit.offset, commit.leader_epoch, len(metadata))
+        return front + metadata + _COMMIT_MS.pack(commit.commit_ms)
+    value = OffsetCommitValue(
+        offset=commit.offset,
+        metadata=commit.metadata,
+        commit_timestamp=commit.commit_ms,
+        expire_timestamp=commit.expire_ms,
+    )
+    return pack(value, COMMIT_VALUE_THAT_EXPIRES)
+
+
+def group_key(group: str) -> bytes:
+    return pack(GroupMetadataKey(group=group), GROUP_KEY)
+
+
+def group_value(group: Group, assignments: Mapping[str, bytes]) -> bytes:
+    members = [
+        _Member(
+            member_id=member.id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata(group.protocol_name),
+            assignment=assignments[member.id],
+        )
+        for member in group.members.values()
+    ]
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol_name,
+        leader=group.leader,
+        current_state_timestamp=NONE_MS if group.since_ms is None else group.since_ms,
+        members=members,
+    )
+    return pack(value, GROUP_VALUE)
+
+
+def read_key(data: bytes | None) -> CommitKey | GroupKey | None:
+    """None: a kind of record that we do not know, perhaps of a newer Kafka."""
+    version = version_of(data)
+    if version in OffsetCommitKey.VERSIONS:
+        key = unpack(OffsetCommitKey, data)
+        return CommitKey(key.group, TopicPartition(key.topic, key.partition))
+    return GroupKey(unpack(GroupMetadataKey, data).group) if version in GroupMetadataKey.VERSIONS else None
+
+
+def read_commit(data: bytes, at: Offset) -> Commit:
+    """`at`: the offset of its batch."""
+    value = unpack(OffsetCommitValue, data)
+    expire_ms = None if value.expire_timestamp == NONE_MS else value.expire_timestamp
+    return Commit(value.offset, value.metadata, value.commit_timestamp, value.leader_epoch, expire_ms, at)
+
+
+def read_group(data: bytes, group: Group) -> None:
+    """Fill a new group with what its record says."""
+    value, version = unpack(GroupMetadataValue, data), version_of(data)
+    since_ms = None if value.current_state_timestamp == NONE_MS else value.current_state_timestamp
+    members = [_member(each, value.protocol, version) for each in value.members]
+    group.load(value.generation, value.protocol_type, value.protocol, value.leader, since_ms, members)
+
+
+def _member(stored: _Member, protocol: str | None, version: int) -> Member:
+    return Member(
+        stored.member_id,
+        stored.group_instance_id,
+        stored.client_id,
+        stored.client_host,
+        stored.session_timeout if version == 0 else stored.rebalance_timeout,
+        stored.session_timeout,
+        (Protocol(protocol or "", stored.subscription),),
+        stored.assignment,
+    )

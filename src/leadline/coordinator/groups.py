@@ -1,0 +1,274 @@
+"""The coordinator of groups: their members, kept in the journal `__consumer_offsets` together with their offsets.
+
+A shell around `Group`: it finds the group, tells it what happened and carries out the effects. Nobody is
+answered before what was decided is on every in-sync replica of the journal.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import count
+from uuid import uuid4
+
+from leadline.config.coordinators import CoordinatorConfig
+from leadline.coordinator.group import Group, Limits
+from leadline.coordinator.group_effects import Answer, Effect, End, Joined, Leaver, Set, Store, Synced, Ticket
+from leadline.coordinator.group_records import group_key, group_value
+from leadline.coordinator.group_shard import OFFSETS_TOPIC, GroupShard
+from leadline.coordinator.journal import Entry, Journal, shard_of
+from leadline.coordinator.member import NO_MEMBER, Join
+from leadline.coordinator.offsets import LONGEST
+from leadline.errors import (
+    CoordinatorLoadInProgress,
+    InvalidGroupId,
+    InvalidSessionTimeout,
+    RebalanceInProgress,
+    RecordListTooLarge,
+    RecordTooLarge,
+    RequestTimedOut,
+    UnknownMemberId,
+    UnknownServerError,
+    WireError,
+)
+from leadline.model import Offset, ProducerId
+from leadline.ports import Clock
+from leadline.records.build import BatchFields
+from leadline.records.compression import Codec
+from leadline.replication.replicas import Replicas
+
+log = logging.getLogger(__name__)
+
+NONE = 0
+
+
+class Groups:
+    """The groups whose coordinator this broker is."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        clock: Clock,
+        config: CoordinatorConfig,
+        partition_count: Callable[[], int | None],
+    ) -> None:
+        """`partition_count`: how many partitions the journal has; None: it does not exist yet."""
+        self.clock, self.config = clock, config
+        self.journal = Journal(OFFSETS_TOPIC, replicas, clock, lambda partition, _: GroupShard(partition, self))
+        self._limits = Limits(config.group_max_size, config.group_initial_rebalance_delay_ms)
+        self.fields = BatchFields(codec=Codec(config.offsets_topic_compression_codec))
+        self._partition_count = partition_count
+        self._partitions: int | None = None  # once known it stays: a group is not looked for elsewhere
+        self._waiting: dict[Ticket, asyncio.Future[Joined | Synced]] = {}
+        self._tickets = count()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self.on_loaded: list[Callable[[GroupShard], None]] = []  # a shard is in use from now on
+
+    async def stop(self) -> None:
+        """Members that wait are told to look for another coordinator."""
+        await self.journal.stop()
+        for task in self._under_way:
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    def loaded(self, shard: GroupShard) -> None:
+        for told in self.on_loaded:
+            told(shard)
+
+    # Finding a group
+
+    def partition_of(self, group_id: str) -> int:
+        """The partition of the journal that keeps a group: whoever leads it is the group's coordinator."""
+        existing = self._partition_count()
+        if existing is None:
+            self._partitions = None
+            return shard_of(group_id, self.config.offsets_topic_num_partitions)
+        if self._partitions is None:
+            self._partitions = existing
+        return shard_of(group_id, self._partitions)
+
+    def shard(self, group_id: str, *, may_be_nameless: bool = False) -> GroupShard:
+        """InvalidGroupId, NotCoordinator, CoordinatorLoadInProgress."""
+        if not group_id and not may_be_nameless:
+            raise InvalidGroupId("a group's id must not be empty")
+        if len(group_id) * 4 > LONGEST and len(group_id.encode()) > LONGEST:
+            raise InvalidGroupId(f"a group's id must not be longer than {LONGEST} bytes")
+        return self.journal.shard(self.partition_of(group_id))
+
+    def new_group(self, group_id: str) -> Group:
+        return Group(group_id, self._limits, self.clock.now_ms())
+
+    @property
+    def is_loading(self) -> bool:
+        return self.journal.is_loading
+
+    def all(self) -> Iterator[Group]:
+        """Those whose coordinator this broker is."""
+        for shard in self.journal.shards.values():
+            yield from shard.by_id.values()
+
+    def find(self, group_id: str) -> Group | None:
+        """NotCoordinator, CoordinatorLoadInProgress."""
+        return self.shard(group_id, may_be_nameless=True).by_id.get(group_id)
+
+    # What members ask for
+
+    async def join(self, group_id: str, asked: Join) -> Joined:
+        ticket, waiting = self._ticket()
+        try:
+            shard = self.shard(group_id)
+            self._check_session(asked.session_timeout_ms)
+            group = shard.get_or_create(group_id) if asked.member_id == NO_MEMBER else shard.by_id.get(group_id)
+            if group is None:
+                raise UnknownMemberId(f"there is no group {group_id}")
+            name = asked.client_id if asked.instance_id is None else asked.instance_id
+            effects = group.join(asked, f"{name}-{uuid4()}", ticket, self.clock.now_ms())
+            self.carry_out(shard, group, effects)
+            joined = await waiting
+            assert isinstance(joined, Joined)
+            return joined
+        except UnknownServerError as error:
+            return Joined(error.code)
+        except WireError as error:
+            return Joined(error.code, asked.member_id)
+        finally:
+            self._waiting.pop(ticket, None)
+
+    def _check_session(self, session_timeout_ms: int) -> None:
+        least, most = self.config.group_min_session_timeout_ms, self.config.group_max_session_timeout_ms
+        if not least <= session_timeout_ms <= most:
+            raise InvalidSessionTimeout(
+                f"a session of {session_timeout_ms} ms is not between group.min.session.timeout.ms={least} and "
+                f"group.max.session.timeout.ms={most}"
+            )
+
+    async def sync(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        protocol: tuple[str | None, str | None],
+        assignments: Mapping[str, bytes],
+    ) -> Synced:
+        """`protocol`: type and name, where the member tells them."""
+        ticket, waiting = self._ticket()
+        try:
+            shard = self.shard(group_id)
+            group = shard.by_id.get(group_id)
+            if group is None:
+                raise UnknownMemberId(f"there is no group {group_id}")
+            effects = group.sync(member_id, instance_id, generation, *protocol, assignments, ticket)
+            self.carry_out(shard, group, effects)
+            synced = await waiting
+            assert isinstance(synced, Synced)
+            return synced
+        except CoordinatorLoadInProgress:  # it has lost its place in the line: it must join again
+            return Synced(RebalanceInProgress.code)
+        except WireError as error:
+            return Synced(error.code)
+        finally:
+            self._waiting.pop(ticket, None)
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
+        """An error code."""
+        try:
+            shard = self.shard(group_id)
+            group = shard.by_id.get(group_id)
+            if group is None:
+                raise UnknownMemberId(f"there is no group {group_id}")
+            code, effects = group.heartbeat(member_id, instance_id, generation)
+            self.carry_out(shard, group, effects)
+            return code
+        except CoordinatorLoadInProgress:
+            return NONE  # sessions begin once it is loaded
+        except WireError as error:
+            return error.code
+
+    def leave(self, group_id: str, leavers: list[Leaver]) -> list[int]:
+        """An error code for each. NotCoordinator, CoordinatorLoadInProgress, CoordinatorNotAvailable."""
+        shard = self.shard(group_id)
+        group = shard.by_id.get(group_id)
+        if group is None:
+            return [UnknownMemberId.code] * len(leavers)
+        codes, effects = group.leave(leavers, self.clock.now_ms())
+        self.carry_out(shard, group, effects)
+        return codes
+
+    def _ticket(self) -> "tuple[Ticket, asyncio.Future[Joined | Synced]]":
+        ticket, waiting = next(self._tickets), asyncio.get_running_loop().create_future()
+        self._waiting[ticket] = waiting
+        return ticket, waiting
+
+    # Effects
+
+    def carry_out(self, shard: GroupShard, group: Group, effects: Iterable[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Set(timer, after_ms):
+                    shard.alarms.set((group.id, timer), after_ms)
+                case End(timer):
+                    shard.alarms.end((group.id, timer))
+                case Answer(ticket, answer):
+                    self._answer(ticket, answer)
+                case Store():
+                    self._store(shard, group, effect)
+
+    def _answer(self, ticket: Ticket, answer: Joined | Synced) -> None:
+        waiting = self._waiting.pop(ticket, None)
+        if waiting is not None and not waiting.done():  # not if its connection is gone
+            waiting.set_result(answer)
+
+    def _store(self, shard: GroupShard, group: Group, store: Store) -> None:
+        def stored(error: WireError | None) -> None:
+            if error is not None:
+                log.warning("group %s, generation %d could not be written: %s", group.id, store.generation, error)
+            self.carry_out(shard, group, group.stored(store, _as_told_to_members(error), self.clock.now_ms()))
+
+        try:
+            entry = Entry(group_key(group.id), group_value(group, store.assignments))
+            offset = self.journal.write(shard.partition, [entry], self.fields)
+        except ValueError as error:  # newer requests have room for longer names than the record
+            stored(UnknownServerError(str(error)))
+        except WireError as error:
+            stored(error)
+        else:
+            self.when_committed(shard.partition, offset, stored)
+
+    def when_committed(self, partition: int, offset: Offset, then: Callable[[WireError | None], None]) -> None:
+        """At once where there are no other replicas; else later, also if who asked for it has gone away."""
+        if self.journal.is_committed(partition, offset):
+            then(None)
+            return
+        task = asyncio.create_task(self._wait_until_committed(partition, offset, then))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _wait_until_committed(
+        self, partition: int, offset: Offset, then: Callable[[WireError | None], None]
+    ) -> None:
+        timeout_ms = self.config.offsets_commit_timeout_ms
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self.journal.committed(partition, offset)
+        except TimeoutError:
+            then(RequestTimedOut(f"{OFFSETS_TOPIC}-{partition} has too few replicas: {timeout_ms} ms were not enough"))
+        except WireError as error:
+            then(error)
+        else:
+            then(None)
+
+    # Transactions
+
+    def transaction_ended(self, partition: int, producer_id: ProducerId, *, committed: bool) -> None:
+        """A marker was appended to a partition of the journal. If that is still being loaded, it is read there."""
+        if (shard := self.journal.shards.get(partition)) is not None:
+            shard.end(producer_id, committed=committed)
+
+
+def _as_told_to_members(error: WireError | None) -> WireError | None:
+    """Why an assignment could not be stored, in the words that members know."""
+    if isinstance(error, RequestTimedOut):
+        return RebalanceInProgress(str(error))
+    if isinstance(error, RecordTooLarge | RecordListTooLarge):
+        return UnknownServerError(str(error))
+    return error

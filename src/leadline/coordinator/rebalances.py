@@ -1,0 +1,103 @@
+"""Why a group rebalanced: the last times, for people to read.
+
+Kept in memory by the coordinator, not in its journal: a history that begins anew with each coordinator.
+
+Pure: told what happened, and when.
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+KEPT = 20  # rebalances of a group
+CAUSES = 20  # named for one of them; the others are counted
+
+
+class What(Enum):
+    """What makes a group rebalance."""
+
+    JOINED = "joined"
+    REJOINED = "rejoined"
+    METADATA_CHANGED = "metadata changed"
+    STATIC_MEMBER_REPLACED = "static member replaced"
+    LEFT = "left"
+    SESSION_TIMED_OUT = "session timed out"
+    JOIN_TIMED_OUT = "join timed out"
+    SYNC_TIMED_OUT = "sync timed out"
+    OVER_CAPACITY = "over capacity"
+    NOT_STORED = "assignment not stored"
+
+
+class Outcome(Enum):
+    STABLE = "stable"
+    EMPTY = "empty"
+    INTERRUPTED = "interrupted"  # by the next one
+
+
+class Cause(NamedTuple):
+    what: What
+    member_id: str = ""
+    instance_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    reason: str | None = None  # in the client's words
+
+
+@dataclass(slots=True)
+class Rebalance:
+    began_ms: int
+    state: str  # of the group before it
+    generation_before: int
+    members_before: int
+    causes: list[Cause] = field(default_factory=list)  # in their order, the first one set it off
+    more_causes: int = 0
+    ended_ms: int | None = None  # None, as all below: under way
+    outcome: Outcome | None = None
+    generation_after: int | None = None
+    members_after: int | None = None
+
+    def add(self, cause: Cause) -> None:
+        if len(self.causes) < CAUSES:
+            self.causes.append(cause)
+        else:
+            self.more_causes += 1
+
+    def told(self) -> dict[str, object]:
+        """As plain values, for JSON."""
+        return {
+            "began_ms": self.began_ms,
+            "state": self.state,
+            "causes": [cause._asdict() | {"what": cause.what.value} for cause in self.causes],
+            "more_causes": self.more_causes,
+            "took_ms": None if self.ended_ms is None else self.ended_ms - self.began_ms,
+            "outcome": None if self.outcome is None else self.outcome.value,
+            "generation_before": self.generation_before,
+            "generation_after": self.generation_after,
+            "members_before": self.members_before,
+            "members_after": self.members_after,
+        }
+
+
+class History:
+    """The last rebalances of a group; the newest comes last, and may be under way."""
+
+    def __init__(self) -> None:
+        self.rebalances: deque[Rebalance] = deque(maxlen=KEPT)
+
+    @property
+    def under_way(self) -> Rebalance | None:
+        last = self.rebalances[-1] if self.rebalances else None
+        return last if last is not None and last.outcome is None else None
+
+    def begin(self, rebalance: Rebalance) -> None:
+        self.rebalances.append(rebalance)
+
+    def add(self, cause: Cause) -> None:
+        if (current := self.under_way) is not None:
+            current.add(cause)
+
+    def end(self, outcome: Outcome, generation: int, members: int, now_ms: int) -> None:
+        if (current := self.under_way) is not None:
+            current.outcome, current.ended_ms = outcome, now_ms
+            current.generation_after, current.members_after = generation, members

@@ -1,0 +1,353 @@
+"""The coordinator of transactions: what each transactional id is at, kept in the journal `__transaction_state`.
+
+The law of a transaction that ends:
+
+    Prepare is committed to the journal; from now on its outcome stands, and the producer is told
+    a marker is committed to each of its partitions
+    Complete is committed to the journal; from now on the next one may begin
+
+A coordinator that finds a transaction prepared when it reads its journal goes on with the second step. One that runs
+out of time is aborted under an epoch that its producer does not have.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
+from itertools import islice
+
+from leadline.config.coordinators import CoordinatorConfig
+from leadline.coordinator.journal import Journal, shard_of
+from leadline.coordinator.markers import Markers, Outcome
+from leadline.coordinator.transaction import COMPLETED, Identity, State, Transaction, TransactionalId
+from leadline.coordinator.transaction_records import entry, read_key, read_value
+from leadline.errors import (
+    ConcurrentTransactions,
+    CorruptMessage,
+    InvalidProducerIdMapping,
+    InvalidRequest,
+    InvalidTransactionTimeout,
+    NotCoordinator,
+    RecordListTooLarge,
+    RecordTooLarge,
+    TransactionalIdNotFound,
+    TransactionCoordinatorFenced,
+    UnknownServerError,
+    WireError,
+)
+from leadline.model import LeaderEpoch, ProducerId, TopicPartition
+from leadline.ports import Clock
+from leadline.records.batch import Header
+from leadline.records.record import Record
+from leadline.replication.replicas import Replicas
+
+log = logging.getLogger(__name__)
+
+TRANSACTIONS_TOPIC = "__transaction_state"
+RETRY_SECONDS = 0.1
+ABORTS_AT_ONCE = 100
+PER_TOMBSTONE = 32  # bytes of a record around its key, at most
+
+
+class TransactionShard:
+    """The transactional ids of one partition of the journal, for one leader epoch."""
+
+    def __init__(self, partition: int, epoch: LeaderEpoch, complete: "Callable[[TransactionShard], None]") -> None:
+        self.partition, self.epoch = partition, epoch
+        self.by_id: dict[str, TransactionalId] = {}
+        self.completing: set[asyncio.Task[None]] = set()
+        self._complete = complete
+
+    def replay(self, header: Header, records: Iterable[Record]) -> None:
+        if header.is_control:
+            return
+        for record in records:
+            try:
+                self._replay(record)
+            except CorruptMessage as error:
+                log.error(
+                    "%s-%d, offset %d is passed over: %s", TRANSACTIONS_TOPIC, self.partition, record.offset, error
+                )
+
+    def _replay(self, record: Record) -> None:
+        name = read_key(record.key)
+        if name is None:
+            return  # of a newer broker
+        if record.value is None:
+            self.by_id.pop(name, None)
+        else:
+            self.by_id[name] = TransactionalId(name, read_value(record.value))
+
+    def loaded(self) -> None:
+        self._complete(self)
+
+    def resigned(self) -> None:
+        for task in self.completing:
+            task.cancel()
+
+
+class Transactions:
+    def __init__(
+        self,
+        replicas: Replicas,
+        clock: Clock,
+        config: Callable[[], CoordinatorConfig],
+        markers: Markers,
+        partition_count: Callable[[], int | None],
+        next_producer_id: Callable[[], Awaitable[ProducerId]],
+    ) -> None:
+        self.clock, self.config, self.markers = clock, config, markers
+        self._partition_count, self._next_producer_id = partition_count, next_producer_id
+        self.journal = Journal(TRANSACTIONS_TOPIC, replicas, clock, self._new_shard)
+        self._partitions: int | None = None  # of the journal; does not follow it if it grows, as ids would move with it
+        self._writing: set[asyncio.Task[None]] = set()
+        self._timers: list[asyncio.Task[None]] = []
+
+    def _new_shard(self, partition: int, epoch: LeaderEpoch) -> TransactionShard:
+        return TransactionShard(partition, epoch, self._complete_prepared)
+
+    # What producers ask for
+
+    async def init(self, name: str, timeout_ms: int, expected: Identity | None) -> Identity:
+        """An epoch for a producer that begins; those before it are fenced, what they left open is aborted.
+
+        ConcurrentTransactions until the abort is complete.
+        """
+        if not name:
+            raise InvalidRequest("a transactional id must not be empty")
+        most = self.config().transaction_max_timeout_ms
+        if not 0 < timeout_ms <= most:
+            raise InvalidTransactionTimeout(
+                f"{name}: a timeout of {timeout_ms} ms is not within 1 and transaction.max.timeout.ms={most}"
+            )
+        new_id = None
+        while (decided := self._decide_init(name, timeout_ms, expected, new_id)) is None:
+            new_id = await self._next_producer_id()
+        shard, held, txn = decided
+        await asyncio.shield(self._write(shard, held, txn))
+        if txn.state is not State.EMPTY:
+            raise ConcurrentTransactions(f"{name}: the transaction that was left open is being aborted")
+        return Identity(txn.producer_id, txn.producer_epoch)
+
+    def _decide_init(
+        self, name: str, timeout_ms: int, expected: Identity | None, new_id: ProducerId | None
+    ) -> tuple[TransactionShard, TransactionalId, Transaction] | None:
+        """None: it takes a new producer id."""
+        shard, now_ms = self._shard(name), self.clock.now_ms()
+        held = shard.by_id.get(name)
+        if new_id is None and (held is None or held.needs_producer_id(expected)):
+            return None
+        if held is None:
+            assert new_id is not None
+            fresh = Transaction(producer_id=new_id, timeout_ms=timeout_ms, last_update_ms=now_ms)
+            held = TransactionalId(name, fresh)
+        return shard, held, held.init(timeout_ms, expected, now_ms, new_id)
+
+    async def add_partitions(self, name: str, producer: Identity, partitions: Collection[TopicPartition]) -> None:
+        shard, held = self._find(name)
+        txn = held.add(producer, frozenset(partitions), self.clock.now_ms())
+        if txn is not None:
+            await asyncio.shield(self._write(shard, held, txn))
+
+    async def end(self, name: str, producer: Identity, *, commit: bool) -> None:
+        """Back when the outcome stands; the markers are written behind it."""
+        shard, held = self._find(name)
+        txn = held.end(producer, commit=commit, now_ms=self.clock.now_ms())
+        if txn is not None:
+            await asyncio.shield(self._write(shard, held, txn))
+
+    def verify(
+        self, name: str, producer: Identity, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, WireError | None]:
+        """Whether partitions are part of a producer's transaction now; with each that is not, why."""
+        try:
+            _, held = self._find(name)
+        except WireError as error:
+            return dict.fromkeys(partitions, error)
+        return {tp: held.verify(producer, tp) for tp in partitions}
+
+    # What administrators ask for
+
+    def transaction(self, name: str) -> Transaction:
+        if not name:
+            raise InvalidRequest("a transactional id must not be empty")
+        held = self._shard(name).by_id.get(name)
+        if held is None:
+            raise TransactionalIdNotFound(f"there is no transactional id {name}")
+        return held.txn
+
+    def all(self) -> Iterator[TransactionalId]:
+        """Those whose coordinator this broker is."""
+        for shard in self.journal.shards.values():
+            yield from shard.by_id.values()
+
+    @property
+    def is_loading(self) -> bool:
+        return self.journal.is_loading
+
+    # The journal
+
+    def partition_of(self, name: str) -> int:
+        """The partition of the journal that keeps an id: whoever leads it is the id's coordinator."""
+        existing = self._partition_count()
+        if existing is None:
+            self._partitions = None
+            return shard_of(name, self.config().transaction_state_log_num_partitions)
+        if self._partitions is None:
+            self._partitions = existing
+        return shard_of(name, self._partitions)
+
+    def _shard(self, name: str) -> TransactionShard:
+        """NotCoordinator, CoordinatorLoadInProgress."""
+        return self.journal.shard(self.partition_of(name))
+
+    def _find(self, name: str) -> tuple[TransactionShard, TransactionalId]:
+        if not name:
+            raise InvalidRequest("a transactional id must not be empty")
+        shard = self._shard(name)
+        held = shard.by_id.get(name)
+        if held is None:
+            raise InvalidProducerIdMapping(f"no producer is known under the transactional id {name}")
+        return shard, held
+
+    def _write(self, shard: TransactionShard, held: TransactionalId, txn: Transaction) -> "asyncio.Task[None]":
+        """Write what was decided: pending, until it is committed. Goes on if who asked for it goes away."""
+        try:
+            offset = self.journal.write(shard.partition, [entry(held.name, txn)])
+        except (RecordTooLarge, RecordListTooLarge) as error:
+            raise UnknownServerError(f"{held.name} has too many partitions: {error}") from error
+        held.pending = txn
+        shard.by_id[held.name] = held
+        return self._spawn(self._settle(shard, held, offset))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # told to who asked, if to anybody
+        return task
+
+    async def _settle(self, shard: TransactionShard, held: TransactionalId, offset: int) -> None:
+        await self.journal.committed(shard.partition, offset)
+        if not self._is_ours(shard):
+            raise NotCoordinator(f"{held.name} has another coordinator now")
+        held.committed()
+        if held.txn.state in COMPLETED:
+            self._complete(shard, held)
+
+    # Markers
+
+    def _complete_prepared(self, shard: TransactionShard) -> None:
+        for held in shard.by_id.values():
+            if held.txn.state in COMPLETED:
+                log.info("%s was %s when its coordinator stopped: it is completed", held.name, held.txn.state.label)
+                self._complete(shard, held)
+
+    def _complete(self, shard: TransactionShard, held: TransactionalId) -> None:
+        held.pending = held.complete(self.clock.now_ms())
+        task = asyncio.create_task(self._bring_markers(shard, held), name=f"completing {held.name}")
+        shard.completing.add(task)
+        task.add_done_callback(shard.completing.discard)
+
+    async def _bring_markers(self, shard: TransactionShard, held: TransactionalId) -> None:
+        txn = held.txn
+        producer = Identity(txn.producer_id, txn.producer_epoch)
+        outcome = Outcome(producer, shard.epoch, txn.state is State.PREPARE_COMMIT)
+        try:
+            await self.markers.bring(outcome, txn.partitions, held.marked)
+            await self._write_completion(shard, held)
+        except TransactionCoordinatorFenced as error:
+            log.warning("%s is left to a newer coordinator: %s", held.name, error)
+
+    async def _write_completion(self, shard: TransactionShard, held: TransactionalId) -> None:
+        txn, noted = held.complete(self.clock.now_ms()), False
+        while self._is_ours(shard):
+            try:
+                await self._write(shard, held, txn)
+                return
+            except WireError as error:
+                if not noted:
+                    log.warning("%s is tried again until it is %s: %s", held.name, txn.state.label, error)
+                    noted = True
+            await asyncio.sleep(RETRY_SECONDS)
+
+    def _is_ours(self, shard: TransactionShard) -> bool:
+        return self.journal.shards.get(shard.partition) is shard
+
+    # Time
+
+    def start(self) -> None:
+        config = self.config()
+        self._timers = [
+            asyncio.create_task(_every(wait_ms, do), name=do.__name__)
+            for wait_ms, do in (
+                (config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self.abort_timed_out),
+                (config.transaction_remove_expired_transaction_cleanup_interval_ms, self.forget_expired),
+            )
+        ]
+
+    async def stop(self) -> None:
+        """What is prepared is completed after the next start."""
+        completing = [task for shard in self.journal.shards.values() for task in shard.completing]
+        await self.journal.stop()
+        for timer in self._timers:
+            timer.cancel()
+        await asyncio.gather(*self._timers, *completing, *self._writing, return_exceptions=True)
+
+    def abort_timed_out(self) -> bool:
+        """Some at a time, so that others get their turn. True: there may be more."""
+        now_ms, failed = self.clock.now_ms(), False
+        shards = self.journal.shards.values()
+        due = ((shard, held) for shard in shards for held in shard.by_id.values() if held.is_timed_out(now_ms))
+        some = list(islice(due, ABORTS_AT_ONCE))
+        for shard, held in some:
+            log.info("%s is aborted: it is open for longer than its %d ms", held.name, held.txn.timeout_ms)
+            try:
+                self._write(shard, held, held.fence(now_ms))
+            except WireError as error:
+                log.warning("%s cannot be aborted now: %s", held.name, error)
+                failed = True
+        return len(some) == ABORTS_AT_ONCE and not failed
+
+    def forget_expired(self) -> None:
+        now_ms, expiration_ms = self.clock.now_ms(), self.config().transactional_id_expiration_ms
+        for shard in self.journal.shards.values():
+            expired = [held for held in shard.by_id.values() if held.is_expired(now_ms, expiration_ms)]
+            try:
+                for some in self._batches(shard, expired):
+                    self._forget(shard, some)
+            except WireError as error:
+                log.warning("transactional ids cannot be forgotten now: %s", error)
+
+    def _batches(self, shard: TransactionShard, expired: Iterable[TransactionalId]) -> Iterator[list[TransactionalId]]:
+        """As many as fit into one batch of records."""
+        most = self.journal.max_bytes(shard.partition)
+        some: list[TransactionalId] = []
+        size = 0
+        for held in expired:
+            one = len(held.name.encode()) + PER_TOMBSTONE
+            if some and size + one > most:
+                yield some
+                some, size = [], 0
+            some.append(held)
+            size += one
+        if some:
+            yield some
+
+    def _forget(self, shard: TransactionShard, expired: Collection[TransactionalId]) -> None:
+        offset = self.journal.write(shard.partition, [entry(held.name, None) for held in expired])
+        for held in expired:
+            held.pending = held.expire()
+        self._spawn(self._forgotten(shard, expired, offset))
+
+    async def _forgotten(self, shard: TransactionShard, expired: Collection[TransactionalId], offset: int) -> None:
+        await self.journal.committed(shard.partition, offset)
+        for held in expired:
+            del shard.by_id[held.name]
+        log.info("%d transactional ids were idle for long and are forgotten", len(expired))
+
+
+async def _every(wait_ms: int, do: Callable[[], bool | None]) -> None:
+    more: bool | None = False
+    while True:
+        await asyncio.sleep(0 if more else wait_ms / 1000)
+        more = do()

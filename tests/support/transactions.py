@@ -1,0 +1,166 @@
+"""The coordinator of transactions on real logs, with a clock to set, in a process that can be killed at any write."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from leadline.config import broker_settings
+from leadline.coordinator.markers import Markers
+from leadline.coordinator.transaction import Identity
+from leadline.coordinator.transactions import TRANSACTIONS_TOPIC, Transactions
+from leadline.errors import NotLeaderOrFollower, WireError
+from leadline.log.log import Appended
+from leadline.log.log_dirs import LogDirs
+from leadline.log.producers import TRUSTED, Origin, Verification
+from leadline.model import TopicPartition
+from leadline.ports import Buffer
+from leadline.records.batch import walk
+from leadline.records.build import BatchFields, build
+from leadline.records.control import ControlType, read_end_marker
+from leadline.records.record import Record, records_of
+from leadline.replication.replicas import Replicas
+from tests.support.dirs import log_dirs, opened
+from tests.support.logs import ManualClock, whole_log
+
+JOURNAL = TopicPartition(TRANSACTIONS_TOPIC, 0)
+CONFIG = broker_settings({}).broker
+
+
+class MortalReplicas(Replicas):
+    """Counts what is written; killed before one of the writes, nothing is written any more."""
+
+    def __init__(self, dirs: LogDirs) -> None:
+        super().__init__(dirs, 1)
+        self.writes_left: int | None = None
+
+    def append(
+        self,
+        tp: TopicPartition,
+        batch: Buffer,
+        origin: Origin = Origin.CLIENT,
+        verified: Verification | None = TRUSTED,
+    ) -> Appended:
+        if self.writes_left is not None:
+            if self.writes_left == 0:
+                raise NotLeaderOrFollower("the process was killed")
+            self.writes_left -= 1
+        return super().append(tp, batch, origin, verified)
+
+
+class Node:
+    def __init__(self, replicas: MortalReplicas, clock: ManualClock, producer_ids: list[int]) -> None:
+        self.replicas, self.clock = replicas, clock
+        self.deleted: set[TopicPartition] = set()
+        self.offsets_ended: list[tuple[int, int, bool]] = []
+
+        async def next_producer_id() -> int:
+            producer_ids.append(len(producer_ids))
+            return producer_ids[-1]
+
+        markers = Markers(replicas, clock, lambda tp: tp not in self.deleted, self._ended)
+        self.transactions = Transactions(replicas, clock, lambda: CONFIG, markers, lambda: 1, next_producer_id)
+
+    def _ended(self, partition: int, producer_id: int, committed: bool) -> None:
+        self.offsets_ended.append((partition, producer_id, committed))
+
+    def kill_after(self, writes: int) -> None:
+        left = self.replicas.writes_left
+        self.replicas.writes_left = writes if left is None else min(left, writes)
+
+    def write(self, name: str, producer: Identity, tp: TopicPartition, sequence: int, value: bytes) -> None:
+        """A transactional record, verified first, as Produce does it."""
+        verified = self.replicas.leading(tp).log.producers.begin_verification(*producer, sequence, self.clock.now_ms())
+        if verified is not None and (refused := self.transactions.verify(name, producer, [tp])[tp]) is not None:
+            raise refused
+        fields = BatchFields(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        data = build([Record(0, self.clock.now_ms(), None, value)], fields)
+        self.replicas.append(tp, data, Origin.CLIENT, verified)
+
+    async def settled(self) -> None:
+        """Nothing is under way any more; once killed, nothing but what tries in vain."""
+        while tasks := self._under_way():
+            await asyncio.wait(tasks, timeout=None if self.replicas.writes_left is None else 0.01)
+            if self.replicas.writes_left == 0:
+                return
+
+    def _under_way(self) -> list[asyncio.Task[None]]:
+        journal = self.transactions.journal
+        completing = [task for shard in journal.shards.values() for task in shard.completing]
+        return [*journal._loading.values(), *self.transactions._writing, *completing]
+
+    def is_stable(self, tp: TopicPartition) -> bool:
+        """No transaction is open there."""
+        log = self.replicas.hosted[tp].log
+        return log.last_stable_offset == log.high_watermark == log.log_end
+
+
+@asynccontextmanager
+async def coordinator(
+    place: Path,
+    clock: ManualClock,
+    producer_ids: list[int],
+    partitions: Iterable[TopicPartition],
+    *,
+    epoch: int,
+    writes: int | None = None,
+) -> AsyncIterator[Node]:
+    """Until the block ends, as if it were killed there; `writes`: or after so many."""
+    async with opened(log_dirs(place, clock=clock)) as dirs:
+        node = Node(MortalReplicas(dirs), clock, producer_ids)
+        node.replicas.writes_left = writes
+        for tp in (JOURNAL, *partitions):
+            await node.replicas.lead(tp, UUID(int=abs(hash(tp.topic))), epoch, (1,))
+        await node.settled()
+        try:
+            yield node
+        finally:
+            node.kill_after(0)
+            await node.transactions.stop()
+
+
+class Ended(NamedTuple):
+    """What a marker ended in a partition."""
+
+    producer_id: int
+    values: tuple[bytes, ...]
+    committed: bool
+
+
+def ended_in(node: Node, tp: TopicPartition) -> list[Ended]:
+    """What readers of committed records make of a partition, and of what was aborted; empty ones left out."""
+    data = whole_log(node.replicas.hosted[tp].log)
+    open_ones: dict[int, list[bytes]] = defaultdict(list)
+    found = []
+    for position, header in walk(data):
+        if header.is_control:
+            marker = read_end_marker(data, position, header)
+            assert marker is not None
+            if values := open_ones.pop(header.producer_id, None):
+                found.append(Ended(header.producer_id, tuple(values), marker.type is ControlType.COMMIT))
+        else:
+            records = records_of(data, position, header)
+            open_ones[header.producer_id] += [record.value or b"" for record in records]
+    assert not open_ones
+    return found
+
+
+async def init(node: Node, name: str, timeout_ms: int = 1000) -> Identity:
+    """Until what was left open is aborted."""
+    for _ in range(20):
+        try:
+            return await node.transactions.init(name, timeout_ms, None)
+        except WireError as error:
+            if node.replicas.writes_left == 0:
+                raise
+            last = error
+            await node.settled()
+    raise last

@@ -1,0 +1,103 @@
+"""Requests about groups that Kafka has no answer to compare with, or that need no broker."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from leadline.api.groups import _java_address
+from leadline.wire.messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+from tests.conformance.both import Connection
+from tests.support import in_memory
+from tests.support.broker import leadline
+
+GROUP_RESOURCE, GROUP_ID_NOT_FOUND = 32, 69
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    yield from in_memory.directory()
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("127.0.0.1", "/127.0.0.1"),
+        ("::1", "/0:0:0:0:0:0:0:1"),
+        ("fe80::a00:27ff:fe8e:1%eth0", "/fe80:0:0:0:a00:27ff:fe8e:1"),
+        ("somewhere", "/somewhere"),
+    ],
+)
+def test_addresses_look_as_java_writes_them(host: str, address: str) -> None:
+    assert _java_address(host) == address
+
+
+def describe(connection: Connection, group: str) -> DescribeConfigsResponse.DescribeConfigsResult:
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=GROUP_RESOURCE, resource_name=group, configuration_keys=None
+    )
+    return connection.ask(DescribeConfigsResponse, DescribeConfigsRequest(resources=[resource]), 4).results[0]
+
+
+def test_a_group_tells_why_it_rebalanced(tmp_path: Path) -> None:
+    settings = {"group.initial.rebalance.delay.ms": 0, "offsets.topic.num.partitions": 1}
+    with leadline(tmp_path / "data", **settings) as broker, closing(Connection("localhost", broker.port)) as connection:
+        found = connection.ask(FindCoordinatorResponse, FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+        assert found.coordinators[0].error_code == 0  # at once, though the topic is new
+        assert describe(connection, "g").error_code == GROUP_ID_NOT_FOUND
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range")
+        join = JoinGroupRequest(
+            group_id="g",
+            group_instance_id="i",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[protocol],
+            reason="a new day",
+        )
+        joined = connection.ask(JoinGroupResponse, join, 9)
+        (under_way,) = json.loads(describe(connection, "g").configs[0].value or "")
+        assert (under_way["outcome"], under_way["took_ms"]) == (None, None)
+        sync = SyncGroupRequest(
+            group_id="g",
+            generation_id=1,
+            member_id=joined.member_id,
+            protocol_type="consumer",
+            protocol_name="range",
+        )
+        assert connection.ask(SyncGroupResponse, sync, 5).error_code == 0
+        (entry,) = describe(connection, "g").configs
+        assert (entry.name, entry.read_only, entry.is_sensitive) == ("leadline.rebalances", True, False)
+        (told,) = json.loads(entry.value or "")
+        assert told["took_ms"] >= 0
+        assert told["began_ms"] > 0
+        assert {name: value for name, value in told.items() if name not in ("took_ms", "began_ms")} == {
+            "state": "Empty",
+            "causes": [
+                {
+                    "what": "joined",
+                    "member_id": joined.member_id,
+                    "instance_id": "i",
+                    "client_id": "both",
+                    "client_host": "/127.0.0.1",
+                    "reason": "a new day",
+                }
+            ],
+            "more_causes": 0,
+            "outcome": "stable",
+            "generation_before": 0,
+            "generation_after": 1,
+            "members_before": 0,
+            "members_after": 1,
+        }

@@ -1,0 +1,351 @@
+"""The coordinator on its journal: what is pending, what time does, markers that do not get through at once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from leadline.coordinator.journal import Entry
+from leadline.coordinator.markers import Outcome
+from leadline.coordinator.transaction import EPOCH_MAX, Identity, State
+from leadline.coordinator.transaction_records import entry
+from leadline.coordinator.transactions import ABORTS_AT_ONCE
+from leadline.errors import (
+    ConcurrentTransactions,
+    CoordinatorLoadInProgress,
+    InvalidProducerIdMapping,
+    InvalidRequest,
+    InvalidTransactionTimeout,
+    NotCoordinator,
+    ProducerFenced,
+    TransactionalIdNotFound,
+    UnknownServerError,
+)
+from leadline.model import TopicPartition
+from tests.support import in_memory
+from tests.support.logs import ManualClock
+from tests.support.transactions import CONFIG, JOURNAL, Ended, Node, coordinator, ended_in
+
+ONE, TWO, OFFSETS = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("__consumer_offsets", 0)
+NAME = "id"
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    yield from in_memory.directory()
+
+
+def run(place: Path, *tests: Callable[[Node], Awaitable[None]]) -> None:
+    """Each on a coordinator of its own, the next one on what the one before left."""
+
+    async def main() -> None:
+        clock, producer_ids = ManualClock(), list[int]()
+        for epoch, test in enumerate(tests):
+            async with coordinator(place, clock, producer_ids, [ONE, TWO, OFFSETS], epoch=epoch) as node:
+                await test(node)
+
+    asyncio.run(main())
+
+
+async def begun(node: Node, *partitions: TopicPartition) -> Identity:
+    producer = await node.transactions.init(NAME, 1000, None)
+    await node.transactions.add_partitions(NAME, producer, partitions)
+    return producer
+
+
+async def until_left(node: Node, *partitions: TopicPartition) -> None:
+    """Until only these are without their marker."""
+    for _ in range(10_000):
+        if node.transactions.transaction(NAME).partitions == frozenset(partitions):
+            return
+        await asyncio.sleep(0.001)
+    raise AssertionError(f"still without a marker: {node.transactions.transaction(NAME).partitions}")
+
+
+def state(node: Node) -> State:
+    return node.transactions.transaction(NAME).state
+
+
+def test_a_transaction_from_its_beginning_to_its_end(place: Path) -> None:
+    async def test(node: Node) -> None:
+        producer = await begun(node, ONE, TWO, OFFSETS)
+        node.write(NAME, producer, ONE, 0, b"a")
+        node.write(NAME, producer, ONE, 1, b"b")
+        assert not node.is_stable(ONE)
+        await node.transactions.end(NAME, producer, commit=True)
+        await node.settled()
+        assert state(node) is State.COMPLETE_COMMIT
+        assert ended_in(node, ONE) == [Ended(0, (b"a", b"b"), True)]
+        assert all(map(node.is_stable, (ONE, TWO, OFFSETS)))
+        assert node.offsets_ended == [(0, 0, True)]
+        await node.transactions.end(NAME, producer, commit=True)  # asked once more, nothing happens
+        assert node.replicas.hosted[ONE].log.log_end == 3
+
+    run(place, test)
+
+
+def test_what_it_knows_is_what_its_journal_says(place: Path) -> None:
+    async def first(node: Node) -> None:
+        producer = await begun(node, ONE, TWO)
+        await node.transactions.end(NAME, producer, commit=False)
+        await node.settled()
+        await node.transactions.add_partitions(NAME, producer, [TWO])
+
+    async def then(node: Node) -> None:
+        found = node.transactions.transaction(NAME)
+        assert (found.state, found.partitions, found.producer_epoch) == (State.ONGOING, frozenset({TWO}), 0)
+        assert (found.timeout_ms, found.start_ms, found.last_update_ms) == (1000, node.clock.ms, node.clock.ms)
+
+    run(place, first, then)
+
+
+def test_while_a_write_is_under_way_others_are_told_to_come_back(place: Path) -> None:
+    async def test(node: Node) -> None:
+        producer = await begun(node, ONE)
+        replicated, committed = asyncio.Event(), node.transactions.journal.committed
+
+        async def slowly(partition: int, offset: int) -> None:
+            await replicated.wait()
+            await committed(partition, offset)
+
+        node.transactions.journal.committed = slowly  # type: ignore[method-assign]
+        ending = asyncio.create_task(node.transactions.end(NAME, producer, commit=True))
+        await asyncio.sleep(0)
+        for attempt in (
+            node.transactions.end(NAME, producer, commit=True),
+            node.transactions.end(NAME, producer, commit=False),
+            node.transactions.add_partitions(NAME, producer, [TWO]),
+            node.transactions.init(NAME, 1000, None),
+        ):
+            with pytest.raises(ConcurrentTransactions):
+                await attempt
+        assert state(node) is State.ONGOING
+        node.clock.ms += 10_000
+        node.transactions.abort_timed_out()  # too late: its outcome is about to stand
+        ending.cancel()  # who asked for it is gone, it goes on
+        replicated.set()
+        await node.settled()
+        assert state(node) is State.COMPLETE_COMMIT
+
+    run(place, test)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, CONFIG.transaction_max_timeout_ms + 1])
+def test_a_timeout_that_is_not_allowed(place: Path, timeout_ms: int) -> None:
+    async def test(node: Node) -> None:
+        with pytest.raises(InvalidTransactionTimeout, match=r"transaction\.max\.timeout\.ms=900000"):
+            await node.transactions.init(NAME, timeout_ms, None)
+
+    run(place, test)
+
+
+def test_ids_that_nobody_has(place: Path) -> None:
+    async def test(node: Node) -> None:
+        with pytest.raises(InvalidRequest):
+            await node.transactions.init("", 1000, None)
+        with pytest.raises(InvalidRequest):
+            await node.transactions.end("", Identity(0, 0), commit=True)
+        with pytest.raises(InvalidProducerIdMapping):
+            await node.transactions.add_partitions(NAME, Identity(0, 0), [ONE])
+        with pytest.raises(TransactionalIdNotFound):
+            node.transactions.transaction(NAME)
+        (refused,) = node.transactions.verify(NAME, Identity(0, 0), [ONE]).values()
+        assert isinstance(refused, InvalidProducerIdMapping)
+        assert list(node.transactions.all()) == []
+
+    run(place, test)
+
+
+def test_a_partition_of_the_journal_that_is_led_elsewhere_or_still_read(place: Path) -> None:
+    async def test(node: Node) -> None:
+        await begun(node, ONE)
+        journal = node.transactions.journal
+        journal._lead(JOURNAL, node.replicas.hosted[JOURNAL])
+        with pytest.raises(CoordinatorLoadInProgress):
+            node.transactions.transaction(NAME)
+        await node.settled()
+        assert state(node) is State.ONGOING
+        journal._drop(JOURNAL)
+        with pytest.raises(NotCoordinator):
+            await node.transactions.init(NAME, 1000, None)
+
+    run(place, test)
+
+
+def test_a_transaction_that_runs_out_of_time_is_aborted_and_its_producer_fenced(place: Path) -> None:
+    async def test(node: Node) -> None:
+        producer = await begun(node, ONE)
+        node.write(NAME, producer, ONE, 0, b"a")
+        node.clock.ms += 1000
+        node.transactions.abort_timed_out()
+        assert state(node) is State.ONGOING
+        node.clock.ms += 1
+        node.transactions.abort_timed_out()
+        await node.settled()
+        assert state(node) is State.COMPLETE_ABORT
+        assert ended_in(node, ONE) == [Ended(0, (b"a",), False)]
+        with pytest.raises(ProducerFenced):
+            await node.transactions.end(NAME, producer, commit=True)
+        assert await node.transactions.init(NAME, 1000, None) == (0, 2)
+
+    run(place, test)
+
+
+def test_many_that_run_out_of_time_are_aborted_some_at_a_time(place: Path) -> None:
+    async def test(node: Node) -> None:
+        names = [f"slow-{n}" for n in range(ABORTS_AT_ONCE + 10)]
+        for name in names:
+            producer = await node.transactions.init(name, 1000, None)
+            await node.transactions.add_partitions(name, producer, [ONE])
+        node.clock.ms += 1001
+        assert [node.transactions.abort_timed_out() for _ in range(3)] == [True, False, False]
+        await node.settled()
+        assert {node.transactions.transaction(name).state for name in names} == {State.COMPLETE_ABORT}
+
+    run(place, test)
+
+
+def test_an_id_that_is_idle_for_long_is_forgotten(place: Path) -> None:
+    async def test(node: Node) -> None:
+        await begun(node, ONE)
+        for n in range(5):
+            await node.transactions.init(f"idle-{n}", 1000, None)
+        node.clock.ms += CONFIG.transactional_id_expiration_ms - 1
+        node.transactions.forget_expired()
+        await node.transactions.init("idle-4", 1000, None)
+        node.clock.ms += 1
+        node.transactions.forget_expired()
+        with pytest.raises(ConcurrentTransactions):
+            await node.transactions.init("idle-0", 1000, None)
+        await node.settled()
+        assert [held.name for held in node.transactions.all()] == [NAME, "idle-4"]
+
+    async def then(node: Node) -> None:
+        assert [held.name for held in node.transactions.all()] == [NAME, "idle-4"]
+        assert await node.transactions.init("idle-0", 1000, None) == (6, 0)  # a new producer id, as if never seen
+
+    run(place, test, then)
+
+
+def test_many_idle_ids_are_forgotten_in_batches_that_fit(place: Path) -> None:
+    async def test(node: Node) -> None:
+        names = [f"{n}-" + "x" * 30_000 for n in range(40)]
+        for name in names:
+            await node.transactions.init(name, 1000, None)
+        node.clock.ms += CONFIG.transactional_id_expiration_ms
+        node.transactions.forget_expired()
+        await node.settled()
+        assert list(node.transactions.all()) == []
+
+    run(place, test)
+
+
+def test_without_epochs_left_the_id_changes(place: Path) -> None:
+    async def first(node: Node) -> None:
+        await node.transactions.init(NAME, 1000, None)
+        (held,) = node.transactions.all()
+        last = held.txn.to(State.EMPTY, producer_epoch=EPOCH_MAX - 1)
+        node.transactions.journal.write(0, [entry(NAME, last)])
+
+    async def then(node: Node) -> None:
+        assert await node.transactions.init(NAME, 1000, Identity(0, EPOCH_MAX - 1)) == (1, 0)
+        assert await node.transactions.init(NAME, 1000, Identity(0, EPOCH_MAX - 1)) == (1, 0)  # it was not told
+        assert await node.transactions.init(NAME, 1000, None) == (1, 1)
+
+    run(place, first, then)
+
+
+def test_a_marker_is_brought_until_it_gets_through(place: Path) -> None:
+    async def test(node: Node) -> None:
+        producer = await begun(node, ONE, TWO)
+        node.write(NAME, producer, TWO, 0, b"a")
+        node.replicas.hosted[TWO].switching = True  # as when it moves to another log directory
+        await node.transactions.end(NAME, producer, commit=True)
+        await until_left(node, TWO)
+        with pytest.raises(ConcurrentTransactions):
+            await node.transactions.add_partitions(NAME, producer, [ONE])
+        node.replicas.hosted[TWO].switching = False
+        await node.settled()
+        assert state(node) is State.COMPLETE_COMMIT
+        assert ended_in(node, TWO) == [Ended(0, (b"a",), True)]
+
+    run(place, test)
+
+
+def test_the_end_is_noted_as_soon_as_the_journal_takes_it(place: Path) -> None:
+    async def test(node: Node) -> None:
+        producer = await begun(node, ONE)
+        one, journal = node.replicas.hosted[ONE], node.replicas.hosted[JOURNAL]
+        one.switching = True
+        await node.transactions.end(NAME, producer, commit=False)
+        one.switching, journal.switching = False, True
+        await until_left(node)
+        await asyncio.sleep(0.01)
+        assert state(node) is State.PREPARE_ABORT
+        journal.switching = False
+        await node.settled()
+        assert state(node) is State.COMPLETE_ABORT
+
+    run(place, test)
+
+
+def test_a_partition_that_is_deleted_needs_no_marker(place: Path) -> None:
+    async def test(node: Node) -> None:
+        producer = await begun(node, ONE, TWO)
+        node.deleted.add(TWO)
+        await node.transactions.end(NAME, producer, commit=True)
+        await node.settled()
+        assert state(node) is State.COMPLETE_COMMIT
+        assert [node.replicas.hosted[tp].log.log_end for tp in (ONE, TWO)] == [1, 0]
+
+    run(place, test)
+
+
+def test_a_partition_that_knows_a_newer_epoch_needs_no_marker(place: Path) -> None:
+    async def test(node: Node) -> None:
+        producer = await begun(node, ONE)
+        await node.transactions.markers.write(Outcome(Identity(0, 5), 0, True), [ONE])
+        await node.transactions.end(NAME, producer, commit=True)
+        await node.settled()
+        assert state(node) is State.COMPLETE_COMMIT
+
+    run(place, test)
+
+
+def test_what_a_newer_coordinator_is_at_is_left_to_it(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(node: Node) -> None:
+        producer = await begun(node, ONE)
+        await node.transactions.markers.write(Outcome(producer, 7, True), [ONE])
+        await node.transactions.end(NAME, producer, commit=True)
+        await node.settled()
+        assert state(node) is State.PREPARE_COMMIT
+        assert "left to a newer coordinator" in caplog.text
+
+    run(place, test)
+
+
+def test_too_many_partitions_for_one_record(place: Path) -> None:
+    async def test(node: Node) -> None:
+        producer = await node.transactions.init(NAME, 1000, None)
+        many = [TopicPartition("x" * 240 + str(n), 0) for n in range(5000)]
+        with pytest.raises(UnknownServerError, match=r"max\.message\.bytes"):
+            await node.transactions.add_partitions(NAME, producer, many)
+        await node.transactions.add_partitions(NAME, producer, [ONE])
+
+    run(place, test)
+
+
+def test_a_record_that_nobody_understands_is_passed_over(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def first(node: Node) -> None:
+        await begun(node, ONE)
+        journal = node.transactions.journal
+        journal.write(0, [Entry(b"\0\0\0\2id", b"garbage"), Entry(b"\0", b""), Entry(b"\0\x09of a newer broker", b"")])
+        await node.transactions.init("other", 1000, None)
+
+    async def then(node: Node) -> None:
+        assert {held.name for held in node.transactions.all()} == {NAME, "other"}
+        assert state(node) is State.ONGOING
+        assert caplog.text.count("is passed over") == 2
+
+    run(place, first, then)
