@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.kafka.broker import Broker, broker, tool, zookeeper
+from tests.support.commands import COMMAND_S, LEADLINE, leadline, lines, started
 
 pytestmark = pytest.mark.conformance
 
-LEADLINE = (sys.executable, "-c", "import sys; from leadline.cli import main; sys.exit(main())")
-COMMAND_S = 60
 ALL_FIELDS = "key,partition,offset,timestamp,headers"
 
 
@@ -27,23 +25,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         broker(directory / "broker", coordinator, broker_id=1, num_partitions=2, log_flush_interval_ms=7000) as server,
     ):
         yield server
-
-
-def started(kafka: Broker, *arguments: str) -> subprocess.Popen[bytes]:
-    command = [*LEADLINE, *arguments, "--bootstrap-server", kafka.bootstrap]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def leadline(kafka: Broker, *arguments: str, given: bytes = b"", code: int = 0) -> tuple[str, str]:
-    """What a command printed on stdout and on stderr. Kafka's tools write what is no UTF-8 as U+FFFD: so does this."""
-    process = started(kafka, *arguments)
-    out, err = process.communicate(given, COMMAND_S)
-    assert process.returncode == code, err.decode()
-    return out.decode(errors="replace"), err.decode()
-
-
-def lines(kafka: Broker, *arguments: str) -> list[str]:
-    return leadline(kafka, *arguments)[0].splitlines()
 
 
 def topics_tool(kafka: Broker, *arguments: str) -> str:

@@ -15,6 +15,8 @@ COMMANDS = {
     "topics": "create, list, describe, alter and delete topics",
     "produce": "write records from a pipe, a file or the keyboard",
     "consume": "read records, to a pipe or a terminal",
+    "groups": "who reads what and how far behind; reset where they go on",
+    "transactions": "what is under way, what blocks readers, what hangs",
     "configs": "settings of topics and brokers, and where they come from",
     "dump-log": "show what is in the files of a log",
     "perf": "measure throughput and latency",

@@ -1,6 +1,9 @@
-"""How commands speak to a person: sizes and times in few characters, a status line on terminals only."""
+"""How commands speak to a person: sizes and times in few characters, tables, a status line on terminals only."""
 
+import re
 import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from types import TracebackType
 
 
@@ -40,3 +43,40 @@ class Status:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._shown:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def age_text(ms: int) -> str:
+    """A length of time with its two largest units: 45 s, 3 min 20 s, 2 h 5 min, 9 d 4 h."""
+    if ms < 1000:
+        return f"{max(ms, 0)} ms"
+    parts: list[tuple[int, str]] = []
+    left = ms // 1000
+    for unit, seconds in (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, seconds)
+        if count or parts:
+            parts.append((count, unit))
+    return " ".join(f"{count} {unit}" for count, unit in parts[:2] if count)
+
+
+def moment_text(at_ms: int) -> str:
+    """A time as the clock on the wall shows it, which is also how one types it."""
+    return datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+_NUMBER = re.compile(r"-?[\d,]*")
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], head: Callable[[str], str] = str) -> list[str]:
+    """Lines with columns, numbers to the right; `head` paints the first one."""
+    columns = list(zip(heads, *rows, strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    numeric = [all(map(_NUMBER.fullmatch, column[1:])) for column in columns]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(cells, widths, numeric, strict=True)
+        ]
+        return "  ".join(padded).rstrip()
+
+    return [head(line(heads)), *map(line, rows)]

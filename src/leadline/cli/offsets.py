@@ -1,0 +1,196 @@
+"""Offsets, as a cluster tells them: what partitions hold, what groups have committed, how old a record is."""
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from leadline.cli.client import Connection, Failure, no_topic, text_of
+from leadline.cli.offset_plan import Change, Committed, Edges
+from leadline.model import NO_EPOCH, Offset, TopicPartition
+
+if TYPE_CHECKING:
+    import confluent_kafka
+    from confluent_kafka.admin import AdminClient
+
+WAIT_S = 0.1
+AT_ONCE = 200  # partitions in one commit
+MOVED = frozenset(
+    "NOT_LEADER_FOR_PARTITION LEADER_NOT_AVAILABLE FENCED_LEADER_EPOCH UNKNOWN_LEADER_EPOCH _TRANSPORT".split()
+)  # errors of a partition that is on its way to another leader
+
+
+def committed_by(connection: Connection, admin: "AdminClient", group: str) -> dict[TopicPartition, Committed]:
+    """Everything that a group has committed."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    asked = [ConsumerGroupTopicPartitions(group)]
+    answer = admin.list_consumer_group_offsets(asked, request_timeout=connection.timeout_s)
+    found = {}
+    for each in connection.wait(answer[group]).topic_partitions or ():
+        tp = TopicPartition(each.topic, each.partition)
+        if each.error is not None:
+            raise Failure(f"group {group}, {tp}: {text_of(each.error)}")
+        if each.offset >= 0:
+            epoch = each.leader_epoch if each.leader_epoch is not None else NO_EPOCH
+            found[tp] = Committed(each.offset, epoch, each.metadata or "")
+    return found
+
+
+def existing(connection: Connection, admin: "AdminClient", asked: Iterable[TopicPartition]) -> set[TopicPartition]:
+    """Those of some partitions that the cluster has."""
+    topics = connection.metadata(admin).topics
+    return {tp for tp in asked if tp.topic in topics and tp.partition in topics[tp.topic].partitions}
+
+
+def named(
+    connection: Connection, admin: "AdminClient", asked: Iterable[tuple[str, list[int] | None]]
+) -> list[TopicPartition]:
+    """Partitions by topic and number, in order; no numbers: all of the topic. A Failure for one that is not there."""
+    topics = connection.metadata(admin).topics
+    found: set[TopicPartition] = set()
+    for topic, numbers in asked:
+        if topic not in topics:
+            raise no_topic(topic, topics)
+        held = topics[topic].partitions
+        for number in numbers if numbers is not None else held:
+            if number not in held:
+                raise Failure(f"{topic} has the partitions 0 to {len(held) - 1}: there is no {number}")
+            found.add(TopicPartition(topic, number))
+    return sorted(found)
+
+
+def edges_of(
+    connection: Connection, admin: "AdminClient", asked: Collection[TopicPartition]
+) -> dict[TopicPartition, Edges]:
+    starts, ends = (listed(connection, admin, asked, which) for which in ("earliest", "latest"))
+    return {tp: Edges(starts[tp], ends[tp]) for tp in asked}
+
+
+def listed(
+    connection: Connection,
+    admin: "AdminClient",
+    asked: Collection[TopicPartition],
+    which: int | str,
+    *,
+    committed_only: bool = False,
+) -> dict[TopicPartition, Offset]:
+    """The `earliest`, the `latest`, or the first offset from a time (ms) on; -1 if there is none.
+
+    `committed_only`: the latest is the last stable one. A partition that has just got another leader is asked again.
+    """
+    found: dict[TopicPartition, Offset] = {}
+    deadline = time.monotonic() + connection.timeout_s
+    while left := [tp for tp in asked if tp not in found]:
+        answers = _listed(connection, admin, left, which, committed_only)
+        for tp, answer in answers.items():
+            if isinstance(answer, int):
+                found[tp] = answer
+            elif answer.name() not in MOVED or time.monotonic() > deadline:
+                raise Failure(f"{tp}: {text_of(answer)}")
+        if len(found) < len(asked):
+            time.sleep(WAIT_S)
+            admin = connection.admin()  # the old one goes on to ask with the epoch of the old leader
+            connection.metadata(admin)
+    return found
+
+
+def _listed(
+    connection: Connection,
+    admin: "AdminClient",
+    asked: Collection[TopicPartition],
+    which: int | str,
+    committed_only: bool,
+) -> "dict[TopicPartition, Offset | confluent_kafka.KafkaError]":
+    from confluent_kafka import IsolationLevel, KafkaException
+    from confluent_kafka import TopicPartition as Theirs
+    from confluent_kafka.admin._listoffsets import OffsetSpec
+
+    spec = getattr(OffsetSpec, which)() if isinstance(which, str) else OffsetSpec.for_timestamp(which)
+    isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
+    questions = {Theirs(tp.topic, tp.partition): spec for tp in asked}
+    futures = admin.list_offsets(questions, isolation_level=isolation, request_timeout=connection.timeout_s)
+    found: dict[TopicPartition, Offset | confluent_kafka.KafkaError] = {}
+    for theirs, future in futures.items():
+        tp = TopicPartition(theirs.topic, theirs.partition)
+        try:
+            found[tp] = int(connection.wait(future).offset)
+        except KafkaException as error:
+            found[tp] = error.args[0]
+    return found
+
+
+def times_of(
+    connection: Connection, wanted: Collection[tuple[TopicPartition, Offset]]
+) -> dict[tuple[TopicPartition, Offset], int]:
+    """The time of the record at an offset, or of the next one; none where nothing follows any more."""
+    found: dict[tuple[TopicPartition, Offset], int] = {}
+    left = set(wanted)
+    consumer = connection.consumer(
+        {
+            "group.id": "leadline",
+            "enable.auto.commit": "false",
+            "enable.partition.eof": "true",
+            "auto.offset.reset": "error",
+            "isolation.level": "read_uncommitted",
+            "fetch.wait.max.ms": "100",
+            "fetch.queue.backoff.ms": "10",  # behind a full queue, which one record fills
+            "queued.min.messages": "1",
+            "fetch.message.max.bytes": "65536",
+        }
+    )
+    try:
+        while left:  # a partition can be assigned once at a time
+            assigned = dict(sorted(left))
+            left -= set(assigned.items())
+            found |= _times(consumer, assigned, connection.timeout_s)
+    finally:
+        consumer.close()
+    return found
+
+
+def _times(
+    consumer: "confluent_kafka.Consumer", assigned: Mapping[TopicPartition, Offset], timeout_s: float
+) -> dict[tuple[TopicPartition, Offset], int]:
+    from confluent_kafka import TopicPartition as Theirs
+
+    found: dict[tuple[TopicPartition, Offset], int] = {}
+    waiting, deadline = dict(assigned), time.monotonic() + timeout_s
+    consumer.assign([Theirs(tp.topic, tp.partition, offset) for tp, offset in assigned.items()])
+    while waiting and time.monotonic() < deadline:
+        message = consumer.poll(WAIT_S)
+        if message is None:
+            continue
+        tp = TopicPartition(message.topic() or "", message.partition() or 0)
+        offset = waiting.pop(tp, None)
+        if offset is not None and message.error() is None and message.timestamp()[0]:
+            found[tp, offset] = message.timestamp()[1]
+    return found
+
+
+def commit(connection: Connection, admin: "AdminClient", group: str, changes: Sequence[Change]) -> list[str]:
+    """Commit what the changes say; what went wrong, a line a partition. Not all at once: a request has its limits."""
+    from confluent_kafka import TopicPartition as Theirs
+
+    new = [
+        Theirs(change.tp.topic, change.tp.partition, after.offset, after.metadata, after.epoch)
+        for change in changes
+        if (after := change.after) is not None
+    ]
+    failed: list[str] = []
+    for n in range(0, len(new), AT_ONCE):
+        failed += _commit(connection, admin, group, new[n : n + AT_ONCE])
+    return failed
+
+
+def _commit(
+    connection: Connection, admin: "AdminClient", group: str, new: "list[confluent_kafka.TopicPartition]"
+) -> list[str]:
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    asked = [ConsumerGroupTopicPartitions(group, new)]
+    answer = connection.wait(admin.alter_consumer_group_offsets(asked, request_timeout=connection.timeout_s)[group])
+    return [
+        f"{each.topic}-{each.partition}: {text_of(each.error)}"
+        for each in answer.topic_partitions or ()
+        if each.error is not None
+    ]

@@ -1,0 +1,321 @@
+"""leadline groups reset-offsets: where a group goes on reading; shown before it is done, and it can be undone.
+
+Without --execute nothing changes. With it, each offset is committed with a note of what was there before
+(offset_plan.py), from which --undo restores it, on every cluster, as long as the group has not committed since.
+"""
+
+import argparse
+import csv
+import json
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadline.cli.client import (
+    Connection,
+    Failure,
+    Json,
+    add_command,
+    administer,
+    complain,
+    duration_ms,
+    moment_ms,
+    show,
+    topic_argument,
+)
+from leadline.cli.known_groups import await_coordinator, described, listings, refuse_active
+from leadline.cli.offset_plan import (
+    Change,
+    Committed,
+    Edges,
+    NotPossible,
+    Undo,
+    changes,
+    noted,
+    shifted,
+    total,
+    undo,
+)
+from leadline.cli.offsets import commit, committed_by, edges_of, existing, listed, named, times_of
+from leadline.cli.second_client import second_client
+from leadline.cli.terminal import moment_text
+from leadline.config import nearest
+from leadline.model import Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+EXAMPLES = """
+  leadline groups reset-offsets billing --topic orders --to-earliest           shows what would change
+  leadline groups reset-offsets billing --topic orders --to-earliest --execute
+  leadline groups reset-offsets billing --undo --execute                       back to what it was before
+  leadline groups reset-offsets billing --topic orders:0,3-5 --shift-by -100   some partitions, 100 records back
+  leadline groups reset-offsets billing --all-topics --to-datetime '2 hours ago'
+  leadline groups reset-offsets billing --all-topics --to-datetime 2024-05-01T12:00
+  leadline groups reset-offsets billing --all-topics --to-latest --export > offsets.csv
+  leadline groups reset-offsets billing --from-file offsets.csv                lines of topic,partition,offset
+"""
+
+
+class Way(NamedTuple):
+    """One of the ways to say where to go on."""
+
+    option: str
+    metavar: str | None
+    kind: Callable[[str], object] | None
+    help: str
+
+
+WAYS = (
+    Way("--to-earliest", None, None, "the oldest records there are"),
+    Way("--to-latest", None, None, "only what comes from now on"),
+    Way("--to-offset", "N", int, "this offset"),
+    Way("--shift-by", "N", int, "so many on; -N: so many back"),
+    Way("--to-datetime", "TIME", moment_ms, "the first record from this time on: ISO 8601, ms, -1h, '2 hours ago'"),
+    Way("--by-duration", "LENGTH", duration_ms, "the first record of the last 2h, 7d, PT30M"),
+    Way("--from-file", "FILE", Path, "lines of topic,partition,offset, as --export writes them"),
+    Way("--undo", None, None, "as it was before the last reset"),
+)
+
+
+def add_to(under: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        under,
+        "reset-offsets",
+        run,
+        help="where a group goes on reading: shown first, done with --execute, undone with --undo",
+        usage="groups reset-offsets GROUP (--topic TOPIC[:PARTITIONS] ... | --all-topics) WHERE [--execute]",
+        examples=EXAMPLES,
+    )
+    parser.add_argument("group", metavar="GROUP")
+    which = parser.add_argument_group("which partitions")
+    which.add_argument("--topic", type=topic_argument, action="append", metavar="TOPIC[:0,2-5]", help="repeatable")
+    which.add_argument("--all-topics", action="store_true", help="all for which the group has committed")
+    where = parser.add_argument_group("where to (times are those of the clock on the wall)")
+    ways = where.add_mutually_exclusive_group(required=True)
+    for way in WAYS:
+        if way.kind is None:
+            ways.add_argument(way.option, action="store_true", help=way.help)
+        else:
+            ways.add_argument(way.option, type=way.kind, metavar=way.metavar, help=way.help)
+    does = parser.add_argument_group("what to do")
+    done = does.add_mutually_exclusive_group()
+    done.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing (default)")
+    done.add_argument("--execute", action="store_true", help="do it")
+    does.add_argument("--no-note", action="store_true", help="leave no note in the offsets' metadata: no way back")
+    shown = does.add_mutually_exclusive_group()
+    shown.add_argument("--json", action="store_true", help="one JSON object a partition")
+    shown.add_argument("--export", action="store_true", help="only the new offsets, for --from-file")
+
+
+def run(options: argparse.Namespace) -> int:
+    _check(options)
+    connection, admin = administer(options)
+    await_coordinator(connection, options.group)
+    refuse_active(described(connection, admin, [options.group])[options.group], "reset")
+    committed = committed_by(connection, admin, options.group)
+    if options.undo:
+        return _undo(connection, admin, options, committed)
+    asked = _asked(connection, admin, options, committed)
+    edges = edges_of(connection, admin, asked)
+    try:
+        wanted = _wanted(connection, admin, options, asked, committed, edges)
+    except NotPossible as error:
+        raise Failure(str(error)) from None
+    found = changes(wanted, committed, edges)
+    if not options.no_note:
+        found = noted(found, time.time_ns() // 1_000_000)
+    _print(connection, options, found)
+    if not options.execute:
+        _tell(options, f"{total(found)}. Nothing has been changed: --execute does it.")
+        return 0
+    back = f" Back, until the group commits again: leadline groups reset-offsets {options.group} --undo --execute"
+    return _carry_out(connection, admin, options, found, f"Reset.{back if not options.no_note else ''}")
+
+
+def _check(options: argparse.Namespace) -> None:
+    scoped = options.undo or options.from_file is not None
+    if scoped and (options.topic or options.all_topics):
+        raise Failure("--undo and --from-file say themselves which partitions: leave out --topic and --all-topics")
+    if options.topic and options.all_topics:
+        raise Failure("give --topic or --all-topics, not both")
+    if not scoped and not options.topic and not options.all_topics:
+        raise Failure("which partitions? give --topic TOPIC, --topic TOPIC:0,2-5 or --all-topics")
+
+
+def _tell(options: argparse.Namespace, text: str) -> None:
+    """For a person, beside the table; out of the way of what a program reads."""
+    print(text, file=sys.stderr if options.json or options.export else sys.stdout)
+
+
+# Which partitions, and where to
+
+
+def _asked(
+    connection: Connection,
+    admin: "AdminClient",
+    options: argparse.Namespace,
+    committed: Collection[TopicPartition],
+) -> list[TopicPartition]:
+    if options.from_file is not None:
+        return named(connection, admin, [(tp.topic, [tp.partition]) for tp in offsets_in(options.from_file)])
+    if options.topic:
+        return named(connection, admin, options.topic)
+    if not committed:
+        names = [each.group_id for each in listings(connection, admin)]
+        hint = "" if options.group in names else nearest(options.group, names)
+        raise Failure(f"group {options.group} has committed nothing{hint}: name its topics with --topic")
+    return sorted(existing(connection, admin, committed))
+
+
+def _wanted(
+    connection: Connection,
+    admin: "AdminClient",
+    options: argparse.Namespace,
+    asked: Sequence[TopicPartition],
+    committed: dict[TopicPartition, Committed],
+    edges: dict[TopicPartition, Edges],
+) -> dict[TopicPartition, Offset]:
+    if options.from_file is not None:
+        return offsets_in(options.from_file)
+    if options.to_earliest:
+        return {tp: edges[tp].start for tp in asked}
+    if options.to_latest:
+        return {tp: edges[tp].end for tp in asked}
+    if options.to_offset is not None:
+        return dict.fromkeys(asked, options.to_offset)
+    if options.shift_by is not None:
+        return {tp: shifted(tp, committed.get(tp), options.shift_by) for tp in asked}
+    ago = options.by_duration
+    since_ms = options.to_datetime if ago is None else time.time_ns() // 1_000_000 - ago
+    found = listed(connection, admin, asked, since_ms)
+    return {tp: offset if offset >= 0 else edges[tp].end for tp, offset in found.items()}
+
+
+def offsets_in(path: Path) -> dict[TopicPartition, Offset]:
+    """A file as Kafka's own tool exports it: topic,partition,offset. Refused as a whole if a line is none."""
+    found: dict[TopicPartition, Offset] = {}
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        for number, row in enumerate(csv.reader(file), start=1):
+            if not row:
+                continue
+            if len(row) != 3 or not row[0] or not all(cell.isascii() and cell.strip().isdigit() for cell in row[1:]):
+                raise Failure(f"{path}, line {number}: expected topic,partition,offset, not {','.join(row)!r}")
+            tp = TopicPartition(row[0], int(row[1]))
+            if tp in found:
+                raise Failure(f"{path}, line {number}: {tp} is there a second time")
+            found[tp] = int(row[2])
+    if not found:
+        raise Failure(f"{path}: no line of topic,partition,offset")
+    return found
+
+
+# Showing and doing
+
+
+def _print(connection: Connection, options: argparse.Namespace, found: Sequence[Change]) -> None:
+    if options.export:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerows([*change.tp, change.after.offset] for change in found if change.after is not None)
+        return
+    times = times_of(connection, {spot for change in found for spot in _spots(change)})
+    if options.json:
+        for change in found:
+            print(json.dumps(change_json(change, times)))
+    else:
+        heads = ["PARTITION", "CURRENT", "WRITTEN", "NEW", "WRITTEN", "MEANS"]
+        show(heads, [change_row(change, times) for change in found])
+
+
+Times = dict[tuple[TopicPartition, Offset], int]
+
+
+def _spots(change: Change) -> list[tuple[TopicPartition, Offset]]:
+    """Where there is a record whose time can be told."""
+    edges = change.edges
+    offsets = [each.offset for each in (change.before, change.after) if each is not None]
+    return [(change.tp, offset) for offset in offsets if edges is not None and edges.start <= offset < edges.end]
+
+
+def change_row(change: Change, times: Times) -> list[str]:
+    cells = [str(change.tp)]
+    for each in (change.before, change.after):
+        cells += [str(each.offset) if each is not None else "-", _time_text(change, each, times)]
+    return [*cells, change.meaning]
+
+
+def _time_text(change: Change, committed: Committed | None, times: Times) -> str:
+    if committed is None:
+        return "-"
+    if (at_ms := times.get((change.tp, committed.offset))) is not None:
+        return moment_text(at_ms)
+    if change.edges is None:
+        return "deleted"
+    if committed.offset >= change.edges.end:
+        return "the end"
+    return "deleted" if committed.offset < change.edges.start else "unknown"
+
+
+def change_json(change: Change, times: Times) -> Json:
+    def told(committed: Committed | None) -> Json:
+        if committed is None:
+            return None
+        return {"offset": committed.offset, "timestamp": times.get((change.tp, committed.offset))}
+
+    return {
+        "topic": change.tp.topic,
+        "partition": change.tp.partition,
+        "current": told(change.before),
+        "new": told(change.after),
+        "readAgain": max(change.again, 0),
+        "skipped": max(-change.again, 0),
+        "remark": change.remark,
+    }
+
+
+def _carry_out(
+    connection: Connection, admin: "AdminClient", options: argparse.Namespace, found: Sequence[Change], done: str
+) -> int:
+    failed = commit(connection, admin, options.group, found)
+    forgotten = [change.tp for change in found if change.after is None]
+    if forgotten:
+        with second_client(connection) as client:
+            failed += client.forget_offsets(options.group, forgotten)
+    for line in failed:
+        complain(line)
+    if failed:
+        raise Failure(f"{len(failed)} of {len(found)} partitions could not be changed; the others are")
+    _tell(options, done)
+    return 0
+
+
+def _undo(
+    connection: Connection,
+    admin: "AdminClient",
+    options: argparse.Namespace,
+    committed: dict[TopicPartition, Committed],
+) -> int:
+    here = existing(connection, admin, committed)
+    found = undo(committed, edges_of(connection, admin, here))
+    if found is None:
+        raise Failure(
+            f"nothing to undo: group {options.group} was not reset by this command, or has committed everywhere since"
+        )
+    _print(connection, options, found.changes)
+    for line in too_late_lines(found):
+        complain(line)
+    when = moment_text(found.reset_ms)
+    if not options.execute:
+        _tell(options, f"{total(found.changes)}. Nothing has been changed: --execute undoes the reset of {when}.")
+        return 0
+    return _carry_out(connection, admin, options, found.changes, f"The reset of {when} is undone.")
+
+
+def too_late_lines(found: Undo) -> list[str]:
+    return [
+        f"too late for {tp}: "
+        + (f"the group has committed {since.offset} there since" if since is not None else "nothing is committed there")
+        for tp, since in found.too_late.items()
+    ]

@@ -1,0 +1,304 @@
+"""leadline transactions: what is under way, what keeps readers of committed records waiting, what hangs.
+
+A transaction hangs if it is open in a partition and no coordinator will ever end it there (open_transactions.py). The
+way out is an abort marker, written by hand into that one partition: `abort`, once `find-hanging` or `blocking` told.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Collection, Sequence
+
+from leadline.cli import COMMANDS
+from leadline.cli.client import (
+    Failure,
+    Paint,
+    add_command,
+    administer,
+    at_least,
+    duration_ms,
+    show,
+    topic_argument,
+)
+from leadline.cli.offsets import listed, named
+from leadline.cli.open_transactions import NOT_OPEN, Blocked, Open, Transaction, hanging, hangs
+from leadline.cli.second_client import SecondClient, second_client
+from leadline.cli.transaction_text import (
+    HANGING_HEADS,
+    abort_call,
+    blocked_json,
+    blocked_lines,
+    ending_text,
+    hanging_row,
+    marker_text,
+    open_json,
+    open_text,
+    transaction_json,
+    transaction_lines,
+)
+from leadline.config import nearest
+from leadline.model import ProducerId, TopicPartition
+
+STATES = (
+    "Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence".split()
+)  # fmt: skip
+MAX_TIMEOUT_MS = 15 * 60_000  # transaction.max.timeout.ms, unless a broker has another
+
+LIST = """
+  leadline transactions list
+  leadline transactions list --state Ongoing --longer-than 10m
+  leadline transactions list --producer-id 4001 --json
+"""
+DESCRIBE = """
+  leadline transactions describe shop-1                      state, producer, age, partitions
+  leadline transactions describe shop-1 shop-2 --json
+"""
+BLOCKING = """
+  leadline transactions blocking orders:0                    what holds its last stable offset, and how many wait
+  leadline transactions blocking orders                      each partition of the topic
+"""
+FIND = """
+  leadline transactions find-hanging                         in all topics
+  leadline transactions find-hanging --topic orders --topic users:0-3
+  leadline transactions find-hanging --max-transaction-timeout 1h
+"""
+ABORT = """
+  leadline transactions abort orders:0 --start-offset 42               shows what it would do
+  leadline transactions abort orders:0 --start-offset 42 --execute
+  leadline transactions abort orders:0 --producer-id 4001 --producer-epoch 3 --coordinator-epoch 0 --execute
+"""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "transactions",
+        prog="leadline transactions",
+        help=COMMANDS["transactions"],
+        usage="leadline transactions COMMAND ...",
+    )
+    under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    listing = add_command(
+        under, "list", _list, help="all transactional ids", usage="transactions list [options]", examples=LIST
+    )
+    listing.add_argument("--state", action="append", default=[], choices=STATES, help="only those in it; repeatable")
+    listing.add_argument("--producer-id", action="append", default=[], type=at_least(0), metavar="ID")
+    listing.add_argument("--longer-than", type=duration_ms, metavar="LENGTH", help="under way for longer: 30s, 10m, 2h")
+    listing.add_argument("--json", action="store_true", help="one JSON object an id")
+
+    describe = add_command(
+        under,
+        "describe",
+        _describe,
+        help="state, producer, age and partitions of transactions",
+        usage="transactions describe ID ... [options]",
+        examples=DESCRIBE,
+    )
+    describe.add_argument("ids", nargs="+", metavar="ID")
+    describe.add_argument("--json", action="store_true", help="one JSON object an id")
+
+    blocking = add_command(
+        under,
+        "blocking",
+        _blocking,
+        help="what holds a partition's last stable offset, and how many records wait",
+        usage="transactions blocking TOPIC[:PARTITIONS] ... [options]",
+        examples=BLOCKING,
+    )
+    blocking.add_argument("topics", nargs="+", type=topic_argument, metavar="TOPIC[:0,2-5]")
+    blocking.add_argument("--json", action="store_true", help="one JSON object a partition")
+
+    find = add_command(
+        under,
+        "find-hanging",
+        _find_hanging,
+        help="open transactions that no coordinator will end",
+        usage="transactions find-hanging [options]",
+        examples=FIND,
+    )
+    find.add_argument(
+        "--topic", action="append", type=topic_argument, metavar="TOPIC[:0,2-5]", help="only there; repeatable"
+    )
+    find.add_argument(
+        "--max-transaction-timeout",
+        type=duration_ms,
+        default=MAX_TIMEOUT_MS,
+        metavar="LENGTH",
+        help="transaction.max.timeout.ms of the brokers: what is younger is left out (15m)",
+    )
+    find.add_argument("--json", action="store_true", help="one JSON object a transaction")
+
+    abort = add_command(
+        under,
+        "abort",
+        _abort,
+        help="end a hanging transaction in one partition, with an abort marker",
+        usage="transactions abort TOPIC:PARTITION (--start-offset N | --producer-id ...) [--execute]",
+        examples=ABORT,
+    )
+    abort.add_argument("topic", type=topic_argument, metavar="TOPIC:PARTITION")
+    which = abort.add_argument_group("which one")
+    which.add_argument("--start-offset", type=at_least(0), metavar="N", help="the one that begins there")
+    which.add_argument("--producer-id", type=at_least(0), metavar="ID", help="or that of this producer,")
+    which.add_argument("--producer-epoch", type=at_least(0), metavar="N", help="with its epoch")
+    which.add_argument("--coordinator-epoch", type=at_least(-1), metavar="N", help="and that of its coordinator")
+    does = abort.add_argument_group("what to do")
+    does.add_argument("--execute", action="store_true", help="do it; without it, nothing changes")
+    does.add_argument("--force", action="store_true", help="also if its coordinator is going to end it by itself")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+# list and describe
+
+
+def _list(options: argparse.Namespace) -> int:
+    connection, _ = administer(options)
+    with second_client(connection) as client:
+        found = client.transactions(options.state, options.producer_id, options.longer_than)
+    if options.json:
+        for each in found:
+            told = {"transactionalId": each.transactional_id, "coordinator": each.coordinator}
+            print(json.dumps(told | {"producerId": each.producer_id, "state": each.state}))
+        return 0
+    rows = [[each.transactional_id, each.state, str(each.producer_id), str(each.coordinator)] for each in found]
+    show(["TRANSACTIONAL ID", "STATE", "PRODUCER ID", "COORDINATOR"], rows)
+    return 0
+
+
+def _describe(options: argparse.Namespace) -> int:
+    connection, _ = administer(options)
+    paint, now_ms = Paint(sys.stdout), _now_ms()
+    with second_client(connection) as client:
+        for n, name in enumerate(options.ids):
+            found = client.transaction(name)
+            if found is None:
+                known = [each.transactional_id for each in client.transactions()]
+                raise Failure(f"there is no transactional id {name}{nearest(name, known)}")
+            if options.json:
+                print(json.dumps(transaction_json(found)))
+            else:
+                print(end="\n" * bool(n))
+                print(*transaction_lines(found, now_ms, paint), sep="\n")
+    return 0
+
+
+# blocking
+
+
+def _blocking(options: argparse.Namespace) -> int:
+    connection, admin = administer(options)
+    partitions = named(connection, admin, options.topics)
+    paint, now_ms = Paint(sys.stdout), _now_ms()
+    with second_client(connection) as client:
+        stable = listed(connection, admin, partitions, "latest", committed_only=True)
+        opened, known = open_and_known(client, partitions)
+        ends = listed(connection, admin, partitions, "latest")
+    found = [Blocked(tp, stable[tp], ends[tp], tuple(each for each in opened if each.tp == tp)) for tp in partitions]
+    for n, blocked in enumerate(found):
+        if options.json:
+            print(json.dumps(blocked_json(blocked, known)))
+        else:
+            print(end="\n" * bool(n))
+            print(*blocked_lines(blocked, known, now_ms, paint), sep="\n")
+    return 0
+
+
+Known = dict[ProducerId, Transaction]
+
+
+def open_and_known(client: SecondClient, partitions: Sequence[TopicPartition]) -> tuple[list[Open], Known]:
+    """What is open in partitions, and what coordinators know of its producers.
+
+    Leaders are asked before and after: what ends meanwhile is left out, and never taken for one that hangs, because a
+    coordinator forgets a partition only after the leader has its marker.
+    """
+    before = client.open_transactions(partitions)
+    if not before:
+        return [], {}
+    known = known_of(client, {each.producer_id for each in before})
+    after = {each.key for each in client.open_transactions(sorted({each.tp for each in before}))}
+    return [each for each in before if each.key in after], known
+
+
+def known_of(client: SecondClient, producers: Collection[ProducerId]) -> Known:
+    names = [each.transactional_id for each in client.transactions(producer_ids=producers)]
+    described = [found for name in names if (found := client.transaction(name)) is not None]
+    return {found.producer_id: found for found in described}
+
+
+# find-hanging and abort
+
+
+def _find_hanging(options: argparse.Namespace) -> int:
+    connection, admin = administer(options)
+    asked = options.topic or [(topic, None) for topic in connection.metadata(admin).topics]
+    now_ms = _now_ms()
+    with second_client(connection) as client:
+        found, known = open_and_known(client, named(connection, admin, asked))
+    hung = hanging(found, known, now_ms, options.max_transaction_timeout)
+    if options.json:
+        for each in hung:
+            print(json.dumps(open_json(each, known.get(each.producer_id))))
+        return 0
+    if not hung:
+        print(f"No hanging transaction{open_text(found)}.")
+        return 0
+    show(HANGING_HEADS, [hanging_row(each, now_ms) for each in hung])
+    print(f"\nTo end the first: {abort_call(hung[0])}")
+    return 0
+
+
+def _abort(options: argparse.Namespace) -> int:
+    topic, numbers = options.topic
+    if numbers is None or len(numbers) != 1:
+        raise Failure(f"which partition? give one, as in {topic}:0")
+    connection, admin = administer(options)
+    (tp,) = named(connection, admin, [options.topic])
+    with second_client(connection) as client:
+        found, known = open_and_known(client, [tp])
+        chosen = chosen_of(tp, found, options)
+        print(f"{marker_text(chosen)}.")
+        if chosen.start_offset == NOT_OPEN:
+            known = known_of(client, [chosen.producer_id])
+        _refuse_known(chosen, known.get(chosen.producer_id), options.force)
+        if not options.execute:
+            print("Nothing has been changed: --execute does it.")
+            return 0
+        client.abort(tp, chosen.producer_id, chosen.epoch, chosen.marker_epoch)
+        if chosen.key in {each.key for each in client.open_transactions([tp])}:
+            raise Failure(f"{tp}: the leader took the marker, and the transaction is still open; try `blocking` again")
+    print("Aborted.")
+    return 0
+
+
+def _refuse_known(chosen: Open, known: Transaction | None, force: bool) -> None:
+    """Its coordinator would go on to commit it elsewhere."""
+    if known is not None and not hangs(chosen, known):
+        print(f"It does not hang: {known.transactional_id} is {known.state}, ended {ending_text(chosen, known)}.")
+        if not force:
+            raise Failure("to abort it in one partition would tear it apart: end its producer, or give --force")
+
+
+def chosen_of(tp: TopicPartition, found: Sequence[Open], options: argparse.Namespace) -> Open:
+    """The one that the options mean: by where it begins, or by its producer, in all its epochs."""
+    epochs = (options.producer_id, options.producer_epoch, options.coordinator_epoch)
+    if options.start_offset is not None:
+        if any(each is not None for each in epochs):
+            raise Failure("give --start-offset, or the producer with its epochs, not both")
+        for each in found:
+            if each.start_offset == options.start_offset:
+                return each
+        raise Failure(f"no open transaction of {tp} begins at {options.start_offset}{_starts_text(found)}")
+    if any(each is None for each in epochs):
+        raise Failure("which one? give --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch")
+    start = next((each.start_offset for each in found if each.producer_id == options.producer_id), NOT_OPEN)
+    return Open(tp, *epochs, start, 0)
+
+
+def _starts_text(found: Sequence[Open]) -> str:
+    starts = ", ".join(str(each.start_offset) for each in found)
+    return f"; open ones begin at {starts}" if starts else "; none is open"

@@ -1,0 +1,108 @@
+"""How groups are shown: members, progress, totals."""
+
+import io
+
+import pytest
+from confluent_kafka import Node, TopicPartition
+from confluent_kafka.admin._group import ConsumerGroupDescription, MemberAssignment, MemberDescription
+
+from leadline.cli.client import Failure, Paint
+from leadline.cli.groups import Progress, description_json, member_row, print_description, progress_rows
+from leadline.cli.known_groups import STATES, refuse_active, state_text
+from leadline.cli.offset_plan import Committed
+from leadline.cli.rebalances import NO_HISTORY
+from leadline.model import TopicPartition as Partition
+
+PLAIN = Paint(io.StringIO())
+
+
+def member(n: int, *partitions: int, instance: str | None = None) -> MemberDescription:
+    assigned = MemberAssignment([TopicPartition("orders", partition) for partition in partitions])
+    return MemberDescription(f"reader-{n}-id", f"reader-{n}", "/127.0.0.1", assigned, instance)
+
+
+def group(*members: MemberDescription, state: str = "STABLE") -> ConsumerGroupDescription:
+    return ConsumerGroupDescription("billing", False, list(members), "range", state, Node(1, "here", 9092))
+
+
+READER = member(0, 0, 1)
+FOUND = [
+    Progress(Partition("orders", 0), Committed(40, 0, "m"), 60, READER),
+    Progress(Partition("orders", 1), None, 60, READER),
+    Progress(Partition("users", 3), Committed(7), None, None),
+    Progress(Partition("users", 4), Committed(9), 8, None),
+]
+
+
+def test_progress_is_told_with_lag_owner_and_total() -> None:
+    assert progress_rows(FOUND) == [
+        ["orders", "0", "40", "60", "20", "reader-0-id"],
+        ["orders", "1", "-", "60", "-", "reader-0-id"],
+        ["users", "3", "7", "-", "-", "-"],
+        ["users", "4", "9", "8", "0", "-"],
+        ["total", "", "", "", "20", ""],
+    ]
+
+
+def test_a_member_is_told_with_its_partitions() -> None:
+    row = ["reader-0-id", "reader-0", "/127.0.0.1", "desk", "orders:0-1,4"]
+    assert member_row(member(0, 0, 1, 4, instance="desk")) == row
+    assert member_row(member(0))[3:] == ["", "none"]
+
+
+def test_a_description_says_when_there_is_nothing_to_tell(capsys: pytest.CaptureFixture[str]) -> None:
+    print_description(group(state="EMPTY"), [], NO_HISTORY, PLAIN)
+    assert capsys.readouterr().out.splitlines() == [
+        "billing: Empty, range, coordinator here:9092 (1)",
+        "",
+        "No members.",
+        "",
+        "Nothing committed.",
+        "",
+        "This cluster keeps no history of rebalances.",
+    ]
+
+
+def test_a_program_gets_all_of_a_group() -> None:
+    found = description_json(group(READER), FOUND[:1], [])
+    assert found == {
+        "group": "billing",
+        "state": "Stable",
+        "assignor": "range",
+        "coordinator": {"id": 1, "host": "here", "port": 9092},
+        "members": [
+            {
+                "memberId": "reader-0-id",
+                "clientId": "reader-0",
+                "host": "/127.0.0.1",
+                "instanceId": None,
+                "partitions": [{"topic": "orders", "partition": 0}, {"topic": "orders", "partition": 1}],
+            }
+        ],
+        "partitions": [
+            {
+                "topic": "orders",
+                "partition": 0,
+                "committed": 40,
+                "metadata": "m",
+                "logEnd": 60,
+                "lag": 20,
+                "owner": "reader-0-id",
+            }
+        ],
+        "totalLag": 20,
+        "rebalances": [],
+    }
+
+
+def test_states_have_kafkas_names() -> None:
+    assert {state_text(group(state=theirs)) for theirs in STATES.values()} == set(STATES)
+    assert state_text(group(state="UNKNOWN")) == "Unknown"
+
+
+def test_an_active_group_is_refused_with_the_names_of_its_members() -> None:
+    refuse_active(group(), "reset")
+    with pytest.raises(
+        Failure, match=r"before its members stop: reader-0 on /127.0.0.1 \(reader-0-id\), .* and 2 more"
+    ):
+        refuse_active(group(*(member(n) for n in range(7))), "reset")

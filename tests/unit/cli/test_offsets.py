@@ -1,0 +1,62 @@
+"""Offsets of partitions that are on their way to another leader."""
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, cast
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from leadline.cli.client import Connection, Failure
+from leadline.cli.offsets import listed
+from leadline.model import TopicPartition
+
+ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 3)
+
+
+class Cluster:
+    """Both a connection and its admin client: users-3 answers with these errors first."""
+
+    timeout_s = 5.0
+
+    def __init__(self, *errors: int) -> None:
+        self.errors = list(errors)
+        self.asked: list[int] = []
+
+    def admin(self) -> "Cluster":
+        return self
+
+    def metadata(self, _: "Cluster") -> None:
+        pass
+
+    def wait(self, future: "Future[Any]") -> Any:
+        return future.result()
+
+    def list_offsets(self, questions: Mapping[confluent_kafka.TopicPartition, object], **_: object) -> dict[Any, Any]:
+        self.asked.append(len(questions))
+        return {theirs: self._answer(theirs.topic) for theirs in questions}
+
+    def _answer(self, topic: str) -> "Future[Any]":
+        future: Future[Any] = Future()
+        if topic == "users" and self.errors:
+            future.set_exception(KafkaException(KafkaError(self.errors.pop(0))))
+        else:
+            future.set_result(confluent_kafka.TopicPartition(topic, 0, 42))
+        return future
+
+
+def asked_of(cluster: Cluster) -> dict[TopicPartition, int]:
+    return listed(cast(Connection, cluster), cast(AdminClient, cluster), [ORDERS, USERS], "latest")
+
+
+def test_a_partition_that_moved_is_asked_again_and_the_others_are_not() -> None:
+    cluster = Cluster(KafkaError.FENCED_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION)
+    assert asked_of(cluster) == {ORDERS: 42, USERS: 42}
+    assert cluster.asked == [2, 1, 1]
+
+
+def test_any_other_error_is_told_with_the_partition() -> None:
+    with pytest.raises(Failure, match=r"users-3: .* \(TOPIC_AUTHORIZATION_FAILED\)"):
+        asked_of(Cluster(KafkaError.TOPIC_AUTHORIZATION_FAILED))
