@@ -12,7 +12,7 @@ Clients = Callable[[str], Client]
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    with leadline(tmp_path_factory.mktemp("broker") / "data") as running:
+    with leadline(tmp_path_factory.mktemp("broker") / "data", group_initial_rebalance_delay_ms=0) as running:
         yield running
 
 

@@ -135,6 +135,79 @@ def describe_producers(version: int, target: Target) -> Message:
     return m.DescribeProducersRequest(topics=[topic])
 
 
+def offset_commit(version: int, target: Target) -> Message:
+    part = m.OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=3)
+    topic = m.OffsetCommitRequest.OffsetCommitRequestTopic(name=target.topic, partitions=[part])
+    return m.OffsetCommitRequest(group_id=target.topic, topics=[topic])
+
+
+def offset_fetch(version: int, target: Target) -> Message:
+    if version < 8:
+        topic = m.OffsetFetchRequest.OffsetFetchRequestTopic(name=target.topic, partition_indexes=[0, 1])
+        return m.OffsetFetchRequest(group_id=target.topic, topics=[topic])
+    of_group = m.OffsetFetchRequest.OffsetFetchRequestTopics(name=target.topic, partition_indexes=[0, 1])
+    groups = [
+        m.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=target.topic, topics=[of_group]),
+        m.OffsetFetchRequest.OffsetFetchRequestGroup(group_id="other", topics=None),
+    ]
+    return m.OffsetFetchRequest(groups=groups)
+
+
+def offset_delete(version: int, target: Target) -> Message:
+    part = m.OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=0)
+    topic = m.OffsetDeleteRequest.OffsetDeleteRequestTopic(name=target.topic, partitions=[part])
+    return m.OffsetDeleteRequest(group_id=target.topic, topics=[topic])
+
+
+def join_group(version: int, target: Target) -> Message:
+    """Each in a group of its own: nobody waits for another."""
+    protocol = m.JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"any")
+    return m.JoinGroupRequest(
+        group_id=f"{target.topic}-{version}",
+        session_timeout_ms=6000,
+        rebalance_timeout_ms=1000 if version else -1,
+        protocol_type="consumer",
+        protocols=[protocol],
+    )
+
+
+def sync_group(version: int, target: Target) -> Message:
+    request = m.SyncGroupRequest(group_id=target.topic, generation_id=1, member_id="nobody")
+    if version >= 5:
+        request.protocol_type, request.protocol_name = "consumer", "range"
+    return request
+
+
+def heartbeat(version: int, target: Target) -> Message:
+    return m.HeartbeatRequest(group_id=target.topic, generation_id=1, member_id="nobody")
+
+
+def leave_group(version: int, target: Target) -> Message:
+    if version < 3:
+        return m.LeaveGroupRequest(group_id=target.topic, member_id="nobody")
+    return m.LeaveGroupRequest(group_id=target.topic, members=[m.LeaveGroupRequest.MemberIdentity(member_id="nobody")])
+
+
+def add_partitions_to_txn(version: int, target: Target) -> Message:
+    topic = m.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=target.topic, partitions=[0])
+    if version < 4:
+        return m.AddPartitionsToTxnRequest(v3_and_below_transactional_id=target.topic, v3_and_below_topics=[topic])
+    kind = m.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+    return m.AddPartitionsToTxnRequest(transactions=[kind(transactional_id=target.topic, topics=[topic])])
+
+
+def txn_offset_commit(version: int, target: Target) -> Message:
+    part = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=3)
+    topic = m.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=target.topic, partitions=[part])
+    return m.TxnOffsetCommitRequest(transactional_id=target.topic, group_id=target.topic, topics=[topic])
+
+
+def write_txn_markers(version: int, target: Target) -> Message:
+    topic = m.WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=target.topic, partition_indexes=[0, 7])
+    marker = m.WriteTxnMarkersRequest.WritableTxnMarker(producer_id=900, topics=[topic])
+    return m.WriteTxnMarkersRequest(markers=[marker])
+
+
 MAKERS: list[tuple[type[Message], type[Message], Maker]] = [
     (m.ProduceRequest, m.ProduceResponse, produce),
     (m.FetchRequest, m.FetchResponse, fetch),
@@ -156,7 +229,36 @@ MAKERS: list[tuple[type[Message], type[Message], Maker]] = [
     (m.ElectLeadersRequest, m.ElectLeadersResponse, elect_leaders),
     (m.DescribeClusterRequest, m.DescribeClusterResponse, lambda *_: m.DescribeClusterRequest()),
     (m.DescribeProducersRequest, m.DescribeProducersResponse, describe_producers),
+    (m.OffsetCommitRequest, m.OffsetCommitResponse, offset_commit),
+    (m.OffsetFetchRequest, m.OffsetFetchResponse, offset_fetch),
+    (m.OffsetDeleteRequest, m.OffsetDeleteResponse, offset_delete),
+    (m.JoinGroupRequest, m.JoinGroupResponse, join_group),
+    (m.SyncGroupRequest, m.SyncGroupResponse, sync_group),
+    (m.HeartbeatRequest, m.HeartbeatResponse, heartbeat),
+    (m.LeaveGroupRequest, m.LeaveGroupResponse, leave_group),
+    (m.DescribeGroupsRequest, m.DescribeGroupsResponse, lambda _, to: m.DescribeGroupsRequest(groups=[to.topic])),
+    (m.ListGroupsRequest, m.ListGroupsResponse, lambda *_: m.ListGroupsRequest()),
+    (m.AddPartitionsToTxnRequest, m.AddPartitionsToTxnResponse, add_partitions_to_txn),
+    (
+        m.AddOffsetsToTxnRequest,
+        m.AddOffsetsToTxnResponse,
+        lambda _, to: m.AddOffsetsToTxnRequest(transactional_id=to.topic, group_id=to.topic),
+    ),
+    (m.EndTxnRequest, m.EndTxnResponse, lambda _, to: m.EndTxnRequest(transactional_id=to.topic)),
+    (m.TxnOffsetCommitRequest, m.TxnOffsetCommitResponse, txn_offset_commit),
+    (m.WriteTxnMarkersRequest, m.WriteTxnMarkersResponse, write_txn_markers),
+    (
+        m.DescribeTransactionsRequest,
+        m.DescribeTransactionsResponse,
+        lambda _, to: m.DescribeTransactionsRequest(transactional_ids=[to.topic]),
+    ),
+    (m.ListTransactionsRequest, m.ListTransactionsResponse, lambda *_: m.ListTransactionsRequest()),
+    (m.DeleteGroupsRequest, m.DeleteGroupsResponse, lambda _, to: m.DeleteGroupsRequest(groups_names=[to.topic])),
 ]
+
+
+def test_no_request_is_left_out() -> None:
+    assert {request.API_KEY for request, _, _ in MAKERS} == TABLE.keys()
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer
 
 from tests.clients import cases
 from tests.clients.client import Client
@@ -155,3 +156,96 @@ def test_producers_are_described(tools: Tools, clients: Clients) -> None:
     told = tools("transactions", "describe-producers", "--topic", "produced", "--partition", "0")
     (_, epoch, _, last_sequence, last_timestamp, _) = told.splitlines()[1].split()
     assert (epoch, last_sequence, last_timestamp) == ("0", "2", str(cases.START_MS))
+
+
+def fill(clients: Clients, topic: str, count: int) -> None:
+    clients("librdkafka").ask("create_topic", topic=topic, partitions=2, config=cases.CONFIG)
+    records = [cases.Written(n % 2, b"k", b"v", (), cases.START_MS + n).asked() for n in range(count)]
+    clients("librdkafka").ask("produce", topic=topic, codec="none", idempotent=True, records=records)
+
+
+def rows(told: str) -> list[list[str]]:
+    """The cells of a table, without its heading."""
+    lines = [line.split() for line in told.splitlines() if line.strip()]
+    return sorted(lines[1:])
+
+
+def test_a_group_is_told_moved_and_deleted(tools: Tools, clients: Clients) -> None:
+    topic = group = "grouped"
+    fill(clients, topic, 20)
+    clients("librdkafka").ask("read_in_group", topic=topic, group=group, count=20, isolation="read_committed")
+    assert [group, "Empty"] in [row[:2] for row in rows(tools("groups", "--list", "--state"))]
+    told = rows(tools("groups", "--describe", "--group", group))
+    assert [row[:6] for row in told] == [[group, topic, str(n), "10", "10", "0"] for n in range(2)]
+    (state,) = rows(tools("groups", "--describe", "--group", group, "--state"))
+    assert state[-2:] == ["Empty", "0"]
+
+    reset = ("--reset-offsets", "--group", group, "--topic", topic)
+    planned = tools("groups", *reset, "--to-earliest", "--dry-run").split()[4:]  # all in one line, behind the heading
+    assert sorted([planned[:4], planned[4:]]) == [[group, topic, str(n), "0"] for n in range(2)]
+    assert clients("java").ask("committed_offsets", group=group) == {"0": 10, "1": 10}
+    tools("groups", *reset, "--shift-by", "-3", "--execute")
+    assert clients("java").ask("committed_offsets", group=group) == {"0": 7, "1": 7}
+    when = time.strftime("%Y-%m-%dT%H:%M:%S.000", time.gmtime(cases.START_MS / 1000))
+    tools("groups", *reset, "--to-datetime", when, "--execute")
+    assert clients("java").ask("committed_offsets", group=group) == {"0": 0, "1": 0}
+
+    assert "Request succeed" in tools("groups", "--delete-offsets", "--group", group, "--topic", f"{topic}:0")
+    assert clients("java").ask("committed_offsets", group=group) == {"1": 0}
+    assert "was successful" in tools("groups", "--delete", "--group", group)
+    assert group not in clients("java").ask("list_groups")
+
+
+def test_a_group_in_use_shows_its_members_and_stays(tools: Tools, clients: Clients) -> None:
+    topic = group = "in-use"
+    fill(clients, topic, 4)
+    settings = {"group.id": group, "client.id": "someone", "auto.offset.reset": "earliest", "log_level": 0}
+    consumer = Consumer({"bootstrap.servers": tools.bootstrap, **settings})
+    consumer.subscribe([topic])
+    deadline = time.monotonic() + ARRIVAL_S
+    while len(consumer.assignment()) < 2:
+        consumer.poll(0.05)
+        assert time.monotonic() < deadline, "nothing was assigned"
+    (member,) = rows(tools("groups", "--describe", "--group", group, "--members", "--verbose"))
+    assert member[3:] == ["someone", "2", "(0,1)"]
+    (state,) = rows(tools("groups", "--describe", "--group", group, "--state"))
+    assert state[-3:] == ["range", "Stable", "1"]
+    assert "GroupNotEmptyException" in tools("groups", "--delete", "--group", group)
+    assert "current state is Stable" in tools(
+        "groups", "--reset-offsets", "--group", group, "--topic", topic, "--to-earliest", "--execute"
+    )
+    consumer.close()
+
+
+def test_an_open_transaction_is_found_and_aborted(tools: Tools, clients: Clients) -> None:
+    topic, id = "opened", "of-an-open-one"
+    fill(clients, topic, 2)
+    producer = Producer({"bootstrap.servers": tools.bootstrap, "transactional.id": id, "log_level": 0})
+    producer.init_transactions(ARRIVAL_S)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=1)
+    assert producer.flush(ARRIVAL_S) == 0
+    listed = {row[0]: row[3] for row in rows(tools("transactions", "list"))}
+    assert listed[id] == "Ongoing"
+    (told,) = rows(tools("transactions", "describe", "--transactional-id", id))
+    assert told[1] == id
+    assert told[4] == "Ongoing"
+    assert told[-1] == f"{topic}-1"
+    where = ("--topic", topic, "--partition", "1")
+    (start,) = [row[-1] for row in rows(tools("transactions", "describe-producers", *where)) if row[-1] != "None"]
+    assert start == "1"
+    tools("transactions", "abort", *where, "--start-offset", start)
+    found = rows(tools("transactions", "describe-producers", *where))
+    assert [row[-1] for row in found if row[-1] != "None"] == [], "nothing is open any more"
+
+
+def test_the_verifiable_tools_agree_on_what_was_sent(tools: Tools, clients: Clients) -> None:
+    topic, count = "verified", 200
+    clients("librdkafka").ask("create_topic", topic=topic, partitions=3, config={})
+    sent = tools("verifiable-producer", "--topic", topic, "--max-messages", str(count))
+    acked = {event["value"] for event in map(json.loads, sent.splitlines()) if event["name"] == "producer_send_success"}
+    assert len(acked) == count
+    options = ("--topic", topic, "--group-id", "verifying", "--max-messages", str(count), "--reset-policy", "earliest")
+    read = [json.loads(line) for line in tools("verifiable-consumer", *options, "--verbose").splitlines()]
+    assert {event["value"] for event in read if event["name"] == "record_data"} == acked
+    assert [event["success"] for event in read if event["name"] == "offsets_committed"][-1] is True

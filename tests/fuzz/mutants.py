@@ -6,6 +6,7 @@ from struct import pack
 
 from leadline.api import TABLE
 from leadline.records.compression import Codec
+from leadline.wire import schema
 from leadline.wire.apis import APIS
 from leadline.wire.classes import Message
 from leadline.wire.frames import request_frame
@@ -17,6 +18,47 @@ TOPIC = "fuzzed"
 NUMBERS = [0, 1, -1, 2, 127, 128, 255, 1 << 15, (1 << 15) - 1, 1 << 30, (1 << 31) - 1, -(1 << 31)]
 
 
+# What requests to coordinators may name: groups, members, producers and transactions that others of them make.
+KNOWN: dict[str, list[object]] = {
+    "group_id": ["group", "other"],
+    "transactional_id": ["payments", "orders"],
+    "v3_and_below_transactional_id": ["payments", "orders"],
+    "key": ["group", "payments"],
+    "name": [TOPIC],
+    "topic": [TOPIC],
+    "member_id": [""],
+    "group_instance_id": [None, "one", "two"],
+    "protocol_type": ["consumer"],
+    "session_timeout_ms": [6000, 45_000],
+    "rebalance_timeout_ms": [1, 60_000],
+    "transaction_timeout_ms": [1, 60_000],
+    "producer_id": [-1, 0, 1, 2, 3],
+    "v3_and_below_producer_id": [0, 1, 2, 3],
+    "producer_epoch": [-1, 0, 1, 2],
+    "v3_and_below_producer_epoch": [0, 1, 2],
+    "generation_id": [-1, 0, 1, 2, 3],
+    "generation_id_or_member_epoch": [-1, 1, 2, 3],
+    "partition_index": [0, 1],
+    "committed_offset": [0, 5, 1 << 40],
+}
+COORDINATED = """
+    FindCoordinator JoinGroup SyncGroup Heartbeat LeaveGroup DescribeGroups ListGroups DeleteGroups
+    OffsetCommit OffsetFetch OffsetDelete InitProducerId AddPartitionsToTxn AddOffsetsToTxn TxnOffsetCommit EndTxn
+    WriteTxnMarkers DescribeTransactions ListTransactions
+""".split()
+
+
+class Familiar(Randomly):
+    """Most of what it names is there, or may be."""
+
+    def _value(self, field: schema.Field, root: type[Message], version: int) -> object:
+        if field.name in KNOWN and field.struct is None and self.random.random() < 0.9:
+            known = self.random.choice(KNOWN[field.name])
+            if known is not None or version in field.nullable:
+                return known
+        return super()._value(field, root, version)
+
+
 def frame(message: Message, version: int) -> bytes:
     """Without its size."""
     pieces = request_frame(message, version, 7, "fuzz")
@@ -24,13 +66,17 @@ def frame(message: Message, version: int) -> bytes:
 
 
 def valid(seed: int, per_version: int) -> Iterator[bytes]:
-    """Every request in every version with random content, and those about records with a topic that is there."""
+    """Every request in every version with random content; those about records with a topic that is there, and those to
+    coordinators with groups and transactions that may be there."""
     for key in TABLE:
         api = APIS[key]
         for version in api.versions:
             for n in range(per_version):
                 random_one = Randomly(f"{seed} {n}", is_tame=bool(n % 2))
                 yield frame(random_one.message(f"{api.name}Request", version), version)
+                if api.name in COORDINATED:
+                    familiar = Familiar(f"{seed} {n}", is_tame=True)
+                    yield frame(familiar.message(f"{api.name}Request", version), version)
     for version in ProduceRequest.VERSIONS:
         for codec in Codec:
             data = bytes(batch(3, codec=codec, producer_id=version))

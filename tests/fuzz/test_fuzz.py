@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 import pytest
@@ -19,13 +20,26 @@ from leadline.broker.net import CloseConnection, Connection
 from leadline.config import broker_settings
 from leadline.controller import topics
 from leadline.wire.apis import APIS
+from leadline.wire.classes import Message
 from leadline.wire.frames import parse_response
-from leadline.wire.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from leadline.wire.messages import (
+    FetchRequest,
+    FetchResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
 from tests.fuzz.mutants import TOPIC, Mutants, frame
 from tests.support import in_memory
 from tests.support.broker import RunningBroker, leadline
 from tests.support.logs import batch
 
+M = TypeVar("M", bound=Message)
 IN_PROCESS = 90_000
 OVER_SOCKETS = 10_000
 AT_ONCE = 200
@@ -55,6 +69,9 @@ async def in_process(directory: Path) -> AsyncIterator[Broker]:
         "log.segment.delete.delay.ms": "0",
         "num.partitions": "1",
         "log.segment.bytes": "100000",
+        "offsets.topic.num.partitions": "2",
+        "transaction.state.log.num.partitions": "2",
+        "group.initial.rebalance.delay.ms": "0",
     }
     broker = Broker(broker_settings(given))
     await broker.start()
@@ -80,13 +97,27 @@ def rss_mb() -> float:
     return float(psutil.Process().memory_info().rss) / 1e6
 
 
+async def asked(broker: Broker, kind: type[M], request: Message, version: int) -> M:
+    answer = await served(broker, frame(request, version))
+    assert answer is not None
+    return parse_response(kind, answer[4:], version)[1]
+
+
 async def check_service(broker: Broker) -> None:
+    """Records, groups and transactions."""
     part = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch(2)))
     topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[part])
-    answer = await served(broker, frame(ProduceRequest(acks=-1, topic_data=[topic]), 9))
-    assert answer is not None
-    code = parse_response(ProduceResponse, answer[4:], 9)[1].responses[0].partition_responses[0].error_code
-    assert code == 0
+    produced = await asked(broker, ProduceResponse, ProduceRequest(acks=-1, topic_data=[topic]), 9)
+    assert produced.responses[0].partition_responses[0].error_code == 0
+    for kind, key in enumerate(("group", "payments")):
+        request = FindCoordinatorRequest(coordinator_keys=[key], key_type=kind)
+        assert (await asked(broker, FindCoordinatorResponse, request, 4)).coordinators[0].error_code == 0
+    offset = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topics = [OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[offset])]
+    committed = await asked(broker, OffsetCommitResponse, OffsetCommitRequest(group_id="after", topics=topics), 8)
+    assert committed.topics[0].partitions[0].error_code == 0
+    init = InitProducerIdRequest(transactional_id="after", transaction_timeout_ms=1000)
+    assert (await asked(broker, InitProducerIdResponse, init, 4)).error_code == 0
 
 
 async def fuzz(directory: Path, count: int) -> None:
@@ -104,6 +135,7 @@ async def fuzz(directory: Path, count: int) -> None:
         assert grown < GROWTH_MB, f"{grown:.0f} MB more after {count} requests, seed {SEED}"
         assert broker.requests.slowest_turn < SLOWEST_S, f"one took {broker.requests.slowest_turn:.1f} s, seed {SEED}"
         assert not broker.failed.is_set()
+        assert broker.services.groups.journal.shards, "some of them were coordinated"
         await check_service(broker)
 
 

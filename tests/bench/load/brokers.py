@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ from tests.conformance.kafka.broker import ZooKeeper, zookeeper
 PATIENCE_S = 120
 POLL_S = 0.002
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # CPU time is counted in these: less than one is not known
+LOOK_S, IDLE = 0.2, 0.1  # idle is who uses less than so much of a core
 SETTINGS = {"log.segment.delete.delay.ms": "100", "log.initial.task.delay.ms": "500"}
 
 
@@ -73,10 +74,19 @@ class Broker:
             self.process.communicate()
 
     def measure(self, work: Callable[[], object]) -> Spent:
-        cpu, wall = self._cpu_seconds(), time.perf_counter()
+        spent = self.meter()
         work()
-        seconds = time.perf_counter() - wall
-        return Spent(seconds, max(self._cpu_seconds() - cpu, TICK_S))
+        return spent()
+
+    def meter(self) -> Callable[[], Spent]:
+        """From now until it is called."""
+        cpu, wall = self._cpu_seconds(), time.perf_counter()
+
+        def spent() -> Spent:
+            seconds = time.perf_counter() - wall
+            return Spent(seconds, max(self._cpu_seconds() - cpu, TICK_S))
+
+        return spent
 
     @property
     def resident_mb(self) -> float:
@@ -90,6 +100,15 @@ class Broker:
         parent = psutil.Process(self.process.pid)
         return [parent, *parent.children(recursive=True)]
 
+    def wait_until_idle(self) -> None:
+        """A broker has things to do when its clients have gone: a JVM compiles and collects garbage."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            before = self._cpu_seconds()
+            time.sleep(LOOK_S)
+            if self._cpu_seconds() - before <= IDLE * LOOK_S:
+                return
+
     def wait_until_gone(self, topic: str) -> None:
         """Until no byte of a deleted topic is on the disk."""
         deadline = time.monotonic() + PATIENCE_S
@@ -99,27 +118,28 @@ class Broker:
             time.sleep(0.05)
 
 
-def leadline(folder: Path) -> Broker:
+def leadline(folder: Path, settings: Mapping[str, str] = SETTINGS) -> Broker:
     port = _free_port()
-    sets = _settings(folder, port).items()
+    sets = {**_places(folder, port), **settings}.items()
     arguments = [part for name, value in sets for part in ("--set", f"{name}={value}")]
     return Broker("Leadline", folder, port, [sys.executable, "-m", "leadline", "start", *arguments])
 
 
-def kafka(folder: Path, keeper: ZooKeeper) -> Broker:
+def kafka(folder: Path, keeper: ZooKeeper, settings: Mapping[str, str] = SETTINGS) -> Broker:
     """Each in a corner of its own of one ZooKeeper."""
     port = _free_port()
     own = {"broker.id": "0", "zookeeper.connect": f"{keeper.connect}/{folder.name}"}
     properties = folder.with_suffix(".properties")
-    properties.write_text("".join(f"{name}={value}\n" for name, value in (_settings(folder, port) | own).items()))
+    given = {**_places(folder, port), **own, **settings}
+    properties.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
     classes = f"{jars.compiled(jars.HERE / 'java' / 'Leash.java')}{os.pathsep}{jars.libs()}/*"
     logging = f"-Dlog4j.configuration={jars.LOG4J.as_uri()}"
     command = [jars.java(), *BROKER_OPTIONS, logging, "-cp", classes, "Leash", "kafka.Kafka", str(properties)]
     return Broker("Kafka", folder, port, command)
 
 
-def _settings(folder: Path, port: int) -> dict[str, str]:
-    return {"log.dirs": str(folder), "listeners": f"PLAINTEXT://{HOST}:{port}"} | SETTINGS
+def _places(folder: Path, port: int) -> dict[str, str]:
+    return {"log.dirs": str(folder), "listeners": f"PLAINTEXT://{HOST}:{port}"}
 
 
 def _environment() -> dict[str, str]:
@@ -143,12 +163,14 @@ class Pair:
 
 
 @contextmanager
-def pairs(folder: Path, count: int = 1) -> Iterator[list[Pair]]:
-    """So many times Leadline and Kafka, all of them running."""
+def pairs(folder: Path, count: int = 1, more: Mapping[str, str] | None = None) -> Iterator[list[Pair]]:
+    """So many times Leadline and Kafka, all of them running; with more settings than the usual."""
+    settings = {**SETTINGS, **(more or {})}
     with zookeeper(folder / "zookeeper") as keeper, ExitStack() as ends:
         made = []
         for n in range(count):
-            pair = Pair(leadline(folder / f"leadline-{n}"), kafka(folder / f"kafka-{n}", keeper))
+            ours = leadline(folder / f"leadline-{n}", settings)
+            pair = Pair(ours, kafka(folder / f"kafka-{n}", keeper, settings))
             for broker in pair:
                 ends.callback(broker.stop)
                 broker.start()

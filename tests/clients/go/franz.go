@@ -42,6 +42,25 @@ func (f *franz) serve(asked Request) (any, error) {
 		return f.produce(ctx, asked)
 	case "consume":
 		return f.consume(ctx, asked)
+	case "write_transaction":
+		return f.writeTransaction(ctx, asked)
+	case "read_in_group":
+		return f.readInGroup(ctx, asked)
+	case "committed_offsets":
+		found, err := admin.FetchOffsets(ctx, asked.Group)
+		offsets := map[int32]int64{}
+		found.Each(func(of kadm.OffsetResponse) { offsets[of.Partition] = of.At })
+		return offsets, err
+	case "describe_group":
+		found, err := admin.DescribeGroups(ctx, asked.Group)
+		group := found[asked.Group]
+		return []any{group.State, len(group.Members)}, first(err, found.Error())
+	case "list_groups":
+		found, err := admin.ListGroups(ctx)
+		return found.Groups(), err
+	case "delete_group":
+		found, err := admin.DeleteGroup(ctx, asked.Group)
+		return nil, first(err, found.Err)
 	case "create_topic":
 		_, err := admin.CreateTopic(ctx, asked.Partitions, 1, asked.Config, topic)
 		return nil, err
@@ -148,6 +167,11 @@ func (f *franz) produce(ctx context.Context, asked Request) (any, error) {
 		return nil, err
 	}
 	defer producer.Close()
+	return franzSend(ctx, producer, asked)
+}
+
+// franzSend gives the offsets once all records have arrived.
+func franzSend(ctx context.Context, producer *kgo.Client, asked Request) ([]int64, error) {
 	records := []*kgo.Record{}
 	for _, record := range asked.Records {
 		headers := []kgo.RecordHeader{}
@@ -159,12 +183,51 @@ func (f *franz) produce(ctx context.Context, asked Request) (any, error) {
 			Timestamp: record.Timestamp,
 		})
 	}
-	err = producer.ProduceSync(ctx, records...).FirstErr()
+	err := producer.ProduceSync(ctx, records...).FirstErr()
 	offsets := []int64{}
 	for _, record := range records {
 		offsets = append(offsets, record.Offset)
 	}
 	return offsets, err
+}
+
+func (f *franz) writeTransaction(ctx context.Context, asked Request) (any, error) {
+	producer, err := kgo.NewClient(
+		kgo.SeedBrokers(f.bootstrap), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID(asked.ID))
+	if err != nil {
+		return nil, err
+	}
+	defer producer.Close()
+	if err := producer.BeginTransaction(); err != nil {
+		return nil, err
+	}
+	offsets, err := franzSend(ctx, producer, asked)
+	return offsets, first(err, producer.EndTransaction(ctx, kgo.TransactionEndTry(asked.Commit)))
+}
+
+func (f *franz) readInGroup(ctx context.Context, asked Request) (any, error) {
+	isolation := kgo.ReadUncommitted()
+	if asked.Isolation == "read_committed" {
+		isolation = kgo.ReadCommitted()
+	}
+	member, err := kgo.NewClient(
+		kgo.SeedBrokers(f.bootstrap), kgo.ConsumerGroup(asked.Group), kgo.ConsumeTopics(asked.Topic),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(isolation), kgo.DisableAutoCommit())
+	if err != nil {
+		return nil, err
+	}
+	defer member.Close()
+	found, read := [][]any{}, []*kgo.Record{}
+	for int64(len(found)) < asked.Count {
+		fetched := member.PollRecords(ctx, int(asked.Count)-len(found))
+		if err := fetched.Err(); err != nil {
+			return nil, fmt.Errorf("after %d records: %w", len(found), err)
+		}
+		fetched.EachRecord(func(record *kgo.Record) {
+			found, read = append(found, franzShown(record)), append(read, record)
+		})
+	}
+	return found, member.CommitRecords(ctx, read...)
 }
 
 func (f *franz) consume(ctx context.Context, asked Request) (any, error) {
@@ -185,17 +248,19 @@ func (f *franz) consume(ctx context.Context, asked Request) (any, error) {
 		if err := fetched.Err(); err != nil {
 			return nil, fmt.Errorf("after %d records: %w", len(found), err)
 		}
-		fetched.EachRecord(func(record *kgo.Record) {
-			headers := [][]any{}
-			for _, header := range record.Headers {
-				headers = append(headers, []any{header.Key, shown(header.Value)})
-			}
-			found = append(found, []any{
-				record.Partition, record.Offset, record.Timestamp.UnixMilli(), shown(record.Key), shown(record.Value), headers,
-			})
-		})
+		fetched.EachRecord(func(record *kgo.Record) { found = append(found, franzShown(record)) })
 	}
 	return found, nil
+}
+
+func franzShown(record *kgo.Record) []any {
+	headers := [][]any{}
+	for _, header := range record.Headers {
+		headers = append(headers, []any{header.Key, shown(header.Value)})
+	}
+	return []any{
+		record.Partition, record.Offset, record.Timestamp.UnixMilli(), shown(record.Key), shown(record.Value), headers,
+	}
 }
 
 func first(errors ...error) error {

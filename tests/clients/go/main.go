@@ -34,6 +34,11 @@ type Request struct {
 	Config     map[string]*string
 	Changes    [][3]string // operation, name, value
 	At         any         // "earliest", "latest", "max" or milliseconds
+	ID         string      // of a transactional producer
+	Commit     bool
+	Group      string
+	Count      int64
+	Isolation  string // "read_committed" or "read_uncommitted"
 }
 
 // Record is what a client is to write.

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -56,6 +58,37 @@ func (s *saramas) serve(asked Request) (any, error) {
 		return s.produce(asked)
 	case "consume":
 		return s.consume(asked)
+	case "write_transaction":
+		return s.writeTransaction(asked)
+	case "read_in_group":
+		return s.readInGroup(asked)
+	case "committed_offsets":
+		found, err := admin.ListConsumerGroupOffsets(asked.Group, nil)
+		if err != nil {
+			return nil, err
+		}
+		offsets := map[int32]int64{}
+		for _, blocks := range found.Blocks {
+			for partition, block := range blocks {
+				offsets[partition] = block.Offset
+			}
+		}
+		return offsets, nil
+	case "describe_group":
+		found, err := admin.DescribeConsumerGroups([]string{asked.Group})
+		if err != nil {
+			return nil, err
+		}
+		return []any{found[0].State, len(found[0].Members)}, nil
+	case "list_groups":
+		found, err := admin.ListConsumerGroups()
+		names := []string{}
+		for name := range found {
+			names = append(names, name)
+		}
+		return names, err
+	case "delete_group":
+		return nil, admin.DeleteConsumerGroup(asked.Group)
 	case "create_topic":
 		detail := &sarama.TopicDetail{NumPartitions: asked.Partitions, ReplicationFactor: 1, ConfigEntries: asked.Config}
 		return nil, admin.CreateTopic(topic, detail, false)
@@ -157,14 +190,8 @@ func (s *saramas) describeLogDirs(topic string) (any, error) {
 }
 
 func (s *saramas) produce(asked Request) (any, error) {
-	config := saramaConfig()
-	config.Producer.Return.Successes = true
-	config.Producer.Retry.Max = 50
-	config.Metadata.Retry.Max = 50
+	config := saramaProducing()
 	config.Producer.Compression = saramaCodecs[asked.Codec]
-	config.Producer.Partitioner = sarama.NewManualPartitioner
-	config.Producer.RequiredAcks = sarama.WaitForAll
-	config.Producer.Flush.Frequency = 50 * time.Millisecond
 	if asked.Idempotent {
 		config.Producer.Idempotent = true
 		config.Net.MaxOpenRequests = 1
@@ -174,6 +201,22 @@ func (s *saramas) produce(asked Request) (any, error) {
 		return nil, err
 	}
 	defer producer.Close()
+	return saramaSend(producer, asked)
+}
+
+func saramaProducing() *sarama.Config {
+	config := saramaConfig()
+	config.Producer.Return.Successes = true
+	config.Producer.Retry.Max = 50
+	config.Metadata.Retry.Max = 50
+	config.Producer.Partitioner = sarama.NewManualPartitioner
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Flush.Frequency = 50 * time.Millisecond
+	return config
+}
+
+// saramaSend gives the offsets once all records have arrived.
+func saramaSend(producer sarama.SyncProducer, asked Request) ([]int64, error) {
 	messages := []*sarama.ProducerMessage{}
 	for _, record := range asked.Records {
 		message := &sarama.ProducerMessage{Topic: asked.Topic, Partition: record.Partition, Timestamp: record.Timestamp}
@@ -188,7 +231,7 @@ func (s *saramas) produce(asked Request) (any, error) {
 		}
 		messages = append(messages, message)
 	}
-	err = producer.SendMessages(messages)
+	err := producer.SendMessages(messages)
 	if all, ok := err.(sarama.ProducerErrors); ok {
 		err = all[0].Err
 	}
@@ -197,6 +240,29 @@ func (s *saramas) produce(asked Request) (any, error) {
 		offsets = append(offsets, message.Offset)
 	}
 	return offsets, err
+}
+
+func (s *saramas) writeTransaction(asked Request) (any, error) {
+	config := saramaProducing()
+	config.Producer.Idempotent = true
+	config.Producer.Transaction.ID = asked.ID
+	config.Net.MaxOpenRequests = 1
+	producer, err := sarama.NewSyncProducer(s.bootstrap, config)
+	if err != nil {
+		return nil, err
+	}
+	defer producer.Close()
+	if err := producer.BeginTxn(); err != nil {
+		return nil, err
+	}
+	offsets, err := saramaSend(producer, asked)
+	if err != nil {
+		return nil, err
+	}
+	if asked.Commit {
+		return offsets, producer.CommitTxn()
+	}
+	return offsets, producer.AbortTxn()
 }
 
 func (s *saramas) consume(asked Request) (any, error) {
@@ -217,14 +283,7 @@ func (s *saramas) consume(asked Request) (any, error) {
 		for range asked.Starts[n][2] {
 			select {
 			case message := <-partition.Messages():
-				headers := [][]any{}
-				for _, header := range message.Headers {
-					headers = append(headers, []any{string(header.Key), shown(header.Value)})
-				}
-				found = append(found, []any{
-					message.Partition, message.Offset, message.Timestamp.UnixMilli(), shown(message.Key), shown(message.Value),
-					headers,
-				})
+				found = append(found, saramaShown(message))
 			case err := <-partition.Errors():
 				return nil, err
 			case <-late:
@@ -233,4 +292,75 @@ func (s *saramas) consume(asked Request) (any, error) {
 		}
 	}
 	return found, nil
+}
+
+func saramaShown(message *sarama.ConsumerMessage) []any {
+	headers := [][]any{}
+	for _, header := range message.Headers {
+		headers = append(headers, []any{string(header.Key), shown(header.Value)})
+	}
+	return []any{
+		message.Partition, message.Offset, message.Timestamp.UnixMilli(), shown(message.Key), shown(message.Value), headers,
+	}
+}
+
+func (s *saramas) readInGroup(asked Request) (any, error) {
+	config := saramaConfig()
+	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	config.Consumer.Offsets.AutoCommit.Enable = false
+	if asked.Isolation == "read_committed" {
+		config.Consumer.IsolationLevel = sarama.ReadCommitted
+	}
+	member, err := sarama.NewConsumerGroup(s.bootstrap, asked.Group, config)
+	if err != nil {
+		return nil, err
+	}
+	defer member.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
+	defer cancel()
+	read := &saramaReading{wanted: asked.Count, finish: cancel}
+	for ctx.Err() == nil {
+		if err := member.Consume(ctx, []string{asked.Topic}, read); err != nil {
+			return nil, err
+		}
+	}
+	return read.found, nil
+}
+
+// saramaReading is one member that reads so many records, commits them as it goes, and is done.
+type saramaReading struct {
+	lock   sync.Mutex
+	wanted int64
+	found  [][]any
+	finish func()
+}
+
+func (r *saramaReading) Setup(sarama.ConsumerGroupSession) error { return nil }
+
+func (r *saramaReading) Cleanup(session sarama.ConsumerGroupSession) error {
+	session.Commit()
+	return nil
+}
+
+func (r *saramaReading) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for message := range claim.Messages() {
+		if !r.take(session, message) {
+			return nil
+		}
+	}
+	return nil
+}
+
+func (r *saramaReading) take(session sarama.ConsumerGroupSession, message *sarama.ConsumerMessage) bool {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	if int64(len(r.found)) < r.wanted {
+		r.found = append(r.found, saramaShown(message))
+		session.MarkMessage(message, "")
+	}
+	if int64(len(r.found)) == r.wanted {
+		r.finish()
+		return false
+	}
+	return true
 }

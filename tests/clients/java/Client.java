@@ -56,6 +56,23 @@ public final class Client {
                 return produce(topic, asked);
             case "consume":
                 return consume(topic, asked.get("starts"));
+            case "write_transaction":
+                return writeTransaction(topic, asked);
+            case "read_in_group":
+                return readInGroup(topic, asked);
+            case "committed_offsets":
+                Map<Integer, Long> committed = new HashMap<>();
+                admin.listConsumerGroupOffsets(asked.get("group").asText()).partitionsToOffsetAndMetadata().get()
+                    .forEach((of, found) -> committed.put(of.partition(), found.offset()));
+                return committed;
+            case "describe_group":
+                ConsumerGroupDescription group = admin.describeConsumerGroups(List.of(asked.get("group").asText()))
+                    .all().get().values().iterator().next();
+                return List.of(group.state().toString(), group.members().size());
+            case "list_groups":
+                return admin.listConsumerGroups().all().get().stream().map(ConsumerGroupListing::groupId).toList();
+            case "delete_group":
+                return admin.deleteConsumerGroups(List.of(asked.get("group").asText())).all().get();
             case "create_topic":
                 NewTopic wanted = new NewTopic(topic, asked.get("partitions").asInt(), (short) 1);
                 return admin.createTopics(List.of(wanted.configs(strings(asked.get("config"))))).all().get();
@@ -108,17 +125,72 @@ public final class Client {
         try (Producer<byte[], byte[]> producer =
                 new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
             for (JsonNode record : asked.get("records")) {
-                List<Header> headers = new ArrayList<>();
-                record.get(3).forEach(header -> headers.add(new RecordHeader(header.get(0).asText(), raw(header.get(1)))));
-                sent.add(producer.send(new ProducerRecord<>(
-                    topic, record.get(0).asInt(), record.get(4).asLong(), raw(record.get(1)), raw(record.get(2)), headers)));
+                sent.add(producer.send(written(topic, record)));
             }
         }
+        return offsets(sent);
+    }
+
+    private List<Long> writeTransaction(String topic, JsonNode asked) throws Exception {
+        Map<String, Object> settings = with(Map.of("transactional.id", asked.get("id").asText(), "linger.ms", 50));
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
+        try (Producer<byte[], byte[]> producer =
+                new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
+            producer.initTransactions();
+            producer.beginTransaction();
+            for (JsonNode record : asked.get("records")) {
+                sent.add(producer.send(written(topic, record)));
+            }
+            producer.flush();
+            if (asked.get("commit").asBoolean()) {
+                producer.commitTransaction();
+            } else {
+                producer.abortTransaction();
+            }
+        }
+        return offsets(sent);
+    }
+
+    private static ProducerRecord<byte[], byte[]> written(String topic, JsonNode record) {
+        List<Header> headers = new ArrayList<>();
+        record.get(3).forEach(header -> headers.add(new RecordHeader(header.get(0).asText(), raw(header.get(1)))));
+        return new ProducerRecord<>(
+            topic, record.get(0).asInt(), record.get(4).asLong(), raw(record.get(1)), raw(record.get(2)), headers);
+    }
+
+    private static List<Long> offsets(List<Future<RecordMetadata>> sent) throws Exception {
         List<Long> offsets = new ArrayList<>();
         for (Future<RecordMetadata> done : sent) {
             offsets.add(done.get().offset());
         }
         return offsets;
+    }
+
+    private List<List<Object>> readInGroup(String topic, JsonNode asked) throws Exception {
+        Map<String, Object> settings = with(Map.of(
+            "group.id", asked.get("group").asText(),
+            "isolation.level", asked.get("isolation").asText(),
+            "auto.offset.reset", "earliest",
+            "enable.auto.commit", false,
+            "max.poll.records", asked.get("count").asInt()));
+        List<List<Object>> found = new ArrayList<>();
+        try (Consumer<byte[], byte[]> member =
+                new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            member.subscribe(List.of(topic));
+            Map<TopicPartition, OffsetAndMetadata> read = new HashMap<>();
+            long deadline = System.currentTimeMillis() + WAIT_MS;
+            while (found.size() < asked.get("count").asInt() && System.currentTimeMillis() < deadline) {
+                for (ConsumerRecord<byte[], byte[]> record : member.poll(Duration.ofMillis(200))) {
+                    if (found.size() < asked.get("count").asInt()) {
+                        found.add(shown(record));
+                        TopicPartition of = new TopicPartition(topic, record.partition());
+                        read.put(of, new OffsetAndMetadata(record.offset() + 1));
+                    }
+                }
+            }
+            member.commitSync(read);
+        }
+        return found;
     }
 
     private List<List<Object>> consume(String topic, JsonNode starts) throws Exception {
@@ -134,12 +206,7 @@ public final class Client {
         long deadline = System.currentTimeMillis() + WAIT_MS;
         while (found.size() < wanted && System.currentTimeMillis() < deadline) {
             for (ConsumerRecord<byte[], byte[]> record : reader.poll(Duration.ofMillis(200))) {
-                List<List<String>> headers = new ArrayList<>();
-                for (Header header : record.headers()) {
-                    headers.add(Arrays.asList(header.key(), shown(header.value())));
-                }
-                found.add(Arrays.asList(
-                    record.partition(), record.offset(), record.timestamp(), shown(record.key()), shown(record.value()), headers));
+                found.add(shown(record));
             }
         }
         return found;
@@ -196,6 +263,15 @@ public final class Client {
 
     private static byte[] raw(JsonNode text) {
         return text.isNull() ? null : Base64.getDecoder().decode(text.asText());
+    }
+
+    private static List<Object> shown(ConsumerRecord<byte[], byte[]> record) throws Exception {
+        List<List<String>> headers = new ArrayList<>();
+        for (Header header : record.headers()) {
+            headers.add(Arrays.asList(header.key(), shown(header.value())));
+        }
+        return Arrays.asList(
+            record.partition(), record.offset(), record.timestamp(), shown(record.key()), shown(record.value()), headers);
     }
 
     private static String shown(byte[] data) throws Exception {

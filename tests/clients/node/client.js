@@ -1,7 +1,7 @@
 // KafkaJS. Requests and answers are those of tests/clients/python/serving.py.
 //
-// Its consumer only reads as a member of a group; what a consumer does underneath, fetch and decode, is used here
-// directly. It knows no incremental changes of settings and no log directories, and cannot write null as a header.
+// Its consumer only reads as a member of a group: to read from given offsets is to seek in a group of one's own.
+// It knows no incremental changes of settings and no log directories, and cannot write null as a header.
 const { createHash } = require('node:crypto')
 const readline = require('node:readline')
 const zstd = require('@bokuweb/zstd-wasm')
@@ -10,7 +10,7 @@ const SnappyCodec = require('kafkajs-snappy')
 const lz4 = require('lz4-napi')
 
 const WAIT_MS = 30000
-const FETCH_BYTES = 4 << 20
+const FETCH_WAIT_MS = 200
 const UNPACKED_BYTES = 16 << 20
 const CODECS = {
   none: CompressionTypes.None,
@@ -50,17 +50,28 @@ const shownHeaders = headers =>
 const shownRecord = (partition, { offset, timestamp, key, value, headers }) =>
   [partition, Number(offset), Number(timestamp), shown(key), shown(value), shownHeaders(headers)]
 
+// The offsets, once all have arrived.
+const sent = async (producer, topic, records, compression) => {
+  const messages = records.map(([partition, key, value, headers, timestamp]) => (
+    { partition, key: raw(key), value: raw(value), headers: rawHeaders(headers), timestamp: String(timestamp) }
+  ))
+  const told = await producer.send({ topic, messages, compression })
+  const next = new Map(told.map(({ partition, baseOffset }) => [partition, Number(baseOffset)]))
+  return messages.map(({ partition }) => {
+    next.set(partition, next.get(partition) + 1)
+    return next.get(partition) - 1
+  })
+}
+
 class Client {
   constructor(bootstrap) {
     this.kafka = new Kafka({ brokers: [bootstrap], logLevel: logLevel.ERROR, retry: { initialRetryTime: 100, retries: 8 } })
-    const inside = Object.getOwnPropertySymbols(this.kafka).find(found => found.description.endsWith('createCluster'))
-    this.cluster = this.kafka[inside]({ metadataMaxAge: WAIT_MS })
+    this.groups = 0
     this.admin = this.kafka.admin({ retry: { retries: 1 } })
   }
 
   async connect() {
     await zstd.init()
-    await this.cluster.connect()
     await this.admin.connect()
   }
 
@@ -68,42 +79,96 @@ class Client {
     const producer = this.kafka.producer({ idempotent, createPartitioner: Partitioners.DefaultPartitioner })
     await producer.connect()
     try {
-      const messages = records.map(([partition, key, value, headers, timestamp]) => (
-        { partition, key: raw(key), value: raw(value), headers: rawHeaders(headers), timestamp: String(timestamp) }
-      ))
-      const told = await producer.send({ topic, messages, compression: CODECS[codec] })
-      const next = new Map(told.map(({ partition, baseOffset }) => [partition, Number(baseOffset)]))
-      return messages.map(({ partition }) => {
-        next.set(partition, next.get(partition) + 1)
-        return next.get(partition) - 1
-      })
+      return await sent(producer, topic, records, CODECS[codec])
+    } finally {
+      await producer.disconnect()
+    }
+  }
+
+  async write_transaction({ topic, id, records, commit }) {
+    const settings = { transactionalId: id, idempotent: true, maxInFlightRequests: 1 }
+    const producer = this.kafka.producer({ ...settings, createPartitioner: Partitioners.DefaultPartitioner })
+    await producer.connect()
+    try {
+      const transaction = await producer.transaction()
+      const offsets = await sent(transaction, topic, records, CODECS.none)
+      await (commit ? transaction.commit() : transaction.abort())
+      return offsets
     } finally {
       await producer.disconnect()
     }
   }
 
   async consume({ topic, starts }) {
-    await this.cluster.addTargetTopic(topic)
     const left = new Map(starts.map(([partition, offset, count]) => [partition, { offset, count }]))
     const found = []
-    const deadline = Date.now() + WAIT_MS
-    while (left.size && Date.now() < deadline) {
-      const partitions = [...left].map(([partition, { offset }]) => (
-        { partition, currentLeaderEpoch: -1, fetchOffset: offset, maxBytes: FETCH_BYTES }
-      ))
-      const { leader } = this.cluster.findTopicPartitionMetadata(topic)[0]
-      const broker = await this.cluster.findBroker({ nodeId: leader })
-      const { responses } = await broker.fetch({ maxWaitTime: 500, topics: [{ topic, partitions }] })
-      for (const { partition, messages } of responses.flatMap(response => response.partitions)) {
-        const start = left.get(partition)
-        const wanted = messages.filter(({ offset }) => Number(offset) >= start.offset).slice(0, start.count)
-        found.push(...wanted.map(message => shownRecord(partition, message)))
-        start.offset += wanted.length
-        start.count -= wanted.length
+    const take = (partition, message) => {
+      const start = left.get(partition)
+      if (start !== undefined && Number(message.offset) >= start.offset) {
+        found.push(shownRecord(partition, message))
+        start.offset = Number(message.offset) + 1 // it may be read from before the seek, and then again
+        start.count -= 1
         if (start.count === 0) left.delete(partition)
       }
     }
+    const seek = member =>
+      starts.forEach(([partition, offset]) => member.seek({ topic, partition, offset: String(offset) }))
+    this.groups += 1
+    await this.read(topic, { groupId: `reader-${process.pid}-${this.groups}` }, () => left.size, take, seek)
     return found
+  }
+
+  async read_in_group({ topic, group, count, isolation }) {
+    const found = []
+    const settings = { groupId: group, readUncommitted: isolation !== 'read_committed' }
+    const take = (partition, message) => found.push(shownRecord(partition, message))
+    await this.read(topic, settings, () => found.length < count, take)
+    return found
+  }
+
+  // As a member of a group, as long as more is wanted; what was taken is committed.
+  async read(topic, settings, isMoreWanted, take, ready = () => {}) {
+    const member = this.kafka.consumer({ ...settings, maxWaitTimeInMs: FETCH_WAIT_MS })
+    await member.connect()
+    try {
+      await member.subscribe({ topics: [topic], fromBeginning: true })
+      await new Promise((resolve, reject) => {
+        setTimeout(resolve, WAIT_MS).unref()
+        member.on(member.events.CRASH, ({ payload }) => reject(payload.error))
+        const eachBatch = async ({ batch, resolveOffset, commitOffsetsIfNecessary }) => {
+          for (const message of batch.messages) {
+            if (!isMoreWanted()) break
+            take(batch.partition, message)
+            resolveOffset(message.offset)
+          }
+          await commitOffsetsIfNecessary()
+          if (!isMoreWanted()) resolve()
+        }
+        member.run({ eachBatch, eachBatchAutoResolve: false, autoCommitThreshold: 1 }).then(() => ready(member), reject)
+      })
+    } finally {
+      await member.disconnect()
+    }
+  }
+
+  async committed_offsets({ group }) {
+    const topics = await this.admin.fetchOffsets({ groupId: group })
+    const found = topics.flatMap(({ partitions }) => partitions)
+    return Object.fromEntries(found.map(({ partition, offset }) => [partition, Number(offset)]))
+  }
+
+  async describe_group({ group }) {
+    const { groups: [{ state, members }] } = await this.admin.describeGroups([group])
+    return [state, members.length]
+  }
+
+  async list_groups() {
+    const { groups } = await this.admin.listGroups()
+    return groups.map(({ groupId }) => groupId)
+  }
+
+  async delete_group({ group }) {
+    await this.admin.deleteGroups([group])
   }
 
   async create_topic({ topic, partitions, config }) {

@@ -1,4 +1,4 @@
-"""aiokafka. It knows no incremental changes of settings and no log directories."""
+"""aiokafka. It knows no incremental changes of settings, no log directories and no deletion of groups."""
 # mypy: disable-error-code="import-untyped,import-not-found"
 
 import asyncio
@@ -65,6 +65,55 @@ class Client:
             return [_shown(await reader.getone()) for _ in range(sum(start[2] for start in starts))]
         finally:
             await reader.stop()
+
+    def write_transaction(self, topic: str, id: str, records: Records, commit: bool) -> list[int]:
+        return self._run(self._write_transaction(topic, id, records, commit))
+
+    async def _write_transaction(self, topic: str, id: str, records: Records, commit: bool) -> list[int]:
+        producer = await self._started(AIOKafkaProducer, transactional_id=id)
+        try:
+            await producer.begin_transaction()
+            sent = [
+                await producer.send(topic, raw(value), raw(key), partition, timestamp, raw_headers(headers))
+                for partition, key, value, headers, timestamp in records
+            ]
+            await producer.flush()
+            await (producer.commit_transaction() if commit else producer.abort_transaction())
+            return [done.offset for done in await asyncio.gather(*sent)]
+        finally:
+            await producer.stop()
+
+    def read_in_group(self, topic: str, group: str, count: int, isolation: str) -> list[list[object]]:
+        return self._run(self._read_in_group(topic, group, count, isolation))
+
+    async def _read_in_group(self, topic: str, group: str, count: int, isolation: str) -> list[list[object]]:
+        made = AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=self.bootstrap,
+            group_id=group,
+            isolation_level=isolation,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        await made.start()
+        try:
+            records = [await made.getone() for _ in range(count)]
+            await made.commit({TopicPartition(topic, record.partition): record.offset + 1 for record in records})
+            return [_shown(record) for record in records]
+        finally:
+            await made.stop()
+
+    def committed_offsets(self, group: str) -> dict[int, int]:
+        found = self._run(self.admin.list_consumer_group_offsets(group))
+        return {of.partition: committed.offset for of, committed in found.items()}
+
+    def describe_group(self, group: str) -> list[object]:
+        ((found,),) = [answer.groups for answer in self._run(self.admin.describe_consumer_groups([group]))]
+        _check(found)
+        return [found[2], len(found[5])]
+
+    def list_groups(self) -> list[str]:
+        return [found[0] for found in self._run(self.admin.list_consumer_groups())]
 
     def create_topic(self, topic: str, partitions: int, config: dict[str, str]) -> None:
         made = NewTopic(topic, partitions, 1, topic_configs=config)

@@ -7,6 +7,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.structs import OffsetAndMetadata
 
 from tests.clients.python import serving
 from tests.clients.python.serving import WAIT_S, Records, Starts, raw, raw_headers, shown, shown_headers
@@ -47,6 +48,57 @@ class Client:
             for records in self.reader.poll(200, wanted - len(found)).values():
                 found += [_shown(record) for record in records]
         return found
+
+    def write_transaction(self, topic: str, id: str, records: Records, commit: bool) -> list[int]:
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=id)
+        try:
+            producer.init_transactions()
+            producer.begin_transaction()
+            sent = [
+                producer.send(topic, raw(value), raw(key), raw_headers(headers), partition, timestamp)
+                for partition, key, value, headers, timestamp in records
+            ]
+            producer.flush(WAIT_S)
+            (producer.commit_transaction if commit else producer.abort_transaction)()
+            return [done.get(WAIT_S).offset for done in sent]
+        finally:
+            producer.close(WAIT_S)
+
+    def read_in_group(self, topic: str, group: str, count: int, isolation: str) -> list[list[object]]:
+        member = KafkaConsumer(
+            topic,
+            bootstrap_servers=self.bootstrap,
+            group_id=group,
+            isolation_level=isolation,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        found: list[list[object]] = []
+        read: dict[TopicPartition, OffsetAndMetadata] = {}
+        deadline = time.monotonic() + WAIT_S
+        while len(found) < count and time.monotonic() < deadline:
+            for of, records in member.poll(200, count - len(found)).items():
+                found += [_shown(record) for record in records]
+                read[of] = OffsetAndMetadata(records[-1].offset + 1, "", -1)
+        member.commit(read)
+        member.close()
+        return found
+
+    def committed_offsets(self, group: str) -> dict[int, int]:
+        found = self.admin.list_group_offsets(group)[group]
+        return {of.partition: committed.offset for of, committed in found.items()}
+
+    def describe_group(self, group: str) -> list[object]:
+        found = self.admin.describe_groups([group])[group]
+        return [found["group_state"], len(found["members"])]
+
+    def list_groups(self) -> list[str]:
+        return [found["group_id"] for found in self.admin.list_groups()]
+
+    def delete_group(self, group: str) -> None:
+        found = self.admin.delete_groups([group])[group]
+        if found != "OK":
+            raise RuntimeError(found)
 
     def create_topic(self, topic: str, partitions: int, config: dict[str, str]) -> None:
         self.admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": 1, "configs": config}})

@@ -23,29 +23,53 @@ class Client:
 
     def produce(self, topic: str, codec: str, idempotent: bool, records: Records) -> list[int | None]:
         settings = {"compression.type": codec, "enable.idempotence": idempotent, "linger.ms": 50, "batch.size": 1000000}
-        producer = Producer(self.common | settings)
-        offsets: dict[int, int | None] = {}
-        errors = []
+        return _sent(Producer(self.common | settings), topic, records)
 
-        def delivered(at: int, error: object, message: Message) -> None:
-            if error is not None:
-                errors.append(error)
-            offsets[at] = message.offset()
+    def write_transaction(self, topic: str, id: str, records: Records, commit: bool) -> list[int | None]:
+        producer = Producer(self.common | {"transactional.id": id})
+        producer.init_transactions(WAIT_S)
+        producer.begin_transaction()
+        offsets = _sent(producer, topic, records)
+        if commit:
+            producer.commit_transaction(WAIT_S)
+        else:
+            producer.abort_transaction(WAIT_S)
+        return offsets
 
-        for n, (partition, key, value, headers, timestamp) in enumerate(records):
-            producer.produce(
-                topic,
-                partition=partition,
-                key=raw(key),
-                value=raw(value),
-                headers=raw_headers(headers),
-                timestamp=timestamp,
-                on_delivery=partial(delivered, n),
-            )
-        producer.flush(WAIT_S)
-        if errors:
-            raise RuntimeError(errors[0])
-        return [offsets[n] for n in range(len(records))]
+    def read_in_group(self, topic: str, group: str, count: int, isolation: str) -> list[list[object]]:
+        settings = {"auto.offset.reset": "earliest", "enable.auto.commit": False, "isolation.level": isolation}
+        member = Consumer(self.common | settings | {"group.id": group})
+        member.subscribe([topic])
+        found: list[list[object]] = []
+        read: dict[int, TopicPartition] = {}
+        deadline = time.monotonic() + WAIT_S
+        while len(found) < count and time.monotonic() < deadline:
+            for message in member.consume(count - len(found), 0.2):
+                if message.error():
+                    raise RuntimeError(message.error())
+                found.append(_shown(message))
+                partition, offset = message.partition(), message.offset()
+                assert partition is not None
+                assert offset is not None
+                read[partition] = TopicPartition(topic, partition, offset + 1)
+        member.commit(offsets=list(read.values()), asynchronous=False)
+        member.close()
+        return found
+
+    def committed_offsets(self, group: str) -> dict[int, int]:
+        asked = importlib.import_module("confluent_kafka").ConsumerGroupTopicPartitions(group)
+        found = _only(self.admin.list_consumer_group_offsets([asked]))
+        return {committed.partition: committed.offset for committed in found.topic_partitions}
+
+    def describe_group(self, group: str) -> list[object]:
+        found = _only(self.admin.describe_consumer_groups([group]))
+        return [found.state.name.title().replace("_", ""), len(found.members)]
+
+    def list_groups(self) -> list[str]:
+        return [found.group_id for found in self.admin.list_consumer_groups().result(WAIT_S).valid]
+
+    def delete_group(self, group: str) -> None:
+        _only(self.admin.delete_consumer_groups([group]))
 
     def consume(self, topic: str, starts: Starts) -> list[list[object]]:
         self.reader.assign([TopicPartition(topic, partition, offset) for partition, offset, _ in starts])
@@ -107,6 +131,32 @@ class Client:
     def list_offset(self, topic: str, partition: int, at: str | int) -> int:
         spec = SPECS[at]() if isinstance(at, str) else api.OffsetSpec.for_timestamp(at)
         return int(_only(self.admin.list_offsets({TopicPartition(topic, partition): spec})).offset)
+
+
+def _sent(producer: Producer, topic: str, records: Records) -> list[int | None]:
+    """The offsets, once all have arrived."""
+    offsets: dict[int, int | None] = {}
+    errors = []
+
+    def delivered(at: int, error: object, message: Message) -> None:
+        if error is not None:
+            errors.append(error)
+        offsets[at] = message.offset()
+
+    for n, (partition, key, value, headers, timestamp) in enumerate(records):
+        producer.produce(
+            topic,
+            partition=partition,
+            key=raw(key),
+            value=raw(value),
+            headers=raw_headers(headers),
+            timestamp=timestamp,
+            on_delivery=partial(delivered, n),
+        )
+    producer.flush(WAIT_S)
+    if errors:
+        raise RuntimeError(errors[0])
+    return [offsets[n] for n in range(len(records))]
 
 
 def _only(futures: dict[object, Any]) -> Any:

@@ -1,0 +1,585 @@
+"""What applications see of groups and transactions: one script with real clients, on Kafka and on Leadline.
+
+A scene plays on one broker and returns what its consumers, producers and administrators were told: the shape of
+assignments, error codes, committed offsets, the records that were read. Both brokers play it at the same time, and must
+give the same.
+"""
+
+import importlib
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+from tests.clients.client import Client
+from tests.conformance.kafka.broker import broker, zookeeper
+from tests.support.broker import leadline
+from tests.support.topics import create_topic
+
+pytestmark = pytest.mark.conformance
+
+confluent: Any = importlib.import_module("confluent_kafka")  # its types do not say what it exports
+admin_api: Any = importlib.import_module("confluent_kafka.admin")
+
+T = TypeVar("T")
+PATIENCE_S = 30.0
+NOT_YET = {"COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
+PARTITIONS = 6
+SESSION_MS = 3000
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": 0,
+    "group.min.session.timeout.ms": 1000,
+    "offsets.topic.num.partitions": 5,
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.num.partitions": 5,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 200,
+    "transactional.id.expiration.ms": 5000,
+    "transaction.remove.expired.transaction.cleanup.interval.ms": 300,
+}
+
+
+def until(condition: Callable[[], object], what: object = "") -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"still not so after {PATIENCE_S} s: {what}"
+        time.sleep(0.02)
+
+
+def code(call: Callable[[], object]) -> str:
+    """How a call ended: by the name of its error."""
+    try:
+        call()
+    except KafkaException as error:
+        told = error.args[0]
+        return f"{told.name()}{', fatal' if told.fatal() else ''}{', abortable' if told.txn_requires_abort() else ''}"
+    return "fine"
+
+
+@dataclass
+class Place:
+    """A broker, and what is played there under one name."""
+
+    bootstrap: str
+    name: str
+    ends: list[Callable[[], None]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.admin = admin_api.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def topic(self, name: str, records: int = 0) -> str:
+        """A topic of six partitions, with so many records."""
+        topic = f"{self.name}-{name}"
+        create_topic(self.bootstrap, topic, PARTITIONS)
+        self.fill(topic, records)
+        return topic
+
+    def fill(self, topic: str, records: int) -> None:
+        producer = self.producer()
+        for n in range(records):
+            producer.produce(topic, b"%d" % n, partition=n % PARTITIONS)
+        assert producer.flush(PATIENCE_S) == 0
+
+    def producer(self, **settings: object) -> Producer:
+        return Producer({"bootstrap.servers": self.bootstrap, "log_level": 0, "linger.ms": 1} | _dotted(settings))
+
+    def transactional(self, name: str, **settings: object) -> Producer:
+        producer = self.producer(transactional_id=f"{self.name}-{name}", **settings)
+        producer.init_transactions(PATIENCE_S)
+        return producer
+
+    def consumer(self, group: str = "group", **settings: object) -> Consumer:
+        own = {
+            "bootstrap.servers": self.bootstrap,
+            "group.id": f"{self.name}-{group}",
+            "log_level": 0,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": SESSION_MS,
+            "heartbeat.interval.ms": 100,
+        }
+        return Consumer(own | _dotted(settings))
+
+    def member(self, topic: str, **settings: object) -> "Member":
+        member = Member(self.consumer("group", **settings), topic)
+        self.ends.append(member.close)
+        return member
+
+    def group(self, group: str = "group") -> Any:
+        """As described; the first to ask may have to wait until there is a coordinator."""
+        name = f"{self.name}-{group}"
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return self.admin.describe_consumer_groups([name])[name].result(PATIENCE_S)
+            except KafkaException as error:
+                if error.args[0].name() not in NOT_YET or time.monotonic() > deadline:
+                    raise
+            time.sleep(0.05)
+
+    def described(self, group: str = "group") -> tuple[str, str, int]:
+        found = self.group(group)
+        return found.state.name, found.partition_assignor, len(found.members)
+
+    def alter_offset(self, topic: str, offset: int, group: str = "group") -> str:
+        """That of partition 0, by an administrator; the error."""
+        name = f"{self.name}-{group}"
+        asked = confluent.ConsumerGroupTopicPartitions(name, [TopicPartition(topic, 0, offset)])
+        (told,) = self.admin.alter_consumer_group_offsets([asked])[name].result(PATIENCE_S).topic_partitions
+        return "fine" if told.error is None else str(told.error.name())
+
+    def committed(self, topic: str, group: str = "group") -> list[int]:
+        """By partition; -1001 if there is none."""
+        consumer = self.consumer(group)
+        found = consumer.committed([TopicPartition(topic, n) for n in range(PARTITIONS)], PATIENCE_S)
+        consumer.close()
+        return [each.offset for each in found]
+
+    def read(self, topic: str, isolation: str = "read_committed") -> list[bytes]:
+        """All values from the start to the end as this isolation sees it, in their order."""
+        consumer = self.consumer("none", isolation_level=isolation, enable_partition_eof=True)
+        consumer.assign([TopicPartition(topic, n, 0) for n in range(PARTITIONS)])
+        found: list[bytes] = []
+        ended = 0
+        deadline = time.monotonic() + PATIENCE_S
+        while ended < PARTITIONS:
+            assert time.monotonic() < deadline, "not read to the end"
+            for message in consumer.consume(1000, 0.1):
+                if (error := message.error()) is None:
+                    value = message.value()
+                    assert isinstance(value, bytes)
+                    found.append(value)
+                else:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    ended += 1
+        consumer.close()
+        return sorted(found)
+
+
+def _dotted(settings: dict[str, object]) -> dict[str, Any]:
+    return {name.replace("_", "."): value for name, value in settings.items()}
+
+
+class Member:
+    """A consumer in a thread of its own, which polls it and does what else it is asked to, until it is closed."""
+
+    def __init__(self, consumer: Consumer, topic: str) -> None:
+        self.consumer = consumer
+        self.rebalances = 0  # how often something was given to it or taken from it
+        self.read: list[bytes] = []
+        self.errors: list[str] = []
+        self.owns: list[int] = []  # as of the last poll
+        self._polls = True
+        self._jobs: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
+        consumer.subscribe([topic], on_assign=self._changed, on_revoke=self._changed)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _changed(self, *_: object) -> None:
+        self.rebalances += 1
+
+    def _run(self) -> None:
+        while True:
+            with suppress(Empty):
+                job = self._jobs.get(timeout=0 if self._polls else 0.02)
+                if job is None:
+                    return
+                job[1].set_result(job[0]())
+            if self._polls:
+                self._poll()
+
+    def _poll(self) -> None:
+        message = self.consumer.poll(0.05)
+        self.owns = sorted(each.partition for each in self.consumer.assignment())
+        if message is None:
+            return
+        if (error := message.error()) is not None:
+            self.errors.append(error.name())
+            self._polls = not error.fatal()
+        else:
+            value = message.value()
+            assert isinstance(value, bytes)
+            self.read.append(value)
+
+    def do(self, job: Callable[[], T]) -> T:
+        """In its thread, between two polls."""
+        done: Future[T] = Future()
+        self._jobs.put((job, done))
+        return done.result(PATIENCE_S)
+
+    def pause(self) -> None:
+        """It polls no more; its heartbeats go on."""
+        self.do(lambda: setattr(self, "_polls", False))
+
+    def resume(self) -> None:
+        self.do(lambda: setattr(self, "_polls", True))
+
+    def commit(self, topic: str, offset: int) -> str:
+        offsets = [TopicPartition(topic, n, offset) for n in range(PARTITIONS)]
+
+        def commit() -> None:
+            for told in self.consumer.commit(offsets=offsets, asynchronous=False) or []:
+                if told.error is not None:
+                    raise KafkaException(told.error)
+
+        return self.do(lambda: code(commit))
+
+    def close(self) -> None:
+        self._jobs.put(None)
+        self._thread.join()
+        self.owns = []
+        with suppress(RuntimeError):  # it is closed already
+            self.consumer.close()
+
+
+def settled(place: Place, *members: Member) -> list[int]:
+    """How many partitions each has, once the group is stable and they hold what the coordinator says."""
+
+    def is_so() -> bool:
+        found = place.group()
+        told = [sorted(each.partition for each in member.assignment.topic_partitions) for member in found.members]
+        return found.state.name == "STABLE" and sorted(told) == sorted(member.owns for member in members)
+
+    until(is_so, [member.owns for member in members])
+    owned = sorted(partition for member in members for partition in member.owns)
+    assert owned == list(range(PARTITIONS)), "each has one owner"
+    return sorted(len(member.owns) for member in members)
+
+
+# Scenes
+
+Scene = Callable[[Place], object]
+
+
+def several_consumers_join_at_once(strategy: str) -> Scene:
+    def scene(place: Place) -> object:
+        topic = place.topic("joined", records=60)
+        members = [place.member(topic, partition_assignment_strategy=strategy) for _ in range(3)]
+        shares = settled(place, *members)
+        until(lambda: sum(len(member.read) for member in members) >= 60)
+        told = [member.commit(topic, 10) for member in members]
+        late = place.member(topic, partition_assignment_strategy=strategy)
+        more = settled(place, late, *members)
+        return shares, more, told, place.described(), place.committed(topic), late.read
+
+    return scene
+
+
+def a_member_leaves_while_another_joins(place: Place) -> object:
+    topic = place.topic("left")
+    stays, leaves = (place.member(topic, partition_assignment_strategy="range") for _ in range(2))
+    first = settled(place, stays, leaves)
+    stays.pause()  # so that the rebalance cannot end
+    leaves.pause()  # nor wait to join again: a broker hears the next word of a connection once it has answered
+    joins = place.member(topic, partition_assignment_strategy="range")
+    until(lambda: place.described()[0] == "PREPARING_REBALANCING")
+    leaves.close()
+    until(lambda: place.described()[2] == 2)
+    between = place.described()
+    stays.resume()
+    return first, between, settled(place, stays, joins), place.described()
+
+
+def offsets_are_committed_while_the_group_rebalances(place: Place) -> object:
+    topic = place.topic("committed", records=60)
+    old = place.member(topic, partition_assignment_strategy="range")
+    settled(place, old)
+    before = old.commit(topic, 3)
+    old.pause()
+    new = place.member(topic, partition_assignment_strategy="range")
+    until(lambda: place.described()[0] == "PREPARING_REBALANCING")
+    meanwhile = old.commit(topic, 5), place.committed(topic)
+    old.resume()
+    shares = settled(place, old, new)
+    return before, meanwhile, shares, old.commit(topic, 6), new.commit(topic, 7), place.committed(topic)
+
+
+def a_consumer_that_does_not_poll_is_expelled(place: Place) -> object:
+    topic = place.topic("expelled", records=6)
+    limits: dict[str, Any] = {"max_poll_interval_ms": SESSION_MS, "partition_assignment_strategy": "range"}
+    lazy = place.member(topic, **limits)
+    settled(place, lazy)
+    lazy.pause()
+    busy = place.member(topic, **limits)
+    shares = settled(place, busy)
+    told = lazy.commit(topic, 4)
+    lazy.resume()
+    return shares, told, place.committed(topic), settled(place, lazy, busy)
+
+
+def static_members_restart(place: Place) -> object:
+    topic = place.topic("static")
+    settings: dict[str, Any] = {"partition_assignment_strategy": "range"}
+    one, two = (place.member(topic, group_instance_id=name, **settings) for name in ("one", "two"))
+    first = settled(place, one, two)
+    owned, rebalances = two.owns, two.rebalances
+    one.close()
+    within = place.described()
+    one = place.member(topic, group_instance_id="one", **settings)
+    again = settled(place, one, two), two.owns == owned, two.rebalances - rebalances
+    one.close()
+    alone = settled(place, two)  # its session is over
+    gone = place.described()
+    one = place.member(topic, group_instance_id="one", **settings)
+    return first, within, again, alone, gone, settled(place, one, two), place.described()
+
+
+def a_static_member_is_fenced_by_its_double(place: Place) -> object:
+    topic = place.topic("double")
+    first = place.member(topic, group_instance_id="one")
+    settled(place, first)
+    second = place.member(topic, group_instance_id="one")
+    until(lambda: first.errors)
+    return first.errors[-1], first.commit(topic, 1), settled(place, second), second.errors
+
+
+def a_zombie_producer_is_fenced(place: Place) -> object:
+    topic = place.topic("fenced")
+    zombie = place.transactional("fenced")
+    zombie.begin_transaction()
+    zombie.produce(topic, b"of the zombie", partition=0)
+    assert zombie.flush(PATIENCE_S) == 0
+    successor = place.transactional("fenced")
+    told = [code(lambda: zombie.commit_transaction(PATIENCE_S))]
+    told.append(code(zombie.begin_transaction))
+    successor.begin_transaction()
+    successor.produce(topic, b"of its successor", partition=0)
+    told.append(code(lambda: successor.commit_transaction(PATIENCE_S)))
+    return told, place.read(topic), place.read(topic, "read_uncommitted")
+
+
+def a_zombie_that_only_writes_is_fenced(place: Place) -> object:
+    topic = place.topic("fenced-writing")
+    zombie = place.transactional("writing")
+    zombie.begin_transaction()
+    place.transactional("writing")
+    zombie.produce(topic, b"late", partition=0)
+    return code(lambda: zombie.commit_transaction(PATIENCE_S)), place.read(topic, "read_uncommitted")
+
+
+def records_are_read_changed_and_written(place: Place) -> object:
+    source, target = place.topic("source", records=60), place.topic("target")
+    producer = place.transactional("loop")
+    seen: list[object] = []
+    for run, commit in enumerate((False, True)):  # what was aborted is done again
+        consumer = place.consumer("loop", isolation_level="read_committed")
+        consumer.subscribe([source])
+        producer.begin_transaction()
+        read: dict[int, int] = {}
+        count = 0
+        deadline = time.monotonic() + PATIENCE_S
+        while count < 60:
+            assert time.monotonic() < deadline
+            for message in consumer.consume(60 - count, 0.1):
+                partition, offset, value = message.partition(), message.offset(), message.value()
+                assert message.error() is None
+                assert partition is not None
+                assert offset is not None
+                assert isinstance(value, bytes)
+                read[partition] = offset + 1
+                producer.produce(target, b"%d: %s" % (run, value), partition=partition)
+                count += 1
+        offsets = [TopicPartition(source, partition, offset) for partition, offset in read.items()]
+        producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), PATIENCE_S)
+        open_yet = place.read(target)
+        if commit:
+            producer.commit_transaction(PATIENCE_S)
+        else:
+            producer.abort_transaction(PATIENCE_S)
+        consumer.close()
+        seen.append([open_yet, place.committed(source, "loop"), place.read(target)])
+    return seen, len(place.read(target, "read_uncommitted"))
+
+
+def offsets_of_a_member_that_was_replaced_are_not_taken(place: Place) -> object:
+    """A transaction carries what its consumer knew of the group when it asked for it."""
+    topic = place.topic("generations", records=6)
+    producer = place.transactional("generations")
+    member = place.member(topic, partition_assignment_strategy="range")
+    settled(place, member)
+    known = member.do(member.consumer.consumer_group_metadata)
+    other = place.member(topic, partition_assignment_strategy="range")
+    settled(place, member, other)
+    producer.begin_transaction()
+    offsets = [TopicPartition(topic, 0, 1)]
+    told = code(lambda: producer.send_offsets_to_transaction(offsets, known, PATIENCE_S))
+    ended = code(lambda: producer.abort_transaction(PATIENCE_S))
+    return told, ended, place.committed(topic)
+
+
+def a_transaction_takes_too_long(place: Place) -> object:
+    topic = place.topic("slow")
+    producer = place.transactional("slow", transaction_timeout_ms=1000)
+    producer.begin_transaction()
+    producer.produce(topic, b"never seen", partition=0)
+    assert producer.flush(PATIENCE_S) == 0
+    until(lambda: ends(place, topic, "read_committed") == ends(place, topic, "read_uncommitted"))
+    told = code(lambda: producer.commit_transaction(PATIENCE_S))
+    return told, place.read(topic), ends(place, topic, "read_uncommitted")
+
+
+def ends(place: Place, topic: str, isolation: str) -> int:
+    level = getattr(confluent.IsolationLevel, isolation.upper())
+    where = TopicPartition(topic, 0)
+    found = place.admin.list_offsets({where: admin_api.OffsetSpec.latest()}, isolation_level=level)
+    return int(found[where].result(PATIENCE_S).offset)
+
+
+def a_transactional_id_expires(place: Place) -> object:
+    """Nothing was done in its name for a while: it is forgotten, and who comes back begins anew."""
+    topic = place.topic("expired")
+    producer = place.transactional("expired")
+    producer.begin_transaction()
+    producer.produce(topic, b"before", partition=0)
+    producer.commit_transaction(PATIENCE_S)
+    time.sleep(7)  # the time until it expires, and until somebody looks
+    producer.begin_transaction()
+    producer.produce(topic, b"after", partition=0)
+    told = code(lambda: producer.commit_transaction(PATIENCE_S))
+    successor = place.transactional("expired")
+    successor.begin_transaction()
+    successor.produce(topic, b"anew", partition=0)
+    return told, code(lambda: successor.commit_transaction(PATIENCE_S)), place.read(topic)
+
+
+def a_java_consumer_shares_a_group_with_librdkafka(place: Place) -> object:
+    """It prefers two strategies, of which the other knows one."""
+    topic = place.topic("shared")
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as threads:
+        java = Client("java", place.bootstrap, Path(folder))
+        place.ends.append(java.close)
+        other = place.member(topic, partition_assignment_strategy="range")
+        settled(place, other)
+        asked = {"topic": topic, "group": f"{place.name}-group", "count": 30, "isolation": "read_committed"}
+        reading = threads.submit(java.ask, "read_in_group", **asked)
+        until(lambda: place.described()[::2] == ("STABLE", 2) and len(other.owns) == 3)
+        described = place.described()
+        place.fill(topic, 60)
+        read = reading.result(PATIENCE_S)
+        alone = settled(place, other)
+        until(lambda: len(set(other.read)) == 30)  # some of them twice: it commits nothing
+        return described, sorted((row[0], row[1]) for row in read), alone, place.committed(topic)
+
+
+def groups_that_are_not_there(place: Place) -> object:
+    nowhere, topic = f"{place.name}-nowhere", place.topic("nowhere")
+    admin = place.admin
+    wanted = confluent.ConsumerGroupTopicPartitions
+    return (
+        place.described("nowhere"),
+        code(lambda: admin.delete_consumer_groups([nowhere])[nowhere].result(PATIENCE_S)),
+        admin.list_consumer_group_offsets([wanted(nowhere)])[nowhere].result(PATIENCE_S).topic_partitions,
+        place.committed(topic, "nowhere"),
+        place.alter_offset(topic, 1, "nowhere"),
+        place.described("nowhere"),
+        place.committed(topic, "nowhere"),
+        code(lambda: admin.delete_consumer_groups([nowhere])[nowhere].result(PATIENCE_S)),
+        place.described("nowhere"),
+    )
+
+
+def a_group_that_is_in_use_is_not_changed(place: Place) -> object:
+    topic = place.topic("used", records=6)
+    member = place.member(topic)
+    settled(place, member)
+    name, admin = f"{place.name}-group", place.admin
+    told = [
+        code(lambda: admin.delete_consumer_groups([name])[name].result(PATIENCE_S)),
+        place.alter_offset(topic, 1),
+    ]
+    member.close()
+    told.append(place.alter_offset(topic, 2))
+    return told, place.committed(topic), place.described()
+
+
+def an_offset_too_far_or_of_no_topic(place: Place) -> object:
+    topic = place.topic("odd")
+    consumer = place.consumer("odd")
+
+    def commit(of: str, partition: int, offset: int, metadata: str = "") -> list[str]:
+        asked = TopicPartition(of, partition, offset, metadata)
+        try:
+            told = consumer.commit(offsets=[asked], asynchronous=False)
+        except KafkaException as error:
+            return [error.args[0].name()]
+        return ["fine" if each.error is None else each.error.name() for each in told or []]
+
+    seen = [
+        commit(topic, 0, 1 << 40),
+        commit(topic, PARTITIONS, 1),
+        commit(f"{topic}-not", 0, 1),
+        commit(topic, 1, 2, "m" * 4095),
+        commit(topic, 2, 2, "m" * 4096),
+    ]
+    consumer.close()
+    return seen, place.committed(topic, "odd")
+
+
+SCENES: dict[str, Scene] = {
+    "several consumers join at once, eagerly": several_consumers_join_at_once("range"),
+    "several consumers join at once, cooperatively": several_consumers_join_at_once("cooperative-sticky"),
+} | {
+    scene.__name__.replace("_", " "): scene
+    for scene in (
+        a_member_leaves_while_another_joins,
+        offsets_are_committed_while_the_group_rebalances,
+        a_consumer_that_does_not_poll_is_expelled,
+        static_members_restart,
+        a_static_member_is_fenced_by_its_double,
+        a_zombie_producer_is_fenced,
+        a_zombie_that_only_writes_is_fenced,
+        records_are_read_changed_and_written,
+        offsets_of_a_member_that_was_replaced_are_not_taken,
+        a_transaction_takes_too_long,
+        a_transactional_id_expires,
+        a_java_consumer_shares_a_group_with_librdkafka,
+        groups_that_are_not_there,
+        a_group_that_is_in_use_is_not_changed,
+        an_offset_too_far_or_of_no_topic,
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("kafka")
+    with zookeeper(folder / "zookeeper") as keeper, broker(folder / "broker", keeper, **SETTINGS) as running:
+        yield running.bootstrap
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with leadline(tmp_path_factory.mktemp("leadline") / "data", **SETTINGS) as running:
+        yield running.bootstrap
+
+
+@contextmanager
+def stage(bootstrap: str, name: str) -> Iterator[Place]:
+    place = Place(bootstrap, name.replace(" ", "-").replace(",", ""))
+    try:
+        yield place
+    finally:
+        for end in place.ends:
+            end()
+
+
+def play(bootstrap: str, name: str) -> object:
+    with stage(bootstrap, name) as place:
+        return SCENES[name](place)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_applications_are_told_the_same(name: str, kafka: str, ours: str) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        theirs_played, ours_played = (threads.submit(play, address, name) for address in (kafka, ours))
+        assert ours_played.result() == theirs_played.result()
