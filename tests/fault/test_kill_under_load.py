@@ -236,31 +236,38 @@ def test_topics_are_there_or_not_there(broker: RunningBroker) -> None:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 100})
         while not stop.is_set():
             name, number = f"topic-{number}", number + 1
-            with suppress(KafkaException):
+            with suppress(KafkaException, TimeoutError):
                 admin.create_topics([NewTopic(name, 2, 1)], request_timeout=2)[name].result(3)
                 created.append(name)
             if number % 2 and created:
                 gone = random.choice(created)
-                with suppress(KafkaException):
+                with suppress(KafkaException, TimeoutError):
                     admin.delete_topics([gone], request_timeout=2)[gone].result(3)
                     deleted.append(gone)
                 created.remove(gone)  # who got no answer does not know
 
+    def wait_for_some() -> None:
+        seen, deadline = len(created) + 2 * len(deleted), time.monotonic() + DELIVERED_S
+        while len(created) + 2 * len(deleted) < seen + 2:  # a deletion takes one from the created, and counts
+            assert time.monotonic() < deadline, f"no topics were made or deleted in {DELIVERED_S} s"
+            time.sleep(0.01)
+
     thread = threading.Thread(target=churn)
     thread.start()
-    kill_and_restart(broker, 3)
-    stop.set()
-    thread.join()
+    try:
+        kill_and_restart(broker, 3, meanwhile=wait_for_some)
+    finally:
+        stop.set()
+        thread.join()
     for _ in range(2):
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-        known = admin.list_topics(timeout=10).topics
+        known = admin.list_topics(timeout=DELIVERED_S).topics
         assert set(created) <= known.keys()
         assert not known.keys() & set(deleted)
         assert all(partition.error is None for name in created for partition in known[name].partitions.values())
         producer = Producer(CLIENT | {"bootstrap.servers": broker.bootstrap})
         for name in created:
             producer.produce(name, b"usable")
-        assert producer.flush(10) == 0
+        assert producer.flush(DELIVERED_S) == 0
         broker.stop()
         broker.start()
-    assert len(created) + len(deleted) > 5
