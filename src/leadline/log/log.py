@@ -146,7 +146,7 @@ class Log:
         self.offline = False
         self._first_unstable: Offset | None = None
         self._limit_at: tuple[Offset, Offset, int] = (-1, -1, 0)  # limit, segment base, position: see _end_position
-        self._plain = validate.is_plain(config)
+        self._plain_from = _plain_from(config)
         self._truncations = 0  # so that a flush that one overtook is known
         self._entries_changed = True  # files came or went since the directory was synced; at first, who knows
         self._note_unstable()
@@ -191,7 +191,7 @@ class Log:
         size = LENGTH_END + header.length
         batch = bytearray(data[:size]) if isinstance(data, bytes) else data if len(data) == size else data[:size]
         append_time = NO_TIMESTAMP
-        if not self._plain or header.attributes & LOG_APPEND_TIME:
+        if origin not in self._plain_from or header.attributes & LOG_APPEND_TIME:
             batch, header = self._as_settings_want(batch, header, origin, now_ms)
             append_time = now_ms if self.config.log_append_time else NO_TIMESTAMP
         first = self.log_end
@@ -705,7 +705,7 @@ class Log:
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
-        self._plain = validate.is_plain(config)
+        self._plain_from = _plain_from(config)
 
     def expire_producers(self) -> int:
         return self.producers.expire(self._world.clock.now_ms())
@@ -752,6 +752,11 @@ def _replace_if_dir_exists(files: Files, path: str, data: bytes) -> None:
         replace_file(files, path, data)
     except FileNotFoundError:
         log.info("%s was not written: its partition is being deleted", path)
+
+
+def _plain_from(config: LogConfig) -> tuple[Origin, ...]:
+    """Whose batches are stored just as they come."""
+    return tuple(origin for origin in (Origin.CLIENT, Origin.COORDINATOR) if validate.is_plain(config, origin))
 
 
 def _ignore(_: object) -> None:

@@ -88,9 +88,10 @@ def looks_inside(config: LogConfig) -> bool:
     )
 
 
-def is_plain(config: LogConfig) -> bool:
-    """Whether batches are stored just as they come, as on nearly all topics."""
-    return not looks_inside(config) and config.compression_type == "producer" and not config.log_append_time
+def is_plain(config: LogConfig, origin: Origin = Origin.CLIENT) -> bool:
+    """Whether batches are stored just as they come, as on nearly all topics. Nobody looks into a coordinator's."""
+    looked_into = origin is Origin.CLIENT and looks_inside(config)
+    return not looked_into and config.compression_type == "producer" and not config.log_append_time
 
 
 def check_records(data: Data, header: Header, config: LogConfig, tp: TopicPartition, now_ms: int) -> None:
