@@ -53,7 +53,13 @@ class Groups:
     ) -> None:
         """`partition_count`: how many partitions the journal has; None: it does not exist yet."""
         self.clock, self.config = clock, config
-        self.journal = Journal(OFFSETS_TOPIC, replicas, clock, lambda partition, _: GroupShard(partition, self))
+        self.journal = Journal(
+            OFFSETS_TOPIC,
+            replicas,
+            clock,
+            lambda partition, _: GroupShard(partition, self),
+            lambda: self.config.offsets_load_buffer_size,
+        )
         self._limits = Limits(config.group_max_size, config.group_initial_rebalance_delay_ms)
         self.fields = BatchFields(codec=Codec(config.offsets_topic_compression_codec))
         self._partition_count = partition_count

@@ -38,7 +38,7 @@ from leadline.replication.replicas import Hosted, Replicas
 
 log = logging.getLogger(__name__)
 
-LOAD_BYTES = 128 * 1024  # replayed between two turns of the others; a larger batch comes whole
+TURN_BYTES = 64 * 1024  # replayed between two turns of the others; a larger batch is replayed whole
 PLAIN = BatchFields()
 INT_MIN = 1 << 31  # as an unsigned word: the one number whose absolute value Java cannot tell
 
@@ -69,9 +69,16 @@ class Journal(Generic[S]):
     """The shards of an internal topic that this broker leads."""
 
     def __init__(
-        self, topic: str, replicas: Replicas, clock: Clock, new_shard: Callable[[int, LeaderEpoch], S]
+        self,
+        topic: str,
+        replicas: Replicas,
+        clock: Clock,
+        new_shard: Callable[[int, LeaderEpoch], S],
+        load_bytes: Callable[[], int],
     ) -> None:
+        """`load_bytes`: to be read at a time when a shard is loaded."""
         self.topic, self.replicas, self.clock = topic, replicas, clock
+        self._load_bytes = load_bytes
         self.shards: dict[int, S] = {}  # those in use
         self._new_shard = new_shard
         self._loading: dict[int, asyncio.Task[None]] = {}
@@ -170,16 +177,18 @@ class Journal(Generic[S]):
         """From the log's start to its end; nothing is written meanwhile, as nobody is served."""
         offset, replayed = hosted.log.log_start, 0
         while offset < hosted.log.log_end:
-            at = hosted.log.read(offset, LOAD_BYTES, Isolation.LOG_END).slice
+            at = hosted.log.read(offset, self._load_bytes(), Isolation.LOG_END).slice
             if at is None:
                 break  # compaction left nothing behind it
-            data = await asyncio.to_thread(os.pread, at.file.fd, at.length, at.position)
+            data, turn_ends_at = await asyncio.to_thread(os.pread, at.file.fd, at.length, at.position), TURN_BYTES
             for position, header in walk(data):
                 if header.last_offset >= offset:
                     shard.replay(header, records_of(data, position, header))
                     replayed += header.record_count
                     offset = header.last_offset + 1
-            await asyncio.sleep(0)
+                if position >= turn_ends_at:
+                    turn_ends_at = position + TURN_BYTES
+                    await asyncio.sleep(0)
         return replayed
 
 

@@ -97,7 +97,13 @@ class Transactions:
     ) -> None:
         self.clock, self.config, self.markers = clock, config, markers
         self._partition_count, self._next_producer_id = partition_count, next_producer_id
-        self.journal = Journal(TRANSACTIONS_TOPIC, replicas, clock, self._new_shard)
+        self.journal = Journal(
+            TRANSACTIONS_TOPIC,
+            replicas,
+            clock,
+            self._new_shard,
+            lambda: config().transaction_state_log_load_buffer_size,
+        )
         self._partitions: int | None = None  # of the journal; does not follow it if it grows, as ids would move with it
         self._writing: set[asyncio.Task[None]] = set()
         self._timers: list[asyncio.Task[None]] = []
