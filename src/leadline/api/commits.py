@@ -86,7 +86,7 @@ def _answered(
     async def later(waiting: "asyncio.Future[Verdicts]") -> R:
         return shape(others | await waiting)
 
-    return shape(others | found) if isinstance(found, dict) else later(found)
+    return shape(others | found if others else found) if isinstance(found, dict) else later(found)
 
 
 def _committed(verdicts: Verdicts) -> OffsetCommitResponse:

@@ -101,8 +101,11 @@ class Commits:
             return dict.fromkeys(commits, error.code)
         most = self._config.offset_metadata_max_bytes
         too_large = [tp for tp, commit in commits.items() if commit.metadata and is_longer(commit.metadata, most)]
-        verdicts: Verdicts = dict.fromkeys(commits, NONE) | dict.fromkeys(too_large, OffsetMetadataTooLarge.code)
-        accepted = {tp: commit for tp, commit in commits.items() if verdicts[tp] == NONE} if too_large else commits
+        verdicts: Verdicts = dict.fromkeys(commits, NONE)
+        accepted = commits
+        if too_large:
+            verdicts |= dict.fromkeys(too_large, OffsetMetadataTooLarge.code)
+            accepted = {tp: commit for tp, commit in commits.items() if verdicts[tp] == NONE}
         return self._write_commits(shard, group, accepted, verdicts, txn) if accepted else verdicts
 
     def _write_commits(
@@ -121,7 +124,7 @@ class Commits:
         except WireError as error:
             return verdicts | dict.fromkeys(commits, _as_told_to_committers(error).code)
         at = end - len(entries)
-        written = {tp: Commit(*commit[:-1], at) for tp, commit in commits.items()}
+        written = {tp: commit.written_at(at) for tp, commit in commits.items()}
         offsets, is_safe = group.offsets, self._journal.is_committed(shard.partition, end)
         if txn is not None:
             shard.begin(group, txn.producer_id, written)

@@ -26,6 +26,10 @@ class Commit(NamedTuple):
     expire_ms: int | None = None  # an old client chose it; otherwise the broker's retention decides
     at: Offset = -1  # of its batch in the journal
 
+    def written_at(self, at: Offset) -> "Commit":
+        offset, metadata, commit_ms, leader_epoch, expire_ms, _ = self
+        return Commit(offset, metadata, commit_ms, leader_epoch, expire_ms, at)
+
 
 def is_longer(metadata: str, most: int) -> bool:
     """As offset.metadata.max.bytes counts: units of UTF-16, what Java's strings consist of. It must fit its record."""
