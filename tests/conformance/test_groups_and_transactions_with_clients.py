@@ -171,7 +171,10 @@ def _dotted(settings: dict[str, object]) -> dict[str, Any]:
 
 
 class Member:
-    """A consumer in a thread of its own, which polls it and does what else it is asked to, until it is closed."""
+    """A consumer in a thread of its own, which polls it and does what else it is asked to, until it is closed.
+
+    Without callbacks for rebalances: librdkafka's close may wait for ever in one, and with it the whole process.
+    """
 
     def __init__(self, consumer: Consumer, topic: str) -> None:
         self.consumer = consumer
@@ -181,12 +184,9 @@ class Member:
         self.owns: list[int] = []  # as of the last poll
         self._polls = True
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
-        consumer.subscribe([topic], on_assign=self._changed, on_revoke=self._changed)
+        consumer.subscribe([topic])
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-
-    def _changed(self, *_: object) -> None:
-        self.rebalances += 1
 
     def _run(self) -> None:
         while True:
@@ -200,7 +200,9 @@ class Member:
 
     def _poll(self) -> None:
         message = self.consumer.poll(0.05)
-        self.owns = sorted(each.partition for each in self.consumer.assignment())
+        owns = sorted(each.partition for each in self.consumer.assignment())
+        self.rebalances += owns != self.owns
+        self.owns = owns
         if message is None:
             return
         if (error := message.error()) is not None:
