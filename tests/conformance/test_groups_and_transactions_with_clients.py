@@ -112,7 +112,7 @@ class Place:
 
     def member(self, topic: str, **settings: object) -> "Member":
         member = Member(self.consumer("group", **settings), topic)
-        self.ends.append(member.close)
+        self.ends.append(member.drop)
         return member
 
     def group(self, group: str = "group") -> Any:
@@ -171,10 +171,7 @@ def _dotted(settings: dict[str, object]) -> dict[str, Any]:
 
 
 class Member:
-    """A consumer in a thread of its own, which polls it and does what else it is asked to, until it is closed.
-
-    Without callbacks for rebalances: librdkafka's close may wait for ever in one, and with it the whole process.
-    """
+    """A consumer in a thread of its own, which polls it and does what else it is asked to, until it is closed."""
 
     def __init__(self, consumer: Consumer, topic: str) -> None:
         self.consumer = consumer
@@ -237,11 +234,20 @@ class Member:
         return self.do(lambda: code(commit))
 
     def close(self) -> None:
+        self._end()
+        self.consumer.close()
+
+    def drop(self) -> None:
+        """Without a farewell. When others have just left, the group rebalances, and then librdkafka's close may wait
+        for ever, with the interpreter's lock in its hands.
+        """
+        self._end()
+        del self.consumer
+
+    def _end(self) -> None:
         self._jobs.put(None)
         self._thread.join()
         self.owns = []
-        with suppress(RuntimeError):  # it is closed already
-            self.consumer.close()
 
 
 def settled(place: Place, *members: Member) -> list[int]:
