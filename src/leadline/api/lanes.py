@@ -20,7 +20,7 @@ from typing import NamedTuple
 from leadline.controller.topics import INTERNAL
 from leadline.model import Offset, TopicPartition
 from leadline.ports import Buffer
-from leadline.records.batch import ATTRIBUTES_AT, HEADER_BYTES, TRANSACTIONAL
+from leadline.records.batch import FLAGS_AT, HEADER_BYTES, TRANSACTIONAL
 from leadline.wire.codec import to_bytes
 from leadline.wire.frames import FRONT, response_frame
 from leadline.wire.messages import ProduceRequest, ProduceResponse
@@ -67,7 +67,7 @@ class Lanes:
             if lane is None:
                 return None
             start, stop = _records_at(frame, end, version)
-            if stop - start <= HEADER_BYTES or frame[start + ATTRIBUTES_AT + 1] & TRANSACTIONAL:
+            if stop - start <= HEADER_BYTES or frame[start + FLAGS_AT] & TRANSACTIONAL:
                 return None
         except (StructError, IndexError, KeyError):
             return None

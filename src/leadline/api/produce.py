@@ -28,7 +28,16 @@ from leadline.log.pressure import Level, Pressure
 from leadline.log.producers import TRUSTED, Origin
 from leadline.model import TopicPartition
 from leadline.ports import Buffer
-from leadline.records.batch import CODEC_MASK, HEADER_BYTES, MAGIC, TRANSACTIONAL, header_at, walk
+from leadline.records.batch import (
+    CODEC_MASK,
+    FLAGS_AT,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL,
+    header_at,
+    walk,
+)
 from leadline.records.compression import Codec
 from leadline.replication.replicas import Replicas
 from leadline.wire.codec import decode_from
@@ -41,7 +50,6 @@ ZSTD_FROM = 7
 ACKS = (0, 1, -1)
 LARGE_BYTES = 16 * 1024  # requests from here on wait for a disk that does not keep up
 ADMIN_CLIENT = "__admin_client"  # who calls itself so may write to internal topics, as in Kafka
-MAGIC_AT, ATTRIBUTES_AT = 16, 22  # in a batch; of the attributes, the byte with all that is in use
 
 # Refused before the log was asked, or for its sake: Kafka does not tell with these where the log starts.
 _WITHOUT_LOG_START = (
@@ -111,9 +119,7 @@ async def _after_the_disk(answer: A, pressure: Pressure) -> A:
     return answer
 
 
-def serve_produce(
-    frame: Buffer, body_at: int, ctx: Context
-) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+def serve_produce(frame: Buffer, body_at: int, ctx: Context) -> Answer:
     """Requests that begin like this one are served in its lane from now on."""
     request, _ = decode_from(ProduceRequest, frame, ctx.version, body_at)
     ctx.services.lanes.open(frame, body_at, request, ctx.version)
@@ -155,7 +161,7 @@ def _refusal(request: ProduceRequest, ctx: Context) -> WireError | None:
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = _records(data)
-            if len(records) > HEADER_BYTES and records[ATTRIBUTES_AT] & TRANSACTIONAL and records[MAGIC_AT] == MAGIC:
+            if len(records) > HEADER_BYTES and records[FLAGS_AT] & TRANSACTIONAL and records[MAGIC_AT] == MAGIC:
                 return TransactionalIdAuthorizationFailed("records of a transaction without a transactional id")
     return None
 
@@ -175,7 +181,7 @@ def _refuse_all(request: ProduceRequest, error: WireError) -> ProduceResponse:
 def _check(tp: TopicPartition, records: Buffer, acks: int, ctx: Context) -> None:
     """What is seldom to be checked, in Kafka's order."""
     ctx.services.replicas.leading(tp)
-    is_zstd = len(records) > HEADER_BYTES and records[ATTRIBUTES_AT] & CODEC_MASK == Codec.ZSTD
+    is_zstd = len(records) > HEADER_BYTES and records[FLAGS_AT] & CODEC_MASK == Codec.ZSTD
     if ctx.version < ZSTD_FROM and is_zstd and records[MAGIC_AT] == MAGIC:
         raise UnsupportedCompressionType(f"zstd for {tp} in Produce v{ctx.version}: it is there from v{ZSTD_FROM} on")
     if acks not in ACKS:

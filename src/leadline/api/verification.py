@@ -25,12 +25,11 @@ from leadline.errors import (
 from leadline.log.producers import TRUSTED, Verification
 from leadline.model import NO_SEQUENCE, TopicPartition
 from leadline.ports import Buffer
-from leadline.records.batch import HEADER_BYTES, MAGIC, Header, header_at, walk
+from leadline.records.batch import HEADER_BYTES, MAGIC, MAGIC_AT, Header, header_at, walk
 from leadline.wire.messages import ProduceRequest
 
 ABORTABLE_FROM = 11  # Produce has an error of its own for it from this version on; TxnOffsetCommit from the next
 OFFSETS_ABORTABLE_FROM = 4
-MAGIC_AT = 16
 
 # Older producers do not try again when they are told these, but do when replicas are missing.
 _TRY_AGAIN = (ConcurrentTransactions, CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator)

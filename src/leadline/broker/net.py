@@ -102,7 +102,7 @@ class Connection:
         self.last_active = net.now()
         try:
             if self._frame is not None:
-                self._read_frame(self._frame)
+                self._read_frame()
             elif count := self.sock.recv_into(net.scratch):
                 self._serve_frames(net.scratch_view[:count])
             else:
@@ -114,16 +114,17 @@ class Connection:
         except OSError as error:
             self.close(f"it broke: {error}", quiet=True)
 
-    def _read_frame(self, frame: bytearray) -> None:
+    def _read_frame(self) -> None:
         """More of a frame that is under way, as much as there is by now."""
         for _ in range(READS_AT_ONCE):
-            with memoryview(frame)[self._filled : self._whole] as room:
+            assert self._frame is not None
+            with memoryview(self._frame)[self._filled : self._whole] as room:
                 count = self.sock.recv_into(room)
             if not count:
                 self.close("the peer closed it", quiet=True)
                 return
             self._filled += count
-            self._measure_frame(frame)
+            self._frame = frame = self._measured(self._frame)
             if self._filled == self._whole:
                 self._serve_frame(frame)
                 return
@@ -166,15 +167,18 @@ class Connection:
 
     def _begin_frame(self, front: memoryview) -> None:
         size = _SIZE.unpack_from(front)[0] + 4 if len(front) >= 4 else 4
-        self._frame = frame = self.net.room(max(min(size, GROWTH_BYTES), len(front)))
+        frame = self.net.room(max(min(size, GROWTH_BYTES), len(front)))
         frame[: len(front)] = front
         self._filled, self._whole = len(front), 4
-        self._measure_frame(frame)
+        self._frame = self._measured(frame)
 
-    def _measure_frame(self, frame: bytearray) -> None:
-        """How much of it to read next. Its room grows with what has come, not with what was announced."""
+    def _measured(self, frame: bytearray) -> bytearray:
+        """With room for what is read next, which grows with what has come, not with what was announced.
+
+        Larger room is another one: a view of what lay in this one before, and was served, may not be gone yet.
+        """
         if self._filled < 4:
-            return
+            return frame
         (size,) = _SIZE.unpack_from(frame)
         if not self._reserved:
             if not 0 <= size <= self.net.limits.socket_request_max_bytes:
@@ -182,8 +186,9 @@ class Connection:
             self._reserve(size + 4)
         whole = size + 4
         if self._filled == len(frame) < whole:
-            frame += bytes(min(whole, max(2 * len(frame), GROWTH_BYTES)) - len(frame))
+            frame = frame.ljust(min(whole, max(2 * len(frame), GROWTH_BYTES)), b"\0")
         self._whole = min(whole, len(frame))
+        return frame
 
     def _reserve(self, count: int) -> None:
         self._reserved = count

@@ -34,7 +34,8 @@ HEADER_BYTES = HEADER.size
 LENGTH_END = 12  # base offset and length; the length counts what follows
 MAGIC = 2
 MIN_LENGTH = HEADER_BYTES - LENGTH_END
-CRC_AT, ATTRIBUTES_AT, MAX_TIMESTAMP_AT = 17, 21, 35
+MAGIC_AT, CRC_AT, ATTRIBUTES_AT, MAX_TIMESTAMP_AT = 16, 17, 21, 35
+FLAGS_AT = ATTRIBUTES_AT + 1  # of the attributes, the byte with all that is in use
 
 CODEC_MASK = 0b111
 LOG_APPEND_TIME = 1 << 3

@@ -49,13 +49,13 @@ def request_head(frame: Buffer) -> Head:
     header_version = api.request_header_version(version)
     if header_version == 0:
         return Head(key, version, correlation_id, "", api, FRONT.size)
-    client_id, body_at = client_id_of(frame)
+    client_id, body_at = _client_id(frame)
     if header_version == 2:
         body_at = _behind_tags(frame, body_at)
     return Head(key, version, correlation_id, client_id, api, body_at)
 
 
-def client_id_of(frame: Buffer) -> tuple[str | None, int]:
+def _client_id(frame: Buffer) -> tuple[str | None, int]:
     """Read by hand: the decoder of a message without records would copy the whole frame, records and all."""
     at = FRONT.size + _CLIENT_ID.size
     if len(frame) < at:

@@ -123,6 +123,24 @@ def test_requests_that_come_together_are_answered_in_their_order() -> None:
     run(test)
 
 
+def test_room_that_somebody_still_looks_at_is_used_again_without_harm() -> None:
+    """As what failed may hold its records until garbage is collected, and the next frame is larger."""
+    held: list[memoryview] = []
+
+    def serve(connection: Connection, frame: memoryview) -> Served:
+        held.append(frame[:])
+        return [sized(bytes(frame))]
+
+    async def test() -> None:
+        async with harbour(serve) as there:
+            peer = await there.peer()
+            for wanted in (b"1" * 1_500_000, b"2" * 1_900_000, b"3" * 1_200_000):
+                peer.send(wanted)
+                assert await peer.receive() == wanted
+
+    run(test)
+
+
 @pytest.mark.parametrize("size", [0, 1, 255, 262_140, 262_144, 1_048_576, 3_000_000])
 def test_a_frame_of_any_size_comes_whole_however_it_is_cut(size: int) -> None:
     async def test() -> None:
