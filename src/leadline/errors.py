@@ -30,6 +30,10 @@ class UnknownTopicOrPartition(WireError):
     code, retriable = 3, True
 
 
+class LeaderNotAvailable(WireError):
+    code, retriable = 5, True
+
+
 class NotLeaderOrFollower(WireError):
     code, retriable = 6, True
 
@@ -38,8 +42,16 @@ class RequestTimedOut(WireError):
     code, retriable = 7, True
 
 
+class BrokerNotAvailable(WireError):
+    code = 8
+
+
 class RecordTooLarge(WireError):
     code = 10
+
+
+class StaleControllerEpoch(WireError):
+    code = 11
 
 
 class OffsetMetadataTooLarge(WireError):
@@ -64,6 +76,14 @@ class InvalidTopic(WireError):
 
 class RecordListTooLarge(WireError):
     code = 18
+
+
+class NotEnoughReplicas(WireError):
+    code, retriable = 19, True
+
+
+class NotEnoughReplicasAfterAppend(WireError):
+    code, retriable = 20, True
 
 
 class InvalidRequiredAcks(WireError):
@@ -102,6 +122,10 @@ class TopicAuthorizationFailed(WireError):
     code = 29
 
 
+class ClusterAuthorizationFailed(WireError):
+    code = 31
+
+
 class UnsupportedVersion(WireError):
     code = 35
 
@@ -124,6 +148,10 @@ class InvalidReplicaAssignment(WireError):
 
 class InvalidConfig(WireError):
     code = 40
+
+
+class NotController(WireError):
+    code, retriable = 41, True
 
 
 class InvalidRequest(WireError):
@@ -216,8 +244,22 @@ class UnsupportedCompressionType(WireError):
     code = 76
 
 
+class StaleBrokerEpoch(WireError):
+    code = 77
+
+
+class OffsetNotAvailable(WireError):
+    """The leader is new, and does not know yet how far its records are safe."""
+
+    code, retriable = 78, True
+
+
 class MemberIdRequired(WireError):
     code = 79
+
+
+class PreferredLeaderNotAvailable(WireError):
+    code, retriable = 80, True
 
 
 class GroupMaxSizeReached(WireError):
@@ -226,6 +268,18 @@ class GroupMaxSizeReached(WireError):
 
 class FencedInstanceId(WireError):
     code = 82
+
+
+class EligibleLeadersNotAvailable(WireError):
+    code, retriable = 83, True
+
+
+class ElectionNotNeeded(WireError):
+    code, retriable = 84, True
+
+
+class NoReassignmentInProgress(WireError):
+    code = 85
 
 
 class GroupSubscribedToTopic(WireError):
@@ -240,8 +294,16 @@ class ProducerFenced(WireError):
     code = 90
 
 
+class InvalidUpdateVersion(WireError):
+    code = 95
+
+
 class UnknownTopicId(WireError):
     code, retriable = 100, True
+
+
+class BrokerIdNotRegistered(WireError):
+    code = 102
 
 
 class InconsistentTopicId(WireError):
@@ -254,6 +316,14 @@ class TransactionalIdNotFound(WireError):
 
 class FetchSessionTopicIdError(WireError):
     code, retriable = 106, True
+
+
+class IneligibleReplica(WireError):
+    code = 107
+
+
+class NewLeaderElected(WireError):
+    code = 108
 
 
 class TransactionAbortable(WireError):
@@ -285,6 +355,10 @@ class InvalidRecord(RecordsRefused):
 
 class UnexpectedAppendOffset(Exception):
     """A leader sent records that this follower already has."""
+
+    def __init__(self, message: str, first_offset: int, last_offset: int) -> None:
+        super().__init__(message)
+        self.first_offset, self.last_offset = first_offset, last_offset
 
 
 class CorruptFile(Exception):

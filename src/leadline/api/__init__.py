@@ -7,12 +7,22 @@ from typing import NamedTuple, TypeVar
 from leadline.api.configs import alter_configs, describe_configs, incremental_alter_configs
 from leadline.api.context import Context
 from leadline.api.fetch import fetch
+from leadline.api.inter_broker import (
+    allocate_producer_ids,
+    alter_partition,
+    among_brokers,
+    controlled_shutdown,
+    leader_and_isr,
+    stop_replica,
+    update_metadata,
+)
 from leadline.api.leaders import elect_leaders, find_coordinator
 from leadline.api.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from leadline.api.metadata import describe_cluster, metadata
 from leadline.api.offsets import list_offsets, offset_for_leader_epoch
 from leadline.api.produce import serve_produce
 from leadline.api.producers import describe_producers, init_producer_id
+from leadline.api.reassignments import alter_partition_reassignments, list_partition_reassignments
 from leadline.api.topics import create_partitions, create_topics, delete_records, delete_topics
 from leadline.errors import InvalidRequest
 from leadline.ports import Buffer
@@ -75,6 +85,12 @@ TABLE: dict[int, Entry] = {
         _entry(messages.FetchRequest, fetch, oldest=4),
         _entry(messages.ListOffsetsRequest, list_offsets),
         _entry(messages.MetadataRequest, metadata),
+        _entry(messages.LeaderAndIsrRequest, among_brokers(leader_and_isr, messages.LeaderAndIsrResponse)),
+        _entry(messages.StopReplicaRequest, among_brokers(stop_replica, messages.StopReplicaResponse)),
+        _entry(messages.UpdateMetadataRequest, among_brokers(update_metadata, messages.UpdateMetadataResponse)),
+        _entry(
+            messages.ControlledShutdownRequest, among_brokers(controlled_shutdown, messages.ControlledShutdownResponse)
+        ),
         _entry(messages.FindCoordinatorRequest, find_coordinator),
         _entry(messages.ApiVersionsRequest, api_versions),
         _entry(messages.CreateTopicsRequest, create_topics),
@@ -89,7 +105,14 @@ TABLE: dict[int, Entry] = {
         _entry(messages.CreatePartitionsRequest, create_partitions),
         _entry(messages.ElectLeadersRequest, elect_leaders),
         _entry(messages.IncrementalAlterConfigsRequest, incremental_alter_configs),
+        _entry(messages.AlterPartitionReassignmentsRequest, alter_partition_reassignments),
+        _entry(messages.ListPartitionReassignmentsRequest, list_partition_reassignments),
+        _entry(messages.AlterPartitionRequest, among_brokers(alter_partition, messages.AlterPartitionResponse)),
         _entry(messages.DescribeClusterRequest, describe_cluster),
         _entry(messages.DescribeProducersRequest, describe_producers),
+        _entry(
+            messages.AllocateProducerIdsRequest,
+            among_brokers(allocate_producer_ids, messages.AllocateProducerIdsResponse),
+        ),
     )
 }

@@ -41,13 +41,13 @@ class Resource(NamedTuple):
     name: str
 
 
-def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> DescribeConfigsResponse:
+async def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> DescribeConfigsResponse:
     """DescribeConfigs, v0-4.  v1 sources and synonyms · v3 types and documentation."""
     results = []
     for asked in request.resources:
         told = _Told(resource_type=asked.resource_type, resource_name=asked.resource_name, error_message="")
         try:
-            found = _describe(Resource(asked.resource_type, asked.resource_name), asked.configuration_keys, ctx)
+            found = await _describe(Resource(asked.resource_type, asked.resource_name), asked.configuration_keys, ctx)
             told.configs = [_shaped(entry, request, ctx.version) for entry in found]
         except WireError as error:
             told.error_code, told.error_message = error.code, str(error)
@@ -55,11 +55,12 @@ def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> DescribeC
     return DescribeConfigsResponse(results=results)
 
 
-def _describe(resource: Resource, names: list[str] | None, ctx: Context) -> list[Entry]:
+async def _describe(resource: Resource, names: list[str] | None, ctx: Context) -> list[Entry]:
     layers = ctx.services.layers()
     if resource.type == TOPIC:
         check_name(resource.name)
-        return describe_topic(layers, ctx.services.cluster.topic(resource.name).config, names)
+        ctx.services.metadata.topic(resource.name)
+        return describe_topic(layers, await ctx.services.configs.of_topic(resource.name), names)
     if resource.type != BROKER:
         raise InvalidRequest(f"resource type {resource.type} has no settings here: topics (2) and brokers (4) have")
     if resource.name == ALL_BROKERS:
@@ -69,7 +70,7 @@ def _describe(resource: Resource, names: list[str] | None, ctx: Context) -> list
 
 
 def _check_broker(name: str, ctx: Context) -> None:
-    me = ctx.services.cluster.me.id
+    me = ctx.services.metadata.me.id
     if name != str(me):
         raise InvalidRequest(f"Unexpected broker id, expected {me} or empty string, but received {name}")
 
@@ -173,7 +174,8 @@ async def _alter_topic(resource: Resource, edit: Edit, ctx: Context) -> None:
 
     cluster = ctx.services.cluster
     if edit.only_check:
-        altered(cluster.topic(resource.name).config)
+        ctx.services.metadata.topic(resource.name)
+        altered(await ctx.services.configs.of_topic(resource.name))
     else:
         await cluster.alter_topic_config(resource.name, altered)
 
@@ -196,4 +198,3 @@ async def _alter_broker(resource: Resource, edit: Edit, ctx: Context) -> None:
         altered()
     else:
         await ctx.services.cluster.alter_broker_config(altered, of_all=for_all)
-        ctx.services.reconfigure()

@@ -1,6 +1,5 @@
 """What a handler is given: the broker's parts, and who asks."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,6 +7,9 @@ from leadline.api.lanes import Lanes
 from leadline.api.sessions import Sessions
 from leadline.config import BrokerConfig, BrokerSettings, Layers
 from leadline.controller.cluster import Cluster
+from leadline.controller.configs import Configs
+from leadline.controller.controller import Controller
+from leadline.controller.metadata import Metadata
 from leadline.log.log_dirs import LogDirs
 from leadline.ports import Clock
 from leadline.replication.replicas import Replicas
@@ -21,13 +23,16 @@ class Services:
 
     settings: BrokerSettings  # as they hold now: what was changed while it runs is in them
     static: dict[str, str]  # the properties that it was started with
+    metadata: Metadata
+    configs: Configs
+    controller: Controller
     cluster: Cluster
     replicas: Replicas
     dirs: LogDirs
     sessions: Sessions
     clock: Clock
     lanes: Lanes
-    reconfigure: Callable[[], None]  # settings of this broker, or of all, have changed
+    is_alone: bool  # one node by itself: nobody else has a say in it
 
     @property
     def config(self) -> BrokerConfig:
@@ -37,8 +42,8 @@ class Services:
         """Where each setting comes from."""
         return Layers(
             static=self.static,
-            dynamic_default=self.cluster.default_config,
-            dynamic_broker=self.cluster.broker_config,
+            dynamic_default=self.configs.default,
+            dynamic_broker=self.configs.broker,
         )
 
 

@@ -6,23 +6,34 @@ import random
 import socket
 from typing import NamedTuple
 
-from leadline.api.context import Services
+from leadline.api.context import Context, Services
+from leadline.api.inter_broker import Itself, alter_partition
 from leadline.api.lanes import Lanes
 from leadline.api.sessions import Sessions
 from leadline.broker.net import Limits, Net
 from leadline.broker.requests import Requests
 from leadline.config import BrokerConfig, BrokerSettings, Listener, LogConfig, broker_settings
 from leadline.config.crosschecks import connections_per_ip
-from leadline.controller.cluster import OUR_STOP, BrokerInfo, Cluster, Endpoint
+from leadline.controller.asking import ToController
+from leadline.controller.cluster import Cluster
+from leadline.controller.configs import BROKERS, TOPICS, Configs
+from leadline.controller.controller import Controller
+from leadline.controller.metadata import BrokerInfo, Endpoint, Metadata
+from leadline.controller.state import Broker as Registered
+from leadline.controller.take_over import OUR_STOP, TakeOver
 from leadline.coordination import registration, znodes
 from leadline.coordination.embedded import EmbeddedTree
+from leadline.coordination.membership import make_persistent_nodes
 from leadline.coordination.registration import Registration, encode_registration
+from leadline.coordination.tree import Tree
 from leadline.errors import LogDirFailed
 from leadline.log.log_dirs import LogDirs
 from leadline.log.upkeep import Upkeep
 from leadline.model import BrokerId, TopicPartition, format_id, new_id
 from leadline.ports import OsFiles, SystemClock
+from leadline.replication.channel import Channel, Peer, PeerLost
 from leadline.replication.replicas import Replicas
+from leadline.wire.messages import AlterPartitionRequest, AlterPartitionResponse
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +48,8 @@ class Identity(NamedTuple):
 class Broker:
     """One node on its embedded store. `await start()`, and in the end `await stop()`."""
 
+    is_alone = True  # nobody else writes to its tree
+
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
         self.clock = SystemClock()
@@ -46,7 +59,9 @@ class Broker:
         self.failed = asyncio.Event()  # no log directory is left
         self.addresses: dict[str, Endpoint] = {}  # where it listens, by listener
         self.cluster: Cluster | None = None
-        self.tree: EmbeddedTree | None = None
+        self.configs: Configs | None = None
+        self.controller: Controller | None = None
+        self.tree: Tree | None = None
         self.replicas: Replicas | None = None
         self.net: Net | None = None
 
@@ -61,42 +76,107 @@ class Broker:
 
     async def _start(self) -> None:
         settings = self.settings
-        self.tree = await EmbeddedTree.open(next(iter(self.dirs.dirs)), self.clock)
+        self.tree = await self._open_tree()
         identity = await self._identity()
-        self.replicas = Replicas(self.dirs, identity.broker)
+        self.replicas = Replicas(self.dirs, identity.broker, settings.broker, connect=self._broker, alter=self._alter)
         self.net = Net(_limits(settings.broker))
         self._listen(self.net, settings.listeners.bound)
         self.advertised = self._advertised()
         me = BrokerInfo(identity.broker, self.advertised, settings.broker.broker_rack)
-        self.cluster = Cluster(self.tree, self.replicas, me, identity.cluster_id)
+        metadata = Metadata(me, identity.cluster_id)
+        self.replicas.exists = metadata.has_partition
+        self.configs = Configs(self.tree, me.id, self.clock)
+        between_brokers = settings.listeners.inter_broker.name
+        self.controller = Controller(
+            self.tree,
+            me.id,
+            lambda: self.settings,
+            self._peer,
+            self.clock,
+            listener=between_brokers,
+            session_timeout_s=settings.broker.zookeeper_session_timeout_ms / 1000,
+        )
+        to_controller = ToController(metadata, between_brokers, lambda at: Channel(*at, str(me.id)))
+        self.cluster = Cluster(self.tree, metadata, self.configs, self.controller, to_controller)
         self.services = Services(
             settings=settings,
             static=dict(settings.given),
+            metadata=metadata,
+            configs=self.configs,
+            controller=self.controller,
             cluster=self.cluster,
             replicas=self.replicas,
             dirs=self.dirs,
             sessions=Sessions(settings.broker.max_incremental_fetch_session_cache_slots, random.randint),
             clock=self.clock,
             lanes=Lanes(),
-            reconfigure=self._reconfigure,
+            is_alone=self.is_alone,
         )
         self.requests = Requests(self.services)
-        await self._register(me, self.tree)
-        await self.cluster.read()
-        if self.cluster.broker_config or self.cluster.default_config:
-            self._reconfigure()
+        await make_persistent_nodes(self.tree)
+        await self._read_settings(self.configs, self.tree)
         await self.dirs.load()
-        await self.cluster.lead()
+        if self.is_alone:
+            self.configs.topics |= await TakeOver(self.tree, self.dirs, me.id).run()
+        for topic in self.configs.topics:
+            self.dirs.update_config(topic)
+        metadata.broker_epoch = await self._register(me, self.tree)
+        await self.controller.start()
+        if self.is_alone:  # all that it holds it leads, before anybody asks
+            await self.controller.settled()
         self.upkeep.start()
         self.net.start(self.requests.serve)
 
-    async def _register(self, me: BrokerInfo, tree: EmbeddedTree) -> None:
+    async def _open_tree(self) -> Tree:
+        return await EmbeddedTree.open(next(iter(self.dirs.dirs)), self.clock)
+
+    async def _read_settings(self, configs: Configs, tree: Tree) -> None:
+        """Those of topics are needed before their logs are opened."""
+        await configs.start()
+        await configs.of_topics(await tree.children(znodes.TOPICS) or [])
+        if configs.broker or configs.default:
+            self._reconfigure()
+        configs.on_change.append(self._settings_changed)
+
+    def _settings_changed(self, kind: str, name: str) -> None:
+        assert self.controller is not None
+        if kind == TOPICS:
+            self.dirs.update_config(name)
+            self.controller.settings_changed(name)
+        elif kind == BROKERS:
+            self._reconfigure()
+            self.controller.settings_changed(None)
+
+    def _broker(self, id: BrokerId) -> Peer:
+        """To copy from. PeerLost if nobody has told us of it."""
+        name, known = self.settings.listeners.inter_broker.name, self.services.metadata.brokers.get(id)
+        if known is None or name not in known.endpoints:
+            raise PeerLost(f"no broker {id} is known that listens on {name}")
+        return Channel(*known.endpoints[name], str(self.services.metadata.me.id))
+
+    async def _alter(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        """Ask the controller for another ISR, be it in this process or in another."""
+        services = self.services
+        if services.controller.is_active:
+            return await alter_partition(request, Context(services, version, None, "", ""))
+        timeout_s = services.config.controller_socket_timeout_ms / 1000
+        return await services.cluster.to_controller.ask(request, AlterPartitionResponse, version, timeout_s)
+
+    def _peer(self, broker: Registered) -> Peer:
+        if broker.id == self.services.metadata.me.id:
+            return Itself(self.services)
+        name = self.settings.listeners.inter_broker.name
+        at = next((each for each in broker.endpoints if each.listener == name), broker.endpoints[0])
+        return Channel(at.host or "", at.port, str(self.services.metadata.me.id))
+
+    async def _register(self, me: BrokerInfo, tree: Tree) -> int:
+        """The broker's epoch."""
         protocols = {told.name: told.protocol.name for told in self.settings.listeners.advertised}
         endpoints = [
             registration.Endpoint(name, at.host, at.port, protocols[name]) for name, at in me.endpoints.items()
         ]
         data = encode_registration(Registration(tuple(endpoints), self.clock.now_ms(), rack=me.rack))
-        await tree.create(znodes.broker_path(me.id), data, ephemeral=True, make_parents=True)
+        return (await tree.create(znodes.broker_path(me.id), data, ephemeral=True, make_parents=True)).czxid
 
     async def _identity(self) -> Identity:
         """What the directories remember, or a new one; a setting must not contradict them."""
@@ -127,23 +207,25 @@ class Broker:
         return found
 
     def _topic_config(self, topic: str) -> LogConfig:
-        known = self.cluster.topics.get(topic) if self.cluster is not None else None
-        return self.settings.topics.with_values(known.config) if known is not None else self.settings.topics
+        own = self.configs.topics.get(topic) if self.configs is not None else None
+        return self.settings.topics.with_values(own) if own else self.settings.topics
 
     def _reconfigure(self) -> None:
         """Settings changed while it runs: they count from now on, for running logs too."""
-        assert self.cluster is not None
+        assert self.configs is not None
         assert self.net is not None
         merged = self.services.layers().merged()
         self.settings = self.services.settings = broker_settings(merged)
         self.dirs.config = self.settings.storage
         self.net.limits = _limits(self.settings.broker)
-        for topic in self.cluster.topics:
+        for topic in self.configs.topics:
             self.dirs.update_config(topic)
 
     def _dir_failed(self, failure: LogDirFailed, gone: list[TopicPartition]) -> None:
         if not self.dirs.dirs:
             self.failed.set()
+        elif self.cluster is not None:
+            self.cluster.log_dir_failed()
 
     async def stop(self) -> None:
         """No new requests, let those under way finish, then flush and close."""
@@ -154,7 +236,11 @@ class Broker:
         if self.net is not None:
             await self.net.close()
         if self.cluster is not None:
-            await asyncio.gather(*self.cluster.under_way, return_exceptions=True)
+            await self.cluster.stop()
+        if self.controller is not None:
+            await self.controller.stop()
+        if self.configs is not None:
+            await self.configs.stop()
         await self.upkeep.stop()
         await self.dirs.close(OUR_STOP)
         if self.tree is not None:

@@ -20,6 +20,7 @@ from leadline.errors import (
     CoordinatorNotAvailable,
     LogDirFailed,
     NotCoordinator,
+    NotEnoughReplicas,
     NotLeaderOrFollower,
     StorageError,
     UnknownTopicOrPartition,
@@ -104,7 +105,7 @@ class Journal(Generic[S]):
         tp = TopicPartition(self.topic, partition)
         try:
             return self.replicas.append(tp, batch, Origin.COORDINATOR).last_offset + 1
-        except (UnknownTopicOrPartition, StorageError) as error:
+        except (UnknownTopicOrPartition, StorageError, NotEnoughReplicas) as error:
             raise CoordinatorNotAvailable(f"{tp} cannot be written: {error}") from error
         except NotLeaderOrFollower as error:
             raise NotCoordinator(f"{tp} cannot be written here: {error}") from error
