@@ -30,6 +30,10 @@ class UnknownTopicOrPartition(WireError):
     code, retriable = 3, True
 
 
+class LeaderNotAvailable(WireError):
+    code, retriable = 5, True
+
+
 class NotLeaderOrFollower(WireError):
     code, retriable = 6, True
 
@@ -38,8 +42,16 @@ class RequestTimedOut(WireError):
     code, retriable = 7, True
 
 
+class BrokerNotAvailable(WireError):
+    code = 8
+
+
 class RecordTooLarge(WireError):
     code = 10
+
+
+class StaleControllerEpoch(WireError):
+    code = 11
 
 
 class OffsetMetadataTooLarge(WireError):
@@ -68,6 +80,10 @@ class RecordListTooLarge(WireError):
 
 class NotEnoughReplicas(WireError):
     code, retriable = 19, True
+
+
+class NotEnoughReplicasAfterAppend(WireError):
+    code, retriable = 20, True
 
 
 class InvalidRequiredAcks(WireError):
@@ -106,6 +122,10 @@ class TopicAuthorizationFailed(WireError):
     code = 29
 
 
+class ClusterAuthorizationFailed(WireError):
+    code = 31
+
+
 class UnsupportedVersion(WireError):
     code = 35
 
@@ -128,6 +148,10 @@ class InvalidReplicaAssignment(WireError):
 
 class InvalidConfig(WireError):
     code = 40
+
+
+class NotController(WireError):
+    code, retriable = 41, True
 
 
 class InvalidRequest(WireError):
@@ -220,8 +244,22 @@ class UnsupportedCompressionType(WireError):
     code = 76
 
 
+class StaleBrokerEpoch(WireError):
+    code = 77
+
+
+class OffsetNotAvailable(WireError):
+    """The leader is new, and does not know yet how far its records are safe."""
+
+    code, retriable = 78, True
+
+
 class MemberIdRequired(WireError):
     code = 79
+
+
+class PreferredLeaderNotAvailable(WireError):
+    code, retriable = 80, True
 
 
 class GroupMaxSizeReached(WireError):
@@ -230,6 +268,18 @@ class GroupMaxSizeReached(WireError):
 
 class FencedInstanceId(WireError):
     code = 82
+
+
+class EligibleLeadersNotAvailable(WireError):
+    code, retriable = 83, True
+
+
+class ElectionNotNeeded(WireError):
+    code, retriable = 84, True
+
+
+class NoReassignmentInProgress(WireError):
+    code = 85
 
 
 class GroupSubscribedToTopic(WireError):
@@ -244,8 +294,16 @@ class ProducerFenced(WireError):
     code = 90
 
 
+class InvalidUpdateVersion(WireError):
+    code = 95
+
+
 class UnknownTopicId(WireError):
     code, retriable = 100, True
+
+
+class BrokerIdNotRegistered(WireError):
+    code = 102
 
 
 class InconsistentTopicId(WireError):
@@ -258,6 +316,14 @@ class TransactionalIdNotFound(WireError):
 
 class FetchSessionTopicIdError(WireError):
     code, retriable = 106, True
+
+
+class IneligibleReplica(WireError):
+    code = 107
+
+
+class NewLeaderElected(WireError):
+    code = 108
 
 
 class TransactionAbortable(WireError):
@@ -290,6 +356,10 @@ class InvalidRecord(RecordsRefused):
 class UnexpectedAppendOffset(Exception):
     """A leader sent records that this follower already has."""
 
+    def __init__(self, message: str, first_offset: int, last_offset: int) -> None:
+        super().__init__(message)
+        self.first_offset, self.last_offset = first_offset, last_offset
+
 
 class CorruptFile(Exception):
     """A file whose bytes are not what its format says: names the path, the position and what is wrong there."""
@@ -309,3 +379,9 @@ class LogDirFailed(Exception):
 
 class LogDirLocked(Exception):
     """Another broker works in this log directory."""
+
+
+def told(code: int, message: str) -> WireError:
+    """What another broker answered, as an error of ours."""
+    kinds = {kind.code: kind for kind in WireError.__subclasses__() if "code" in vars(kind)}
+    return kinds.get(code, UnknownServerError)(message)

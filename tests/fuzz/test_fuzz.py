@@ -123,14 +123,14 @@ async def check_service(broker: Broker) -> None:
 async def fuzz(directory: Path, count: int) -> None:
     mutants = Mutants(SEED)
     async with in_process(directory) as broker:
-        await broker.services.cluster.create_topic(TOPIC, ((broker.services.cluster.me.id,),) * 2, {})
+        await broker.services.cluster.create_topic(TOPIC, ((broker.services.cluster.metadata.me.id,),) * 2, {})
         for _ in range(2000):  # what is made once, codecs above all, is not growth
             await served(broker, mutants.one())
         before = rss_mb()
         for _ in range(0, count, AT_ONCE):
             await asyncio.gather(*(served(broker, mutants.one()) for _ in range(AT_ONCE)))
-            if TOPIC not in broker.services.cluster.topics:  # one of them deleted it
-                await broker.services.cluster.create_topic(TOPIC, ((broker.services.cluster.me.id,),) * 2, {})
+            if TOPIC not in broker.services.cluster.metadata.topics:  # one of them deleted it
+                await broker.services.cluster.create_topic(TOPIC, ((broker.services.cluster.metadata.me.id,),) * 2, {})
         grown = rss_mb() - before
         assert grown < GROWTH_MB, f"{grown:.0f} MB more after {count} requests, seed {SEED}"
         assert broker.requests.slowest_turn < SLOWEST_S, f"one took {broker.requests.slowest_turn:.1f} s, seed {SEED}"

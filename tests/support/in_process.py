@@ -26,7 +26,9 @@ async def broker_in_process(
         if crash:
             assert broker.net is not None
             assert broker.tree is not None
+            assert broker.controller is not None
             await broker.net.close()
+            await broker.controller.stop()
             await broker.upkeep.stop()
             for log_dir in list(broker.dirs.dirs.values()):
                 await log_dir.disk.stop()

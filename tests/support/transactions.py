@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Never
 from uuid import UUID
 
 from leadline.config import broker_settings
@@ -43,12 +43,18 @@ class MortalReplicas(Replicas):
         batch: Buffer,
         origin: Origin = Origin.CLIENT,
         verified: Verification | None = TRUSTED,
+        acks: int = 1,
     ) -> Appended:
         if self.writes_left is not None:
             if self.writes_left == 0:
                 raise NotLeaderOrFollower("the process was killed")
             self.writes_left -= 1
-        return super().append(tp, batch, origin, verified)
+        return super().append(tp, batch, origin, verified, acks)
+
+
+class NobodyElse:
+    async def ask(self, *request: object) -> Never:
+        raise AssertionError("there is no other broker")
 
 
 class Node:
@@ -61,7 +67,9 @@ class Node:
             producer_ids.append(len(producer_ids))
             return producer_ids[-1]
 
-        markers = Markers(replicas, clock, lambda tp: tp not in self.deleted, self._ended)
+        markers = Markers(
+            replicas, clock, lambda tp: tp not in self.deleted, self._ended, lambda tp: replicas.me, NobodyElse()
+        )
         self.transactions = Transactions(replicas, clock, lambda: CONFIG, markers, lambda: 1, next_producer_id)
 
     def _ended(self, partition: int, producer_id: int, committed: bool) -> None:

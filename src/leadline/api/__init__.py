@@ -18,12 +18,22 @@ from leadline.api.groups import (
     list_groups,
     sync_group,
 )
+from leadline.api.inter_broker import (
+    allocate_producer_ids,
+    alter_partition,
+    among_brokers,
+    controlled_shutdown,
+    leader_and_isr,
+    stop_replica,
+    update_metadata,
+)
 from leadline.api.leaders import elect_leaders
 from leadline.api.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from leadline.api.metadata import describe_cluster, metadata
 from leadline.api.offsets import list_offsets, offset_for_leader_epoch
 from leadline.api.produce import serve_produce
 from leadline.api.producers import describe_producers
+from leadline.api.reassignments import alter_partition_reassignments, list_partition_reassignments
 from leadline.api.topics import create_partitions, create_topics, delete_records, delete_topics
 from leadline.api.transactions import (
     add_offsets_to_txn,
@@ -97,6 +107,12 @@ TABLE: dict[int, Entry] = {
         _entry(messages.MetadataRequest, metadata),
         _entry(messages.OffsetCommitRequest, offset_commit),
         _entry(messages.OffsetFetchRequest, offset_fetch),
+        _entry(messages.LeaderAndIsrRequest, among_brokers(leader_and_isr, messages.LeaderAndIsrResponse)),
+        _entry(messages.StopReplicaRequest, among_brokers(stop_replica, messages.StopReplicaResponse)),
+        _entry(messages.UpdateMetadataRequest, among_brokers(update_metadata, messages.UpdateMetadataResponse)),
+        _entry(
+            messages.ControlledShutdownRequest, among_brokers(controlled_shutdown, messages.ControlledShutdownResponse)
+        ),
         _entry(messages.FindCoordinatorRequest, find_coordinator),
         _entry(messages.JoinGroupRequest, join_group),
         _entry(messages.HeartbeatRequest, heartbeat),
@@ -128,5 +144,14 @@ TABLE: dict[int, Entry] = {
         _entry(messages.DescribeProducersRequest, describe_producers),
         _entry(messages.DescribeTransactionsRequest, describe_transactions),
         _entry(messages.ListTransactionsRequest, list_transactions),
+        _entry(messages.AlterPartitionReassignmentsRequest, alter_partition_reassignments),
+        _entry(messages.ListPartitionReassignmentsRequest, list_partition_reassignments),
+        _entry(messages.AlterPartitionRequest, among_brokers(alter_partition, messages.AlterPartitionResponse)),
+        _entry(messages.DescribeClusterRequest, describe_cluster),
+        _entry(messages.DescribeProducersRequest, describe_producers),
+        _entry(
+            messages.AllocateProducerIdsRequest,
+            among_brokers(allocate_producer_ids, messages.AllocateProducerIdsResponse),
+        ),
     )
 }

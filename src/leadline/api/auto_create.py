@@ -3,9 +3,9 @@
 from typing import NamedTuple
 
 from leadline.api.context import Context
-from leadline.controller.cluster import Topic
-from leadline.controller.topics import assign, check_name
-from leadline.coordination.embedded import EmbeddedTree
+from leadline.controller.cluster import spread
+from leadline.controller.metadata import Topic
+from leadline.controller.topics import check_name
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.transactions import TRANSACTIONS_TOPIC
 
@@ -20,11 +20,11 @@ class Wanted(NamedTuple):
 
 async def auto_create(name: str, ctx: Context) -> Topic:
     """TopicAlreadyExists, InvalidTopic, InvalidReplicationFactor."""
-    cluster = ctx.services.cluster
-    check_name(name, cluster.topics)
-    wanted = _wanted(name, ctx)
-    assignment = assign(sorted(cluster.brokers), wanted.partitions, wanted.factor)
-    return await cluster.create_topic(name, assignment, wanted.config)
+    metadata = ctx.services.metadata
+    check_name(name, metadata.topics)
+    wanted, racks = _wanted(name, ctx), metadata.racks
+    assignment = spread(racks, wanted.partitions, wanted.factor)
+    return await ctx.services.cluster.create_topic(name, assignment, wanted.config)
 
 
 def _wanted(name: str, ctx: Context) -> Wanted:
@@ -51,5 +51,5 @@ def _wanted(name: str, ctx: Context) -> Wanted:
 
 
 def _within_reach(replicas: int, ctx: Context) -> int:
-    """With the embedded tree there never is a second broker: more replicas than one would be waited for in vain."""
-    return 1 if isinstance(ctx.services.cluster.tree, EmbeddedTree) else replicas
+    """A node that is alone waits in vain for more replicas than one."""
+    return 1 if ctx.services.is_alone else replicas

@@ -1,6 +1,5 @@
 """OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit: how far groups have read."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypedDict, TypeVar
 
@@ -16,12 +15,12 @@ from leadline.coordinator.transaction import Identity
 from leadline.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
-    NotCoordinator,
     OffsetMetadataTooLarge,
     UnknownServerError,
     UnknownTopicOrPartition,
     WireError,
 )
+from leadline.log.producers import Verification
 from leadline.model import Offset, TopicPartition
 from leadline.wire.messages import (
     OffsetCommitRequest,
@@ -62,7 +61,7 @@ def offset_commit(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitRes
     verdicts: Verdicts = {}
     commits: dict[TopicPartition, Commit] = {}
     for topic in request.topics:
-        name, count = topic.name, ctx.services.cluster.partition_count(topic.name) or 0
+        name, count = topic.name, ctx.services.metadata.partition_count(topic.name) or 0
         for asked in topic.partitions:
             tp = TopicPartition(name, asked.partition_index)
             if not 0 <= tp.partition < count:
@@ -79,11 +78,11 @@ def offset_commit(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitRes
 
 
 def _answered(
-    found: "Verdicts | asyncio.Future[Verdicts]", others: Verdicts, shape: Callable[[Verdicts], R]
+    found: Verdicts | Awaitable[Verdicts], others: Verdicts, shape: Callable[[Verdicts], R]
 ) -> R | Awaitable[R]:
     """At once, if the verdicts are known already."""
 
-    async def later(waiting: "asyncio.Future[Verdicts]") -> R:
+    async def later(waiting: Awaitable[Verdicts]) -> R:
         return shape(others | await waiting)
 
     return shape(others | found if others else found) if isinstance(found, dict) else later(found)
@@ -115,7 +114,7 @@ async def _commit_to_tree(request: OffsetCommitRequest, ctx: Context) -> OffsetC
     for topic in request.topics:
         for asked in topic.partitions:
             tp = TopicPartition(topic.name, asked.partition_index)
-            if not ctx.services.cluster.has_partition(tp):
+            if not ctx.services.metadata.has_partition(tp):
                 verdicts[tp] = UnknownTopicOrPartition.code
             elif is_longer(asked.committed_metadata or NO_METADATA, most):
                 verdicts[tp] = OffsetMetadataTooLarge.code
@@ -149,7 +148,7 @@ async def _from_tree(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchRe
 
 async def _in_tree(group_id: str, tp: TopicPartition, ctx: Context) -> Fetched:
     path = znodes.consumer_offset_path(group_id, tp)
-    if not ctx.services.cluster.has_partition(tp):
+    if not ctx.services.metadata.has_partition(tp):
         return Fetched(None, UnknownTopicOrPartition.code)
     try:
         check_path(path)
@@ -225,7 +224,7 @@ def _told(tp: TopicPartition, fetched: Fetched) -> _Told:
 async def offset_delete(request: OffsetDeleteRequest, ctx: Context) -> OffsetDeleteResponse:
     """OffsetDelete, v0: of partitions that no member of the group reads."""
     wanted = [TopicPartition(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
-    known = [tp for tp in wanted if ctx.services.cluster.has_partition(tp)]
+    known = [tp for tp in wanted if ctx.services.metadata.has_partition(tp)]
     verdicts = dict.fromkeys(wanted, UnknownTopicOrPartition.code)
     try:
         verdicts |= await ctx.services.commits.delete_offsets(request.group_id, known)
@@ -254,31 +253,43 @@ def txn_offset_commit(
         for topic in request.topics
         for asked in topic.partitions
     }
-    known = {tp: commit for tp, commit in commits.items() if ctx.services.cluster.has_partition(tp)}
+    known = {tp: commit for tp, commit in commits.items() if ctx.services.metadata.has_partition(tp)}
     others = {tp: UnknownTopicOrPartition.code for tp in commits if tp not in known}
     if not known:
         return _in_txn(others)
     try:
         found = _commit_in_transaction(request, known, ctx)
     except WireError as error:
-        loading = isinstance(error, CoordinatorLoadInProgress) and ctx.version < LOADING_FROM
-        code = CoordinatorNotAvailable.code if loading else error.code
-        return _in_txn(others | dict.fromkeys(known, code))
+        return _in_txn(others | dict.fromkeys(known, _in_txn_code(error, ctx)))
     return _answered(found, others, _in_txn)
 
 
 def _commit_in_transaction(
     request: TxnOffsetCommitRequest, commits: dict[TopicPartition, Commit], ctx: Context
-) -> "Verdicts | asyncio.Future[Verdicts]":
+) -> Verdicts | Awaitable[Verdicts]:
     groups, producer = ctx.services.groups, Identity(request.producer_id, request.producer_epoch)
     groups.shard(request.group_id)  # or we are not its coordinator
     tp = TopicPartition(OFFSETS_TOPIC, groups.partition_of(request.group_id))
-    try:
-        verified = verify_offsets(tp, request.transactional_id, producer, ctx)
-    except NotCoordinator as error:  # of the transaction: it is not the group's that must be looked for anew
-        raise CoordinatorNotAvailable(str(error)) from error
     who = Committer(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
-    return ctx.services.commits.commit(who, commits, Producing(producer.producer_id, producer.epoch, verified))
+
+    def commit(verified: Verification | None) -> Verdicts | Awaitable[Verdicts]:
+        return ctx.services.commits.commit(who, commits, Producing(producer.producer_id, producer.epoch, verified))
+
+    async def commit_later(waited_for: Awaitable[Verification | None]) -> Verdicts:
+        try:
+            found = commit(await waited_for)
+        except WireError as error:
+            return dict.fromkeys(commits, _in_txn_code(error, ctx))
+        return found if isinstance(found, dict) else await found
+
+    verified = verify_offsets(tp, request.transactional_id, producer, ctx)
+    return commit_later(verified) if isinstance(verified, Awaitable) else commit(verified)
+
+
+def _in_txn_code(error: WireError, ctx: Context) -> int:
+    """If it was the transaction's coordinator, it is not the group's that must be looked for anew."""
+    is_loading = isinstance(error, CoordinatorLoadInProgress) and ctx.version < LOADING_FROM
+    return CoordinatorNotAvailable.code if is_loading else error.code
 
 
 def _in_txn(verdicts: Verdicts) -> TxnOffsetCommitResponse:

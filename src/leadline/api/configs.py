@@ -46,7 +46,7 @@ class Resource(NamedTuple):
     name: str
 
 
-def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> DescribeConfigsResponse:
+async def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> DescribeConfigsResponse:
     """DescribeConfigs, v0-4.  v1 sources and synonyms · v3 types and documentation.
 
     Beyond Kafka 3.8, which refuses them: groups (type 32). They have one read-only entry, `leadline.rebalances`, with
@@ -63,7 +63,7 @@ def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> DescribeC
     for asked in request.resources:
         told = _Told(resource_type=asked.resource_type, resource_name=asked.resource_name, error_message="")
         try:
-            found = _describe(Resource(asked.resource_type, asked.resource_name), asked.configuration_keys, ctx)
+            found = await _describe(Resource(asked.resource_type, asked.resource_name), asked.configuration_keys, ctx)
             told.configs = [_shaped(entry, request, ctx.version) for entry in found]
         except WireError as error:
             told.error_code, told.error_message = error.code, str(error)
@@ -71,11 +71,12 @@ def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> DescribeC
     return DescribeConfigsResponse(results=results)
 
 
-def _describe(resource: Resource, names: list[str] | None, ctx: Context) -> list[Entry]:
+async def _describe(resource: Resource, names: list[str] | None, ctx: Context) -> list[Entry]:
     layers = ctx.services.layers()
     if resource.type == TOPIC:
         check_name(resource.name)
-        return describe_topic(layers, ctx.services.cluster.topic(resource.name).config, names)
+        ctx.services.metadata.topic(resource.name)
+        return describe_topic(layers, await ctx.services.configs.of_topic(resource.name), names)
     if resource.type == GROUP:
         return [_rebalances(resource.name, ctx)]
     if resource.type != BROKER:
@@ -103,7 +104,7 @@ def _rebalances(group_id: str, ctx: Context) -> Entry:
 
 
 def _check_broker(name: str, ctx: Context) -> None:
-    me = ctx.services.cluster.me.id
+    me = ctx.services.metadata.me.id
     if name != str(me):
         raise InvalidRequest(f"Unexpected broker id, expected {me} or empty string, but received {name}")
 
@@ -207,7 +208,8 @@ async def _alter_topic(resource: Resource, edit: Edit, ctx: Context) -> None:
 
     cluster = ctx.services.cluster
     if edit.only_check:
-        altered(cluster.topic(resource.name).config)
+        ctx.services.metadata.topic(resource.name)
+        altered(await ctx.services.configs.of_topic(resource.name))
     else:
         await cluster.alter_topic_config(resource.name, altered)
 
@@ -230,4 +232,3 @@ async def _alter_broker(resource: Resource, edit: Edit, ctx: Context) -> None:
         altered()
     else:
         await ctx.services.cluster.alter_broker_config(altered, of_all=for_all)
-        ctx.services.reconfigure()

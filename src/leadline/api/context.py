@@ -1,13 +1,16 @@
 """What a handler is given: the broker's parts, and who asks."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from leadline.api.lanes import Lanes
 from leadline.api.sessions import Sessions
 from leadline.config import BrokerConfig, BrokerSettings, Layers
+from leadline.controller.asking import Peers
 from leadline.controller.cluster import Cluster
+from leadline.controller.configs import Configs
+from leadline.controller.controller import Controller
+from leadline.controller.metadata import Metadata
 from leadline.coordinator.commits import Commits
 from leadline.coordinator.groups import Groups
 from leadline.coordinator.transactions import Transactions
@@ -24,7 +27,11 @@ class Services:
 
     settings: BrokerSettings  # as they hold now: what was changed while it runs is in them
     static: dict[str, str]  # the properties that it was started with
+    metadata: Metadata
+    configs: Configs
+    controller: Controller
     cluster: Cluster
+    peers: Peers
     replicas: Replicas
     dirs: LogDirs
     sessions: Sessions
@@ -33,7 +40,7 @@ class Services:
     transactions: Transactions
     clock: Clock
     lanes: Lanes
-    reconfigure: Callable[[], None]  # settings of this broker, or of all, have changed
+    is_alone: bool  # one node by itself: nobody else has a say in it
 
     @property
     def config(self) -> BrokerConfig:
@@ -43,8 +50,8 @@ class Services:
         """Where each setting comes from."""
         return Layers(
             static=self.static,
-            dynamic_default=self.cluster.default_config,
-            dynamic_broker=self.cluster.broker_config,
+            dynamic_default=self.configs.default,
+            dynamic_broker=self.configs.broker,
         )
 
 

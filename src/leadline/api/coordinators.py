@@ -5,7 +5,7 @@ from collections.abc import Awaitable
 from leadline.api.auto_create import auto_create
 from leadline.api.context import NONE, Context
 from leadline.api.metadata import endpoints
-from leadline.controller.cluster import Endpoint
+from leadline.controller.metadata import NO_LEADER, Endpoint
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.transactions import TRANSACTIONS_TOPIC
 from leadline.errors import CoordinatorNotAvailable, InvalidRequest, TopicAlreadyExists, WireError
@@ -26,7 +26,7 @@ def find_coordinator(
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """FindCoordinator, v0-5.  v1 groups and transactions · v4 many keys. The first call creates the journal's topic."""
     topic = JOURNALS.get(request.key_type)
-    if topic is not None and topic not in ctx.services.cluster.topics:
+    if topic is not None and topic not in ctx.services.metadata.topics:
         return _after_creation(topic, request, ctx)
     return _answer(request, ctx)
 
@@ -76,10 +76,9 @@ def _locate(key_type: int, key: str, ctx: Context) -> tuple[BrokerId, Endpoint]:
         tp = TopicPartition(TRANSACTIONS_TOPIC, services.transactions.partition_of(key))
     else:
         raise InvalidRequest(f"key type {key_type} is not known: 0 (group) and 1 (transaction) are")
-    hosted = services.replicas.hosted.get(tp)
-    if not services.cluster.has_partition(tp) or hosted is None or hosted.log.offline:
+    leader, hosted = services.metadata.leader_of(tp), services.replicas.hosted.get(tp)
+    if leader == NO_LEADER or (leader == services.metadata.me.id and (hosted is None or hosted.log.offline)):
         raise CoordinatorNotAvailable(f"{tp} has no leader")
-    leader = services.cluster.topics[tp.topic].partitions[tp.partition].leader
     for broker, at, _ in endpoints(ctx):
         if broker == leader:
             return broker, at

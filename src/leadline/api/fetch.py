@@ -7,6 +7,7 @@ from contextlib import suppress
 from leadline.api.context import NONE, Context
 from leadline.api.metadata import endpoints
 from leadline.api.sessions import FINAL_EPOCH, INITIAL_EPOCH, Position, Session, Told, Wanted
+from leadline.config.replication import RACK_AWARE
 from leadline.errors import (
     FencedLeaderEpoch,
     InconsistentTopicId,
@@ -19,15 +20,19 @@ from leadline.errors import (
     WireError,
 )
 from leadline.log.log import Isolation, Log
-from leadline.model import NO_EPOCH, TopicPartition
+from leadline.model import NO_EPOCH, BrokerId, Offset, TopicPartition
 from leadline.replication.replicas import Hosted, Waiter
 from leadline.wire.messages import FetchRequest, FetchResponse
 
 OLDEST_VERSION = 4  # before it, records had another format
 ZSTD_FROM = 10
+RACKS_FROM = 11  # and with them reading from followers
 TOPIC_IDS_FROM = 13
+STATES_FROM = 15  # of replicas that fetch
 LEADERS_FROM = 16
 READ_COMMITTED = 1
+NO_REPLICA: BrokerId = -1
+CONSUMER = -1  # as a replica id; a follower has its broker's, from 0 on
 
 _MISSING = {UnknownTopicId.code, UnknownTopicOrPartition.code}
 _Partition = FetchResponse.PartitionData
@@ -37,7 +42,8 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | Awaitable[Fetc
     """Fetch, v4-16.  v4 isolation · v5 log start · v7 sessions · v9 epochs · v11 rack · v12 flexible · v13 topic ids.
 
     Answered when min_bytes are there, something is wrong, or max_wait_ms are over. What does not exist is told,
-    but not a reason to answer at once, unless it is all that was asked for.
+    but not a reason to answer at once, unless it is all that was asked for. A follower sees all up to the log's end,
+    and says with each fetch what it has; a consumer may also read from followers, and is told of one in its rack.
     """
     if ctx.version < OLDEST_VERSION:
         return _too_old(request)
@@ -73,8 +79,18 @@ class _Fetch:
     def __init__(self, request: FetchRequest, ctx: Context) -> None:
         self.request, self.ctx = request, ctx
         self.by_id = ctx.version >= TOPIC_IDS_FROM
-        self.max_bytes = min(request.max_bytes, ctx.services.config.fetch_max_bytes)
+        self.replica: BrokerId = request.replica_id
+        if ctx.version >= STATES_FROM:
+            self.replica = request.replica_state.replica_id
+        self.is_follower = self.replica >= 0
+        self.is_first = True  # what a follower says it has counts once, not whenever we look again
+        self.only_leader = self.is_follower or (self.replica == CONSUMER and ctx.version < RACKS_FROM)
+        self.max_bytes = request.max_bytes
+        if not self.is_follower:
+            self.max_bytes = min(self.max_bytes, ctx.services.config.fetch_max_bytes)
         self.isolation = Isolation.COMMITTED if request.isolation_level == READ_COMMITTED else Isolation.HIGH_WATERMARK
+        if self.replica != CONSUMER:
+            self.isolation = Isolation.LOG_END
         self.session: Session | None = None
         self.is_full = True  # every partition is answered, not only those with news
         self.positions = self._positions()
@@ -118,7 +134,7 @@ class _Fetch:
     def _tp(self, wanted: Wanted) -> TopicPartition:
         if not self.by_id:
             return TopicPartition(wanted.topic, wanted.partition)
-        topic = self.ctx.services.cluster.by_id.get(wanted.topic_id)
+        topic = self.ctx.services.metadata.by_id.get(wanted.topic_id)
         if topic is None:
             raise UnknownTopicId(f"there is no topic with id {wanted.topic_id}")
         return TopicPartition(topic.name, wanted.partition)
@@ -136,8 +152,9 @@ class _Fetch:
             length = _length(part)
             size += length
             left = max(left - length, 0)
-            pressing = pressing or part.error_code != NONE or part.diverging_epoch.end_offset >= 0
+            pressing = pressing or part.error_code != NONE or _is_told_more(part)
             found.append((wanted, part))
+        self.is_first = False
         enough = size >= min(self.request.min_bytes, self.max_bytes) or pressing or not found
         missing.sort(key=lambda pair: pair[1].error_code != UnknownTopicId.code)  # in Kafka's order: ids first
         return self._answer(found + missing) if enough or last else None
@@ -145,7 +162,10 @@ class _Fetch:
     def _read(self, wanted: Wanted, position: Position, left: int, *, min_one: bool) -> _Partition:
         replicas = self.ctx.services.replicas
         try:
-            hosted = replicas.leading(self._tp(wanted), max(position.current_leader_epoch, NO_EPOCH))
+            look_up = replicas.leading if self.only_leader else replicas.holding
+            hosted = look_up(self._tp(wanted), max(position.current_leader_epoch, NO_EPOCH))
+            if self.is_follower:
+                hosted.leader.follower(self.replica, position.current_leader_epoch)  # or it may not
             if self.by_id and hosted.log.topic_id not in (None, wanted.topic_id):
                 raise InconsistentTopicId(f"partition {hosted.log.tp} has topic id {hosted.log.topic_id}")
             log = hosted.log
@@ -159,10 +179,21 @@ class _Fetch:
                 aborted_transactions=None,
                 records=b"",
             )
+            part.preferred_read_replica = self._closer_replica(hosted, position.fetch_offset)
+            if part.preferred_read_replica >= 0:
+                return part
             if position.last_fetched_epoch >= 0 and self._diverges(part, log, position):
                 return part
             limit = min(left, position.max_bytes)
             read = log.read(position.fetch_offset, limit, self.isolation, min_one=min_one)
+            if self.is_follower and self.is_first:
+                replicas.follower_fetched(
+                    log.tp,
+                    self.replica,
+                    position.fetch_offset,
+                    position.log_start,
+                    self.request.replica_state.replica_epoch,
+                )
         except WireError as error:
             return self._failed(wanted, error)
         if read.first_incomplete:
@@ -176,6 +207,21 @@ class _Fetch:
             ]
         return part
 
+    def _closer_replica(self, hosted: Hosted, offset: Offset) -> BrokerId:
+        """One in the consumer's rack that is in sync and has what it wants; -1 if the leader is as good."""
+        rack, config = self.request.rack_id, self.ctx.services.config
+        if config.replica_selector_class != RACK_AWARE or not rack or self.is_follower or hosted.leads is None:
+            return NO_REPLICA
+        racks, leader = self.ctx.services.metadata.racks, hosted.leads
+        if racks.get(leader.me) == rack:
+            return NO_REPLICA
+        near = [
+            (follower.log_end, follower.caught_up_ms, replica)
+            for replica, follower in leader.followers.items()
+            if racks.get(replica) == rack and replica in leader.isr and follower.log_start <= offset <= follower.log_end
+        ]
+        return max(near)[-1] if near else NO_REPLICA
+
     def _failed(self, wanted: Wanted, error: WireError) -> _Partition:
         part = _refused(wanted.partition, error.code)
         if not isinstance(error, UnknownTopicId | UnknownTopicOrPartition | UnsupportedCompressionType):
@@ -183,8 +229,8 @@ class _Fetch:
         if isinstance(error, UnsupportedCompressionType):
             part.records = None
         if self.ctx.version >= LEADERS_FROM and isinstance(error, FencedLeaderEpoch | NotLeaderOrFollower):
-            topic = self.ctx.services.cluster.topics.get(self._tp(wanted).topic)
-            if topic is not None and 0 <= wanted.partition < len(topic.partitions):
+            topic = self.ctx.services.metadata.topics.get(self._tp(wanted).topic)
+            if topic is not None and wanted.partition in topic.partitions:
                 leader = topic.partitions[wanted.partition]
                 part.current_leader = FetchResponse.LeaderIdAndEpoch(
                     leader_id=leader.leader, leader_epoch=leader.leader_epoch
@@ -210,7 +256,7 @@ class _Fetch:
         for wanted, part in found:
             if session is not None:
                 told = Told(part.high_watermark, part.last_stable_offset, part.log_start_offset)
-                news = session.has_news(wanted, told) or _length(part) > 0 or part.diverging_epoch.end_offset >= 0
+                news = session.has_news(wanted, told) or _length(part) > 0 or _is_told_more(part)
                 if part.error_code != NONE:
                     session.told.pop(wanted, None)
                     news = True
@@ -251,25 +297,32 @@ class _Fetch:
                 if left <= 0 or self.ctx.services.replicas.stopping:
                     break
                 try:
-                    await asyncio.wait_for(waiter.woken.wait(), left)
+                    async with asyncio.timeout(left):  # wait_for may lose a cancellation
+                        await waiter.woken.wait()
                 except TimeoutError:
                     break
             final = self.try_once(last=True)
             assert final is not None
             return final
         finally:
-            for hosted in watched:
-                hosted.waiters.discard(waiter)
+            for waiters in watched:
+                waiters.discard(waiter)
 
-    def _watch(self, waiter: Waiter) -> list[Hosted]:
+    def _watch(self, waiter: Waiter) -> list[set[Waiter]]:
         watched = []
         for wanted in self.positions:
             with suppress(UnknownTopicId):  # deleted a moment ago, or never there
                 hosted = self.ctx.services.replicas.hosted.get(self._tp(wanted))
                 if hosted is not None:
-                    hosted.waiters.add(waiter)
-                    watched.append(hosted)
+                    waiters = hosted.copiers if self.isolation is Isolation.LOG_END else hosted.waiters
+                    waiters.add(waiter)
+                    watched.append(waiters)
         return watched
+
+
+def _is_told_more(part: _Partition) -> bool:
+    """Than records: where the logs have parted, or where to read."""
+    return part.diverging_epoch.end_offset >= 0 or part.preferred_read_replica >= 0
 
 
 def _length(part: _Partition) -> int:

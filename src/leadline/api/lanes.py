@@ -28,7 +28,8 @@ from leadline.wire.primitives import BUFFERS
 
 OLDEST, FLEXIBLE, NEWEST = 7, 9, 11  # before v7 a look at the codec is due
 MOST = 4096  # beginnings to remember; then all are forgotten
-LANE_ACKS = (1, -1)
+ACKS_ALL = -1
+LANE_ACKS = (1, ACKS_ALL)
 
 _SHORT, _INT = Struct(">h"), Struct(">i")
 _OFFSETS = Struct(">qqq")  # in an answer: the base offset, the append time, where the log starts
@@ -42,6 +43,8 @@ class Lane(NamedTuple):
     answer: Struct  # size, correlation id, front, the three offsets, back
     front: bytes
     back: bytes
+    acks_all: bool
+    timeout_ms: int  # how long the in-sync replicas may take
 
     def reply(self, correlation_id: int, first_offset: Offset, append_time_ms: int, log_start: Offset) -> bytes:
         answer = self.answer
@@ -89,7 +92,7 @@ class Lanes:
         lanes = self._lanes[version]
         if len(lanes) >= MOST:
             lanes.clear()
-        lanes[bytes(frame[FRONT.size : end])] = _lane(tp, version)
+        lanes[bytes(frame[FRONT.size : end])] = _lane(tp, version, request)
 
 
 def _end_of_beginning(frame: Buffer, version: int) -> int:
@@ -125,7 +128,7 @@ def _beginning_of(request: ProduceRequest, tp: TopicPartition, version: int) -> 
     return to_bytes(plain, version)[:-_NO_RECORDS]
 
 
-def _lane(tp: TopicPartition, version: int) -> Lane:
+def _lane(tp: TopicPartition, version: int, request: ProduceRequest) -> Lane:
     """With what is the same in each answer, taken from any one of them."""
     offset, time_ms, log_start = _ANY
     part = ProduceResponse.PartitionProduceResponse(
@@ -135,4 +138,5 @@ def _lane(tp: TopicPartition, version: int) -> Lane:
     pieces = response_frame(ProduceResponse(responses=[topic]), version, 0)
     answer = b"".join(piece for piece in pieces if isinstance(piece, BUFFERS))
     front, back = answer[FRONT.size :].split(_OFFSETS.pack(*_ANY))
-    return Lane(tp, Struct(f">ii{len(front)}sqqq{len(back)}s"), front, back)
+    struct = Struct(f">ii{len(front)}sqqq{len(back)}s")
+    return Lane(tp, struct, front, back, request.acks == ACKS_ALL, request.timeout_ms)

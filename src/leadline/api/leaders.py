@@ -1,34 +1,48 @@
 """ElectLeaders: who leads a partition."""
 
 from leadline.api.context import Context
-from leadline.errors import UnknownTopicOrPartition
-from leadline.model import TopicPartition
+from leadline.errors import ElectionNotNeeded, NotController, WireError
+from leadline.model import BrokerId, TopicPartition
 from leadline.wire.messages import ElectLeadersRequest, ElectLeadersResponse
 
-ELECTION_NOT_NEEDED = 84
+UNCLEAN = 1  # a type of election; 0: for the preferred leader
+UNCLEAN_FROM = 1
 
 
-def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLeadersResponse:
-    """ElectLeaders, v0-2: on a single node every partition already has the only leader there can be."""
-    wanted: dict[str, dict[int, None]] = {}
-    for topic in request.topic_partitions or ():
-        if topic.partitions:
-            wanted.setdefault(topic.topic, {}).update(dict.fromkeys(topic.partitions))
-    return ElectLeadersResponse(
-        replica_election_results=[
-            ElectLeadersResponse.ReplicaElectionResult(
-                topic=name, partition_result=[_not_elected(TopicPartition(name, number), ctx) for number in numbers]
-            )
-            for name, numbers in wanted.items()
-        ]
-    )
+async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLeadersResponse:
+    """ElectLeaders, v0-2.  v1 unclean elections. Null: all partitions; then those that need none are not told of."""
+    unclean = ctx.version >= UNCLEAN_FROM and request.election_type == UNCLEAN
+    everything = request.topic_partitions is None
+    asked = [
+        TopicPartition(topic.topic, number)
+        for topic in request.topic_partitions or ()
+        for number in dict.fromkeys(topic.partitions)
+    ]
+    if everything:
+        known = ctx.services.metadata.topics
+        asked = [TopicPartition(name, number) for name, topic in known.items() for number in topic.partitions]
+    wanted = dict.fromkeys(asked)
+    try:
+        answers = await ctx.services.controller.do(lambda decisions: decisions.elect(wanted, unclean=unclean))
+    except NotController as error:
+        answers = dict.fromkeys(wanted, error)
+    results: dict[str, ElectLeadersResponse.ReplicaElectionResult] = {}
+    for tp, answer in answers.items():
+        if not (everything and isinstance(answer, ElectionNotNeeded)):
+            result = results.setdefault(tp.topic, ElectLeadersResponse.ReplicaElectionResult(topic=tp.topic))
+            result.partition_result.append(await _elected(tp, answer, request.timeout_ms, ctx))
+    return ElectLeadersResponse(replica_election_results=list(results.values()))
 
 
-def _not_elected(tp: TopicPartition, ctx: Context) -> ElectLeadersResponse.PartitionResult:
-    topic = ctx.services.cluster.topics.get(tp.topic)
-    known = topic is not None and 0 <= tp.partition < len(topic.partitions)
-    return ElectLeadersResponse.PartitionResult(
-        partition_id=tp.partition,
-        error_code=ELECTION_NOT_NEEDED if known else UnknownTopicOrPartition.code,
-        error_message=f"{tp} is led by its preferred leader" if known else f"there is no partition {tp}",
-    )
+async def _elected(
+    tp: TopicPartition, answer: BrokerId | WireError, timeout_ms: int, ctx: Context
+) -> ElectLeadersResponse.PartitionResult:
+    """Once this broker knows it, too."""
+    told = ElectLeadersResponse.PartitionResult(partition_id=tp.partition, error_message=None)
+    try:
+        if isinstance(answer, WireError):
+            raise answer
+        await ctx.services.cluster.until_led(tp, lambda leader: leader == answer, timeout_ms)
+    except WireError as error:
+        told.error_code, told.error_message = error.code, str(error)
+    return told

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from leadline.api.auto_create import auto_create
 from leadline.api.context import NONE, Context
-from leadline.controller.cluster import Endpoint, Topic
+from leadline.controller.metadata import Endpoint, Partition, Topic
 from leadline.controller.topics import INTERNAL, check_name
 from leadline.errors import (
     InvalidRequest,
@@ -15,11 +15,10 @@ from leadline.errors import (
     UnknownTopicOrPartition,
     WireError,
 )
-from leadline.model import TopicPartition
-from leadline.replication.replicas import Hosted
 from leadline.wire.messages import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest, MetadataResponse
 
 LEADER_NOT_AVAILABLE = 5
+NO_LEADER = -1
 MISMATCHED_ENDPOINT_TYPE = 114
 UNSUPPORTED_ENDPOINT_TYPE = 115
 BROKERS, CONTROLLERS = 1, 2  # types of endpoints
@@ -37,16 +36,16 @@ def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse | Await
 
     As soon as one topic is asked for by its id, those without one are not looked at.
     """
-    cluster, asked = ctx.services.cluster, request.topics
+    known, asked = ctx.services.metadata.topics, request.topics
     if asked is None or (ctx.version == 0 and not asked):
-        return _answer(request, ctx, [_describe(topic, ctx, request) for topic in cluster.topics.values()])
+        return _answer(request, ctx, [_describe(topic, ctx, request) for topic in known.values()])
     if ctx.version < BY_ID_FROM and any(topic.name is None or topic.topic_id != NO_ID for topic in asked):
         return MetadataResponse(topics=[_refused(topic) for topic in asked])
     ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != NO_ID)
     if ids:
         return _answer(request, ctx, [_by_id(topic_id, ctx, request) for topic_id in ids])
     names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
-    missing = [name for name in names if name not in cluster.topics]
+    missing = [name for name in names if name not in known]
     if missing and request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
         return _after_creation(request, ctx, names, missing)
     return _answer(request, ctx, [_named(name, ctx, request, {}) for name in names])
@@ -72,14 +71,14 @@ def _refused(asked: MetadataRequest.MetadataRequestTopic) -> _Topic:
 
 
 def _by_id(topic_id: UUID, ctx: Context, request: MetadataRequest) -> _Topic:
-    topic = ctx.services.cluster.by_id.get(topic_id)
+    topic = ctx.services.metadata.by_id.get(topic_id)
     if topic is None:
         return _Topic(error_code=UnknownTopicId.code, name=None, topic_id=topic_id)
     return _describe(topic, ctx, request)
 
 
 def _named(name: str, ctx: Context, request: MetadataRequest, refused: dict[str, WireError]) -> _Topic:
-    topic = ctx.services.cluster.topics.get(name)
+    topic = ctx.services.metadata.topics.get(name)
     if topic is not None:
         return _describe(topic, ctx, request)
     return _Topic(
@@ -105,36 +104,32 @@ def _why_missing(name: str, refused: dict[str, WireError]) -> int:
 
 
 def _describe(topic: Topic, ctx: Context, request: MetadataRequest) -> _Topic:
-    offline = {
-        n for n, _ in enumerate(topic.partitions) if (hosted := _hosted(topic, n, ctx)) is None or hosted.log.offline
-    }
     return _Topic(
         error_code=NONE,
         name=topic.name,
         topic_id=topic.id,
         is_internal=topic.name in INTERNAL,
         topic_authorized_operations=_topic_operations(request),
-        partitions=[
-            MetadataResponse.MetadataResponsePartition(
-                error_code=LEADER_NOT_AVAILABLE if n in offline else NONE,
-                partition_index=n,
-                leader_id=-1 if n in offline else partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-                offline_replicas=list(partition.replicas) if n in offline else [],
-            )
-            for n, partition in enumerate(topic.partitions)
-        ],
+        partitions=[_partition(number, partition, ctx) for number, partition in topic.partitions.items()],
     )
 
 
-def _hosted(topic: Topic, partition: int, ctx: Context) -> Hosted | None:
-    return ctx.services.replicas.hosted.get(TopicPartition(topic.name, partition))
+def _partition(number: int, partition: Partition, ctx: Context) -> MetadataResponse.MetadataResponsePartition:
+    leader = ctx.services.metadata.brokers.get(partition.leader)
+    can_be_reached = leader is not None and ctx.listener in leader.endpoints
+    return MetadataResponse.MetadataResponsePartition(
+        error_code=NONE if can_be_reached else LEADER_NOT_AVAILABLE,
+        partition_index=number,
+        leader_id=partition.leader if can_be_reached else NO_LEADER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=list(partition.offline),
+    )
 
 
 def _answer(request: MetadataRequest, ctx: Context, topics: list[_Topic]) -> MetadataResponse:
-    cluster = ctx.services.cluster
+    cluster = ctx.services.metadata
     asked = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
@@ -152,14 +147,14 @@ def endpoints(ctx: Context) -> list[tuple[int, Endpoint, str | None]]:
     """The brokers as who asks can reach them: by the listener that the request came through."""
     return [
         (broker.id, at, broker.rack)
-        for broker in ctx.services.cluster.brokers.values()
+        for broker in ctx.services.metadata.brokers.values()
         if (at := broker.endpoints.get(ctx.listener)) is not None
     ]
 
 
 def describe_cluster(request: DescribeClusterRequest, ctx: Context) -> DescribeClusterResponse:
     """DescribeCluster, v0-1.  v1 endpoint type: only brokers (1) can be told of, there are no separate controllers."""
-    cluster = ctx.services.cluster
+    cluster = ctx.services.metadata
     if request.endpoint_type != BROKERS:
         known = request.endpoint_type == CONTROLLERS
         return DescribeClusterResponse(

@@ -4,9 +4,10 @@ import os
 from collections import Counter
 
 from leadline.api.context import NONE, Context
-from leadline.errors import InvalidRequest, WireError
+from leadline.errors import InvalidRequest, LeaderNotAvailable, OffsetNotAvailable, WireError
 from leadline.log.log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, FoundOffset, Isolation, Log
 from leadline.model import TopicPartition
+from leadline.replication.replicas import Hosted
 from leadline.wire.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -15,8 +16,10 @@ from leadline.wire.messages import (
 )
 
 CONSUMER = -1  # the replica id of who is no replica
+DEBUGGING = -2  # of who may also ask a follower
 READ_COMMITTED = 1
 EPOCHS_FROM = 4
+NOT_AVAILABLE_FROM = 5
 
 _Partition = ListOffsetsResponse.ListOffsetsPartitionResponse
 _EpochEnd = OffsetForLeaderEpochResponse.EpochEndOffset
@@ -55,19 +58,22 @@ def _look_up(
     try:
         if repeated:
             raise InvalidRequest(f"the request names {tp} more than once")
-        hosted = ctx.services.replicas.leading(tp, asked.current_leader_epoch)
+        replicas = ctx.services.replicas
+        look_up = replicas.holding if request.replica_id == DEBUGGING else replicas.leading
+        hosted = look_up(tp, asked.current_leader_epoch)
         isolation = Isolation.LOG_END
         if request.replica_id == CONSUMER:
             isolation = Isolation.COMMITTED if request.isolation_level == READ_COMMITTED else Isolation.HIGH_WATERMARK
         limit = hosted.log.limit(isolation)
         if asked.timestamp == LATEST_TIMESTAMP:
-            found: FoundOffset | None = FoundOffset(-1, limit, hosted.log.epochs.epoch_at(max(limit - 1, 0)))
-            if limit == hosted.log.log_end and hosted.log.epochs.latest is not None:
-                found = FoundOffset(-1, limit, hosted.log.epochs.latest.epoch)
+            _check_known(hosted, isolation, ctx.version)
+            found: FoundOffset | None = FoundOffset(-1, limit, hosted.epoch)
         else:
             found = hosted.log.offset_for_time(asked.timestamp)
             if found is not None and found.timestamp >= 0 and found.offset >= limit:
                 found = None
+            if found is None:
+                _check_known(hosted, isolation, ctx.version)
     except WireError as error:
         return _Partition(partition_index=asked.partition_index, error_code=error.code, timestamp=-1, offset=-1)
     if found is None:
@@ -79,6 +85,15 @@ def _look_up(
         offset=found.offset,
         leader_epoch=-1 if found.leader_epoch is None or ctx.version < EPOCHS_FROM else found.leader_epoch,
     )
+
+
+def _check_known(hosted: Hosted, isolation: Isolation, version: int) -> None:
+    """A new leader may show less than the one before it did, until it has heard from its followers."""
+    leader = hosted.leads
+    if isolation is Isolation.LOG_END or leader is None or leader.epoch_start <= hosted.log.high_watermark:
+        return
+    told = f"epoch {leader.epoch} of {hosted.log.tp} starts at {leader.epoch_start}: safe is {leader.high_watermark}"
+    raise OffsetNotAvailable(told) if version >= NOT_AVAILABLE_FROM else LeaderNotAvailable(told)
 
 
 def _segment_starts(

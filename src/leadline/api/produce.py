@@ -1,10 +1,12 @@
 """Produce: batches of records into partitions."""
 
+import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import TypeVar
 
 from leadline.api.context import NONE, Context
-from leadline.api.lanes import Lanes
+from leadline.api.lanes import ACKS_ALL, Lane, Lanes
+from leadline.api.metadata import endpoints
 from leadline.api.verification import Verdict, verify_records
 from leadline.controller.topics import INTERNAL
 from leadline.errors import (
@@ -16,6 +18,7 @@ from leadline.errors import (
     RecordListTooLarge,
     RecordsRefused,
     RecordTooLarge,
+    RequestTimedOut,
     StorageError,
     TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
@@ -26,7 +29,7 @@ from leadline.errors import (
 from leadline.log.log import Appended
 from leadline.log.pressure import Level, Pressure
 from leadline.log.producers import TRUSTED, Origin
-from leadline.model import TopicPartition
+from leadline.model import Offset, TopicPartition
 from leadline.ports import Buffer
 from leadline.records.batch import (
     CODEC_MASK,
@@ -47,7 +50,8 @@ from leadline.wire.primitives import BUFFERS, Piece
 
 OLDEST_VERSION = 3  # before it, records had another format
 ZSTD_FROM = 7
-ACKS = (0, 1, -1)
+ACKS = (0, 1, ACKS_ALL)
+LEADERS_FROM = 10
 LARGE_BYTES = 16 * 1024  # requests from here on wait for a disk that does not keep up
 ADMIN_CLIENT = "__admin_client"  # who calls itself so may write to internal topics, as in Kafka
 
@@ -60,6 +64,7 @@ _WITHOUT_LOG_START = (
 _ALL_TRUSTED: Mapping[TopicPartition, Verdict] = {}
 
 A = TypeVar("A")
+Reply = bytes | list[Piece]
 Answer = ProduceResponse | Awaitable[ProduceResponse | None] | None
 _Partition = ProduceResponse.PartitionProduceResponse
 _Topic = ProduceResponse.TopicProduceResponse
@@ -72,15 +77,37 @@ def produce(request: ProduceRequest, ctx: Context) -> Answer:
     """
     if (refusal := _refusal(request, ctx)) is not None:
         return _refuse_all(request, refusal)
-    verdicts: Mapping[TopicPartition, Verdict] = _ALL_TRUSTED
-    if request.transactional_id is not None:
-        try:
-            verdicts = verify_records(request, ctx)
-        except WireError as error:
-            return _refuse_all(request, error)
+    if request.transactional_id is None:
+        return _append(request, _ALL_TRUSTED, ctx)
+    try:
+        verdicts = verify_records(request, ctx)
+    except WireError as error:
+        return _refuse_all(request, error)
+    if isinstance(verdicts, Awaitable):
+        return _append_later(_with_own_records(request), verdicts, ctx)
+    return _append(request, verdicts, ctx)
+
+
+async def _append_later(
+    request: ProduceRequest, verdicts: Awaitable[Mapping[TopicPartition, Verdict]], ctx: Context
+) -> ProduceResponse | None:
+    answer = _append(request, await verdicts, ctx)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+def _with_own_records(request: ProduceRequest) -> ProduceRequest:
+    """The frame that they lie in is used again while we wait."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            data.records = bytearray(_records(data))
+    return request
+
+
+def _append(request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict], ctx: Context) -> Answer:
     acks, replicas = request.acks, ctx.services.replicas
     topics = []
     failed: WireError | None = None
+    unsafe: list[tuple[TopicPartition, Offset, _Partition]] = []  # written, but not everywhere
     for topic in request.topic_data:
         partitions = []
         for data in topic.partition_data:
@@ -94,8 +121,11 @@ def produce(request: ProduceRequest, ctx: Context) -> Answer:
             try:
                 if acks not in ACKS or ctx.version < ZSTD_FROM or topic.name in INTERNAL:
                     _check(tp, records, acks, ctx)
-                appended = replicas.append(tp, records, Origin.CLIENT, verdict)
-                partitions.append(_done(data.index, appended, replicas.hosted[tp].log.log_start))
+                appended = replicas.append(tp, records, Origin.CLIENT, verdict, acks)
+                log = replicas.hosted[tp].log
+                partitions.append(_done(data.index, appended, log.log_start))
+                if acks == ACKS_ALL and log.high_watermark <= appended.last_offset:
+                    unsafe.append((tp, appended.last_offset + 1, partitions[-1]))
             except WireError as error:
                 failed = error
                 partitions.append(_refused(data.index, error, _log_start(tp, records, error, replicas)))
@@ -104,9 +134,57 @@ def produce(request: ProduceRequest, ctx: Context) -> Answer:
     if acks == 0 and failed is not None:
         raise failed
     answer = None if acks == 0 else ProduceResponse(responses=topics)
+    if failed is not None and ctx.version >= LEADERS_FROM and answer is not None:
+        _tell_leaders(answer, ctx)
+    if unsafe and answer is not None:
+        return _once_safe(answer, unsafe, request.timeout_ms, replicas)
     if replicas.pressure.level is Level.HIGH and _is_large(request):
         return _after_the_disk(answer, replicas.pressure)
     return answer
+
+
+async def _once_safe(
+    answer: ProduceResponse,
+    unsafe: list[tuple[TopicPartition, Offset, _Partition]],
+    timeout_ms: int,
+    replicas: Replicas,
+) -> ProduceResponse:
+    """When all in-sync replicas have it, or the time is over; the offsets are told in any case."""
+    waits = (_safe(tp, offset, timeout_ms, replicas) for tp, offset, _ in unsafe)
+    for (_, _, part), code in zip(unsafe, await asyncio.gather(*waits), strict=True):
+        part.error_code = code
+    return answer
+
+
+async def _safe(tp: TopicPartition, offset: Offset, timeout_ms: int, replicas: Replicas) -> int:
+    try:
+        async with asyncio.timeout(max(timeout_ms, 0) / 1000):
+            await replicas.committed(tp, offset)
+        replicas.leading(tp).leader.check_still_in_sync()
+    except TimeoutError:
+        return RequestTimedOut.code
+    except WireError as error:
+        return error.code
+    return NONE
+
+
+def _tell_leaders(answer: ProduceResponse, ctx: Context) -> None:
+    """Who leads what was sent here in vain, and where it is."""
+    named = set()
+    for topic in answer.responses:
+        known = ctx.services.metadata.topics.get(topic.name)
+        for part in topic.partition_responses:
+            if part.error_code == NotLeaderOrFollower.code and known is not None and part.index in known.partitions:
+                leader = known.partitions[part.index]
+                part.current_leader = ProduceResponse.LeaderIdAndEpoch(
+                    leader_id=leader.leader, leader_epoch=leader.leader_epoch
+                )
+                named.add(leader.leader)
+    answer.node_endpoints = [
+        ProduceResponse.NodeEndpoint(node_id=broker, host=at.host, port=at.port, rack=rack)
+        for broker, at, rack in (endpoints(ctx) if named else ())
+        if broker in named
+    ]
 
 
 def _is_large(request: ProduceRequest) -> bool:
@@ -126,9 +204,7 @@ def serve_produce(frame: Buffer, body_at: int, ctx: Context) -> Answer:
     return produce(request, ctx)
 
 
-def produce_in_lane(
-    frame: memoryview, lanes: Lanes, replicas: Replicas
-) -> bytes | list[Piece] | Awaitable[bytes] | None:
+def produce_in_lane(frame: memoryview, lanes: Lanes, replicas: Replicas) -> Reply | Awaitable[Reply] | None:
     """The reply, if the request is in a lane. If not, nothing has happened to it."""
     found = lanes.find(frame)
     if found is None:
@@ -136,16 +212,38 @@ def produce_in_lane(
     lane, records, version, correlation_id = found
     tp = lane.tp
     try:
-        appended = replicas.append(tp, records)
+        appended = replicas.append(tp, records, acks=ACKS_ALL if lane.acks_all else 1)
+    except NotLeaderOrFollower:
+        return None  # told with more than a lane knows
     except WireError as error:
         part = _refused(tp.partition, error, _log_start(tp, records, error, replicas))
         answer = ProduceResponse(responses=[_Topic(name=tp.topic, partition_responses=[part])])
         return response_frame(answer, version, correlation_id)
-    log_start = replicas.hosted[tp].log.log_start
-    reply = lane.reply(correlation_id, appended.first_offset, appended.log_append_time_ms, log_start)
+    log = replicas.hosted[tp].log
+    reply = lane.reply(correlation_id, appended.first_offset, appended.log_append_time_ms, log.log_start)
+    if lane.acks_all and log.high_watermark <= appended.last_offset:
+        done = _done(tp.partition, appended, log.log_start)
+        return _reply_once_safe(lane, reply, done, appended.last_offset + 1, version, correlation_id, replicas)
     if replicas.pressure.level is Level.HIGH and len(records) >= LARGE_BYTES:
         return _after_the_disk(reply, replicas.pressure)
     return reply
+
+
+async def _reply_once_safe(
+    lane: Lane,
+    reply: bytes,
+    done: _Partition,
+    offset: Offset,
+    version: int,
+    correlation_id: int,
+    replicas: Replicas,
+) -> Reply:
+    """As a request that is in no lane is answered, unless all goes well."""
+    done.error_code = await _safe(lane.tp, offset, lane.timeout_ms, replicas)
+    if done.error_code == NONE:
+        return reply
+    answer = ProduceResponse(responses=[_Topic(name=lane.tp.topic, partition_responses=[done])])
+    return response_frame(answer, version, correlation_id)
 
 
 def _records(data: ProduceRequest.PartitionProduceData) -> Buffer:

@@ -1,13 +1,15 @@
 """CreateTopics, DeleteTopics, CreatePartitions and DeleteRecords."""
 
+import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from functools import partial
 from uuid import UUID
 
 from leadline.api.context import NONE, Context
 from leadline.config import InvalidSetting, check_topic, describe_topic
-from leadline.controller.cluster import Topic
+from leadline.controller.cluster import spread
+from leadline.controller.metadata import Topic
 from leadline.controller.topics import INTERNAL, Assignment, assign, check_name, given_assignment
 from leadline.errors import (
     InvalidConfig,
@@ -17,6 +19,7 @@ from leadline.errors import (
     InvalidTopic,
     OffsetOutOfRange,
     PolicyViolation,
+    RequestTimedOut,
     TopicAuthorizationFailed,
     TopicDeletionDisabled,
     UnknownTopicId,
@@ -58,16 +61,17 @@ async def _create(
 ) -> _Created:
     cluster = ctx.services.cluster
     try:
+        cluster.check_controller()
         if repeated:
             raise InvalidRequest(f"the request names topic '{asked.name}' more than once")
         if asked.name == CLUSTER_METADATA:
             raise TopicAuthorizationFailed(f"topic '{asked.name}' is Kafka's own, and no topic like others")
-        check_name(asked.name, cluster.topics)
+        check_name(asked.name, ctx.services.metadata.topics)
         assignment = _assignment(asked, ctx)
         config = _config({entry.name: entry.value for entry in asked.configs}, ctx)
         if request.validate_only:
             return _told(asked.name, assignment, config, None, ctx)
-        topic = await cluster.create_topic(asked.name, assignment, config)
+        topic = await cluster.create_topic(asked.name, assignment, config, request.timeout_ms)
         return _told(asked.name, assignment, config, topic, ctx)
     except WireError as error:
         told = _Created(name=asked.name, error_code=error.code, error_message=str(error))
@@ -77,17 +81,18 @@ async def _create(
 
 
 def _assignment(asked: CreateTopicsRequest.CreatableTopic, ctx: Context) -> Assignment:
-    config, brokers = ctx.services.config, sorted(ctx.services.cluster.brokers)
+    config, racks = ctx.services.config, ctx.services.metadata.racks
     if asked.assignments:
         if asked.num_partitions != BROKERS_CHOICE or asked.replication_factor != BROKERS_CHOICE:
             raise InvalidRequest(
                 "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the "
                 "same time."
             )
-        return given_assignment({entry.partition_index: entry.broker_ids for entry in asked.assignments}, brokers)
+        return given_assignment({entry.partition_index: entry.broker_ids for entry in asked.assignments}, racks)
     partitions = config.num_partitions if asked.num_partitions == BROKERS_CHOICE else asked.num_partitions
     factor = asked.replication_factor
-    return assign(brokers, partitions, config.default_replication_factor if factor == BROKERS_CHOICE else factor)
+    wanted = config.default_replication_factor if factor == BROKERS_CHOICE else factor
+    return spread(racks, partitions, wanted)
 
 
 def _config(given: Mapping[str, str | None], ctx: Context) -> dict[str, str]:
@@ -132,7 +137,7 @@ async def delete_topics(request: DeleteTopicsRequest, ctx: Context) -> DeleteTop
             each.error_code, each.error_message = refusal.code, str(refusal)
         return DeleteTopicsResponse(responses=told)
     deleted: set[str] = set()
-    return DeleteTopicsResponse(responses=[await _delete(topic, deleted, ctx) for topic in asked])
+    return DeleteTopicsResponse(responses=[await _delete(topic, deleted, request.timeout_ms, ctx) for topic in asked])
 
 
 def _deletion_refused(asked: list[DeleteTopicsRequest.DeleteTopicState], ctx: Context) -> WireError | None:
@@ -144,19 +149,21 @@ def _deletion_refused(asked: list[DeleteTopicsRequest.DeleteTopicState], ctx: Co
     return None
 
 
-async def _delete(asked: DeleteTopicsRequest.DeleteTopicState, deleted: set[str], ctx: Context) -> _Deleted:
+async def _delete(
+    asked: DeleteTopicsRequest.DeleteTopicState, deleted: set[str], timeout_ms: int, ctx: Context
+) -> _Deleted:
     """`deleted`: what this request has already deleted."""
-    cluster = ctx.services.cluster
     told = _Deleted(name=asked.name, topic_id=asked.topic_id, error_message=None)
     try:
+        ctx.services.cluster.check_controller()
         if asked.name is None:
-            topic = cluster.by_id.get(asked.topic_id)
+            topic = ctx.services.metadata.by_id.get(asked.topic_id)
             if topic is None:
                 raise UnknownTopicId(f"there is no topic with id {asked.topic_id}")
             told.name = topic.name
         if told.name not in deleted:
-            topic = cluster.topic(told.name or "")
-            await cluster.delete_topic(topic.name)
+            topic = ctx.services.metadata.topic(told.name or "")
+            await ctx.services.cluster.delete_topic(topic.name, timeout_ms)
             deleted.add(topic.name)
     except WireError as error:
         told.error_code, told.error_message = error.code, str(error)
@@ -170,13 +177,14 @@ async def create_partitions(request: CreatePartitionsRequest, ctx: Context) -> C
     for asked in {topic.name: topic for topic in request.topics}.values():
         told = _Grown(name=asked.name)
         try:
+            ctx.services.cluster.check_controller()
             if often[asked.name] > 1:
                 raise InvalidRequest(f"the request names topic '{asked.name}' more than once")
             more = partial(_more, asked, ctx)
             if request.validate_only:
-                more(ctx.services.cluster.topic(asked.name))
+                more(ctx.services.metadata.topic(asked.name))
             else:
-                await ctx.services.cluster.add_partitions(asked.name, more)
+                await ctx.services.cluster.add_partitions(asked.name, more, request.timeout_ms)
         except WireError as error:
             told.error_code, told.error_message = error.code, str(error)
         results.append(told)
@@ -184,7 +192,7 @@ async def create_partitions(request: CreatePartitionsRequest, ctx: Context) -> C
 
 
 def _more(asked: CreatePartitionsRequest.CreatePartitionsTopic, ctx: Context, topic: Topic) -> Assignment:
-    cluster = ctx.services.cluster
+    racks = ctx.services.metadata.racks
     have = len(topic.partitions)
     if asked.count <= have:
         same = f"Topic already has {have} partitions."
@@ -192,18 +200,25 @@ def _more(asked: CreatePartitionsRequest.CreatePartitionsTopic, ctx: Context, to
         raise InvalidPartitions(same if asked.count == have else fewer)
     more = asked.count - have
     if asked.assignments is None:
-        return assign(sorted(cluster.brokers), more, len(topic.partitions[0].replicas), first=have)
+        replicas = topic.partitions[0].replicas
+        start = sum(broker < replicas[0] for broker in racks)  # where the leader of the first one stands
+        return assign(racks, more, len(replicas), first=have, start=start, shift=start)
     if len(asked.assignments) != more:
         raise InvalidReplicaAssignment(
             f"Increasing the number of partitions by {more} but {len(asked.assignments)} assignments provided."
         )
     given = {n: entry.broker_ids for n, entry in enumerate(asked.assignments)}
-    return given_assignment(given, cluster.brokers)
+    return given_assignment(given, racks)
 
 
-def delete_records(request: DeleteRecordsRequest, ctx: Context) -> DeleteRecordsResponse:
-    """DeleteRecords, v0-2: the log starts at an offset from now on; -1 means the high watermark."""
-    return DeleteRecordsResponse(
+def delete_records(
+    request: DeleteRecordsRequest, ctx: Context
+) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
+    """DeleteRecords, v0-2: the log starts at an offset from now on; -1 means the high watermark.
+
+    Answered once the living replicas have done the same, or the time is over.
+    """
+    answer = DeleteRecordsResponse(
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
                 name=topic.name,
@@ -213,6 +228,36 @@ def delete_records(request: DeleteRecordsRequest, ctx: Context) -> DeleteRecords
             if topic.partitions
         ]
     )
+    waits = [
+        _cut_everywhere(TopicPartition(topic.name, cut.partition_index), cut, request.timeout_ms, ctx)
+        for topic in answer.topics
+        for cut in topic.partitions
+        if cut.error_code == NONE and _has_followers(TopicPartition(topic.name, cut.partition_index), ctx)
+    ]
+    return _after(waits, answer) if waits else answer
+
+
+def _has_followers(tp: TopicPartition, ctx: Context) -> bool:
+    return bool(ctx.services.replicas.leading(tp).leader.followers)
+
+
+async def _after(waits: list[Coroutine[None, None, None]], answer: DeleteRecordsResponse) -> DeleteRecordsResponse:
+    await asyncio.gather(*waits)
+    return answer
+
+
+async def _cut_everywhere(tp: TopicPartition, cut: _Cut, timeout_ms: int, ctx: Context) -> None:
+    replicas = ctx.services.replicas
+    hosted = replicas.leading(tp)
+    try:
+        async with asyncio.timeout(max(timeout_ms, 0) / 1000):
+            await replicas.deleted(tp, cut.low_watermark)
+    except TimeoutError:
+        cut.error_code = RequestTimedOut.code
+    except WireError as error:
+        cut.error_code = error.code
+    if hosted.leads is not None:
+        cut.low_watermark = hosted.leads.low_watermark(hosted.log.log_start)
 
 
 def _cut(topic: str, asked: DeleteRecordsRequest.DeleteRecordsPartition, ctx: Context) -> _Cut:

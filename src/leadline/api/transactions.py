@@ -116,7 +116,7 @@ async def _add(txn: _Txn, ctx: Context) -> list[_Added]:
 def _unfit(tp: TopicPartition, ctx: Context) -> int | None:
     if tp.topic in INTERNAL and ctx.version < BROKERS_ONLY_FROM:
         return TopicAuthorizationFailed.code
-    return None if ctx.services.cluster.has_partition(tp) else UnknownTopicOrPartition.code
+    return None if ctx.services.metadata.has_partition(tp) else UnknownTopicOrPartition.code
 
 
 def _per_partition(codes: dict[TopicPartition, int]) -> list[_Added]:

@@ -5,10 +5,13 @@ the coordinator is asked, the log keeps a `Verification`; if a marker comes befo
 transaction.partition.verification.enable=false asks nobody.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TypeVar, Union
 
 from leadline.api.context import Context
+from leadline.controller.metadata import NO_LEADER
 from leadline.coordinator.transaction import Identity
+from leadline.coordinator.transactions import TRANSACTIONS_TOPIC
 from leadline.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
@@ -21,23 +24,31 @@ from leadline.errors import (
     ProducerFenced,
     TransactionAbortable,
     WireError,
+    told,
 )
 from leadline.log.producers import TRUSTED, Verification
-from leadline.model import NO_SEQUENCE, TopicPartition
+from leadline.model import NO_SEQUENCE, BrokerId, TopicPartition
 from leadline.ports import Buffer
 from leadline.records.batch import HEADER_BYTES, MAGIC, MAGIC_AT, Header, header_at, walk
-from leadline.wire.messages import ProduceRequest
+from leadline.replication.channel import PeerLost
+from leadline.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, ProduceRequest
 
 ABORTABLE_FROM = 11  # Produce has an error of its own for it from this version on; TxnOffsetCommit from the next
 OFFSETS_ABORTABLE_FROM = 4
+ASK_VERSION, ASK_SECONDS = 5, 30.0
 
 # Older producers do not try again when they are told these, but do when replicas are missing.
 _TRY_AGAIN = (ConcurrentTransactions, CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator)
 
 Verdict = Verification | WireError | None  # None: the transaction has written there already
+Verdicts = dict[TopicPartition, Verdict]
+Refusals = dict[TopicPartition, WireError | None]
+T = TypeVar("T")
+U = TypeVar("U")
+Later = Union[T, Awaitable[T]]  # noqa: UP007  at once, if the coordinator is this broker
 
 
-def verify_records(request: ProduceRequest, ctx: Context) -> dict[TopicPartition, Verdict]:
+def verify_records(request: ProduceRequest, ctx: Context) -> Later[Verdicts]:
     """For each partition that transactional records are for. InvalidProducerIdMapping if they are of two producers."""
     found = _transactional(request, ctx)
     producers = {Identity(header.producer_id, header.producer_epoch) for header in found.values()}
@@ -46,28 +57,46 @@ def verify_records(request: ProduceRequest, ctx: Context) -> dict[TopicPartition
     if not producers:
         return {}
     sequences = {tp: header.base_sequence for tp, header in found.items()}
-    verdicts = _verify(request.transactional_id or "", producers.pop(), sequences, ctx)
     abortable = ctx.version >= ABORTABLE_FROM
-    return {
-        tp: _for_producers(_known_to_clients(verdict, abortable)) if isinstance(verdict, WireError) else verdict
-        for tp, verdict in verdicts.items()
-    }
+
+    def for_producers(verdicts: Verdicts) -> Verdicts:
+        return {
+            tp: _for_producers(_known_to_clients(verdict, abortable)) if isinstance(verdict, WireError) else verdict
+            for tp, verdict in verdicts.items()
+        }
+
+    return _then(_verify(request.transactional_id or "", producers.pop(), sequences, ctx), for_producers)
 
 
-def verify_offsets(tp: TopicPartition, transactional_id: str, producer: Identity, ctx: Context) -> Verification | None:
+def verify_offsets(
+    tp: TopicPartition, transactional_id: str, producer: Identity, ctx: Context
+) -> Later[Verification | None]:
     """For the partition that keeps the offsets which a transaction commits: to be handed in when they are written."""
-    verdict = _verify(transactional_id, producer, {tp: NO_SEQUENCE}, ctx)[tp]
-    if isinstance(verdict, WireError):
-        raise _known_to_clients(verdict, ctx.version >= OFFSETS_ABORTABLE_FROM)
-    return verdict
+
+    def for_offsets(verdicts: Verdicts) -> Verification | None:
+        verdict = verdicts[tp]
+        if isinstance(verdict, NotCoordinator):
+            raise CoordinatorNotAvailable(f"the transaction's: {verdict}")  # the group's is this one
+        if isinstance(verdict, WireError):
+            raise _known_to_clients(verdict, ctx.version >= OFFSETS_ABORTABLE_FROM)
+        return verdict
+
+    return _then(_verify(transactional_id, producer, {tp: NO_SEQUENCE}, ctx), for_offsets)
+
+
+def _then(found: Later[T], go_on: Callable[[T], U]) -> Later[U]:
+    async def later(waited_for: Awaitable[T]) -> U:
+        return go_on(await waited_for)
+
+    return later(found) if isinstance(found, Awaitable) else go_on(found)
 
 
 def _verify(
     transactional_id: str, producer: Identity, sequences: Mapping[TopicPartition, int], ctx: Context
-) -> dict[TopicPartition, Verdict]:
+) -> Later[Verdicts]:
     if not ctx.services.config.transaction_partition_verification_enable:
         return dict.fromkeys(sequences, TRUSTED)
-    verdicts: dict[TopicPartition, Verdict] = {}
+    verdicts: Verdicts = {}
     for tp, sequence in sequences.items():
         try:
             log = ctx.services.replicas.leading(tp).log
@@ -78,15 +107,63 @@ def _verify(
     unknown = [tp for tp, verdict in verdicts.items() if isinstance(verdict, Verification)]
     if not unknown:
         return verdicts
-    answers = _ask(transactional_id, producer, unknown, ctx)
-    return verdicts | {tp: refused for tp, refused in answers.items() if refused is not None}
+
+    def with_refusals(answers: Refusals) -> Verdicts:
+        return verdicts | {tp: refused for tp, refused in answers.items() if refused is not None}
+
+    return _then(_ask(transactional_id, producer, unknown, ctx), with_refusals)
 
 
 def _ask(
     transactional_id: str, producer: Identity, partitions: Collection[TopicPartition], ctx: Context
-) -> dict[TopicPartition, WireError | None]:
-    """The coordinator. On a single node it is at hand, so that nothing happens between its answer and the write."""
-    return ctx.services.transactions.verify(transactional_id, producer, partitions)
+) -> Later[Refusals]:
+    """The coordinator, wherever it is. If it is this broker, nothing happens between its answer and the write."""
+    services = ctx.services
+    journal = TopicPartition(TRANSACTIONS_TOPIC, services.transactions.partition_of(transactional_id))
+    coordinator = services.metadata.leader_of(journal)
+    if coordinator in (services.metadata.me.id, NO_LEADER):
+        return services.transactions.verify(transactional_id, producer, partitions)
+    return _ask_another(coordinator, transactional_id, producer, partitions, ctx)
+
+
+async def _ask_another(
+    coordinator: BrokerId,
+    transactional_id: str,
+    producer: Identity,
+    partitions: Collection[TopicPartition],
+    ctx: Context,
+) -> Refusals:
+    request = AddPartitionsToTxnRequest(transactions=[_question(transactional_id, producer, partitions)])
+    try:
+        answer = await ctx.services.peers.ask(
+            coordinator, request, AddPartitionsToTxnResponse, ASK_VERSION, ASK_SECONDS
+        )
+    except PeerLost as error:
+        return dict.fromkeys(partitions, CoordinatorNotAvailable(f"broker {coordinator}: {error}"))
+    silent = CoordinatorNotAvailable(f"broker {coordinator} said nothing of it (error {answer.error_code})")
+    refusals: Refusals = dict.fromkeys(partitions, silent)
+    for txn in answer.results_by_transaction:
+        for topic in txn.topic_results:
+            for each in topic.results_by_partition:
+                tp, code = TopicPartition(topic.name, each.partition_index), each.partition_error_code
+                refusals[tp] = told(code, f"error {code} from the coordinator of {transactional_id}") if code else None
+    return refusals
+
+
+def _question(
+    transactional_id: str, producer: Identity, partitions: Collection[TopicPartition]
+) -> AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction:
+    topics: dict[str, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = {}
+    for tp in partitions:
+        topic = topics.setdefault(tp.topic, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=tp.topic))
+        topic.partitions.append(tp.partition)
+    return AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        verify_only=True,
+        topics=list(topics.values()),
+    )
 
 
 def _transactional(request: ProduceRequest, ctx: Context) -> dict[TopicPartition, Header]:

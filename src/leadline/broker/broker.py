@@ -1,23 +1,38 @@
-"""A broker, put together from top to bottom, and taken apart the other way round."""
+"""A broker, put together from top to bottom, and taken apart the other way round.
+
+It is alone, on its embedded store, unless zookeeper.connect names a ZooKeeper: then it is one of a cluster.
+"""
 
 import asyncio
 import logging
 import random
 import socket
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from leadline.api.context import Services
+from leadline.api.context import Context, Services
+from leadline.api.inter_broker import Itself, alter_partition, controlled_shutdown
 from leadline.api.lanes import Lanes
 from leadline.api.sessions import Sessions
 from leadline.broker.net import Limits, Net
+from leadline.broker.presence import Presence, hand_over
 from leadline.broker.requests import Requests
-from leadline.config import BrokerConfig, BrokerSettings, Listener, LogConfig, broker_settings
+from leadline.config import BrokerConfig, BrokerSettings, InvalidSetting, Listener, LogConfig, broker_settings
 from leadline.config.crosschecks import connections_per_ip
-from leadline.controller.cluster import OUR_STOP, BrokerInfo, Cluster, Endpoint
+from leadline.controller.asking import Peers
+from leadline.controller.cluster import Cluster
+from leadline.controller.configs import BROKERS, TOPICS, Configs
+from leadline.controller.controller import Controller
+from leadline.controller.metadata import BrokerInfo, Endpoint, Metadata
+from leadline.controller.state import Broker as Registered
+from leadline.controller.take_over import OUR_STOP, TakeOver, first_producer_id
+from leadline.controller.vigil import Vigil
 from leadline.coordination import registration, znodes
 from leadline.coordination.embedded import EmbeddedTree
+from leadline.coordination.membership import agree_on_cluster_id, generate_broker_id, make_persistent_nodes
 from leadline.coordination.registration import Registration, encode_registration
+from leadline.coordination.tree import Tree
 from leadline.coordinator.commits import Commits
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.groups import Groups
@@ -28,9 +43,18 @@ from leadline.log.log_dirs import LogDirs
 from leadline.log.upkeep import Upkeep
 from leadline.model import BrokerId, ProducerId, TopicPartition, format_id, new_id
 from leadline.ports import OsFiles, SystemClock
+from leadline.replication.channel import Channel, Peer
 from leadline.replication.replicas import Replicas
+from leadline.wire.messages import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
 
 log = logging.getLogger(__name__)
+
+KAFKAS_STOP = -1  # in .kafka_cleanshutdown, where Kafka with ZooKeeper has no broker epoch either
 
 
 class Identity(NamedTuple):
@@ -41,18 +65,24 @@ class Identity(NamedTuple):
 
 
 class Broker:
-    """One node on its embedded store. `await start()`, and in the end `await stop()`."""
+    """One node. `await start()`, and in the end `await stop()`."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
-        self.clock = SystemClock()
-        self.dirs = LogDirs(settings.storage, self.clock, OsFiles(), self._topic_config)
+        self.is_alone = not settings.broker.zookeeper_connect  # nobody else writes to its tree
+        self.clock, self.files = SystemClock(), OsFiles()
+        self.dirs = LogDirs(settings.storage, self.clock, self.files, self._topic_config)
         self.dirs.on_offline.append(self._dir_failed)
         self.upkeep = Upkeep(self.dirs)
         self.failed = asyncio.Event()  # no log directory is left
         self.addresses: dict[str, Endpoint] = {}  # where it listens, by listener
         self.cluster: Cluster | None = None
-        self.tree: EmbeddedTree | None = None
+        self.configs: Configs | None = None
+        self.controller: Controller | None = None
+        self.peers: Peers | None = None
+        self.presence: Presence | None = None
+        self.vigil: Vigil | None = None
+        self.tree: Tree | None = None
         self.replicas: Replicas | None = None
         self.groups: Groups | None = None
         self.commits: Commits | None = None
@@ -70,23 +100,31 @@ class Broker:
 
     async def _start(self) -> None:
         settings = self.settings
-        self.tree = await EmbeddedTree.open(next(iter(self.dirs.dirs)), self.clock)
-        identity = await self._identity()
-        self.replicas = Replicas(self.dirs, identity.broker)
+        self.tree = await self._open_tree()
+        identity = await self._identity(self.tree)
+        self.replicas = Replicas(self.dirs, identity.broker, settings.broker, connect=self._broker, alter=self._alter)
         self.net = Net(_limits(settings.broker))
         self._listen(self.net, settings.listeners.bound)
         self.advertised = self._advertised()
         me = BrokerInfo(identity.broker, self.advertised, settings.broker.broker_rack)
-        self.cluster = Cluster(self.tree, self.replicas, me, identity.cluster_id)
-        offsets_partitions = partial(self.cluster.partition_count, OFFSETS_TOPIC)
+        metadata = Metadata(me, identity.cluster_id)
+        self.replicas.exists = metadata.has_partition
+        self.configs = Configs(self.tree, me.id, self.clock)
+        self.controller = self._controller(self.tree, identity, self.replicas)
+        self.peers = Peers(metadata, settings.listeners.inter_broker.name, self._channel)
+        self.cluster = Cluster(self.tree, metadata, self.configs, self.controller, self.peers)
+        offsets_partitions = partial(metadata.partition_count, OFFSETS_TOPIC)
         self.groups = Groups(self.replicas, self.clock, settings.broker, offsets_partitions)
         self.commits = Commits(self.groups)
-        self.cluster.on_delete.append(self.commits.topic_deleted)
         self.transactions = self._transactions(self.replicas, self.cluster, self.groups)
         self.services = Services(
             settings=settings,
             static=dict(settings.given),
+            metadata=metadata,
+            configs=self.configs,
+            controller=self.controller,
             cluster=self.cluster,
+            peers=self.peers,
             replicas=self.replicas,
             dirs=self.dirs,
             sessions=Sessions(settings.broker.max_incremental_fetch_session_cache_slots, random.randint),
@@ -95,53 +133,173 @@ class Broker:
             transactions=self.transactions,
             clock=self.clock,
             lanes=Lanes(),
-            reconfigure=self._reconfigure,
+            is_alone=self.is_alone,
         )
         self.requests = Requests(self.services)
-        await self._register(me, self.tree)
-        await self.cluster.read()
-        if self.cluster.broker_config or self.cluster.default_config:
-            self._reconfigure()
+        await make_persistent_nodes(self.tree)
+        await self._read_settings(self.configs, self.tree)
         await self.dirs.load()
-        await self.cluster.lead()
+        if self.is_alone:
+            self.configs.topics |= await TakeOver(self.tree, self.dirs, me.id).run()
+        for topic in self.configs.topics:
+            self.dirs.update_config(topic)
+        await (self._be_alone if self.is_alone else self._join)(self.tree, self.controller)
         self.upkeep.start()
         self.commits.start()
         self.transactions.start()
         self.net.start(self.requests.serve)
 
-    def _transactions(self, replicas: Replicas, cluster: Cluster, groups: Groups) -> Transactions:
-        def offsets_ended(partition: int, producer_id: ProducerId, committed: bool) -> None:
-            groups.transaction_ended(partition, producer_id, committed=committed)
+    # Alone, or one of many
 
-        markers = Markers(replicas, self.clock, cluster.has_partition, offsets_ended)
-        count = partial(cluster.partition_count, TRANSACTIONS_TOPIC)
-        return Transactions(
-            replicas, self.clock, lambda: self.settings.broker, markers, count, cluster.next_producer_id
+    async def _open_tree(self) -> Tree:
+        config = self.settings.broker
+        if self.is_alone:
+            return await EmbeddedTree.open(next(iter(self.dirs.dirs)), self.clock)
+        from leadline.coordination.zookeeper import ZooKeeperTree
+
+        assert config.zookeeper_connect is not None
+        return await ZooKeeperTree.open(
+            config.zookeeper_connect,
+            session_timeout_ms=config.zookeeper_session_timeout_ms,
+            connection_timeout_ms=config.zookeeper_connection_timeout_ms,
+            max_in_flight=config.zookeeper_max_in_flight_requests,
         )
 
-    async def _register(self, me: BrokerInfo, tree: EmbeddedTree) -> None:
+    async def _identity(self, tree: Tree) -> Identity:
+        """What the directories remember, or a new one; neither a setting nor the cluster may contradict them."""
+        known = {key: value for found in self.dirs.meta_properties().values() for key, value in found.items()}
+        wanted, where = self.settings.broker.broker_id, ",".join(self.dirs.dirs)
+        remembered = int(known["broker.id"]) if "broker.id" in known else None
+        if remembered is not None and wanted >= 0 and wanted != remembered:
+            raise LogDirFailed(where, "opening it", OSError(f"it belongs to broker {remembered}, not {wanted}"))
+        broker = remembered if remembered is not None else wanted if wanted >= 0 else await self._new_id(tree)
+        cluster_id = known.get("cluster.id") or format_id(new_id())
+        if not self.is_alone:
+            cluster_id = await agree_on_cluster_id(tree, cluster_id)
+            if known.get("cluster.id", cluster_id) != cluster_id:
+                text = f"it belongs to the cluster {known['cluster.id']}, zookeeper.connect is that of {cluster_id}"
+                raise LogDirFailed(where, "opening it", OSError(text))
+        identity = {"broker.id": str(broker), "version": "0", "cluster.id": cluster_id}
+        await self.dirs.write_meta_properties(identity)
+        return Identity(broker, cluster_id)
+
+    async def _new_id(self, tree: Tree) -> BrokerId:
+        config = self.settings.broker
+        if self.is_alone:
+            return config.reserved_broker_max_id + 1
+        if not config.broker_id_generation_enable:
+            raise InvalidSetting("broker.id=-1: an id must be set, as broker.id.generation.enable is false")
+        return await generate_broker_id(tree, config.reserved_broker_max_id)
+
+    async def _be_alone(self, tree: Tree, controller: Controller) -> None:
+        """All that it holds it leads, before anybody asks."""
+        path, data = znodes.broker_path(self.services.metadata.me.id), encode_registration(self._registration())
+        self._registered((await tree.create(path, data, ephemeral=True, make_parents=True)).czxid)
+        await controller.start()
+        await controller.settled()
+
+    async def _join(self, tree: Tree, controller: Controller) -> None:
+        me, metadata = self.services.metadata.me, self.services.metadata
+        directory = next(iter(self.dirs.dirs))
+        self.presence = Presence(tree, me.id, self._registration(), self.files, directory, self._registered)
+        await self.presence.begin()
+        assert self.peers is not None
+        self.vigil = Vigil(metadata, self.peers.where, self._channel, controller.vacate)
+        await controller.start()
+
+    def _registration(self) -> Registration:
+        me = self.services.metadata.me
         protocols = {told.name: told.protocol.name for told in self.settings.listeners.advertised}
         endpoints = [
             registration.Endpoint(name, at.host, at.port, protocols[name]) for name, at in me.endpoints.items()
         ]
-        data = encode_registration(Registration(tuple(endpoints), self.clock.now_ms(), rack=me.rack))
-        await tree.create(znodes.broker_path(me.id), data, ephemeral=True, make_parents=True)
+        return Registration(tuple(endpoints), self.clock.now_ms(), rack=me.rack)
 
-    async def _identity(self) -> Identity:
-        """What the directories remember, or a new one; a setting must not contradict them."""
-        known = {key: value for found in self.dirs.meta_properties().values() for key, value in found.items()}
-        wanted = self.settings.broker.broker_id
-        remembered = int(known["broker.id"]) if "broker.id" in known else None
-        if remembered is not None and wanted >= 0 and wanted != remembered:
-            raise LogDirFailed(
-                ",".join(self.dirs.dirs), "opening it", OSError(f"it belongs to broker {remembered}, not {wanted}")
-            )
-        generated = self.settings.broker.reserved_broker_max_id + 1
-        broker = remembered if remembered is not None else wanted if wanted >= 0 else generated
-        cluster_id = known.get("cluster.id") or format_id(new_id())
-        identity = {"broker.id": str(broker), "version": "0", "cluster.id": cluster_id}
-        await self.dirs.write_meta_properties(identity)
-        return Identity(broker, cluster_id)
+    def _registered(self, epoch: int) -> None:
+        self.services.metadata.broker_epoch = self.services.replicas.alterations.broker_epoch = epoch
+
+    # The parts, and how they reach each other
+
+    def _controller(self, tree: Tree, identity: Identity, replicas: Replicas) -> Controller:
+        def first_id() -> ProducerId:
+            """What other brokers count from is 0; one that is alone may hand its logs over to them."""
+            logs = (hosted.log for hosted in replicas.hosted.values())
+            return first_producer_id(identity.cluster_id, logs) if self.is_alone else 0
+
+        return Controller(
+            tree,
+            identity.broker,
+            lambda: self.settings,
+            self._controlled,
+            self.clock,
+            listener=self.settings.listeners.inter_broker.name,
+            session_timeout_s=self.settings.broker.zookeeper_session_timeout_ms / 1000,
+            first_producer_id=first_id,
+        )
+
+    def _transactions(self, replicas: Replicas, cluster: Cluster, groups: Groups) -> Transactions:
+        def offsets_ended(partition: int, producer_id: ProducerId, committed: bool) -> None:
+            groups.transaction_ended(partition, producer_id, committed=committed)
+
+        metadata, peers = cluster.metadata, cluster.peers
+        markers = Markers(replicas, self.clock, metadata.has_partition, offsets_ended, metadata.leader_of, peers)
+        count = partial(metadata.partition_count, TRANSACTIONS_TOPIC)
+        return Transactions(
+            replicas, self.clock, lambda: self.settings.broker, markers, count, cluster.next_producer_id
+        )
+
+    def _channel(self, at: Endpoint, lost: Callable[[], None] = lambda: None) -> Peer:
+        return Channel(*at, str(self.services.metadata.me.id), lost)
+
+    def _broker(self, id: BrokerId) -> Peer:
+        """To copy from. PeerLost if nobody has told us of it."""
+        assert self.peers is not None
+        return self._channel(self.peers.where(id))
+
+    def _controlled(self, broker: Registered, lost: Callable[[], None]) -> Peer:
+        """A broker, as the controller reaches it."""
+        if broker.id == self.services.metadata.me.id:
+            return Itself(self.services)
+        name = self.settings.listeners.inter_broker.name
+        at = next((each for each in broker.endpoints if each.listener == name), broker.endpoints[0])
+        return self._channel(Endpoint(at.host or "", at.port), lost)
+
+    async def _alter(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        """Ask the controller for another ISR, be it in this process or in another."""
+        if self.services.controller.is_active:
+            return await alter_partition(request, self._own_request(version))
+        return await self.services.peers.ask_controller(request, AlterPartitionResponse, version, self._patience_s)
+
+    async def _shut_down(self, request: ControlledShutdownRequest, version: int) -> ControlledShutdownResponse:
+        if self.services.controller.is_active:
+            return await controlled_shutdown(request, self._own_request(version))
+        return await self.services.peers.ask_controller(request, ControlledShutdownResponse, version, self._patience_s)
+
+    def _own_request(self, version: int) -> Context:
+        return Context(self.services, version, None, "", "")
+
+    @property
+    def _patience_s(self) -> float:
+        return self.settings.broker.controller_socket_timeout_ms / 1000
+
+    # Settings
+
+    async def _read_settings(self, configs: Configs, tree: Tree) -> None:
+        """Those of topics are needed before their logs are opened."""
+        await configs.start()
+        await configs.of_topics(await tree.children(znodes.TOPICS) or [])
+        if configs.broker or configs.default:
+            self._reconfigure()
+        configs.on_change.append(self._settings_changed)
+
+    def _settings_changed(self, kind: str, name: str) -> None:
+        assert self.controller is not None
+        if kind == TOPICS:
+            self.dirs.update_config(name)
+            self.controller.settings_changed(name)
+        elif kind == BROKERS:
+            self._reconfigure()
+            self.controller.settings_changed(None)
 
     def _listen(self, net: Net, listeners: tuple[Listener, ...]) -> None:
         for listener in listeners:
@@ -156,28 +314,38 @@ class Broker:
         return found
 
     def _topic_config(self, topic: str) -> LogConfig:
-        known = self.cluster.topics.get(topic) if self.cluster is not None else None
-        return self.settings.topics.with_values(known.config) if known is not None else self.settings.topics
+        own = self.configs.topics.get(topic) if self.configs is not None else None
+        return self.settings.topics.with_values(own) if own else self.settings.topics
 
     def _reconfigure(self) -> None:
         """Settings changed while it runs: they count from now on, for running logs too."""
-        assert self.cluster is not None
+        assert self.configs is not None
         assert self.net is not None
         merged = self.services.layers().merged()
         self.settings = self.services.settings = broker_settings(merged)
         self.dirs.config = self.settings.storage
         self.net.limits = _limits(self.settings.broker)
-        for topic in self.cluster.topics:
+        for topic in self.configs.topics:
             self.dirs.update_config(topic)
 
     def _dir_failed(self, failure: LogDirFailed, gone: list[TopicPartition]) -> None:
         if not self.dirs.dirs:
             self.failed.set()
+        elif self.cluster is not None:
+            self.cluster.log_dir_failed()
 
     async def stop(self) -> None:
-        """No new requests, let those under way finish, then flush and close."""
+        """Let others lead; no new requests, let those under way finish; then flush and close."""
+        if self.presence is not None:
+            await self.presence.stop()
+            config = self.settings.broker
+            if config.controlled_shutdown_enable and self.dirs.dirs:
+                metadata = self.services.metadata
+                await hand_over(metadata.me.id, metadata.broker_epoch, config, self._shut_down)
         if self.net is not None:
             self.net.stop_listening()
+        if self.vigil is not None:
+            await self.vigil.stop()
         if self.commits is not None:
             await self.commits.stop()
         if self.groups is not None:
@@ -189,9 +357,15 @@ class Broker:
         if self.transactions is not None:
             await self.transactions.stop()
         if self.cluster is not None:
-            await asyncio.gather(*self.cluster.under_way, return_exceptions=True)
+            await self.cluster.stop()
+        if self.controller is not None:
+            await self.controller.stop()
+        if self.peers is not None:
+            self.peers.close()
+        if self.configs is not None:
+            await self.configs.stop()
         await self.upkeep.stop()
-        await self.dirs.close(OUR_STOP)
+        await self.dirs.close(OUR_STOP if self.is_alone else KAFKAS_STOP)
         if self.tree is not None:
             await self.tree.close()
 

@@ -41,6 +41,9 @@ class ClusterConfig(Settings):
         importance=HIGH,
         declared=None,
     )
+    zookeeper_max_in_flight_requests: int = setting(
+        10, INT, "how many requests to ZooKeeper may be unanswered at a time", at_least(1), importance=HIGH
+    )
 
     num_partitions: int = setting(1, INT, "partitions of a topic that is created without a number", at_least(1))
     default_replication_factor: int = setting(1, INT, "replicas of a topic that is created without a number")

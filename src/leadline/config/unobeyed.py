@@ -113,8 +113,6 @@ def _zookeeper() -> Iterator[Row]:
     yield row("zookeeper.set.acl", BOOLEAN, False, HIGH, "let none but brokers change what lies in ZooKeeper")
     row = _refused("connections to ZooKeeper are plain; leave it false")
     yield row("zookeeper.ssl.client.enable", BOOLEAN, False, MEDIUM, "speak TLS with ZooKeeper")
-    row = _accepted("requests to ZooKeeper are sent as they come")
-    yield row("zookeeper.max.in.flight.requests", INT, 10, HIGH, "unanswered requests to ZooKeeper", at_least(1))
     row = _accepted("connections to ZooKeeper are plain")
     yield row("zookeeper.clientCnxnSocket", STRING, None, MEDIUM, "the class that connects to ZooKeeper")
     yield row("zookeeper.ssl.keystore.location", STRING, None, MEDIUM, "the file with the key for ZooKeeper")

@@ -1,61 +1,37 @@
-"""The cluster as the tree has it: brokers, topics, settings. What changes is written to the tree first.
+"""The cluster as requests see it: what is asked of it, and when that is done.
 
-For one node the controller is this broker itself: what it decides it carries out at once, and a topic that was created
-can be used when its creation is answered.
+What is asked for is written into the tree, where the controller hears of it, as it does of what tools write. For
+clients the controller's own broker writes it; a topic that is made because it is needed, any broker does. That
+something is written does not mean that it is done: a topic can be used when its partitions have leaders, and all that
+is here waits for that.
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
-from zlib import crc32
+from random import randrange
+from typing import Concatenate, ParamSpec, TypeVar
 
-from leadline.controller.topics import INTERNAL, Assignment, check_name
+from leadline.controller.asking import Peers
+from leadline.controller.configs import Altered, Configs
+from leadline.controller.controller import Controller
+from leadline.controller.metadata import Metadata, Topic
+from leadline.controller.topics import Assignment, assign, check_name
 from leadline.coordination import znodes
-from leadline.coordination.tree import Create, Delete, NodeExists, Operation, Set, Tree
-from leadline.errors import LogDirFailed, StorageError, UnknownTopicOrPartition
-from leadline.log.log import Log
-from leadline.model import BrokerId, LeaderEpoch, TopicId, TopicPartition, new_id
-from leadline.replication.replicas import Replicas
+from leadline.coordination.tree import BadVersion, Create, NodeExists, Operation, Set, Tree
+from leadline.coordination.znodes import Replicas
+from leadline.errors import (
+    CoordinatorLoadInProgress,
+    NotController,
+    RequestTimedOut,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from leadline.model import BrokerId, TopicId, TopicPartition, new_id
+from leadline.replication.channel import PeerLost
+from leadline.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
-log = logging.getLogger(__name__)
-
-PRODUCER_IDS_AT_ONCE = 1000
-PRODUCER_IDS_IN_ALL = 1 << 40
-FAR_PRODUCER_ID = 1 << 44  # and yet a number that any language can tell exactly
-OUR_STOP = -2  # in place of a broker epoch in .kafka_cleanshutdown, where Kafka with ZooKeeper writes -1
-CLEANUP_POLICY, RETENTION_MS = "cleanup.policy", "retention.ms"
-
-
-class Endpoint(NamedTuple):
-    host: str
-    port: int
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerInfo:
-    id: BrokerId
-    endpoints: Mapping[str, Endpoint]  # by listener
-    rack: str | None = None
-
-
-class Partition(NamedTuple):
-    leader: BrokerId
-    leader_epoch: LeaderEpoch
-    replicas: tuple[BrokerId, ...]
-    isr: tuple[BrokerId, ...]
-
-
-@dataclass(slots=True)
-class Topic:
-    name: str
-    id: TopicId
-    partitions: list[Partition]
-    config: dict[str, str] = field(default_factory=dict)  # what differs from the broker's defaults
-
+PATIENCE_MS = 60_000  # with what nobody gave a time for
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -77,325 +53,197 @@ def _to_its_end(change: _Change[P, T]) -> _Change[P, T]:
 
 
 class Cluster:
-    def __init__(self, tree: Tree, replicas: Replicas, me: BrokerInfo, cluster_id: str) -> None:
-        self.tree, self.replicas, self.me, self.cluster_id = tree, replicas, me, cluster_id
-        self.brokers: dict[BrokerId, BrokerInfo] = {me.id: me}
-        self.controller = me.id
-        self.topics: dict[str, Topic] = {}
-        self.by_id: dict[TopicId, Topic] = {}
-        self.broker_config: dict[str, str] = {}  # settings of this broker that were changed while it ran
-        self.default_config: dict[str, str] = {}  # and those of all brokers
-        self.on_delete: list[Callable[[str], None]] = []  # a topic is gone
+    def __init__(self, tree: Tree, metadata: Metadata, configs: Configs, controller: Controller, peers: Peers) -> None:
+        self.tree, self.metadata, self.configs, self.controller = tree, metadata, configs, controller
+        self.peers = peers
         self.under_way: set[asyncio.Task[object]] = set()  # changes
-        self._changing = asyncio.Lock()
+        self._changing, self._claiming = asyncio.Lock(), asyncio.Lock()
         self._producer_ids = range(0)
+        self._waiting: set[asyncio.Event] = set()
+        self._stopping = False
 
-    # Loading
-
-    async def read(self) -> None:
-        """What the tree says. The settings of topics are needed before their logs are opened."""
-        for path in znodes.PERSISTENT:
-            if not await self.tree.exists(path):
-                await self.tree.create(path, make_parents=True)
-        for name in await self.tree.children(znodes.TOPICS) or []:
-            await self._read_topic(name)
-        self.broker_config = await self._read_config("brokers", str(self.me.id))
-        self.default_config = await self._read_config("brokers", znodes.DEFAULT_ENTITY)
-
-    async def lead(self) -> None:
-        """Finish what was begun, reconcile the tree with what lies in the log directories, and lead it all."""
-        for name in await self.tree.children(znodes.DELETE_TOPICS) or []:
-            await self._finish_deletion(name)
-        await self._reconcile()
-        await self._note_new_epochs()
-        for topic in self.topics.values():
-            self.replicas.dirs.update_config(topic.name)
-            await self._lead(topic, range(len(topic.partitions)))
-
-    async def _note_new_epochs(self) -> None:
-        """Each start begins a new epoch: what a crash may have cost can be told from it.
-
-        It lies above all that the log has seen, also under another broker.
-        """
-        changes: list[Operation] = []
-        for topic in self.topics.values():
-            for number, partition in enumerate(topic.partitions):
-                tp = TopicPartition(topic.name, number)
-                one = self.replicas.dirs.logs.get(tp)
-                if one is not None and one.epochs.latest is not None:
-                    epoch = max(partition.leader_epoch, one.epochs.latest.epoch + 1)
-                    partition = topic.partitions[number] = partition._replace(leader_epoch=epoch)
-                changes.append(Set(znodes.state_path(tp), self._state(partition)))
-        if changes:
-            await self.tree.multi(changes)
-
-    async def _read_topic(self, name: str) -> None:
-        node = await self.tree.get(znodes.topic_path(name))
-        if node is None:
-            return
-        stored = znodes.decode_topic(name, node.data)
-        partitions = []
-        for number in sorted(stored.partitions):
-            replicas = stored.partitions[number].replicas
-            state = await self.tree.get(znodes.state_path(TopicPartition(name, number)))
-            last = -1 if state is None else znodes.decode_state(TopicPartition(name, number), state.data).leader_epoch
-            partitions.append(Partition(self.me.id, last + 1, replicas, (self.me.id,)))
-        config = await self._read_config("topics", name)
-        self._know(Topic(name, stored.id or new_id(), partitions, config))
-
-    async def _read_config(self, *entity: str) -> dict[str, str]:
-        path = znodes.config_path(*entity)
-        node = await self.tree.get(path)
-        return {} if node is None else znodes.decode_config(path, node.data)
-
-    async def _reconcile(self) -> None:
-        """The tree does not know what another broker, Kafka's own, did in the log directories since: they are right.
-
-        A topic of theirs is taken over, one that has another id by now is that other topic, and one that is gone
-        after a clean stop of theirs was deleted.
-        """
-        dirs = self.replicas.dirs
-        theirs = all(found.was_clean and found.broker_epoch != OUR_STOP for found in dirs.dirs.values())
-        found: dict[str, list[Log]] = {}
-        for tp, one in dirs.logs.items():
-            found.setdefault(tp.topic, []).append(one)
-        for name in [name for name in self.topics if theirs and name not in found and not dirs.offline]:
-            log.info("topic %s is gone from the log directories: it was deleted by another broker", name)
-            await self._forget(name)
-        cleaned = {tp.topic for tp in await dirs.cleaned_offsets()}
-        for name, logs in found.items():
-            known, ids = self.topics.get(name), {one.topic_id for one in logs} - {None}
-            if known is not None and ids and known.id not in ids:
-                log.warning("topic %s is another one now, with id %s: the old one is forgotten", name, ids)
-                await self._forget(name)
-                known = None
-            if known is None:
-                await self._take_over(name, logs, compacted=name in cleaned or name in INTERNAL)
-            else:
-                await self._grow_to(known, max(one.tp.partition for one in logs) + 1)
-
-    async def _take_over(self, name: str, logs: list[Log], *, compacted: bool) -> None:
-        """A topic of which only the logs are here. Its settings are not: nothing is deleted before they are known."""
-        topic_id = next((one.topic_id for one in logs if one.topic_id is not None), None) or new_id()
-        count = max(one.tp.partition for one in logs) + 1
-        config = {CLEANUP_POLICY: "compact"} if compacted else {RETENTION_MS: "-1"}
-        topic = self._new_topic(name, topic_id, ((self.me.id,),) * count, config, 0)
-        told = ", ".join(f"{key}={value}" for key, value in config.items())
-        log.warning("took over topic %s with %d partitions; its settings are not known: set %s", name, count, told)
-        await self.tree.multi(self._creation(topic))
-        self._know(topic)
-
-    async def _grow_to(self, topic: Topic, count: int) -> None:
-        old = len(topic.partitions)
-        if count > old:
-            grown = self._grown(topic, ((self.me.id,),) * (count - old))
-            log.info("topic %s has %d partitions now, not %d", topic.name, count, old)
-            await self._write_growth(grown, old)
-
-    async def _forget(self, name: str) -> None:
-        topic = self.topics[name]
-        await self.tree.multi(await self._deletion(topic))
-        self._unknow(topic)
-
-    def _know(self, topic: Topic) -> None:
-        self.topics[topic.name] = topic
-        self.by_id[topic.id] = topic
-
-    def _unknow(self, topic: Topic) -> None:
-        del self.topics[topic.name]
-        del self.by_id[topic.id]
-
-    async def _lead(self, topic: Topic, numbers: range) -> None:
-        with _disk():
-            for number in numbers:
-                partition = topic.partitions[number]
-                tp = TopicPartition(topic.name, number)
-                await self.replicas.lead(tp, topic.id, partition.leader_epoch, partition.replicas)
+    async def stop(self) -> None:
+        """Changes go through to their end, but nobody waits any longer for what the controller makes of them."""
+        self._stopping = True
+        for waiting in self._waiting:
+            waiting.set()
+        await asyncio.gather(*self.under_way, return_exceptions=True)
 
     # Topics
 
     @_to_its_end
-    async def create_topic(self, name: str, assignment: Assignment, config: Mapping[str, str]) -> Topic:
-        """TopicAlreadyExists, InvalidTopic. When this returns, the topic can be used."""
-        async with self._changing:
-            check_name(name, self.topics)
-            topic = self._new_topic(name, new_id(), assignment, dict(config), 0)
-            await self.tree.multi(self._creation(topic))
-            self._know(topic)
-            await self._lead(topic, range(len(assignment)))
-        return topic
-
-    def _new_topic(
-        self, name: str, topic_id: TopicId, assignment: Assignment, config: dict[str, str], epoch: LeaderEpoch
+    async def create_topic(
+        self, name: str, assignment: Assignment, config: Mapping[str, str], timeout_ms: int = PATIENCE_MS
     ) -> Topic:
-        partitions = [Partition(self.me.id, epoch, replicas, (self.me.id,)) for replicas in assignment]
-        return Topic(name, topic_id, partitions, config)
-
-    def _creation(self, topic: Topic) -> list[Operation]:
-        operations: list[Operation] = [
-            Create(znodes.topic_path(topic.name), self._encode(topic)),
-            Create(f"{znodes.topic_path(topic.name)}/partitions"),
-            *self._states(topic, range(len(topic.partitions))),
-        ]
-        if topic.config:
-            operations.append(Create(znodes.config_path("topics", topic.name), znodes.encode_config(topic.config)))
-        return operations
-
-    def _encode(self, topic: Topic) -> bytes:
-        replicas = {n: znodes.Replicas(partition.replicas) for n, partition in enumerate(topic.partitions)}
-        return znodes.encode_topic(znodes.Topic(topic.id, replicas))
-
-    def _states(self, topic: Topic, numbers: range) -> list[Operation]:
-        found: list[Operation] = []
-        for number in numbers:
-            tp = TopicPartition(topic.name, number)
-            state = Create(znodes.state_path(tp), self._state(topic.partitions[number]))
-            found += [Create(znodes.partition_path(tp)), state]
-        return found
-
-    def _state(self, partition: Partition) -> bytes:
-        return znodes.encode_state(znodes.PartitionState(partition.leader, partition.leader_epoch, partition.isr, 1))
-
-    @_to_its_end
-    async def add_partitions(self, name: str, more: Callable[[Topic], Assignment]) -> None:
+        """TopicAlreadyExists, InvalidTopic, RequestTimedOut. When this returns, it can be used."""
+        await self._until_free(name, timeout_ms)
         async with self._changing:
-            topic = self.topic(name)
-            old = len(topic.partitions)
-            grown = self._grown(topic, more(topic))
-            await self._write_growth(grown, old)
-            await self._lead(grown, range(old, len(grown.partitions)))
+            check_name(name, self.metadata.topics)
+            await self._write_topic(name, assignment, config)
+        await self._until(
+            lambda: self._has_leaders(name, len(assignment)), timeout_ms, f"topic {name} has no leaders yet"
+        )
+        return self.metadata.topic(name)
 
-    def _grown(self, topic: Topic, assignment: Assignment) -> Topic:
-        more = [Partition(self.me.id, 0, replicas, (self.me.id,)) for replicas in assignment]
-        return Topic(topic.name, topic.id, [*topic.partitions, *more], topic.config)
-
-    async def _write_growth(self, grown: Topic, old: int) -> None:
-        states = self._states(grown, range(old, len(grown.partitions)))
-        await self.tree.multi([Set(znodes.topic_path(grown.name), self._encode(grown)), *states])
-        self._know(grown)
-
-    @_to_its_end
-    async def delete_topic(self, name: str) -> None:
-        """First it is noted, so that a deletion that a crash interrupts goes on after it; the name is free at last."""
-        async with self._changing:
-            topic = self.topic(name)
-            with suppress(NodeExists):  # tried before, and failed
-                await self.tree.create(znodes.delete_topic_path(name))
-            with _disk():
-                for number in range(len(topic.partitions)):
-                    await self.replicas.drop(TopicPartition(name, number))
-            self._tell_of_deletion(name)
-            await self.tree.multi([*await self._deletion(topic), Delete(znodes.delete_topic_path(name))])
-            self._unknow(topic)
-
-    async def _finish_deletion(self, name: str) -> None:
-        log.info("topic %s was being deleted when the broker stopped: now it is", name)
-        for tp in [tp for tp in self.replicas.dirs.logs if tp.topic == name]:
-            await self.replicas.dirs.delete(tp)
-        self._tell_of_deletion(name)
-        if name in self.topics:
-            await self._forget(name)
-        await self.tree.delete(znodes.delete_topic_path(name))
-
-    def _tell_of_deletion(self, name: str) -> None:
-        """While it is noted as to be deleted: should we be killed before all know, they are told again."""
-        for told in self.on_delete:
-            told(name)
-
-    async def _deletion(self, topic: Topic) -> list[Operation]:
-        operations: list[Operation] = []
-        for number in range(len(topic.partitions)):
-            tp = TopicPartition(topic.name, number)
-            operations += [Delete(znodes.state_path(tp)), Delete(znodes.partition_path(tp))]
-        path = znodes.topic_path(topic.name)
-        operations += [Delete(f"{path}/partitions"), Delete(path)]
-        if await self.tree.exists(znodes.config_path("topics", topic.name)):
-            operations.append(Delete(znodes.config_path("topics", topic.name)))
-        return operations
-
-    def partition_count(self, name: str) -> int | None:
-        """None: there is no such topic."""
-        topic = self.topics.get(name)
-        return None if topic is None else len(topic.partitions)
-
-    def has_partition(self, tp: TopicPartition) -> bool:
-        topic = self.topics.get(tp.topic)
-        return topic is not None and 0 <= tp.partition < len(topic.partitions)
-
-    def topic(self, name: str) -> Topic:
+    async def _write_topic(self, name: str, assignment: Assignment, config: Mapping[str, str]) -> TopicId:
+        """Settings and topic come at once: none is without the other."""
+        topic = znodes.Topic(new_id(), {number: Replicas(replicas) for number, replicas in enumerate(assignment)})
+        assert topic.id is not None
+        path, data = znodes.config_path("topics", name), znodes.encode_config(config)
+        settings: Operation = Set(path, data) if await self.tree.exists(path) else Create(path, data)
         try:
-            return self.topics[name]
-        except KeyError:
-            raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.") from None
+            await self.tree.multi([Create(znodes.topic_path(name), znodes.encode_topic(topic)), settings])
+        except NodeExists:
+            raise TopicAlreadyExists(f"Topic '{name}' already exists.") from None
+        return topic.id
+
+    @_to_its_end
+    async def add_partitions(
+        self, name: str, more: Callable[[Topic], Assignment], timeout_ms: int = PATIENCE_MS
+    ) -> None:
+        """Worked out from how many there are: nothing comes between."""
+        async with self._changing:
+            self.check_controller()
+            count = await self._write_partitions(name, more)
+            await self._until(
+                lambda: self._has_leaders(name, count), timeout_ms, f"topic {name} has not all leaders yet"
+            )
+
+    async def _write_partitions(self, name: str, more: Callable[[Topic], Assignment]) -> int:
+        """How many there shall be."""
+        path = znodes.topic_path(name)
+        while True:
+            added = more(self.metadata.topic(name))
+            node = await self.tree.get(path)
+            if node is None:
+                raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
+            topic = znodes.decode_topic(name, node.data)
+            have = len(topic.partitions)
+            partitions = {have + n: Replicas(replicas) for n, replicas in enumerate(added)}
+            grown = topic._replace(partitions={**topic.partitions, **partitions})
+            try:
+                await self.tree.set(path, znodes.encode_topic(grown), node.version)
+            except BadVersion:
+                continue
+            return have + len(added)
+
+    @_to_its_end
+    async def delete_topic(self, name: str, timeout_ms: int = PATIENCE_MS) -> None:
+        """When this returns the name is free again, unless a broker that holds a replica is away: then it will be."""
+        async with self._changing:
+            self.check_controller()
+            self.metadata.topic(name)
+            try:
+                await self.tree.create(znodes.delete_topic_path(name))
+            except NodeExists:
+                await self.controller.do(lambda decisions: decisions.deletions.resume_for((name,)))  # tried before
+        await self._until(lambda: self._is_gone(name), timeout_ms, f"topic {name} is not gone yet")
+        await self.controller.do(lambda decisions: None)  # behind what is about to be written
+
+    def check_controller(self) -> None:
+        if not self.controller.is_active:
+            raise NotController(f"broker {self.metadata.me.id} is not the controller")
+
+    # Until it is done
+
+    def _has_leaders(self, name: str, count: int) -> bool:
+        topic = self.metadata.topics.get(name)
+        if topic is None or len(topic.partitions) < count:
+            return False
+        return all(partition.leader >= 0 for partition in topic.partitions.values())
+
+    async def _until_free(self, name: str, timeout_ms: int) -> None:
+        """A topic of this name that is about to go is waited for."""
+        check_name(name)
+        if self.controller.is_active and await self.tree.exists(znodes.delete_topic_path(name)):
+            await self._until(lambda: self._is_gone(name), timeout_ms, f"the topic {name} before it is not gone yet")
+            await self.controller.do(lambda decisions: None)  # behind what is about to be written
+
+    def _is_gone(self, name: str) -> bool:
+        if name in self.metadata.topics:
+            return False
+        decisions = self.controller.decisions
+        return decisions is None or name not in decisions.state.topics or name in decisions.state.undeletable
+
+    async def until_led(self, tp: TopicPartition, is_so: Callable[[int], bool], timeout_ms: int) -> None:
+        """Until this broker knows a partition to be led by somebody that answers the question. RequestTimedOut."""
+
+        def led() -> bool:
+            topic = self.metadata.topics.get(tp.topic)
+            partition = None if topic is None else topic.partitions.get(tp.partition)
+            return partition is not None and is_so(partition.leader)
+
+        await self._until(led, timeout_ms, f"the election of {tp} is not over yet")
+
+    async def _until(self, done: Callable[[], bool], timeout_ms: int, otherwise: str) -> None:
+        changed = asyncio.Event()
+        self._waiting.add(changed)
+        for told in (self.metadata.on_change, self.controller.on_decided):
+            told.append(changed.set)
+        try:
+            async with asyncio.timeout(max(timeout_ms, 0) / 1000):
+                while not done() and not self._stopping:
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            raise RequestTimedOut(f"{otherwise} after {timeout_ms} ms") from None
+        finally:
+            self._waiting.discard(changed)
+            for told in (self.metadata.on_change, self.controller.on_decided):
+                told.remove(changed.set)
+
+    def log_dir_failed(self) -> None:
+        """Tell the controller: it asks which replicas are affected."""
+
+        async def tell() -> None:
+            data = znodes.encode_log_dir_event(self.metadata.me.id)
+            await self.tree.create(znodes.LOG_DIR_EVENT, data, sequential=True)
+
+        task = asyncio.create_task(tell(), name="telling that a log directory failed")
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     # Settings
 
     @_to_its_end
-    async def alter_topic_config(self, name: str, altered: Callable[[Mapping[str, str]], dict[str, str]]) -> None:
+    async def alter_topic_config(self, name: str, altered: Altered) -> None:
         """All of what differs from the defaults, worked out from what did so far. The logs obey at once."""
         async with self._changing:
-            topic = self.topic(name)
-            config = altered(topic.config)
-            await self._write_config(("topics", name), config)
-            topic.config = config
-            self.replicas.dirs.update_config(name)
+            self.metadata.topic(name)
+            await self.configs.alter_topic(name, altered)
 
     @_to_its_end
     async def alter_broker_config(self, altered: Callable[[], dict[str, str]], *, of_all: bool) -> None:
         async with self._changing:
-            config = altered()
-            entity = znodes.DEFAULT_ENTITY if of_all else str(self.me.id)
-            await self._write_config(("brokers", entity), config)
-            if of_all:
-                self.default_config = config
-            else:
-                self.broker_config = config
-
-    async def _write_config(self, entity: Sequence[str], config: Mapping[str, str]) -> None:
-        path, data = znodes.config_path(*entity), znodes.encode_config(config)
-        try:
-            await self.tree.create(path, data, make_parents=True)
-        except NodeExists:
-            await self.tree.set(path, data)
+            await self.configs.alter_broker(altered, of_all=of_all)
 
     # Producer ids
 
     @_to_its_end
     async def next_producer_id(self) -> int:
-        async with self._changing:
+        async with self._claiming:
             if not self._producer_ids:
                 self._producer_ids = await self._claim_producer_ids()
             first = self._producer_ids[0]
             self._producer_ids = self._producer_ids[1:]
             return first
 
-    def _first_producer_id(self) -> int:
-        """Where a tree that knows of no ids begins: the logs may hold those that another broker, Kafka's own, gave out,
-        and it may go on with its own when it has them back. It counts from 0; so this is far above, and above all of
-        ours that a tree which was lost gave out.
-        """
-        first = FAR_PRODUCER_ID + crc32(self.cluster_id.encode()) * PRODUCER_IDS_AT_ONCE
-        known = (found for hosted in self.replicas.hosted.values() for found in hosted.log.producers.by_id)
-        ours = [found for found in known if first <= found < first + PRODUCER_IDS_IN_ALL]  # the rest is anybody's
-        return max(ours) + PRODUCER_IDS_AT_ONCE if ours else first
-
     async def _claim_producer_ids(self) -> range:
-        """A block of ids that nobody else has or will have."""
-        node = await self.tree.get(znodes.PRODUCER_ID_BLOCK)
-        last = None if node is None else znodes.decode_producer_id_block(node.data)
-        start = self._first_producer_id() if last is None else last.last + 1
-        block = znodes.ProducerIdBlock(self.me.id, start, start + PRODUCER_IDS_AT_ONCE - 1)
-        if node is None:
-            await self.tree.create(znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_id_block(block), make_parents=True)
-        else:
-            await self.tree.set(znodes.PRODUCER_ID_BLOCK, znodes.encode_producer_id_block(block), node.version)
-        return range(start, start + PRODUCER_IDS_AT_ONCE)
+        """A block of ids that no other broker hands out. CoordinatorLoadInProgress: later, as Kafka says it."""
+        if self.controller.is_active:
+            return await self.controller.producer_ids(self.metadata.me.id)
+        request = AllocateProducerIdsRequest(broker_id=self.metadata.me.id, broker_epoch=self.metadata.broker_epoch)
+        try:
+            answer = await self.peers.ask_controller(request, AllocateProducerIdsResponse, 0, PATIENCE_MS / 1000)
+        except PeerLost as error:
+            raise CoordinatorLoadInProgress(f"there are no producer ids at the moment: {error}") from error
+        if answer.error_code:
+            raise CoordinatorLoadInProgress(f"the controller gave no producer ids: error {answer.error_code}")
+        return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
 
 
-@contextmanager
-def _disk() -> Iterator[None]:
-    """A directory that fails is an answer for who asked."""
-    try:
-        yield
-    except LogDirFailed as error:
-        raise StorageError(str(error)) from error
+def spread(racks: Mapping[BrokerId, str | None], partitions: int, factor: int) -> Assignment:
+    """Over the brokers, beginning with any: not all topics should have their first leader on the same one."""
+    count = len(racks) or 1  # with nobody there, there is an error to tell
+    return assign(racks, partitions, factor, start=randrange(count), shift=randrange(count))

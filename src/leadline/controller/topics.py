@@ -4,7 +4,8 @@ Pure: names and numbers in, an assignment or a refusal out.
 """
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import count, zip_longest
 
 from leadline.errors import (
     InvalidPartitions,
@@ -13,6 +14,7 @@ from leadline.errors import (
     InvalidTopic,
     PolicyViolation,
     TopicAlreadyExists,
+    UnknownServerError,
 )
 from leadline.model import BrokerId
 
@@ -45,24 +47,69 @@ def check_name(name: str, existing: Collection[str] = ()) -> None:
             raise InvalidTopic(f"Topic '{name}' collides with existing topics: {other}")
 
 
-def assign(brokers: Sequence[BrokerId], partitions: int, factor: int, first: int = 0, start: int = 0) -> Assignment:
-    """Spread partitions over brokers: leaders round-robin from `start` on, replicas shifted more with each round."""
+def assign(
+    racks: Mapping[BrokerId, str | None],
+    partitions: int,
+    factor: int,
+    *,
+    first: int = 0,
+    start: int = 0,
+    shift: int = 0,
+) -> Assignment:
+    """Spread partitions over brokers: leaders round-robin from `start` on, replicas shifted more with each round.
+
+    With racks, brokers of different ones take turns, and no rack gets a second replica before each has one.
+    """
     if partitions <= 0:
         raise InvalidPartitions("Number of partitions must be larger than 0.")
     if partitions > MAX_AT_ONCE:
         raise PolicyViolation(f"{partitions} partitions are too many for one request: {MAX_AT_ONCE} is the limit")
     if factor <= 0:
         raise InvalidReplicationFactor("Replication factor must be larger than 0.")
-    count = len(brokers)
-    if factor > count:
-        raise InvalidReplicationFactor(f"Replication factor: {factor} larger than available brokers: {count}.")
+    if factor > len(racks):
+        raise InvalidReplicationFactor(f"Replication factor: {factor} larger than available brokers: {len(racks)}.")
+    known = {broker: rack for broker, rack in racks.items() if rack is not None}
+    if known and len(known) < len(racks):
+        raise UnknownServerError("Not all brokers have rack information for replica rack aware assignment.")
+    brokers = _alternating(known) if known else sorted(racks)
+    step = len(set(known.values())) if known else 1
     found = []
     for partition in range(first, first + partitions):
-        leader = (partition + start) % count
-        shift = 1 + (partition // count) % max(count - 1, 1)
-        others = [(leader + 1 + (shift + n) % max(count - 1, 1)) % count for n in range(factor - 1)]
-        found.append(tuple(brokers[n] for n in (leader, *others)))
+        rounds = partition // len(brokers) - (max(first, 1) - 1) // len(brokers)
+        leader = (partition + start) % len(brokers)
+        turn = _turn(brokers, leader, (shift + rounds) * step)
+        found.append(_replicas(brokers[leader], turn, factor, known))
     return tuple(found)
+
+
+def _alternating(racks: Mapping[BrokerId, str]) -> list[BrokerId]:
+    """One of each rack, then the next of each, until all are there."""
+    by_rack: dict[str, list[BrokerId]] = {}
+    for broker in sorted(racks):
+        by_rack.setdefault(racks[broker], []).append(broker)
+    rows = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
+    return [broker for row in rows for broker in row if broker is not None]
+
+
+def _turn(brokers: Sequence[BrokerId], leader: int, shift: int) -> Iterator[BrokerId]:
+    """The others, again and again, from a shifted place on."""
+    others = len(brokers) - 1
+    for n in count():
+        if others:
+            yield brokers[(leader + 1 + (shift + n) % others) % len(brokers)]
+
+
+def _replicas(
+    leader: BrokerId, turn: Iterator[BrokerId], factor: int, racks: Mapping[BrokerId, str]
+) -> tuple[BrokerId, ...]:
+    chosen, used, number_of_racks = [leader], {racks.get(leader)}, len(set(racks.values()))
+    while len(chosen) < factor:
+        broker = next(turn)
+        is_new_rack = not racks or racks[broker] not in used or len(used) == number_of_racks
+        if is_new_rack and broker not in chosen:
+            chosen.append(broker)
+            used.add(racks.get(broker))
+    return tuple(chosen)
 
 
 def given_assignment(replicas: Mapping[int, Sequence[BrokerId]], brokers: Collection[BrokerId]) -> Assignment:

@@ -32,9 +32,10 @@ from leadline.coordination.tree import (
     SessionExpired,
     SessionState,
     Set,
+    check_operation,
     check_path,
 )
-from leadline.coordination.watches import Subscription, Watches
+from leadline.coordination.watches import SessionWatches, Subscription, Watches
 from leadline.errors import CorruptFile
 from leadline.ports import Clock
 
@@ -87,7 +88,7 @@ class EmbeddedTree:
         self._opened: asyncio.Future[int] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._watches = Watches(self._loop)
-        self._session_watches: list[Subscription[SessionState]] = []
+        self._session_watches = SessionWatches(self._loop)
         self._over: str | None = None  # why the session is
 
     @classmethod
@@ -124,7 +125,7 @@ class EmbeddedTree:
         make_parents: bool = False,
     ) -> Created:
         operation = Create(path, data, ephemeral, sequential)
-        _check(operation)
+        check_operation(operation)
 
         def create(database: Database) -> Created:
             if make_parents:
@@ -144,7 +145,7 @@ class EmbeddedTree:
     async def multi(self, operations: Sequence[Operation], /) -> list[Outcome]:
         given = list(operations)
         for operation in given:
-            _check(operation)
+            check_operation(operation)
         path = given[0].path if given else ROOT
         return await self._ask(path, lambda database: database.multi(given), writes=True)
 
@@ -157,9 +158,7 @@ class EmbeddedTree:
         return self._watches.watch_children(path, call)
 
     def watch_session(self, call: Callable[[SessionState], None], /) -> Subscription[SessionState]:
-        subscription = Subscription(call, self._session_watches.remove)
-        self._session_watches.append(subscription)
-        return subscription
+        return self._session_watches.watch(call)
 
     async def close(self) -> None:
         end = self._ask(ROOT, lambda database: database.end_sessions(), writes=True)
@@ -188,8 +187,7 @@ class EmbeddedTree:
             call.answer()
         if self._over is None:
             self._over = f"the database failed: {error}"
-            for subscription in self._session_watches:
-                self._loop.call_soon(subscription.tell, SessionState.EXPIRED)
+            self._session_watches.tell(SessionState.EXPIRED)
 
     # From here on in the thread: it shares the queue and nothing else.
 
@@ -249,12 +247,3 @@ def _run(database: Database, group: Group) -> None:
 def _settle(set_it: Callable[[T], object], to: T) -> None:
     with suppress(asyncio.InvalidStateError):  # who opened it was cancelled
         set_it(to)
-
-
-def _check(operation: Operation) -> None:
-    """ValueError for what no tree can do: a path that is none, or the end of the root."""
-    path = operation.path
-    numbered = isinstance(operation, Create) and operation.sequential
-    check_path(f"{path}0" if numbered else path)
-    if path == ROOT and isinstance(operation, Delete):
-        raise ValueError("the root cannot be deleted")

@@ -64,6 +64,10 @@ class ConnectionLost(TreeError):
     """No answer came: what was asked may have been done or not."""
 
 
+class TooLarge(TreeError):
+    """More than the tree takes at once."""
+
+
 class Node(NamedTuple):
     data: bytes
     version: int  # counts the times that the data was set, from 0
@@ -169,7 +173,7 @@ class Tree(Protocol):
         """CREATED, SET and DELETED of a node, which need not be there yet. From the return of this on."""
 
     async def watch_children(self, path: str, call: Callable[[Event], None], /) -> Watch:
-        """CHILDREN of a node, and DELETED of itself."""
+        """CHILDREN of a node, which need not be there yet, and CREATED and DELETED of itself."""
 
     def watch_session(self, call: Callable[[SessionState], None], /) -> Watch:
         """Each state of the session that follows."""
@@ -185,6 +189,15 @@ def check_path(path: str) -> None:
     steps = path.split("/")
     if steps[0] or len(steps) < 2 or not {"", ".", ".."}.isdisjoint(steps[1:]) or _UNFIT.search(path):
         raise ValueError(f"not the path of a node: {path!r}")
+
+
+def check_operation(operation: Operation) -> None:
+    """ValueError for what no tree can do: a path that is none, or the end of the root."""
+    path = operation.path
+    numbered = isinstance(operation, Create) and operation.sequential
+    check_path(f"{path}0" if numbered else path)
+    if path == ROOT and isinstance(operation, Delete):
+        raise ValueError("the root cannot be deleted")
 
 
 def parent_of(path: str) -> str:

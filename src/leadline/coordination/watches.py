@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Generic, TypeVar
 
-from leadline.coordination.tree import Change, Event
+from leadline.coordination.tree import Change, Event, SessionState
 
 E = TypeVar("E")
 
@@ -27,6 +27,23 @@ class Subscription(Generic[E]):
             self._call(event)
 
 
+class SessionWatches:
+    """Who wants to hear of the session."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._subscriptions: list[Subscription[SessionState]] = []
+
+    def watch(self, call: Callable[[SessionState], None]) -> Subscription[SessionState]:
+        subscription = Subscription(call, self._subscriptions.remove)
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def tell(self, state: SessionState) -> None:
+        for subscription in self._subscriptions:
+            self._loop.call_soon(subscription.tell, state)
+
+
 Registry = dict[str, list[Subscription[Event]]]
 
 
@@ -44,6 +61,16 @@ class Watches:
     def watch_children(self, path: str, call: Callable[[Event], None]) -> Subscription[Event]:
         return _register(self._children, path, call)
 
+    def has_watch(self, path: str) -> bool:
+        return path in self._data
+
+    def has_children_watch(self, path: str) -> bool:
+        return path in self._children
+
+    def paths(self) -> list[str]:
+        """Of all watches, each once."""
+        return list(self._data | self._children)
+
     def tell(self, events: Iterable[Event]) -> None:
         """What a callback raises goes to the loop's handler and keeps nobody else from being told."""
         for event in events:
@@ -52,7 +79,7 @@ class Watches:
 
     def _interested(self, event: Event) -> list[Subscription[Event]]:
         data = self._data.get(event.path, []) if event.change is not Change.CHILDREN else []
-        children = self._children.get(event.path, []) if event.change in (Change.CHILDREN, Change.DELETED) else []
+        children = self._children.get(event.path, []) if event.change is not Change.SET else []
         return [*data, *children]
 
 

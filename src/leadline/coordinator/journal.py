@@ -21,6 +21,7 @@ from leadline.errors import (
     CoordinatorNotAvailable,
     LogDirFailed,
     NotCoordinator,
+    NotEnoughReplicas,
     NotLeaderOrFollower,
     StorageError,
     UnknownTopicOrPartition,
@@ -117,14 +118,14 @@ class Journal(Generic[S]):
         tp = TopicPartition(self.topic, partition)
         try:
             return self.replicas.append(tp, batch, Origin.COORDINATOR, verified).last_offset + 1
-        except (UnknownTopicOrPartition, StorageError) as error:
+        except (UnknownTopicOrPartition, StorageError, NotEnoughReplicas) as error:
             raise CoordinatorNotAvailable(f"{tp} cannot be written: {error}") from error
         except NotLeaderOrFollower as error:
             raise NotCoordinator(f"{tp} cannot be written here: {error}") from error
 
     def is_committed(self, partition: int, offset: Offset) -> bool:
         hosted = self.replicas.hosted.get(TopicPartition(self.topic, partition))
-        return hosted is not None and hosted.leader.is_safe(offset)
+        return hosted is not None and hosted.leads is not None and hosted.leads.is_safe(offset)
 
     def max_bytes(self, partition: int) -> int:
         """Of entries that surely fit into one batch."""

@@ -225,7 +225,9 @@ class Log:
             return None
         if incoming.first_offset < self.log_end:
             raise UnexpectedAppendOffset(
-                f"records from offset {incoming.first_offset} on came for {self.tp}, which ends at {self.log_end}"
+                f"records from offset {incoming.first_offset} on came for {self.tp}, which ends at {self.log_end}",
+                incoming.first_offset,
+                incoming.last_offset,
             )
         return self._append(incoming, Origin.REPLICATION, self._world.clock.now_ms(), NO_TIMESTAMP)
 

@@ -1,57 +1,328 @@
-"""A partition on its leader: who has which records, and up to where they are safe to show.
+"""A partition on its leader: who has which records, who counts as in sync, and up to where it is safe to show.
 
-    the high watermark is the smallest log end among the in-sync replicas, and never goes back within an epoch
-    what lies below it is on every in-sync replica
+The in-sync replicas (ISR) are the controller's to decide: a leader proposes, and goes on with what was committed. While
+a proposal is under way nobody knows what the controller holds, so the high watermark goes by the maximal ISR: all that
+are committed or proposed. A broader set is always safe, a narrower one is not.
 
-Pure: decides over offsets, and hands back what must be done.
+    the high watermark is the smallest log end among the maximal ISR and those about to join it
+    it never goes back within an epoch, and stands still below min.insync.replicas
+    one proposal at a time; an answer counts only while its proposal stands
+
+Pure: decides over offsets and times, and hands back what must be done.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
-from leadline.model import BrokerId, LeaderEpoch, Offset
+from leadline.errors import (
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    NewLeaderElected,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    OperationNotAttempted,
+    UnknownLeaderEpoch,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+)
+from leadline.model import NO_EPOCH, BrokerId, LeaderEpoch, Offset
+
+UNKNOWN: Offset = -1  # of a follower that has not fetched from this leader yet
+ANY_EPOCH = -1  # of a broker, where it is not told
+LAG_MS = 30_000  # the default of replica.lag.time.max.ms
+
+
+class LeaderAndIsr(NamedTuple):
+    """What the controller decided about a partition."""
+
+    leader: BrokerId  # -1: none
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    partition_epoch: int = 0  # counts the decisions: the version of the node that holds them
+    recovering: bool = False  # its leader was not in sync when it was elected
+
+
+class Proposal(NamedTuple):
+    """What a leader asks for with AlterPartition."""
+
+    wanted: LeaderAndIsr
+    broker_epochs: tuple[int, ...]  # of the wanted ISR, one by one: which process it was that caught up, or ANY_EPOCH
 
 
 class Effects(NamedTuple):
     """What must happen, top to bottom."""
 
+    alter_isr: Proposal | None = None  # ask the controller with AlterPartition: see isr_altered and alter_refused
+    why: str | None = None  # it is asked, for a person to read
     advance_to: Offset | None = None  # the new high watermark: wake those who wait for it
+    wake_deletes: bool = False  # a follower deleted records: who waits for the low watermark looks again
 
 
 NOTHING = Effects()
 
 
+class Refusal(Enum):
+    """What a leader does when the controller did not alter the ISR."""
+
+    FORGET = "it was not applied, now or ever: propose something else when there is reason to"
+    AWAIT = "what we know is old: keep to the maximal ISR until the controller tells more"
+    RETRY = "nobody knows whether it was applied: ask again"
+
+
+AFTER_REFUSAL: dict[int, Refusal] = {
+    IneligibleReplica.code: Refusal.FORGET,
+    OperationNotAttempted.code: Refusal.FORGET,
+    UnknownTopicOrPartition.code: Refusal.AWAIT,
+    UnknownTopicId.code: Refusal.AWAIT,
+    FencedLeaderEpoch.code: Refusal.AWAIT,
+    InvalidUpdateVersion.code: Refusal.AWAIT,
+    InvalidRequest.code: Refusal.AWAIT,
+    NewLeaderElected.code: Refusal.AWAIT,
+}  # any other code: RETRY
+
+
 @dataclass(slots=True)
+class Follower:
+    """A follower, as its leader knows it from its fetches."""
+
+    log_end: Offset = UNKNOWN
+    log_start: Offset = UNKNOWN
+    leader_end: Offset = UNKNOWN  # the leader's log end when it last fetched
+    fetched_ms: int = 0
+    caught_up_ms: int = 0  # latest time at which it held everything that the leader then had
+    broker_epoch: int | None = None  # of the process that fetched; None: none has yet
+
+    def fetched(self, offset: Offset, log_start: Offset, leader_end: Offset, now_ms: int, broker_epoch: int) -> None:
+        """Caught up now if it asks from the leader's end on; as of its last fetch if from where that end then was."""
+        if offset >= leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif offset >= self.leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.log_end, self.log_start = offset, log_start
+        self.leader_end = max(self.leader_end, leader_end)
+        self.fetched_ms, self.broker_epoch = now_ms, broker_epoch
+
+    def is_caught_up(self, leader_end: Offset, now_ms: int, lag_ms: int) -> bool:
+        return self.log_end == leader_end or now_ms - self.caught_up_ms <= lag_ms
+
+    def epoch_began(self, leader_end: Offset, now_ms: int, *, in_sync: bool) -> None:
+        """The same leader was elected again. Who is not in sync does not hold it back, nor joins before it fetches."""
+        self.leader_end = leader_end
+        self.fetched_ms = self.caught_up_ms = now_ms if in_sync else 0
+
+
 class Leader:
-    """One epoch of leadership."""
+    """A partition on its leader, from its election to that of another."""
 
-    me: BrokerId
-    epoch: LeaderEpoch
-    replicas: tuple[BrokerId, ...]
-    isr: frozenset[BrokerId]
-    high_watermark: Offset
-    ends: dict[BrokerId, Offset] = field(default_factory=dict)  # each replica's log end, as far as it is known
+    def __init__(
+        self,
+        me: BrokerId,
+        decision: LeaderAndIsr,
+        replicas: tuple[BrokerId, ...],
+        *,
+        high_watermark: Offset,
+        log_end: Offset,
+        now_ms: int,
+        brokers: Mapping[BrokerId, int] | None = None,
+        min_isr: int = 1,
+        lag_ms: int = LAG_MS,
+    ) -> None:
+        self.me, self.replicas = me, replicas
+        self.epoch, self.partition_epoch = decision.leader_epoch, decision.partition_epoch
+        self.isr = decision.isr  # as committed by the controller
+        self.pending: Proposal | None = None  # proposed, and not known to be decided
+        self._in_flight = False  # an answer to it is still to come
+        self.high_watermark, self.log_end = high_watermark, log_end
+        self.epoch_start = log_end  # a follower behind it may lack what an earlier leader committed
+        self.min_isr, self.lag_ms = min_isr, lag_ms  # min.insync.replicas, replica.lag.time.max.ms; may change any time
+        self.brokers = brokers if brokers is not None else {}  # epochs of those alive, or ANY_EPOCH; the broker's own
+        self.followers = {
+            replica: Follower(caught_up_ms=now_ms if replica in self.isr else 0)
+            for replica in replicas
+            if replica != me
+        }
 
-    def appended(self, log_end: Offset) -> Effects:
+    @property
+    def maximal_isr(self) -> tuple[BrokerId, ...]:
+        """All that may be in sync for all we know; a proposal to shrink frees nobody before it is committed."""
+        if self.pending is None:
+            return self.isr
+        return self.isr + tuple(replica for replica in self.pending.wanted.isr if replica not in self.isr)
+
+    @property
+    def needed_in_sync(self) -> int:
+        """min.insync.replicas, as far as there are so many replicas at all."""
+        return min(self.min_isr, len(self.followers) + 1)
+
+    # What happens to the records
+
+    def appended(self, log_end: Offset, now_ms: int) -> Effects:
         """The leader's own log ends here now."""
-        self.ends[self.me] = log_end
-        return self._advance()
-
-    def _advance(self) -> Effects:
-        safe = self.ends[self.me] if len(self.isr) == 1 else min(map(self._end_of, self.isr))
-        if safe <= self.high_watermark:
+        self.log_end = log_end
+        if self.followers:
+            return self._advanced(now_ms)
+        if log_end <= self.high_watermark:
             return NOTHING
-        self.high_watermark = safe
-        return Effects(advance_to=safe)
+        self.high_watermark = log_end
+        return Effects(None, None, log_end)
 
-    def _end_of(self, replica: BrokerId) -> Offset:
-        return self.ends.get(replica, 0)
+    def follower(self, replica: BrokerId, epoch: LeaderEpoch = NO_EPOCH) -> Follower:
+        """One that may fetch as a follower. `epoch`: what it believes; ours already, if it told one."""
+        found = self.followers.get(replica)
+        if found is not None:
+            return found
+        told = f"replica {replica} is not one of {list(self.replicas)} in leader epoch {self.epoch}"
+        raise NotLeaderOrFollower(told) if epoch == NO_EPOCH else UnknownLeaderEpoch(told)
+
+    def follower_fetched(
+        self, replica: BrokerId, offset: Offset, log_start: Offset, now_ms: int, broker_epoch: int = ANY_EPOCH
+    ) -> Effects:
+        """A follower holds all below an offset. Not to be told of a fetch that was answered with a diverging epoch."""
+        follower = self.follower(replica)
+        if ANY_EPOCH != broker_epoch < self.brokers.get(replica, ANY_EPOCH):
+            raise NotLeaderOrFollower(
+                f"replica {replica} fetched with broker epoch {broker_epoch}; it is {self.brokers[replica]}"
+            )
+        end_before, start_before = follower.log_end, follower.log_start
+        follower.fetched(offset, log_start, self.log_end, now_ms, broker_epoch)
+        expansion = self._expansion(replica, follower)
+        advance_to = self._advance(now_ms) if offset != end_before else None
+        wake_deletes = log_start > start_before
+        if expansion is None and advance_to is None and not wake_deletes:
+            return NOTHING
+        why = None if expansion is None else f"replica {replica} holds all records up to {offset}"
+        return Effects(expansion, why, advance_to, wake_deletes)
+
+    def _advance(self, now_ms: int) -> Offset | None:
+        if len(self.isr) < self.needed_in_sync:
+            return None
+        safe, in_sync = self.log_end, self.maximal_isr
+        for replica, follower in self.followers.items():
+            if follower.log_end < safe and (replica in in_sync or self._is_joining(replica, follower, now_ms)):
+                safe = follower.log_end
+        if safe <= self.high_watermark:
+            return None
+        self.high_watermark = safe
+        return safe
+
+    def _is_joining(self, replica: BrokerId, follower: Follower, now_ms: int) -> bool:
+        """One that keeps up is waited for: with the high watermark always ahead of it, it could never join."""
+        return follower.is_caught_up(self.log_end, now_ms, self.lag_ms) and self._may_join(replica, follower)
+
+    def _may_join(self, replica: BrokerId, follower: Follower) -> bool:
+        """Only a living process that fetched itself, not the one before it that may have had more."""
+        known = self.brokers.get(replica)
+        return known is not None and (known == ANY_EPOCH or follower.broker_epoch in (ANY_EPOCH, known))
+
+    # What is in sync
+
+    def _expansion(self, replica: BrokerId, follower: Follower) -> Proposal | None:
+        if self.pending is not None or replica in self.isr or not self._may_join(replica, follower):
+            return None
+        if follower.log_end < max(self.high_watermark, self.epoch_start):
+            return None
+        return self._propose((*self.isr, replica))
+
+    def shrink(self, now_ms: int) -> Effects:
+        """To be asked every now and then: whoever was not caught up for too long is out."""
+        if self.pending is not None:
+            return NOTHING
+        late = [replica for replica in self.isr if replica != self.me and self._is_late(replica, now_ms)]
+        if not late:
+            return NOTHING
+        why = "; ".join(self._lateness(replica, now_ms) for replica in late)
+        return Effects(self._propose(tuple(replica for replica in self.isr if replica not in late)), why)
+
+    def _is_late(self, replica: BrokerId, now_ms: int) -> bool:
+        follower = self.followers.get(replica)
+        return follower is None or not follower.is_caught_up(self.log_end, now_ms, self.lag_ms)
+
+    def _lateness(self, replica: BrokerId, now_ms: int) -> str:
+        follower = self.followers.get(replica)
+        if follower is None:
+            return f"replica {replica} is not assigned"
+        behind = f"replica {replica} is at {follower.log_end}, the log ends at {self.log_end}"
+        return f"{behind}; caught up {now_ms - follower.caught_up_ms} ms ago, replica.lag.time.max.ms={self.lag_ms}"
+
+    def _propose(self, isr: tuple[BrokerId, ...]) -> Proposal:
+        wanted = LeaderAndIsr(self.me, self.epoch, isr, self.partition_epoch)
+        self.pending, self._in_flight = Proposal(wanted, tuple(map(self._broker_epoch, isr))), True
+        return self.pending
+
+    def _broker_epoch(self, replica: BrokerId) -> int:
+        if replica == self.me:
+            return self.brokers.get(replica, ANY_EPOCH)
+        follower = self.followers.get(replica)
+        return ANY_EPOCH if follower is None or follower.broker_epoch is None else follower.broker_epoch
+
+    def isr_altered(self, proposal: Proposal, decision: LeaderAndIsr, now_ms: int) -> Effects:
+        """The controller's answer to a proposal: the one that was handed out, not one that looks the same."""
+        if proposal is not self.pending:
+            return NOTHING  # something else was decided meanwhile
+        self._in_flight = False
+        if decision.leader_epoch != self.epoch or decision.partition_epoch < self.partition_epoch:
+            return NOTHING
+        self.isr, self.partition_epoch, self.pending = decision.isr, decision.partition_epoch, None
+        return self._advanced(now_ms)
+
+    def alter_refused(self, proposal: Proposal, code: int) -> Effects:
+        """The controller answered a proposal with an error, or did not answer."""
+        if proposal is not self.pending:
+            return NOTHING
+        refusal = AFTER_REFUSAL.get(code, Refusal.RETRY)
+        if refusal is Refusal.RETRY:
+            return Effects(alter_isr=proposal, why=f"asked again after error {code}")
+        self._in_flight = False
+        if refusal is Refusal.FORGET:
+            self.pending = None
+        return NOTHING
+
+    def decided(self, decision: LeaderAndIsr, replicas: tuple[BrokerId, ...], now_ms: int) -> Effects:
+        """The controller decided that this broker goes on leading: other replicas, another ISR, perhaps a new epoch."""
+        if decision.partition_epoch < self.partition_epoch or decision.leader_epoch < self.epoch:
+            return NOTHING
+        is_told_again = (decision.leader_epoch, decision.partition_epoch) == (self.epoch, self.partition_epoch)
+        if not (is_told_again and self._in_flight):  # else the controller may be one proposal ahead of what it told
+            self.isr, self.pending, self._in_flight = decision.isr, None, False
+        self.replicas, self.partition_epoch = replicas, decision.partition_epoch
+        self.followers = {
+            replica: self.followers.get(replica) or Follower() for replica in replicas if replica != self.me
+        }
+        if decision.leader_epoch > self.epoch:
+            self.epoch, self.epoch_start = decision.leader_epoch, self.log_end
+            for replica, follower in self.followers.items():
+                follower.epoch_began(self.log_end, now_ms, in_sync=replica in self.isr)
+        return self._advanced(now_ms)
+
+    def _advanced(self, now_ms: int) -> Effects:
+        advance_to = self._advance(now_ms)
+        return NOTHING if advance_to is None else Effects(advance_to=advance_to)
+
+    # What clients wait for
 
     def is_safe(self, offset: Offset) -> bool:
         """Whether everything below an offset is on all in-sync replicas: what acks=all waits for."""
         return self.high_watermark >= offset
 
-    def offline_replicas(self, alive: Iterable[BrokerId]) -> list[BrokerId]:
-        living = set(alive)
-        return [replica for replica in self.replicas if replica not in living]
+    def check_in_sync(self) -> None:
+        """Before an append with acks=all. NotEnoughReplicas."""
+        if len(self.isr) < self.needed_in_sync:
+            raise NotEnoughReplicas(self._too_few(self.isr))
+
+    def check_still_in_sync(self) -> None:
+        """Once it is safe. NotEnoughReplicasAfterAppend: it may be on fewer replicas than it should."""
+        if len(self.maximal_isr) < self.needed_in_sync:
+            raise NotEnoughReplicasAfterAppend(self._too_few(self.maximal_isr))
+
+    def _too_few(self, in_sync: tuple[BrokerId, ...]) -> str:
+        return f"in sync are {sorted(in_sync)}, fewer than min.insync.replicas={self.min_isr}"
+
+    def low_watermark(self, log_start: Offset) -> Offset:
+        """Below it no living replica holds a record any longer: what a deletion of records waits for."""
+        starts = (follower.log_start for replica, follower in self.followers.items() if replica in self.brokers)
+        return min([log_start, *starts])

@@ -1,35 +1,48 @@
 """The partitions that this broker holds: their logs, and what it is to each of them.
 
-A shell: it does what it is asked to the log, tells the pure state what happened, and carries out the effects.
+A shell: it does what it is asked to the log, tells the pure state what happened, and carries out the effects. What it
+leads is in `partition`, what it copies from other brokers in `follower`, one `Fetcher` for each of them.
+
+    a partition is led, or followed, or neither while nobody leads it; `epoch` is the latest that the controller told
+    what the controller decides is done one by one, in its order
 """
 
 import asyncio
 import logging
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import partial
 
+from leadline.config.replication import ReplicationConfig
 from leadline.errors import (
     FencedLeaderEpoch,
     LogDirFailed,
     NotLeaderOrFollower,
+    StaleControllerEpoch,
+    StorageError,
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
     WireError,
 )
-from leadline.log.log import Appended, Isolation, Log, Read
+from leadline.log.log import Appended, Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.pressure import Pressure
 from leadline.log.producers import TRUSTED, Origin, Verification
 from leadline.model import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from leadline.ports import Buffer
-from leadline.replication.partition import NOTHING, Effects, Leader
+from leadline.replication.alterations import Alterations, Ask, Decision, Proposed, no_controller
+from leadline.replication.channel import Peer, PeerLost
+from leadline.replication.fetch_session import NO_ID
+from leadline.replication.fetcher import Fetcher, Followed, Me
+from leadline.replication.follower import Following, State, follow
+from leadline.replication.moves import Move, copy_and_switch, end
+from leadline.replication.partition import NOTHING, Effects, Leader, LeaderAndIsr
 
 log = logging.getLogger(__name__)
 
 SMALL_BYTES = 4096  # batches up to here do not fill a disk's queue
-COPY_BYTES = 1024 * 1024  # at a time, when a replica moves
+NO_LEADER: BrokerId = -1
+ALL = -1  # acks: of all in-sync replicas
 
 
 class Waiter:
@@ -47,77 +60,260 @@ class Hosted:
     """A partition on this broker."""
 
     log: Log
-    leader: Leader
-    waiters: set[Waiter] = field(default_factory=set)
+    epoch: LeaderEpoch = NO_EPOCH
+    leader_id: BrokerId = NO_LEADER
+    leads: Leader | None = None
+    following: Following | None = None
+    waiters: set[Waiter] = field(default_factory=set)  # for the high watermark
+    copiers: set[Waiter] = field(default_factory=set)  # followers, for the log's end
     switching: bool = False  # its log is about to be another: what came now would be in neither
 
+    @property
+    def leader(self) -> Leader:
+        if self.leads is None:
+            raise NotLeaderOrFollower(f"{self.log.tp} is led by broker {self.leader_id}, not here")
+        return self.leads
 
-class Move(NamedTuple):
-    """A partition on its way to another log directory."""
+    def wake(self) -> None:
+        for waiter in self.waiters:
+            waiter.wake()
+        self.wake_copiers()
 
-    path: str
-    task: "asyncio.Task[None]"
+    def wake_copiers(self) -> None:
+        for waiter in self.copiers:
+            waiter.wake()
 
 
 class Replicas:
-    def __init__(self, dirs: LogDirs, me: BrokerId) -> None:
-        self.dirs, self.me = dirs, me
+    """`connect`: a peer at another broker. `alter`: AlterPartition, asked of the controller."""
+
+    def __init__(
+        self,
+        dirs: LogDirs,
+        me: BrokerId,
+        config: ReplicationConfig | None = None,
+        connect: Callable[[BrokerId], Peer] | None = None,
+        alter: Ask = no_controller,
+    ) -> None:
+        self.dirs, self.me, self.config = dirs, me, config or ReplicationConfig()
         self.hosted: dict[TopicPartition, Hosted] = {}
+        self.brokers: dict[BrokerId, int] = {}  # those alive: see `alive`
+        self.exists: Callable[[TopicPartition], bool] = lambda _: False  # somewhere, for all this broker has heard
         self.on_lead: list[Callable[[TopicPartition, Hosted], None]] = []  # leadership of a partition begins
         self.on_drop: list[Callable[[TopicPartition], None]] = []  # and ends
         self.pressure = Pressure()
         self.stopping = False  # nobody waits for more any longer
+        self.alterations = Alterations(me, alter, self._altered)
+        self._connect = connect or _nowhere
+        self._fetchers: dict[BrokerId, Fetcher] = {}
+        self._deciding = asyncio.Lock()
+        self._timers: list[asyncio.Task[None]] = []
         self._moves: dict[TopicPartition, Move] = {}
+        dirs.on_offline.append(self._dir_failed)
+
+    # What the controller says
+
+    def alive(self, brokers: Mapping[BrokerId, int], broker_epoch: int) -> None:
+        """Who is there, with its epoch or ANY_EPOCH; and the epoch of this broker itself."""
+        self.brokers.clear()
+        self.brokers.update(brokers)
+        self.alterations.broker_epoch = broker_epoch
 
     async def lead(
-        self, tp: TopicPartition, topic_id: TopicId, epoch: LeaderEpoch, replicas: Iterable[BrokerId]
+        self,
+        tp: TopicPartition,
+        topic_id: TopicId | None,
+        epoch: LeaderEpoch,
+        replicas: Iterable[BrokerId],
+        *,
+        isr: Iterable[BrokerId] | None = None,
+        partition_epoch: int = 0,
     ) -> Hosted:
-        """Become the leader of a partition, with a new log if there is none."""
-        found = await self.dirs.create(tp, topic_id)
-        found.begin_epoch(epoch)
-        leader = Leader(self.me, epoch, tuple(replicas), frozenset({self.me}), found.high_watermark)
-        hosted = self.hosted[tp] = Hosted(found, leader)
-        self._carry_out(hosted, leader.appended(found.log_end))
-        if tp in self.dirs.future:  # it was about to move when the broker stopped
-            self.move(tp, self.dirs.future[tp].parent)
-        for told in self.on_lead:
+        """Lead a partition, with a new log if there is none. `isr`: this broker alone, unless told otherwise."""
+        decision = LeaderAndIsr(self.me, epoch, (self.me,) if isr is None else tuple(isr), partition_epoch)
+        async with self._deciding:
+            hosted = await self._hold(tp, topic_id, epoch)
+            await self._unfollow(tp, hosted)
+            begins = hosted.leads is None or epoch > hosted.leads.epoch
+            self._elected(tp, hosted, decision, tuple(replicas))
+            if tp in self.dirs.future:  # it was about to move when the broker stopped
+                self.move(tp, self.dirs.future[tp].parent)
+        for told in self.on_lead if begins else ():
             told(tp, hosted)
         return hosted
 
+    def _elected(
+        self, tp: TopicPartition, hosted: Hosted, decision: LeaderAndIsr, replicas: tuple[BrokerId, ...]
+    ) -> None:
+        found, now_ms = hosted.log, self.dirs.clock.now_ms()
+        if hosted.leads is None or decision.leader_epoch > hosted.leads.epoch:
+            found.begin_epoch(decision.leader_epoch)
+        hosted.epoch, hosted.leader_id = decision.leader_epoch, self.me
+        if hosted.leads is None:
+            hosted.leads = Leader(
+                self.me,
+                decision,
+                replicas,
+                high_watermark=found.high_watermark,
+                log_end=found.log_end,
+                now_ms=now_ms,
+                brokers=self.brokers,
+                min_isr=found.config.min_insync_replicas,
+                lag_ms=self.config.replica_lag_time_max_ms,
+            )
+            effects = hosted.leads.appended(found.log_end, now_ms)
+        else:
+            effects = hosted.leads.decided(decision, replicas, now_ms)
+        if hosted.leads.followers:
+            self._start_timers()
+        self._carry_out(tp, hosted, effects)
+
+    async def follow(
+        self, tp: TopicPartition, topic_id: TopicId | None, decision: LeaderAndIsr, replicas: Iterable[BrokerId] = ()
+    ) -> Hosted:
+        """Copy a partition from its leader, into a new log if there is none. NO_LEADER: wait for one."""
+        leader, epoch = decision.leader, decision.leader_epoch
+        async with self._deciding:
+            hosted = await self._hold(tp, topic_id, epoch)
+            before = hosted.following
+            is_told_again = before is not None and (before.leader_epoch, hosted.leader_id) == (epoch, leader)
+            if is_told_again and before is not None and before.state is not State.FAILED:
+                return hosted
+            await self._unfollow(tp, hosted)
+            self._resign(tp, hosted)
+            if (move := self._moves.pop(tp, None)) is not None:  # its copy would have to be truncated along
+                await self._call_back(tp, hosted, move)
+            hosted.epoch, hosted.leader_id = epoch, leader
+            if leader != NO_LEADER:
+                hosted.following, effects = follow(
+                    hosted.log, epoch, topic_id=topic_id or NO_ID, backoff_ms=self.config.replica_fetch_backoff_ms
+                )
+                self._start_timers()
+                await self._fetcher(leader).follow(tp, Followed(hosted.following, hosted), effects)
+        return hosted
+
+    async def _hold(self, tp: TopicPartition, topic_id: TopicId | None, epoch: LeaderEpoch) -> Hosted:
+        hosted = self.hosted.get(tp)
+        if hosted is not None:
+            if epoch < hosted.epoch:
+                raise StaleControllerEpoch(f"leader epoch {epoch} of {tp} is over; it is {hosted.epoch}")
+            if hosted.log.offline:
+                raise StorageError(f"{tp} is offline here: its log directory failed")
+        found = await self.dirs.create(tp, topic_id)
+        if hosted is None:
+            hosted = self.hosted[tp] = Hosted(found)
+        return hosted
+
+    def _fetcher(self, leader: BrokerId) -> Fetcher:
+        if leader not in self._fetchers:
+            self._fetchers[leader] = Fetcher(leader, self._who, self._connect, self.dirs, self.pressure, self.config)
+        return self._fetchers[leader]
+
+    def _who(self) -> Me:
+        return Me(self.me, self.alterations.broker_epoch)
+
+    async def _unfollow(self, tp: TopicPartition, hosted: Hosted) -> None:
+        """Copy it no longer; what is being done to its log is done first."""
+        hosted.following = None
+        fetcher = self._fetchers.get(hosted.leader_id)
+        if fetcher is not None:
+            await fetcher.forget(tp)
+            if not fetcher.followed:
+                del self._fetchers[hosted.leader_id]
+                await fetcher.stop()
+
+    def _resign(self, tp: TopicPartition, hosted: Hosted) -> None:
+        if hosted.leads is not None:
+            hosted.leads = None
+            for told in self.on_drop:
+                told(tp)
+        hosted.wake()
+
     async def drop(self, tp: TopicPartition) -> None:
         """Give a partition up and delete its log. LogDirFailed if the disk does not let us."""
+        async with self._deciding:
+            await self._release(tp)
+            if tp in self.dirs.logs:  # not if its directory failed
+                await self.dirs.delete(tp)
+
+    async def release(self, tp: TopicPartition) -> None:
+        """Give a partition up, but not its log."""
+        async with self._deciding:
+            await self._release(tp)
+
+    async def _release(self, tp: TopicPartition) -> None:
         hosted = self.hosted.pop(tp, None)
         if hosted is None:
             return
-        for told in self.on_drop:
-            told(tp)
-        for waiter in hosted.waiters:
-            waiter.wake()
+        self._resign(tp, hosted)
+        await self._unfollow(tp, hosted)
         if (move := self._moves.pop(tp, None)) is not None:
             await self._call_back(tp, hosted, move)
-        if tp in self.dirs.logs:  # not if its directory failed
-            await self.dirs.delete(tp)
 
     async def stop(self) -> None:
-        """Nobody waits any longer, nothing moves any longer: what moved goes on after the next start."""
+        """Nobody waits any longer, nothing is copied or moves any longer: what moved goes on after the next start."""
         self.stopping = True
         for hosted in self.hosted.values():
-            for waiter in hosted.waiters:
-                waiter.wake()
-        await asyncio.gather(*(_end(self.hosted[tp], move) for tp, move in self._moves.items()))
+            hosted.wake()
+        for timer in self._timers:
+            timer.cancel()
+        await asyncio.gather(*self._timers, return_exceptions=True)
+        await asyncio.gather(*(fetcher.stop() for fetcher in self._fetchers.values()))
+        await self.alterations.stop()
+        await asyncio.gather(*(end(self.hosted[tp], move) for tp, move in self._moves.items()))
         await self.pressure.stop()
 
-    def leading(self, tp: TopicPartition, epoch: LeaderEpoch = NO_EPOCH) -> Hosted:
-        """A partition that this broker leads; `epoch`: what the client believes."""
+    # What must be done now and then
+
+    def _start_timers(self) -> None:
+        """Only where there are copies: a single replica knows by itself what is safe."""
+        if self._timers or self.stopping:
+            return
+        for interval_ms, work, name in (
+            (self.config.replica_lag_time_max_ms / 2, self.shrink, "isr-expiration"),
+            (
+                self.config.replica_high_watermark_checkpoint_interval_ms,
+                self.checkpoint_high_watermarks,
+                "highwatermark-checkpoint",
+            ),
+        ):
+            self._timers.append(asyncio.create_task(_every(interval_ms / 1000, work), name=name))
+
+    async def shrink(self) -> None:
+        now_ms = self.dirs.clock.now_ms()
+        for tp, hosted in self.hosted.items():
+            if hosted.leads is not None and hosted.leads.followers:
+                self._carry_out(tp, hosted, hosted.leads.shrink(now_ms))
+
+    async def checkpoint_high_watermarks(self) -> None:
+        for log_dir in list(self.dirs.dirs.values()):
+            try:
+                await self.dirs.checkpoint_high_watermarks(log_dir)
+            except LogDirFailed as error:
+                log.warning("%s", error)
+
+    # What clients and followers ask for
+
+    def holding(self, tp: TopicPartition, epoch: LeaderEpoch = NO_EPOCH) -> Hosted:
+        """A partition that is here, led or followed; `epoch`: what the client believes."""
         hosted = self.hosted.get(tp)
         if hosted is None:
+            if self.exists(tp):
+                raise NotLeaderOrFollower(f"this broker has no replica of {tp}")
             raise UnknownTopicOrPartition(f"this broker has no partition {tp}")
-        if epoch != NO_EPOCH and epoch != hosted.leader.epoch:
-            if epoch < hosted.leader.epoch:
-                raise FencedLeaderEpoch(f"leader epoch {epoch} of {tp} is over; it is {hosted.leader.epoch}")
-            raise UnknownLeaderEpoch(f"leader epoch {epoch} of {tp} is not known here; it is {hosted.leader.epoch}")
+        if epoch != NO_EPOCH and epoch != hosted.epoch:
+            if epoch < hosted.epoch:
+                raise FencedLeaderEpoch(f"leader epoch {epoch} of {tp} is over; it is {hosted.epoch}")
+            raise UnknownLeaderEpoch(f"leader epoch {epoch} of {tp} is not known here; it is {hosted.epoch}")
         if hosted.log.offline:
             raise NotLeaderOrFollower(f"{tp} is offline here: its log directory failed")
+        return hosted
+
+    def leading(self, tp: TopicPartition, epoch: LeaderEpoch = NO_EPOCH) -> Hosted:
+        """A partition that this broker leads."""
+        hosted = self.holding(tp, epoch)
+        if hosted.leads is None:
+            raise NotLeaderOrFollower(f"{tp} is led by broker {hosted.leader_id}, not here")
         return hosted
 
     def append(
@@ -126,14 +322,22 @@ class Replicas:
         batch: Buffer,
         origin: Origin = Origin.CLIENT,
         verified: Verification | None = TRUSTED,
+        acks: int = 1,
     ) -> Appended:
-        hosted = self.leading(tp)
+        """NotEnoughReplicas if all are to have it, which a coordinator always wants, and too few are in sync."""
+        hosted = self.holding(tp)
+        leader = hosted.leader if hosted.leads is None else hosted.leads
         if hosted.switching:
             raise NotLeaderOrFollower(f"{tp} is being handed over to another log directory: try again")
-        appended = hosted.log.append_as_leader(batch, hosted.leader.epoch, origin, verified)
-        effects = hosted.leader.appended(hosted.log.log_end)
+        if leader.followers and (acks == ALL or origin is Origin.COORDINATOR):
+            leader.min_isr = hosted.log.config.min_insync_replicas
+            leader.check_in_sync()
+        appended = hosted.log.append_as_leader(batch, leader.epoch, origin, verified)
+        effects = leader.appended(hosted.log.log_end, self.dirs.clock.now_ms())
         if effects is not NOTHING:
-            self._carry_out(hosted, effects)
+            self._carry_out(tp, hosted, effects)
+        if hosted.copiers:
+            hosted.wake_copiers()
         if len(batch) > SMALL_BYTES:
             self.pressure.appended(hosted.log, len(batch))
         return appended
@@ -141,21 +345,68 @@ class Replicas:
     async def committed(self, tp: TopicPartition, offset: Offset) -> None:
         """Wait until all below an offset is on every in-sync replica. NotLeaderOrFollower once another leads."""
         hosted = self.leading(tp)
-        if hosted.leader.is_safe(offset):
+        await self._until(hosted, partial(hosted.leader.is_safe, offset))
+
+    async def deleted(self, tp: TopicPartition, offset: Offset) -> None:
+        """Wait until no living replica holds records below an offset. NotLeaderOrFollower once another leads."""
+        hosted = self.leading(tp)
+        leader = hosted.leader
+        await self._until(hosted, lambda: leader.low_watermark(hosted.log.log_start) >= offset)
+
+    async def _until(self, hosted: Hosted, is_so: Callable[[], bool]) -> None:
+        if is_so():
             return
-        waiter = Waiter()
+        leader, waiter = hosted.leader, Waiter()
         hosted.waiters.add(waiter)
         try:
-            while not hosted.leader.is_safe(offset):
-                if self.stopping or self.hosted.get(tp) is not hosted:
-                    raise NotLeaderOrFollower(f"{tp} is no longer led here")
+            while not is_so():
+                if self.stopping or hosted.leads is not leader:
+                    raise NotLeaderOrFollower(f"{hosted.log.tp} is no longer led here")
+                if hosted.log.offline:
+                    raise StorageError(f"{hosted.log.tp} is offline here: its log directory failed")
                 await waiter.woken.wait()
                 waiter.woken.clear()
         finally:
             hosted.waiters.discard(waiter)
 
-    def read(self, hosted: Hosted, offset: Offset, max_bytes: int, isolation: Isolation, *, min_one: bool) -> Read:
-        return hosted.log.read(offset, max_bytes, isolation, min_one=min_one)
+    def follower_fetched(
+        self, tp: TopicPartition, replica: BrokerId, offset: Offset, log_start: Offset, broker_epoch: int
+    ) -> None:
+        """A follower asks from an offset on: it holds what lies below. Not to be told if the logs have parted."""
+        hosted = self.leading(tp)
+        leader, now_ms = hosted.leader, self.dirs.clock.now_ms()
+        leader.min_isr = hosted.log.config.min_insync_replicas
+        self._carry_out(tp, hosted, leader.follower_fetched(replica, offset, log_start, now_ms, broker_epoch))
+
+    def _altered(self, tp: TopicPartition, proposed: Proposed, decision: Decision) -> None:
+        """The controller's answer to a proposal."""
+        hosted, leader = self.hosted.get(tp), proposed.leader
+        if hosted is None or hosted.leads is not leader:
+            return
+        if isinstance(decision, LeaderAndIsr):
+            effects = leader.isr_altered(proposed.proposal, decision, self.dirs.clock.now_ms())
+            log.info("%s: in sync are %s", tp, list(leader.isr))
+        else:
+            effects = leader.alter_refused(proposed.proposal, decision)
+        self._carry_out(tp, hosted, effects)
+
+    def _carry_out(self, tp: TopicPartition, hosted: Hosted, effects: Effects) -> None:
+        if effects.alter_isr is not None:
+            assert hosted.leads is not None
+            log.info("%s: %s should be in sync: %s", tp, list(effects.alter_isr.wanted.isr), effects.why)
+            self.alterations.propose(tp, Proposed(hosted.leads, hosted.log.topic_id, effects.alter_isr))
+        if effects.advance_to is not None:
+            hosted.log.advance_high_watermark(effects.advance_to)
+        if effects.advance_to is not None or effects.wake_deletes:
+            for waiter in hosted.waiters:
+                waiter.wake()
+
+    def _dir_failed(self, failure: LogDirFailed, gone: list[TopicPartition]) -> None:
+        for tp in gone:
+            if (hosted := self.hosted.get(tp)) is not None:
+                hosted.wake()
+
+    # Moving between log directories
 
     def move(self, tp: TopicPartition, path: str) -> None:
         """Bring a partition to another log directory, in the background and while it is in use.
@@ -173,7 +424,7 @@ class Replicas:
             if before is not None:
                 await self._call_back(tp, hosted, before)
             if hosted.log.parent != path:
-                await self._copy_and_switch(tp, hosted, path)
+                await copy_and_switch(self.dirs, tp, hosted, path)
                 log.info("%s lies in %s now", tp, path)
         except (LogDirFailed, WireError, OSError) as error:
             log.error("%s could not be moved to %s: %s", tp, path, error)
@@ -182,63 +433,18 @@ class Replicas:
             if (current := self._moves.get(tp)) is not None and current.task is asyncio.current_task():
                 del self._moves[tp]
 
-    async def _copy_and_switch(self, tp: TopicPartition, hosted: Hosted, path: str) -> None:
-        """Copy until little is left, then let nothing in while the rest is copied and the one takes the other's place.
-
-        What was acknowledged is in the log that stays, whenever the broker should be killed.
-        """
-        source = hosted.log
-        target = await self.dirs.create(tp, source.topic_id, path=path, future=True)
-        if target.log_end < source.log_start:
-            target.truncate_fully_and_start_at(source.log_start)
-        target.truncate_to(source.log_end)
-        await _catch_up(source, target)
-        target.flush(active=True)
-        await self.dirs.dir_of(target).disk.drain()
-        await _catch_up(source, target)
-        hosted.switching = True
-        while _copy(source, target):
-            pass
-
-        def switched() -> None:
-            target.set_high_watermark(source.high_watermark)
-            hosted.log, hosted.switching = target, False
-
-        await self.dirs.replace_with_future(tp, switched)
-
     async def _call_back(self, tp: TopicPartition, hosted: Hosted, move: Move) -> None:
         """End a move, and remove what there is of its copy."""
-        await _end(hosted, move)
+        await end(hosted, move)
         if tp in self.dirs.future:
             await self.dirs.delete(tp, future=True)
 
-    def _carry_out(self, hosted: Hosted, effects: Effects) -> None:
-        if effects.advance_to is not None:
-            hosted.log.advance_high_watermark(effects.advance_to)
-            for waiter in hosted.waiters:
-                waiter.wake()
+
+def _nowhere(broker: BrokerId) -> Peer:
+    raise PeerLost(f"there is no way to broker {broker}")
 
 
-async def _end(hosted: Hosted, move: Move) -> None:
-    """Cancel a move, unless it is about to be over: half-way there are two names to change."""
-    if not hosted.switching:
-        move.task.cancel()
-    await asyncio.gather(move.task, return_exceptions=True)
-
-
-async def _catch_up(source: Log, target: Log) -> None:
-    """Until one has, for a moment, all that the other has: with a producer that does not pause there is always more."""
-    more = True
-    while more:
-        more = _copy(source, target) and target.log_end < source.log_end
-        await asyncio.sleep(0)  # the others' turn
-
-
-def _copy(source: Log, target: Log) -> bool:
-    """The next records of one log into another. False if there are none."""
-    found = (
-        source.read(target.log_end, COPY_BYTES, Isolation.LOG_END).slice if target.log_end < source.log_end else None
-    )
-    if found is None:
-        return False
-    return target.append_as_follower(os.pread(found.file.fd, found.length, found.position)) is not None
+async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        await work()

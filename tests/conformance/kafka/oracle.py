@@ -52,6 +52,10 @@ class Oracle:
         """What Kafka logged so far, warnings and above."""
         return self._channel.warnings()
 
+    def ask(self, op: str, **arguments: object) -> Any:
+        """For those who speak to other parts of Kafka through the same JVM."""
+        return self._channel.ask(op, **arguments)
+
     # The clock and the life of a log
 
     def time(self, ms: int) -> None:

@@ -1,9 +1,15 @@
-"""Any sequence of operations leaves the embedded tree as it leaves a dict, and is told of as the dict says."""
+"""Any sequence of operations leaves a tree as it leaves a dict, and is told of as the dict says.
+
+The embedded tree tells of each change. ZooKeeper may tell of several once, so what is held there is what a watch is
+for: whoever looks again at whatever was told ends up with what there is.
+"""
 
 import asyncio
 import copy
 import tempfile
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from itertools import count
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,16 +24,21 @@ from leadline.coordination.tree import (
     Delete,
     Event,
     NoChildrenForEphemerals,
+    Node,
     NodeExists,
     NoNode,
     NotEmpty,
     Operation,
     Set,
+    Tree,
     TreeError,
     child_of,
     parent_of,
 )
 from leadline.ports import SystemClock
+from tests.conformance.kafka.broker import ZooKeeper
+
+from .conftest import InZooKeeper
 
 PATHS = ["/a", "/b", "/a/a", "/a/b", "/b/a", "/a/a/a"]
 
@@ -114,7 +125,7 @@ operations = st.one_of(
 multis = st.lists(st.lists(operations, min_size=1, max_size=4), max_size=25)
 
 
-async def walk(tree: EmbeddedTree, path: str = "/") -> dict[str, tuple[bytes, int, bool]]:
+async def walk(tree: Tree, path: str = "/") -> dict[str, tuple[bytes, int, bool]]:
     node = await tree.get(path)
     assert node is not None
     found = {path: (node.data, node.version, node.owner != 0)}
@@ -123,12 +134,65 @@ async def walk(tree: EmbeddedTree, path: str = "/") -> dict[str, tuple[bytes, in
     return found
 
 
-async def outcome(tree: EmbeddedTree, operations: list[Operation]) -> list[object]:
+async def outcome(tree: Tree, operations: list[Operation]) -> list[object]:
     try:
         outcomes = await tree.multi(operations)
     except TreeError as error:
         return [type(error), error.path]
     return [given.path if isinstance(given, Created) else given for given in outcomes]
+
+
+class Mirror:
+    """What somebody knows who looked once, and then at what was told."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.told: list[Event] = []
+        self.nodes: dict[str, Node | None] = {}
+        self.names: dict[str, list[str] | None] = {}
+        self.looking: set[asyncio.Task[None]] = set()
+
+    async def watch(self, path: str) -> None:
+        await self.tree.watch(path, lambda event: self.tell(event, self.look))
+        await self.tree.watch_children(path, lambda event: self.tell(event, self.look_below))
+        await self.look(path)
+        await self.look_below(path)
+
+    def tell(self, event: Event, look: Callable[[str], Coroutine[None, None, None]]) -> None:
+        self.told.append(event)
+        task = asyncio.create_task(look(event.path))
+        self.looking.add(task)
+        task.add_done_callback(self.looking.discard)
+
+    async def look(self, path: str) -> None:
+        self.nodes[path] = await self.tree.get(path)
+
+    async def look_below(self, path: str) -> None:
+        self.names[path] = await self.tree.children(path)
+
+    async def settled(self) -> None:
+        while self.looking:
+            await asyncio.wait(self.looking)
+
+
+async def mirror_agrees(connect: str, sequence: list[list[Operation]], at_once: bool) -> None:
+    model = Model()
+    tree = await InZooKeeper(connect).open()
+    mirror = Mirror(tree)
+    for path in ["/", *PATHS]:
+        await mirror.watch(path)
+    calls = [outcome(tree, operations) for operations in sequence]
+    outcomes = await asyncio.gather(*calls) if at_once else [await call for call in calls]
+    await mirror.settled()
+    assert outcomes == [model.multi(operations) for operations in sequence]
+    assert await walk(tree) == model.visible()
+    assert set(mirror.told) <= set(model.events)
+    assert mirror.nodes == {path: await tree.get(path) for path in mirror.nodes}
+    assert mirror.names == {path: await tree.children(path) for path in mirror.names}
+    await tree.close()
+    again = await InZooKeeper(connect).open()
+    assert await walk(again) == model.visible(ephemerals=False)
+    await again.close()
 
 
 async def compare(directory: str, sequence: list[list[Operation]], at_once: bool) -> None:
@@ -153,3 +217,14 @@ async def compare(directory: str, sequence: list[list[Operation]], at_once: bool
 def test_any_sequence_of_operations_is_as_on_a_dict(sequence: list[list[Operation]], at_once: bool) -> None:
     with tempfile.TemporaryDirectory() as directory:
         asyncio.run(compare(directory, sequence, at_once))
+
+
+folders = count()
+
+
+@settings(max_examples=40)
+@given(sequence=multis, at_once=st.booleans())
+def test_whoever_looks_again_when_told_knows_all_that_is_in_zookeeper(
+    server: ZooKeeper, sequence: list[list[Operation]], at_once: bool
+) -> None:
+    asyncio.run(mirror_agrees(f"{server.connect}/models/{next(folders)}", sequence, at_once))

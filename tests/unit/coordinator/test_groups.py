@@ -57,9 +57,9 @@ async def commits_of(broker: Broker) -> Commits:
     assert broker.cluster is not None
     assert broker.groups is not None
     for name in (OFFSETS_TOPIC, "t", "u"):
-        if name not in broker.cluster.topics:
+        if name not in broker.cluster.metadata.topics:
             config = {"cleanup.policy": "compact"} if name == OFFSETS_TOPIC else {}
-            await broker.cluster.create_topic(name, assign([broker.cluster.me.id], 2, 1), config)
+            await broker.cluster.create_topic(name, assign({broker.cluster.metadata.me.id: None}, 2, 1), config)
     assert broker.commits is not None
     groups = broker.groups
     await until(lambda: not groups.is_loading)
@@ -203,7 +203,7 @@ async def test_offsets_go_with_their_topic(tmp_path: Path, crash: bool) -> None:
             assert offsets(commits) == {OTHER: 2}
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         assert broker.cluster is not None
-        assert "t" not in broker.cluster.topics
+        assert "t" not in broker.cluster.metadata.topics
         commits = await commits_of(broker)
         assert offsets(commits) == {OTHER: 2}
         assert commit(commits, {TP: 3}) == {TP: 0}
@@ -325,5 +325,6 @@ async def test_the_number_of_partitions_is_learned_when_the_topic_is_there(tmp_p
         groups = (await commits_of(broker)).groups
         assert {groups.partition_of(f"g{n}") for n in range(100)} == {0, 1}
         assert broker.cluster is not None
-        await broker.cluster.add_partitions(OFFSETS_TOPIC, lambda _: assign([broker.cluster.me.id], 3, 1, first=2))  # type: ignore[union-attr]
+        racks = broker.cluster.metadata.racks
+        await broker.cluster.add_partitions(OFFSETS_TOPIC, lambda _: assign(racks, 3, 1, first=2))
         assert {groups.partition_of(f"g{n}") for n in range(100)} == {0, 1}

@@ -31,7 +31,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 async def filled(broker: Broker, records: int = 50) -> str:
     """A partition with some records; the directory that it does not lie in."""
     cluster = broker.services.cluster
-    await cluster.create_topic(TP.topic, ((cluster.me.id,),), {"segment.bytes": "20000"})
+    await cluster.create_topic(TP.topic, ((cluster.metadata.me.id,),), {"segment.bytes": "20000"})
     for _ in range(records):
         broker.services.replicas.append(TP, batch(size=1000))
     here = broker.dirs.logs[TP].parent

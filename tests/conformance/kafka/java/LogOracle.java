@@ -29,6 +29,8 @@ public final class LogOracle {
     private final Clock clock = new Clock(START_MS);
     private final Map<String, Command> commands = new LinkedHashMap<>();
     private OpenLog log;
+    private LedPartition partition;
+    private FollowedPartition followed;
 
     private interface Command {
         Object run(JsonNode request) throws Exception;
@@ -64,6 +66,26 @@ public final class LogOracle {
         onLog("cleanable_offsets", OpenLog::cleanableOffsets);
         onLog("clean", OpenLog::clean);
 
+        onLog("partition", this::lead);
+        commands.put("partition_decided", request -> partition.decided(request));
+        commands.put("partition_living", request -> partition.living(request));
+        commands.put("partition_append", request -> partition.append(request));
+        commands.put("partition_fetched", request -> partition.fetched(request));
+        commands.put("partition_shrink", request -> partition.shrink());
+        commands.put("partition_answered", request -> partition.answered(request));
+
+        onLog("followed", (log, request) -> follow(log));
+        commands.put("followed_epoch", request -> followed.follow(request));
+        commands.put("followed_round", request -> followed.round(request));
+
+        commands.put("elect", Elections::elect);
+
+        FetchSessions sessions = new FetchSessions();
+        commands.put("session", request -> sessions.open());
+        commands.put("session_next", sessions::next);
+        commands.put("session_received", sessions::received);
+        commands.put("session_failed", request -> sessions.failed());
+
         commands.put("build", Batches::build);
         commands.put("parse", Batches::parse);
         commands.put("end_transaction_marker", Batches::endTransactionMarker);
@@ -93,6 +115,16 @@ public final class LogOracle {
     private Object open(JsonNode request) throws Exception {
         abandon();
         log = new OpenLog(request, clock);
+        return null;
+    }
+
+    private Object lead(OpenLog log, JsonNode request) {
+        partition = log.partition(request);
+        return null;
+    }
+
+    private Object follow(OpenLog log) {
+        followed = log.following();
         return null;
     }
 

@@ -91,6 +91,16 @@ final class OpenLog {
         return new LogConfig(settings);
     }
 
+    /** The partition that this log belongs to, with this broker as its leader to be. */
+    LedPartition partition(JsonNode request) {
+        return new LedPartition(log, clock, request.get("lag_ms").asLong());
+    }
+
+    /** The same, with another broker as its leader. */
+    FollowedPartition following() {
+        return new FollowedPartition(log);
+    }
+
     /** What a controlled shutdown does to each log. Delayed tasks are lost with the scheduler. */
     void close() {
         log.flush(true);

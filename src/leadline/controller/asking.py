@@ -1,0 +1,50 @@
+"""What a broker asks of others, and of the controller, whoever that is at the moment.
+
+Where they are is what the last UpdateMetadata said. A connection to each is kept while it stays there.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from leadline.controller.metadata import Endpoint, Metadata
+from leadline.model import BrokerId
+from leadline.replication.channel import Peer, PeerLost
+from leadline.wire.classes import Message
+
+M = TypeVar("M", bound=Message)
+
+
+class Peers:
+    """The other brokers. PeerLost also for one that nobody told us of."""
+
+    def __init__(self, metadata: Metadata, listener: str, connect: Callable[[Endpoint], Peer]) -> None:
+        self._metadata, self._listener, self._connect = metadata, listener, connect
+        self._peers: dict[BrokerId, tuple[Endpoint, Peer]] = {}
+
+    async def ask(self, broker: BrokerId, request: Message, kind: type[M], version: int, timeout_s: float) -> M:
+        return await self._peer(broker).ask(request, kind, version, timeout_s)
+
+    async def ask_controller(self, request: Message, kind: type[M], version: int, timeout_s: float) -> M:
+        return await self.ask(self._metadata.controller, request, kind, version, timeout_s)
+
+    def where(self, broker: BrokerId) -> Endpoint:
+        known = self._metadata.brokers.get(broker)
+        if known is None or self._listener not in known.endpoints:
+            raise PeerLost(f"no broker {broker} is known that listens on {self._listener}")
+        return known.endpoints[self._listener]
+
+    def _peer(self, broker: BrokerId) -> Peer:
+        at = self.where(broker)
+        known = self._peers.get(broker)
+        if known is not None and known[0] == at:
+            return known[1]
+        if known is not None:
+            known[1].close()
+        peer = self._connect(at)
+        self._peers[broker] = at, peer
+        return peer
+
+    def close(self) -> None:
+        for _, peer in self._peers.values():
+            peer.close()
+        self._peers.clear()

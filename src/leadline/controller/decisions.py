@@ -1,0 +1,364 @@
+"""What the controller does when something happens to brokers, topics or partitions.
+
+Pure: events in, as calls; `take` hands out what follows, in order. A call that is a question of somebody returns the
+answer, which may be given once the effects are carried out.
+
+    one leader per leader epoch; who leads is in sync, assigned and alive
+    epochs only grow
+    a topic that is deleted is gone with all its replicas, or still there
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from leadline.controller import elections
+from leadline.controller.deletions import Deletions
+from leadline.controller.reassignments import Reassignments
+from leadline.controller.state import (
+    Broker,
+    PartitionState,
+    Replica,
+    ReplicaState,
+    State,
+    Topic,
+    imbalanced,
+    leaders_of,
+    numbered,
+)
+from leadline.controller.transitions import Transitions
+from leadline.coordination import znodes
+from leadline.errors import (
+    BrokerNotAvailable,
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
+    InvalidRequest,
+    InvalidTopic,
+    PreferredLeaderNotAvailable,
+    StaleBrokerEpoch,
+    StorageError,
+    UnknownTopicOrPartition,
+    WireError,
+)
+from leadline.model import BrokerId, TopicPartition
+from leadline.replication.partition import LeaderAndIsr, Proposal
+
+UNKNOWN_BROKER_EPOCH = -1
+NONE = 0
+NO_LEADER = elections.NO_LEADER
+
+
+class Wanted(NamedTuple):
+    """What the tree asks of a controller when it begins."""
+
+    deletions: Collection[str] = ()
+    reassignment: Mapping[TopicPartition, tuple[BrokerId, ...]] = MappingProxyType({})
+    elections: Collection[TopicPartition] = ()
+
+
+class Decisions:
+    """Of one controller, for its epoch. `State` as it was read from the tree; then `start`, once."""
+
+    def __init__(self, state: State, listener: str, *, delete_topic_enable: bool = True) -> None:
+        self.state = state
+        self.steps = Transitions(state, listener)
+        self.deletions = Deletions(self.steps, enabled=delete_topic_enable)
+        self.reassignments = Reassignments(self.steps, self.deletions)
+        self.take = self.steps.take
+
+    def start(self, wanted: Wanted) -> None:
+        """Everybody is told who is there, then who leads; what another controller began is finished."""
+        self.deletions.begin(wanted.deletions)
+        self.steps.now.tell_known(self.state.brokers)
+        self.steps.then()
+        self._begin_states()
+        offline = [replica for replica, now in self.state.replicas.items() if now is not ReplicaState.ONLINE]
+        online = [replica for replica, now in self.state.replicas.items() if now is ReplicaState.ONLINE]
+        self.steps.move_replicas(online, ReplicaState.ONLINE)
+        self.steps.move_replicas(offline, ReplicaState.OFFLINE)
+        self._elect_offline()
+        self.reassignments.resume(wanted.reassignment)
+        self.deletions.resume()
+        self.elect_asked(wanted.elections)
+
+    def _begin_states(self) -> None:
+        for tp, partition in self.state.partitions():
+            if partition.decision is None:
+                partition.state = PartitionState.NEW
+            elif self.state.is_online(partition.decision.leader, tp):
+                partition.state = PartitionState.ONLINE
+            else:
+                partition.state = PartitionState.OFFLINE
+            for broker in partition.assigned.replicas:
+                is_online = self.state.is_online(broker, tp)
+                begun = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
+                self.state.replicas[Replica(tp, broker)] = begun
+
+    # Brokers
+
+    def brokers(self, registered: Collection[Broker]) -> None:
+        """All that are registered now. One with another epoch was away in between, whether we saw it or not."""
+        known = self.state.brokers
+        now = {broker.id: broker for broker in registered}
+        for broker in list(self.state.gone.values()):
+            if broker.id not in now or now[broker.id].epoch != broker.epoch:
+                del self.state.gone[broker.id]
+        came = [broker for id, broker in now.items() if id not in known and id not in self.state.gone]
+        again = [broker for id, broker in now.items() if id in known and broker.epoch > known[id].epoch]
+        went = [id for id in known if id not in now]
+        changed = [broker for id, broker in now.items() if id in known and broker != known[id] and broker not in again]
+        self._came(came)
+        self._went([broker.id for broker in again])
+        self._came(again)
+        self._went(went)
+        if changed:
+            known.update({broker.id: broker for broker in changed})
+            self.steps.now.tell_known(known)
+
+    def broker_gone(self, id: BrokerId, epoch: int) -> None:
+        """Nobody listens there any longer, whatever the tree says: as failed, until it is heard of again."""
+        broker = self.state.brokers.get(id)
+        if broker is not None and broker.epoch == epoch:
+            self.state.gone[id] = broker
+            self._went([id])
+
+    def broker_back(self, id: BrokerId, epoch: int) -> None:
+        """It was thought gone, and answers."""
+        broker = self.state.gone.get(id)
+        if broker is not None and broker.epoch == epoch:
+            del self.state.gone[id]
+            self._came([broker])
+
+    def _came(self, brokers: Collection[Broker]) -> None:
+        if not brokers:
+            return
+        state, new = self.state, {broker.id for broker in brokers}
+        existing = [id for id in state.brokers if id not in new]
+        for broker in brokers:
+            state.brokers[broker.id] = broker
+            state.offline_dirs.pop(broker.id, None)
+        self.steps.now.tell_known(existing)
+        self.steps.then()
+        self.steps.now.tell_known(new, (tp for tp, partition in state.partitions() if partition.decision is not None))
+        self.steps.then()
+        its = state.replicas_on(new)
+        self.steps.move_replicas(its, ReplicaState.ONLINE)
+        self._elect_offline()
+        self.reassignments.brokers_came(new)
+        self.deletions.resume_for({replica.partition.topic for replica in its})
+
+    def _went(self, brokers: Collection[BrokerId]) -> None:
+        if not brokers:
+            return
+        for id in brokers:
+            self.state.brokers.pop(id, None)
+            self.state.offline_dirs.pop(id, None)
+            self.state.shutting_down.discard(id)
+        self._replicas_went(self.state.replicas_on(brokers))
+
+    def _replicas_went(self, replicas: Iterable[Replica]) -> None:
+        going: list[Replica] = []
+        staying: list[Replica] = []
+        for replica in replicas:
+            (going if self.state.is_going(replica.partition) else staying).append(replica)
+        leaderless = [
+            tp
+            for tp, partition in self.state.partitions()
+            if partition.decision is not None
+            and not self.state.is_online(partition.decision.leader, tp)
+            and not self.state.is_going(tp)
+        ]
+        self.steps.move_partitions(leaderless, PartitionState.OFFLINE)
+        self._elect_offline()
+        self.steps.move_replicas(staying, ReplicaState.OFFLINE)
+        self.deletions.failed(going)
+        self.steps.now.tell_known(self.state.brokers)
+
+    def _elect_offline(self) -> None:
+        waiting = (PartitionState.OFFLINE, PartitionState.NEW)
+        of = [tp for tp, each in self.state.partitions() if each.state in waiting and not self.state.is_going(tp)]
+        self.steps.bring_online(of, self.steps.elect_offline)
+
+    def elect_stranded(self, topics: Collection[str] | None) -> None:
+        """Look again at what has no leader, of some topics or of all: there may be a way now."""
+        if topics is None:
+            self._elect_offline()
+        for tp in [tp for name in topics or () for tp in self.state.of_topic(name) if not self.state.is_going(tp)]:
+            if self.state.known(tp).state is PartitionState.OFFLINE:
+                self.steps.bring_online((tp,), self.steps.elect_offline)
+
+    def unclean_allowed(self, topics: Iterable[str]) -> None:
+        """Their settings let a replica lead that is not in sync, if no other can."""
+        for tp in [tp for name in topics for tp in self.state.of_topic(name) if not self.state.is_going(tp)]:
+            if self.state.known(tp).state is PartitionState.OFFLINE:
+                self.steps.bring_online((tp,), self.steps.elect_unclean)
+
+    def shut_down(self, id: BrokerId, epoch: int = UNKNOWN_BROKER_EPOCH) -> list[TopicPartition]:
+        """A broker is about to stop and hands over. What it still leads and others could: StaleBrokerEpoch,
+        BrokerNotAvailable."""
+        broker = self.state.brokers.get(id)
+        if broker is None:
+            raise BrokerNotAvailable(f"there is no broker {id}")
+        if UNKNOWN_BROKER_EPOCH != epoch < broker.epoch:
+            raise StaleBrokerEpoch(f"broker {id} asks with epoch {epoch}; it is {broker.epoch}")
+        self.state.shutting_down.add(id)
+        led = leaders_of(self.state, id)
+        self.steps.bring_online(led, self.steps.elect_for_shutdown, self.steps.still_there)
+        handed_over = set(led)
+        followed = [
+            replica
+            for replica in self.state.replicas_on((id,))
+            if replica.partition not in handed_over and self._is_shared(replica.partition)
+        ]
+        self.steps.move_replicas(followed, ReplicaState.OFFLINE)
+        return leaders_of(self.state, id)
+
+    def _is_shared(self, tp: TopicPartition) -> bool:
+        partition = self.state.known(tp)
+        return len(partition.assigned.replicas) > 1 and partition.decision is not None and not self.state.is_going(tp)
+
+    # Log directories
+
+    def log_dir_failed(self, brokers: Iterable[BrokerId]) -> None:
+        """They are told again what they hold; what they cannot find is in their answers."""
+        self.steps.move_replicas(self.state.replicas_on(brokers), ReplicaState.ONLINE)
+
+    def replicas_answered(self, id: BrokerId, epoch: int, codes: Mapping[TopicPartition, int]) -> None:
+        """What a broker said about the partitions that it was told to lead or follow."""
+        broker = self.state.brokers.get(id)
+        if broker is None or broker.epoch != epoch:
+            return
+        before = self.state.offline_dirs.get(id, set())
+        offline = {tp for tp, code in codes.items() if code == StorageError.code}
+        now = (before - {tp for tp, code in codes.items() if code == NONE}) | offline
+        if now:
+            self.state.offline_dirs[id] = now
+        else:
+            self.state.offline_dirs.pop(id, None)
+        if newly := [Replica(tp, id) for tp in now - before if self.state.partition(tp) is not None]:
+            self._replicas_went(newly)
+
+    # Topics
+
+    def topics(self, names: Collection[str], new: Iterable[tuple[str, znodes.Topic]]) -> None:
+        """All that there are now, and those that were not known so far."""
+        for name in [name for name in self.state.topics if name not in names]:
+            self.state.forget_topic(name)  # somebody removed its node: there is nothing that could be done about it
+        for name, topic in new:
+            if name not in self.state.topics:
+                assert topic.id is not None
+                self.state.put_topic(Topic(name, topic.id, numbered(topic.partitions)))
+                self._begin(self.state.of_topic(name))
+
+    def partitions(self, name: str, assigned: Mapping[int, znodes.Replicas]) -> None:
+        """The assignment of a topic, as it is in the tree now: there may be more partitions."""
+        topic = self.state.topics.get(name)
+        if topic is None:
+            return
+        more = {number: replicas for number, replicas in assigned.items() if number not in topic.partitions}
+        if more and name in self.state.deleting:
+            self.steps.write_assignment(name)  # as it was: it is about to go
+        elif more:
+            topic.partitions.update(numbered(more))
+            self._begin([TopicPartition(name, number) for number in more])
+
+    def _begin(self, partitions: list[TopicPartition]) -> None:
+        self.steps.move_partitions(partitions, PartitionState.NEW)
+        replicas = self.state.replicas_of(partitions)
+        self.steps.move_replicas(replicas, ReplicaState.NEW)
+        self.steps.bring_online(partitions, self.steps.elect_offline)
+        self.steps.move_replicas(replicas, ReplicaState.ONLINE)
+
+    # What leaders and people ask for
+
+    def alter_partition(
+        self, id: BrokerId, epoch: int, asked: Mapping[TopicPartition, Proposal]
+    ) -> dict[TopicPartition, LeaderAndIsr | WireError]:
+        """Other in-sync replicas, as leaders see them. StaleBrokerEpoch for who is not there, or no longer."""
+        broker = self.state.brokers.get(id)
+        if broker is None or broker.epoch != epoch:
+            known = "it is not there" if broker is None else f"it is {broker.epoch}"
+            raise StaleBrokerEpoch(f"broker {id} asks with epoch {epoch}; {known}")
+        answers = {tp: self._alter(tp, proposal) for tp, proposal in asked.items()}
+        self.steps.now.tell_known(self.state.brokers, (tp for tp in asked if self.state.partition(tp) is not None))
+        self.reassignments.isr_changed(tp for tp, answer in answers.items() if not isinstance(answer, WireError))
+        return answers
+
+    def _alter(self, tp: TopicPartition, proposal: Proposal) -> LeaderAndIsr | WireError:
+        partition = self.state.partition(tp)
+        if partition is None or partition.decision is None:
+            return UnknownTopicOrPartition(f"there is no partition {tp}")
+        try:
+            altered = elections.altered(partition.decision, proposal, self.state.alive_epochs)
+            _check_altered(partition.assigned.replicas, partition.decision, altered)
+        except WireError as error:
+            return error
+        if altered is not partition.decision:
+            self.steps.decide(tp, altered)
+        return partition.decision
+
+    def isr_changed(self, states: Mapping[TopicPartition, tuple[LeaderAndIsr, int]]) -> None:
+        """Leaders that speak to the tree themselves, as before Kafka 2.7, changed these: decision, controller epoch."""
+        known = [tp for tp in states if self.state.partition(tp) is not None]
+        for tp in known:
+            partition = self.state.known(tp)
+            partition.decision, partition.controller_epoch = states[tp]
+        self.steps.now.tell_known(self.state.brokers, known)
+        self.reassignments.isr_changed(known)
+
+    def elect(
+        self, partitions: Iterable[TopicPartition], *, unclean: bool
+    ) -> dict[TopicPartition, BrokerId | WireError]:
+        """ElectLeaders: who leads now, or why nobody was elected."""
+        answers: dict[TopicPartition, BrokerId | WireError] = {}
+        for tp in partitions:
+            try:
+                answers[tp] = self._elect(tp, unclean=unclean)
+            except WireError as error:
+                answers[tp] = error
+        return answers
+
+    def _elect(self, tp: TopicPartition, *, unclean: bool) -> BrokerId:
+        partition = self.state.partition(tp)
+        if partition is None:
+            raise UnknownTopicOrPartition("The partition does not exist.")
+        if self.state.is_going(tp):
+            raise InvalidTopic("The topic is being deleted")
+        leader = NO_LEADER if partition.decision is None else partition.decision.leader
+        preferred = partition.assigned.replicas[0]
+        if unclean and leader in self.state.alive:
+            raise ElectionNotNeeded(f"{tp} has a leader, {leader}")
+        if not unclean and leader == preferred:
+            raise ElectionNotNeeded(f"{tp} is led by its preferred leader, {leader}")
+        if unclean:
+            elected = self.steps.bring_online((tp,), self.steps.elect_unclean)
+        else:
+            elected = self.steps.bring_online((tp,), self.steps.elect_preferred, self.steps.all_assigned)
+        if elected and partition.decision is not None:
+            return partition.decision.leader
+        if unclean:
+            raise EligibleLeadersNotAvailable(f"no replica of {tp}, {list(partition.assigned.replicas)}, is online")
+        raise PreferredLeaderNotAvailable(f"{preferred}, the preferred leader of {tp}, is not in sync or not there")
+
+    def elect_asked(self, partitions: Collection[TopicPartition]) -> None:
+        """What /admin/preferred_replica_election asks for. The node says that it is still to be done."""
+        if partitions:
+            self.elect(partitions, unclean=False)
+            self.steps.remove(znodes.PREFERRED_REPLICA_ELECTION)
+
+    def rebalance(self, percentage: int) -> list[TopicPartition]:
+        """Leadership goes back to preferred leaders, where too many partitions are led by others."""
+        return self.steps.bring_online(
+            imbalanced(self.state, percentage), self.steps.elect_preferred, self.steps.all_assigned
+        )
+
+
+def _check_altered(assigned: tuple[BrokerId, ...], current: LeaderAndIsr, altered: LeaderAndIsr) -> None:
+    """No leader would ask for anything else: Kafka believes it without a look."""
+    isr = altered.isr
+    if altered.leader != current.leader:
+        raise InvalidRequest(
+            f"broker {altered.leader} asks, but {current.leader} leads in epoch {current.leader_epoch}"
+        )
+    if altered.leader not in isr or len(set(isr)) != len(isr) or not set(isr) <= set(assigned):
+        raise InvalidRequest(f"the new ISR {list(isr)} lacks the leader, or is not taken from {list(assigned)}")

@@ -1,0 +1,99 @@
+"""Topics that are to go.
+
+Pure: steps of replicas, and in the end the removal of the topic's nodes.
+
+A topic goes once every replica of it was deleted by its broker. One whose broker is away, or that is being moved to
+other brokers, has to wait: until the broker is back, or the move is over. Its node under /admin/delete_topics goes
+last, so whoever comes after a crash goes on with it.
+"""
+
+from collections.abc import Collection, Iterable
+
+from leadline.controller.state import PartitionState, Replica, ReplicaState
+from leadline.controller.transitions import Transitions
+from leadline.coordination import znodes
+
+
+class Deletions:
+    def __init__(self, steps: Transitions, *, enabled: bool) -> None:
+        self.steps, self.state, self.enabled = steps, steps.state, enabled  # delete.topic.enable
+
+    def begin(self, topics: Collection[str]) -> None:
+        """What was asked for before this controller came."""
+        self._note(topics)
+        away = {
+            replica.partition.topic
+            for name in self.state.deleting
+            for replica in self.state.replicas_of(self.state.of_topic(name))
+            if not self.state.is_online(replica.broker, replica.partition)
+        }
+        moving = {tp.topic for tp in self.state.reassigning}
+        self.state.undeletable |= (away | moving) & self.state.deleting
+
+    def wanted(self, topics: Collection[str]) -> None:
+        """All under /admin/delete_topics."""
+        self._note(topics)
+        self.postpone({tp.topic for tp in self.state.reassigning})
+        self.resume()
+
+    def _note(self, topics: Collection[str]) -> None:
+        known = {name for name in topics if self.enabled and name in self.state.topics}
+        self.steps.remove(*(znodes.delete_topic_path(name) for name in topics if name not in known))
+        self.state.deleting |= known
+
+    def postpone(self, topics: Collection[str]) -> None:
+        self.state.undeletable |= self.state.deleting & set(topics)
+
+    def resume_for(self, topics: Collection[str]) -> None:
+        """What they had to wait for is over."""
+        if again := self.state.deleting & set(topics):
+            self.state.undeletable -= again
+            self.resume()
+
+    def failed(self, replicas: Collection[Replica]) -> None:
+        if replicas:
+            self.steps.move_replicas(replicas, ReplicaState.DELETION_INELIGIBLE)
+            self.postpone({replica.partition.topic for replica in replicas})
+            self.resume()
+
+    def deleted(self, replicas: Iterable[Replica]) -> None:
+        going = [replica for replica in replicas if self.state.is_going(replica.partition)]
+        self.steps.move_replicas(going, ReplicaState.DELETION_SUCCESSFUL)
+        self.resume()
+
+    def resume(self) -> None:
+        """See to each topic that is to go: it may be done, or can be begun, or begun again."""
+        begun = []
+        for name in sorted(self.state.deleting):
+            states = {self.state.replicas.get(each) for each in self.state.replicas_of(self.state.of_topic(name))}
+            if states <= {ReplicaState.DELETION_SUCCESSFUL}:
+                self._complete(name)
+            elif ReplicaState.DELETION_STARTED not in states and name not in self.state.undeletable:
+                begun.append(name)
+        for name in begun:
+            self._begin(name)
+
+    def _begin(self, name: str) -> None:
+        partitions = self.state.of_topic(name)
+        if name not in self.state.deletion_begun:
+            self.steps.move_partitions(partitions, PartitionState.OFFLINE)
+            self.steps.move_partitions(partitions, PartitionState.NONEXISTENT)
+            self.state.deletion_begun.add(name)
+        self.steps.now.tell_known(self.state.brokers, partitions)
+        there, away = [], []
+        for replica in self.state.replicas_of(partitions):
+            if not self.state.is_online(replica.broker, replica.partition):
+                away.append(replica)
+            elif self.state.replicas.get(replica) is not ReplicaState.DELETION_SUCCESSFUL:
+                there.append(replica)
+        for replicas in (away, there):
+            self.steps.move_replicas(replicas, ReplicaState.OFFLINE)
+        self.steps.move_replicas(away, ReplicaState.DELETION_INELIGIBLE)
+        self.steps.move_replicas(there, ReplicaState.DELETION_STARTED)
+        if away:
+            self.postpone((name,))
+
+    def _complete(self, name: str) -> None:
+        self.state.forget_topic(name)
+        paths = (znodes.topic_path(name), znodes.config_path("topics", name), znodes.delete_topic_path(name))
+        self.steps.remove(*paths)

@@ -1,0 +1,225 @@
+"""What follows from a decision: nodes to be written, then requests to brokers, each in its order.
+
+Pure: collects, and shapes requests out of what the controller knows when the decision is complete.
+
+    persist before you publish: nobody is told what is not written
+    what is told of a partition is how it stands at the end of a decision, not on the way to it
+    in one round: who leads and follows (LeaderAndIsr), what clients are told (UpdateMetadata), what ends (StopReplica)
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from leadline.controller.state import Broker, Partition, State
+from leadline.coordination.registration import PROTOCOLS
+from leadline.coordination.tree import Operation
+from leadline.model import BrokerId, TopicPartition
+from leadline.wire.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+
+DURING_DELETE = -2  # as leader, or as leader epoch: the topic is about to go
+NO_EPOCH = -1
+
+Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
+_Led = LeaderAndIsrRequest.LeaderAndIsrPartitionState
+_Known = UpdateMetadataRequest.UpdateMetadataPartitionState
+_Stopped = StopReplicaRequest.StopReplicaPartitionState
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """A node and all below it, if it is there."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ensure:
+    """An empty node, and its parents, unless they are there."""
+
+    path: str
+
+
+Write = Operation | Remove | Ensure
+
+
+class Told(NamedTuple):
+    broker: BrokerId
+    request: Request
+
+
+class Effects(NamedTuple):
+    """What must happen, top to bottom."""
+
+    writes: list[Write]
+    requests: list[Told]
+    stranded: set[str]  # topics with partitions that only an unclean election could help: may they have one?
+
+    def __bool__(self) -> bool:
+        return bool(self.writes or self.requests or self.stranded)
+
+
+@dataclass(slots=True)
+class Round:
+    """What is to be told at the same time."""
+
+    lead: dict[BrokerId, dict[TopicPartition, bool]] = field(default_factory=dict)  # whether the replica is new
+    update: dict[BrokerId, None] = field(default_factory=dict)
+    partitions: dict[TopicPartition, None] = field(default_factory=dict)  # of which these are told
+    stop: dict[BrokerId, dict[TopicPartition, bool]] = field(default_factory=dict)  # whether to delete it
+
+    def tell_led(self, brokers: Iterable[BrokerId], tp: TopicPartition, *, is_new: bool = False) -> None:
+        for broker in brokers:
+            told = self.lead.setdefault(broker, {})
+            told[tp] = is_new or told.get(tp, False)
+
+    def tell_stop(self, broker: BrokerId, tp: TopicPartition, *, delete: bool) -> None:
+        told = self.stop.setdefault(broker, {})
+        told[tp] = delete or told.get(tp, False)
+
+    def tell_known(self, brokers: Iterable[BrokerId], partitions: Iterable[TopicPartition] = ()) -> None:
+        self.update.update(dict.fromkeys(brokers))
+        self.partitions.update(dict.fromkeys(partitions))
+
+    def requests(self, state: State, listener: str) -> list[Told]:
+        """Brokers that are not there are told nothing."""
+        there = state.brokers
+        return [
+            *(Told(to, _lead(state, there[to], what, listener)) for to, what in self.lead.items() if to in there),
+            *self._updates(state),
+            *(Told(to, _stop(state, there[to], what)) for to, what in self.stop.items() if to in there),
+        ]
+
+    def _updates(self, state: State) -> list[Told]:
+        to = [state.brokers[broker] for broker in self.update if broker in state.brokers]
+        if not to:
+            return []
+        topics, live = _known_topics(state, self.partitions), [_live(broker) for broker in state.brokers.values()]
+        return [
+            Told(
+                broker.id,
+                UpdateMetadataRequest(
+                    controller_id=state.me,
+                    controller_epoch=state.epoch,
+                    broker_epoch=broker.epoch,
+                    topic_states=topics,
+                    live_brokers=live,
+                ),
+            )
+            for broker in to
+        ]
+
+
+def _lead(state: State, broker: Broker, partitions: dict[TopicPartition, bool], listener: str) -> LeaderAndIsrRequest:
+    topics: dict[str, LeaderAndIsrRequest.LeaderAndIsrTopicState] = {}
+    leaders: set[BrokerId] = set()
+    for tp, is_new in partitions.items():
+        partition = state.partition(tp)
+        if partition is None or partition.decision is None:
+            continue
+        if tp.topic not in topics:
+            topic_id = state.topics[tp.topic].id
+            topics[tp.topic] = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name=tp.topic, topic_id=topic_id)
+        topics[tp.topic].partition_states.append(_led(tp, partition, is_new))
+        leaders.add(partition.decision.leader)
+    return LeaderAndIsrRequest(
+        controller_id=state.me,
+        controller_epoch=state.epoch,
+        broker_epoch=broker.epoch,
+        topic_states=list(topics.values()),
+        live_leaders=[_leader(each, listener) for each in state.brokers.values() if each.id in leaders],
+    )
+
+
+def _led(tp: TopicPartition, partition: Partition, is_new: bool) -> _Led:
+    decision = partition.decision
+    assert decision is not None
+    return _Led(
+        topic_name=tp.topic,
+        partition_index=tp.partition,
+        controller_epoch=partition.controller_epoch,
+        leader=decision.leader,
+        leader_epoch=decision.leader_epoch,
+        isr=list(decision.isr),
+        partition_epoch=decision.partition_epoch,
+        replicas=list(partition.assigned.replicas),
+        adding_replicas=list(partition.assigned.adding),
+        removing_replicas=list(partition.assigned.removing),
+        is_new=is_new,
+        leader_recovery_state=int(decision.recovering),
+    )
+
+
+def _leader(broker: Broker, listener: str) -> LeaderAndIsrRequest.LeaderAndIsrLiveLeader:
+    at = next((each for each in broker.endpoints if each.listener == listener), broker.endpoints[0])
+    return LeaderAndIsrRequest.LeaderAndIsrLiveLeader(broker_id=broker.id, host_name=at.host or "", port=at.port)
+
+
+def _known_topics(
+    state: State, partitions: Iterable[TopicPartition]
+) -> list[UpdateMetadataRequest.UpdateMetadataTopicState]:
+    topics: dict[str, UpdateMetadataRequest.UpdateMetadataTopicState] = {}
+    for tp in partitions:
+        partition = state.partition(tp)
+        if partition is None or partition.decision is None:
+            continue
+        if tp.topic not in topics:
+            topic_id = state.topics[tp.topic].id
+            topics[tp.topic] = UpdateMetadataRequest.UpdateMetadataTopicState(topic_name=tp.topic, topic_id=topic_id)
+        topics[tp.topic].partition_states.append(_known(state, tp, partition))
+    return list(topics.values())
+
+
+def _known(state: State, tp: TopicPartition, partition: Partition) -> _Known:
+    decision, going = partition.decision, state.is_going(tp)
+    assert decision is not None
+    replicas = partition.assigned.replicas
+    return _Known(
+        topic_name=tp.topic,
+        partition_index=tp.partition,
+        controller_epoch=partition.controller_epoch,
+        leader=DURING_DELETE if going else decision.leader,
+        leader_epoch=0 if going else decision.leader_epoch,
+        isr=list(decision.isr),
+        zk_version=0 if going else decision.partition_epoch,
+        replicas=list(replicas),
+        offline_replicas=[broker for broker in replicas if not state.is_online(broker, tp)],
+    )
+
+
+def _live(broker: Broker) -> UpdateMetadataRequest.UpdateMetadataBroker:
+    return UpdateMetadataRequest.UpdateMetadataBroker(
+        id=broker.id,
+        rack=broker.rack,
+        endpoints=[
+            UpdateMetadataRequest.UpdateMetadataEndpoint(
+                port=at.port,
+                host=at.host or "",
+                listener=at.listener,
+                security_protocol=PROTOCOLS.index(at.protocol),
+            )
+            for at in broker.endpoints
+        ],
+    )
+
+
+def _stop(state: State, broker: Broker, partitions: dict[TopicPartition, bool]) -> StopReplicaRequest:
+    topics: dict[str, StopReplicaRequest.StopReplicaTopicState] = {}
+    for tp, delete in partitions.items():
+        topic = topics.setdefault(tp.topic, StopReplicaRequest.StopReplicaTopicState(topic_name=tp.topic))
+        topic.partition_states.append(
+            _Stopped(partition_index=tp.partition, leader_epoch=_epoch(state, tp), delete_partition=delete)
+        )
+    return StopReplicaRequest(
+        controller_id=state.me,
+        controller_epoch=state.epoch,
+        broker_epoch=broker.epoch,
+        topic_states=list(topics.values()),
+    )
+
+
+def _epoch(state: State, tp: TopicPartition) -> int:
+    if state.is_going(tp):
+        return DURING_DELETE  # overrides any other
+    partition = state.partition(tp)
+    return NO_EPOCH if partition is None or partition.decision is None else partition.decision.leader_epoch

@@ -1,0 +1,120 @@
+"""Who leads a partition, and who is in sync: the controller's rules.
+
+Each takes the decision in force and returns the next one, or None if nobody qualifies. Every change of leader, and
+every removal of a replica, begins a new leader epoch; a change of the ISR that the leader asked for does not. The
+partition epoch stays: it is the version on which the next decision is to be written, and writing counts it up.
+
+    a leader is assigned, alive and, unless it is an unclean election, in sync
+    the ISR is never empty: the last replica stays in it, as nobody else may have what it has
+
+Pure: decisions over broker ids and epochs.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from leadline.errors import FencedLeaderEpoch, IneligibleReplica, InvalidRequest, InvalidUpdateVersion, NotController
+from leadline.model import BrokerId
+from leadline.replication.partition import ANY_EPOCH, LeaderAndIsr, Proposal
+
+NO_LEADER: BrokerId = -1
+
+
+def first(assigned: Iterable[BrokerId], alive: Collection[BrokerId]) -> LeaderAndIsr | None:
+    """Of a new partition: nobody has anything yet, so all that are alive are in sync."""
+    isr = tuple(replica for replica in assigned if replica in alive)
+    return LeaderAndIsr(isr[0], 0, isr) if isr else None
+
+
+def offline(
+    current: LeaderAndIsr, assigned: Iterable[BrokerId], alive: Collection[BrokerId], *, unclean: bool = False
+) -> LeaderAndIsr | None:
+    """Of a partition without a leader. Unclean: rather one that may lack records than none; `recovering` says so."""
+    living = [replica for replica in assigned if replica in alive]
+    leader = _first(living, lambda replica: replica in current.isr)
+    if leader is not None:
+        return _elected(current, leader, (replica for replica in current.isr if replica in alive))
+    if unclean and living:
+        return _elected(current, living[0], living[:1])._replace(recovering=True)
+    return None
+
+
+def preferred(current: LeaderAndIsr, assigned: Iterable[BrokerId], alive: Collection[BrokerId]) -> LeaderAndIsr | None:
+    """The first of the assigned replicas, if it can: so that leaders are spread as they were planned."""
+    wanted = next(iter(assigned), None)
+    if wanted is None or wanted not in alive or wanted not in current.isr:
+        return None
+    return _elected(current, wanted, current.isr)
+
+
+def controlled_shutdown(
+    current: LeaderAndIsr,
+    assigned: Iterable[BrokerId],
+    alive: Collection[BrokerId],
+    shutting_down: Collection[BrokerId],
+) -> LeaderAndIsr | None:
+    """While a leader can still hand over. `alive` has those that shut down, too; they leave the ISR."""
+    isr = [replica for replica in current.isr if replica not in shutting_down]
+    leader = _first(assigned, lambda replica: replica in alive and replica in isr)
+    return None if leader is None else _elected(current, leader, isr)
+
+
+def reassigned(current: LeaderAndIsr, target: Iterable[BrokerId], alive: Collection[BrokerId]) -> LeaderAndIsr | None:
+    """Of a partition whose leader is not among the replicas that it shall have. The ISR shrinks afterwards."""
+    leader = _first(target, lambda replica: replica in alive and replica in current.isr)
+    return None if leader is None else _elected(current, leader, current.isr)
+
+
+def is_reassigned(current: LeaderAndIsr, target: Collection[BrokerId]) -> bool:
+    """Whether all replicas that a partition shall have are in sync, so that the others may go."""
+    return set(target) <= set(current.isr)
+
+
+def new_epoch(current: LeaderAndIsr) -> LeaderAndIsr:
+    """The same leader and ISR, but other replicas: a new epoch makes all of them take notice."""
+    return _elected(current, current.leader, current.isr)
+
+
+def without(current: LeaderAndIsr, replica: BrokerId) -> LeaderAndIsr | None:
+    """A replica went offline, or is not to be one any longer. None: nothing changes, it was not in sync."""
+    if replica not in current.isr:
+        return None
+    isr = current.isr if len(current.isr) == 1 else tuple(other for other in current.isr if other != replica)
+    return _elected(current, NO_LEADER if current.leader == replica else current.leader, isr)
+
+
+def altered(current: LeaderAndIsr, proposal: Proposal, brokers: Mapping[BrokerId, int]) -> LeaderAndIsr:
+    """What a leader asks for with AlterPartition, if it may be: to be written, unless it is `current` already.
+
+    NotController, FencedLeaderEpoch, InvalidUpdateVersion, InvalidRequest, IneligibleReplica.
+    """
+    wanted = proposal.wanted
+    told = f"leader epoch {wanted.leader_epoch}, partition epoch {wanted.partition_epoch}"
+    known = f"they are {current.leader_epoch} and {current.partition_epoch}"
+    if wanted.leader_epoch > current.leader_epoch or wanted.partition_epoch > current.partition_epoch:
+        raise NotController(f"{told}: {known} here, which must be old")
+    if wanted.leader_epoch < current.leader_epoch:
+        raise FencedLeaderEpoch(f"{told}: {known}")
+    if wanted._replace(partition_epoch=current.partition_epoch) == current:
+        return current  # before the check of the partition epoch: asked twice, it is done once
+    if wanted.partition_epoch < current.partition_epoch:
+        raise InvalidUpdateVersion(f"{told}: {known}")
+    if wanted.recovering and (len(wanted.isr) > 1 or not current.recovering):
+        raise InvalidRequest(f"a leader that recovers is alone in sync, not {list(wanted.isr)}, and stays recovered")
+    members = zip(wanted.isr, proposal.broker_epochs, strict=True)
+    if gone := [replica for replica, epoch in members if not _is_alive(replica, epoch, brokers)]:
+        raise IneligibleReplica(f"of the new ISR {list(wanted.isr)}, {gone} are not alive, or not the same process")
+    return wanted
+
+
+def _is_alive(replica: BrokerId, epoch: int, brokers: Mapping[BrokerId, int]) -> bool:
+    """A process that was started anew may have lost what the one before it had."""
+    known = brokers.get(replica)
+    return known is not None and (ANY_EPOCH in (epoch, known) or epoch == known)
+
+
+def _first(replicas: Iterable[BrokerId], qualifies: Callable[[BrokerId], bool]) -> BrokerId | None:
+    return next(filter(qualifies, replicas), None)
+
+
+def _elected(current: LeaderAndIsr, leader: BrokerId, isr: Iterable[BrokerId]) -> LeaderAndIsr:
+    return LeaderAndIsr(leader, current.leader_epoch + 1, tuple(isr), current.partition_epoch, current.recovering)

@@ -1,0 +1,142 @@
+"""The way from the controller to each broker: requests in their order, each until it is answered or the broker is gone.
+
+A broker that refuses connections has ended, whatever the tree says: it listens before it registers, and until it
+stops. This is told at once; a connection that breaks makes us look. From then on it is asked, every now and then,
+whether it is there after all; a lost connection alone says nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from leadline.controller.effects import Request
+from leadline.controller.state import Broker
+from leadline.replication.channel import Peer, PeerGone, PeerLost
+from leadline.wire.classes import Message
+from leadline.wire.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+
+log = logging.getLogger(__name__)
+
+BACK_OFF_S = 0.1
+PROBE_S = 1.0
+
+Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
+Probe = ApiVersionsRequest
+VERSIONS: dict[type[Message], tuple[type[Message], int]] = {
+    LeaderAndIsrRequest: (LeaderAndIsrResponse, 7),
+    UpdateMetadataRequest: (UpdateMetadataResponse, 8),
+    StopReplicaRequest: (StopReplicaResponse, 4),
+    Probe: (ApiVersionsResponse, 0),
+}
+
+
+class Told(Protocol):
+    """Who is told of what comes back."""
+
+    def answered(self, broker: Broker, request: Request, response: Message) -> None: ...
+
+    def gone(self, broker: Broker) -> None: ...
+
+    def back(self, broker: Broker) -> None: ...
+
+
+class Line:
+    """To one run of one broker."""
+
+    def __init__(self, broker: Broker, connect: "Connect", told: Told, timeout_s: float) -> None:
+        self.broker, self._told, self._timeout_s = broker, told, timeout_s
+        self._peer = connect(broker, self._lost)
+        self._queue: asyncio.Queue[Request | Probe] = asyncio.Queue()
+        self._unanswered = 0
+        self._task = asyncio.create_task(self._run(), name=f"controller to broker {broker.id}")
+
+    def _lost(self) -> None:
+        """A connection broke: is somebody still there?"""
+        if not self._task.done():
+            self.send(Probe())
+
+    def send(self, request: Request | Probe) -> None:
+        self._unanswered += 1
+        self._queue.put_nowait(request)
+
+    @property
+    def is_idle(self) -> bool:
+        return self._unanswered == 0
+
+    async def answered_all(self) -> None:
+        await self._queue.join()
+
+    def close(self) -> "asyncio.Task[None]":
+        """At once. The task ends when it is its turn."""
+        self._peer.close()
+        self._task.cancel()
+        return self._task
+
+    async def _run(self) -> None:
+        while True:
+            request = await self._queue.get()
+            kind, version = VERSIONS[type(request)]
+            try:
+                response = await self._until_answered(request, kind, version)
+            except PeerGone:
+                await self._until_back()
+            except Exception:
+                log.exception("broker %d was not told what it should be: what happened is a bug", self.broker.id)
+            else:
+                if not isinstance(request, Probe):
+                    self._told.answered(self.broker, request, response)
+            finally:
+                self._done()
+
+    async def _until_answered(self, request: Message, kind: type[Message], version: int) -> Message:
+        """PeerGone."""
+        complained = False
+        while True:
+            try:
+                response = await self._peer.ask(request, kind, version, self._timeout_s)
+            except PeerGone:
+                raise
+            except PeerLost as error:
+                if not complained:
+                    log.warning("broker %d is asked again until it answers: %s", self.broker.id, error)
+                complained = True
+                await asyncio.sleep(BACK_OFF_S)
+            else:
+                return response
+
+    async def _until_back(self) -> None:
+        """What waits is out of date: once it is back it is told everything."""
+        self._forget_all()
+        log.warning("broker %d is gone: it refuses connections", self.broker.id)
+        self._told.gone(self.broker)
+        while True:
+            await asyncio.sleep(PROBE_S)
+            with suppress(PeerLost):
+                await self._peer.ask(Probe(), ApiVersionsResponse, 0, self._timeout_s)
+                break
+        self._forget_all()
+        log.warning("broker %d was thought gone, and is not", self.broker.id)
+        self._told.back(self.broker)
+
+    def _forget_all(self) -> None:
+        while not self._queue.empty():
+            self._queue.get_nowait()
+            self._done()
+
+    def _done(self) -> None:
+        self._unanswered -= 1
+        self._queue.task_done()
+
+
+Connect = Callable[[Broker, Callable[[], None]], Peer]  # the second is told when a connection that stood breaks

@@ -1,0 +1,103 @@
+"""The tree as a controller reads it when it comes into office, and again whenever it is told of a change."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Collection
+from typing import TypeVar
+
+from leadline.controller.state import Broker, Partition, Topic
+from leadline.coordination import registration, znodes
+from leadline.coordination.node_json import MalformedNode
+from leadline.coordination.tree import Delete, Operation, Tree
+from leadline.model import BrokerId, TopicPartition
+from leadline.replication.partition import LeaderAndIsr
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 1000  # reads under way
+
+T = TypeVar("T")
+
+
+async def many(calls: Collection[Awaitable[T]]) -> list[T]:
+    """Many calls at once, but not all of them."""
+    waiting, found = list(calls), list[T]()
+    for at in range(0, len(waiting), AT_ONCE):
+        found += await asyncio.gather(*waiting[at : at + AT_ONCE])
+    return found
+
+
+async def brokers(tree: Tree) -> list[Broker]:
+    """Those that are registered; one whose registration nobody can read is as good as not."""
+    ids = [int(name) for name in await tree.children(znodes.BROKER_IDS) or [] if name.isdecimal()]
+    nodes = await many([tree.get(znodes.broker_path(id)) for id in ids])
+    found = []
+    for id, node in zip(ids, nodes, strict=True):
+        try:
+            if node is not None:
+                told = registration.decode_registration(id, node.data)
+                found.append(Broker(id, node.czxid, told.endpoints, told.rack))
+        except MalformedNode as error:
+            log.error("broker %d is passed over: %s", id, error)
+    return sorted(found)
+
+
+async def topics(tree: Tree, names: Collection[str]) -> list[tuple[str, znodes.Topic]]:
+    """One that cannot be read is passed over, and said to be."""
+    nodes = await many([tree.get(znodes.topic_path(name)) for name in names])
+    found = []
+    for name, node in zip(names, nodes, strict=True):
+        try:
+            if node is not None:
+                found.append((name, znodes.decode_topic(name, node.data)))
+        except MalformedNode as error:
+            log.error("topic %s is passed over: %s", name, error)
+    return found
+
+
+async def with_states(tree: Tree, name: str, stored: znodes.Topic) -> Topic:
+    assert stored.id is not None
+    topic = Topic(name, stored.id)
+    numbers = sorted(stored.partitions)
+    states = await many([state(tree, TopicPartition(name, number)) for number in numbers])
+    for number, found in zip(numbers, states, strict=True):
+        partition = topic.partitions[number] = Partition(stored.partitions[number])
+        if found is not None:
+            partition.decision, partition.controller_epoch = found
+    return topic
+
+
+async def state(tree: Tree, tp: TopicPartition) -> tuple[LeaderAndIsr, int] | None:
+    """What was decided, and the epoch of the controller that did."""
+    node = await tree.get(znodes.state_path(tp))
+    if node is None:
+        return None
+    leader, leader_epoch, isr, controller_epoch, recovering = znodes.decode_state(tp, node.data)
+    return LeaderAndIsr(leader, leader_epoch, isr, node.version, recovering), controller_epoch
+
+
+async def reassignment(tree: Tree) -> dict[TopicPartition, tuple[BrokerId, ...]]:
+    node = await tree.get(znodes.REASSIGN_PARTITIONS)
+    return {} if node is None else znodes.decode_reassignment(node.data)
+
+
+async def elections(tree: Tree) -> list[TopicPartition]:
+    path = znodes.PREFERRED_REPLICA_ELECTION
+    node = await tree.get(path)
+    return [] if node is None else znodes.decode_partitions(path, node.data)
+
+
+async def contents(tree: Tree, path: str) -> dict[str, bytes]:
+    """The children of a node, by their paths."""
+    paths = [f"{path}/{name}" for name in await tree.children(path) or []]
+    nodes = await many([tree.get(each) for each in paths])
+    return {each: node.data for each, node in zip(paths, nodes, strict=True) if node is not None}
+
+
+async def removal(tree: Tree, path: str) -> list[Operation]:
+    """What deletes a node and all below it, from the leaves up."""
+    names = await tree.children(path)
+    if names is None:
+        return []
+    below = await many([removal(tree, f"{path}/{name}") for name in names])
+    return [*(operation for each in below for operation in each), Delete(path)]

@@ -1,0 +1,181 @@
+"""Partitions on their way to other replicas.
+
+Pure: steps of partitions and replicas, and assignments to be written.
+
+    asked     the new replicas are assigned beside the old ones, and a new leader epoch makes all take notice
+    in sync   once all that shall stay are in sync, a leader among them leads, the others are stopped and deleted
+    done      only then the assignment names the new replicas alone: until then, whoever takes over knows both
+
+Another target, or the way back, may be asked for in between: what was to come and no longer is goes again.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+from leadline.controller import elections
+from leadline.controller.deletions import Deletions
+from leadline.controller.state import Replica, ReplicaState, is_reassigning, origin, reassigned, target
+from leadline.controller.transitions import Transitions
+from leadline.coordination import znodes
+from leadline.coordination.tree import Set
+from leadline.coordination.znodes import Replicas
+from leadline.errors import (
+    InvalidReplicaAssignment,
+    NoReassignmentInProgress,
+    UnknownTopicOrPartition,
+    WireError,
+)
+from leadline.model import BrokerId, TopicPartition
+
+Target = tuple[BrokerId, ...] | None  # None: back to where it was
+
+
+class Reassignments:
+    def __init__(self, steps: Transitions, deletions: Deletions) -> None:
+        self.steps, self.state, self.deletions = steps, steps.state, deletions
+
+    def resume(self, asked: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
+        """What is under way when a controller begins, and what the tree asks for besides."""
+        self.state.reassigning |= {tp for tp, each in self.state.partitions() if is_reassigning(each.assigned)}
+        self.asked_by_node(asked)
+        for tp in self.state.reassigning - asked.keys():
+            self._go_on(tp, self.state.known(tp).assigned)
+
+    def brokers_came(self, brokers: Collection[BrokerId]) -> None:
+        for tp in list(self.state.reassigning):
+            assigned = self.state.known(tp).assigned
+            if not set(target(assigned)).isdisjoint(brokers):
+                self._go_on(tp, assigned)
+
+    def isr_changed(self, partitions: Iterable[TopicPartition]) -> None:
+        for tp in partitions:
+            if tp in self.state.reassigning and self._is_in_sync(tp, self.state.known(tp).assigned):
+                self._go_on(tp, self.state.known(tp).assigned)
+
+    def asked_by_node(self, asked: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
+        """What /admin/reassign_partitions asks for. A partition is taken out of it when it is done, or cannot be."""
+        self.state.asked_reassignment = dict(asked)
+        for tp, to in asked.items():
+            try:
+                self._reassign(tp, to)
+            except WireError:
+                self._no_longer_asked(tp)
+
+    def asked(self, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, WireError | None]:
+        """AlterPartitionReassignments. The latest that was asked for is what counts."""
+        answers: dict[TopicPartition, WireError | None] = {}
+        for tp, to in targets.items():
+            try:
+                self._check(tp, to)
+                self._no_longer_asked(tp)
+                self._reassign(tp, to)
+                answers[tp] = None
+            except WireError as error:
+                answers[tp] = error
+        return answers
+
+    def under_way(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, Replicas]:
+        """ListPartitionReassignments."""
+        wanted = sorted(self.state.reassigning) if partitions is None else partitions
+        known = {tp: partition.assigned for tp in wanted if (partition := self.state.partition(tp)) is not None}
+        return {tp: assigned for tp, assigned in known.items() if is_reassigning(assigned)}
+
+    def _check(self, tp: TopicPartition, to: Target) -> None:
+        if to is None:
+            return
+        if not to:
+            raise InvalidReplicaAssignment("Empty replica list specified in partition reassignment.")
+        if len(set(to)) != len(to):
+            raise InvalidReplicaAssignment(f"Duplicate replica ids in partition reassignment replica list: {list(to)}")
+        if any(broker < 0 for broker in to):
+            raise InvalidReplicaAssignment(f"Invalid broker id in replica list: {list(to)}")
+        partition = self.state.partition(tp)
+        adding = reassigned(Replicas(()) if partition is None else partition.assigned, to).adding
+        if not set(adding) <= self.state.alive:
+            raise InvalidReplicaAssignment(
+                f"Replica assignment has brokers that are not alive. Replica list: {list(adding)}, "
+                f"live broker list: {sorted(self.state.alive)}"
+            )
+
+    def _reassign(self, tp: TopicPartition, to: Target) -> None:
+        partition = self.state.partition(tp)
+        if to is None and (partition is None or not is_reassigning(partition.assigned)):
+            raise NoReassignmentInProgress(f"{tp} is not being reassigned")
+        if partition is None or not partition.assigned.replicas or self.state.is_going(tp):
+            raise UnknownTopicOrPartition("The partition does not exist.")
+        assigned = reassigned(partition.assigned, origin(partition.assigned) if to is None else to)
+        if partition.decision is not None and set(partition.decision.isr).isdisjoint(assigned.replicas):
+            raise InvalidReplicaAssignment(
+                f"of {tp}, only {list(partition.decision.isr)} are in sync: they cannot be taken out all at once"
+            )
+        self._go_on(tp, assigned)
+
+    def _go_on(self, tp: TopicPartition, assigned: Replicas) -> None:
+        self.deletions.postpone((tp.topic,))
+        self._assign(tp, assigned)
+        if self._is_in_sync(tp, assigned):
+            self._complete(tp, assigned)
+        else:
+            self._new_epoch(tp, assigned)
+            self.steps.move_replicas([Replica(tp, broker) for broker in assigned.adding], ReplicaState.NEW)
+
+    def _assign(self, tp: TopicPartition, assigned: Replicas) -> None:
+        before = self.state.known(tp).assigned
+        if before != assigned:
+            self.steps.assign(tp, assigned)
+            self.steps.write_assignment(tp.topic)
+            self._stop([Replica(tp, broker) for broker in before.replicas if broker not in assigned.replicas])
+        self.state.reassigning.add(tp)
+
+    def _is_in_sync(self, tp: TopicPartition, assigned: Replicas) -> bool:
+        decision = self.state.known(tp).decision
+        if not is_reassigning(assigned):
+            return True
+        return decision is not None and elections.is_reassigned(decision, target(assigned))
+
+    def _complete(self, tp: TopicPartition, assigned: Replicas) -> None:
+        self.steps.move_replicas([Replica(tp, broker) for broker in assigned.adding], ReplicaState.ONLINE)
+        done = Replicas(target(assigned))
+        self.steps.assign(tp, done)
+        self._lead_among(tp, done)
+        self._stop([Replica(tp, broker) for broker in assigned.removing])
+        self.steps.write_assignment(tp.topic)
+        self.state.reassigning.discard(tp)
+        if self.state.asked_reassignment.get(tp) == done.replicas:
+            self._no_longer_asked(tp)
+        self.steps.now.tell_known(self.state.brokers, (tp,))
+        self.deletions.resume_for((tp.topic,))
+
+    def _lead_among(self, tp: TopicPartition, done: Replicas) -> None:
+        decision = self.state.known(tp).decision
+        if decision is None:
+            return
+        if decision.leader in done.replicas and self.state.is_online(decision.leader, tp):
+            self._new_epoch(tp, done)
+        else:
+            self.steps.bring_online((tp,), self.steps.elect_reassigned, self.steps.all_assigned)
+
+    def _new_epoch(self, tp: TopicPartition, assigned: Replicas) -> None:
+        decision = self.state.known(tp).decision
+        if decision is not None:
+            self.steps.decide(tp, elections.new_epoch(decision))
+            self.steps.tell_led(origin(assigned), tp)
+            self.steps.tell_led(assigned.adding, tp, is_new=True)
+
+    def _stop(self, replicas: list[Replica]) -> None:
+        """Stopped and deleted; nobody waits for their answers."""
+        for state in (
+            ReplicaState.OFFLINE,
+            ReplicaState.DELETION_STARTED,
+            ReplicaState.DELETION_SUCCESSFUL,
+            ReplicaState.NONEXISTENT,
+        ):
+            self.steps.move_replicas(replicas, state)
+
+    def _no_longer_asked(self, tp: TopicPartition) -> None:
+        asked = self.state.asked_reassignment
+        if asked.pop(tp, None) is None:
+            return
+        if asked:
+            self.steps.write(Set(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignment(asked)))
+        else:
+            self.steps.remove(znodes.REASSIGN_PARTITIONS)

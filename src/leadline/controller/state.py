@@ -1,0 +1,233 @@
+"""What the controller knows: brokers, assignments, leaders, and how far each partition and replica is in its life.
+
+Pure: memory and questions about it. What changes in it is decided in `transitions` and `decisions`.
+
+The tree says the same: a decision is in memory a moment before it is written, and nobody is told of it before it is.
+Whenever the two turn out to differ the controller resigns, and its successor reads everything again.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, TypeVar
+
+from leadline.coordination.registration import Endpoint
+from leadline.coordination.znodes import Replicas
+from leadline.model import BrokerId, TopicId, TopicPartition
+from leadline.replication.partition import LeaderAndIsr
+
+T = TypeVar("T")
+
+
+class PartitionState(Enum):
+    NONEXISTENT = "never there, or deleted"
+    NEW = "has replicas, and never had a leader"
+    ONLINE = "has a leader"
+    OFFLINE = "its leader is gone"
+
+
+class ReplicaState(Enum):
+    NONEXISTENT = "not there"
+    NEW = "about to become a follower"
+    ONLINE = "on a broker that is there"
+    OFFLINE = "on a broker, or in a directory, that is not"
+    DELETION_STARTED = "its broker was told to delete it"
+    DELETION_INELIGIBLE = "cannot be deleted now"
+    DELETION_SUCCESSFUL = "its broker has deleted it"
+
+
+# A state may follow these, and no others.
+PARTITION_MAY_FOLLOW: dict[PartitionState, frozenset[PartitionState]] = {
+    PartitionState.NEW: frozenset({PartitionState.NONEXISTENT}),
+    PartitionState.ONLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
+    PartitionState.OFFLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
+    PartitionState.NONEXISTENT: frozenset({PartitionState.OFFLINE}),
+}
+_IN_USE = frozenset({ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE})
+REPLICA_MAY_FOLLOW: dict[ReplicaState, frozenset[ReplicaState]] = {
+    ReplicaState.NEW: frozenset({ReplicaState.NONEXISTENT}),
+    ReplicaState.ONLINE: _IN_USE,
+    ReplicaState.OFFLINE: _IN_USE,
+    ReplicaState.DELETION_STARTED: frozenset({ReplicaState.OFFLINE}),
+    ReplicaState.DELETION_SUCCESSFUL: frozenset({ReplicaState.DELETION_STARTED}),
+    ReplicaState.DELETION_INELIGIBLE: frozenset({ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED}),
+    ReplicaState.NONEXISTENT: frozenset({ReplicaState.DELETION_SUCCESSFUL}),
+}
+
+
+class Broker(NamedTuple):
+    """A broker that is registered."""
+
+    id: BrokerId
+    epoch: int  # of this run of it: the transaction that registered it
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+
+
+class Replica(NamedTuple):
+    partition: TopicPartition
+    broker: BrokerId
+
+
+@dataclass(slots=True)
+class Partition:
+    assigned: Replicas
+    decision: LeaderAndIsr | None = None  # None: no leader yet; its partition epoch is the version of its node
+    controller_epoch: int = 0  # of the controller that took it
+    state: PartitionState = PartitionState.NONEXISTENT
+
+
+@dataclass(slots=True)
+class Topic:
+    name: str
+    id: TopicId
+    partitions: dict[int, Partition] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class State:
+    me: BrokerId
+    epoch: int  # of this controller: each has a greater one than those before it
+    brokers: dict[BrokerId, Broker] = field(default_factory=dict)  # those that run, also if they are about to stop
+    gone: dict[BrokerId, Broker] = field(default_factory=dict)  # registered still, but nobody listens there
+    shutting_down: set[BrokerId] = field(default_factory=set)
+    topics: dict[str, Topic] = field(default_factory=dict)
+    names: dict[TopicId, str] = field(default_factory=dict)
+    replicas: dict[Replica, ReplicaState] = field(default_factory=dict)
+    offline_dirs: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)  # replicas in failed directories
+    deleting: set[str] = field(default_factory=set)  # topics that are to go
+    undeletable: set[str] = field(default_factory=set)  # of these, the ones that have to wait
+    deletion_begun: set[str] = field(default_factory=set)
+    reassigning: set[TopicPartition] = field(default_factory=set)
+    asked_reassignment: dict[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
+    # what is left of /admin/reassign_partitions
+
+    @property
+    def alive(self) -> set[BrokerId]:
+        """Brokers that may lead."""
+        return self.brokers.keys() - self.shutting_down
+
+    @property
+    def alive_epochs(self) -> dict[BrokerId, int]:
+        return {id: broker.epoch for id, broker in self.brokers.items() if id not in self.shutting_down}
+
+    def is_online(self, broker: BrokerId, tp: TopicPartition, *, or_stopping: bool = False) -> bool:
+        if broker not in self.brokers or (broker in self.shutting_down and not or_stopping):
+            return False
+        return tp not in self.offline_dirs.get(broker, ())
+
+    def partition(self, tp: TopicPartition) -> Partition | None:
+        topic = self.topics.get(tp.topic)
+        return None if topic is None else topic.partitions.get(tp.partition)
+
+    def known(self, tp: TopicPartition) -> Partition:
+        return self.topics[tp.topic].partitions[tp.partition]
+
+    def partitions(self) -> Iterator[tuple[TopicPartition, Partition]]:
+        for name, topic in self.topics.items():
+            for number, partition in topic.partitions.items():
+                yield TopicPartition(name, number), partition
+
+    def of_topic(self, name: str) -> list[TopicPartition]:
+        topic = self.topics.get(name)
+        return [] if topic is None else [TopicPartition(name, number) for number in topic.partitions]
+
+    def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[Replica]:
+        return [Replica(tp, broker) for tp in partitions for broker in self.known(tp).assigned.replicas]
+
+    def replicas_on(self, brokers: Iterable[BrokerId]) -> list[Replica]:
+        wanted = set(brokers)
+        return [
+            Replica(tp, broker)
+            for tp, partition in self.partitions()
+            for broker in partition.assigned.replicas
+            if broker in wanted
+        ]
+
+    def replicas_in(self, topic: str, state: ReplicaState) -> list[Replica]:
+        return [replica for replica in self.replicas_of(self.of_topic(topic)) if self.replicas.get(replica) is state]
+
+    def is_going(self, tp: TopicPartition) -> bool:
+        return tp.topic in self.deleting
+
+    def put_topic(self, topic: Topic) -> None:
+        self.topics[topic.name] = topic
+        self.names[topic.id] = topic.name
+
+    def forget_topic(self, name: str) -> None:
+        for replica in self.replicas_of(self.of_topic(name)):
+            self.replicas.pop(replica, None)
+        self.reassigning -= set(self.of_topic(name))
+        topic = self.topics.pop(name, None)
+        if topic is not None:
+            self.names.pop(topic.id, None)
+        for kept in (self.deleting, self.undeletable, self.deletion_begun):
+            kept.discard(name)
+
+
+# A partition's replicas while it is being reassigned: those that stay, those that come, those that go
+
+
+def is_reassigning(assigned: Replicas) -> bool:
+    return bool(assigned.adding or assigned.removing)
+
+
+def origin(assigned: Replicas) -> tuple[BrokerId, ...]:
+    """As they were before."""
+    return _without(assigned.replicas, assigned.adding)
+
+
+def target(assigned: Replicas) -> tuple[BrokerId, ...]:
+    """As they shall be."""
+    return _without(assigned.replicas, assigned.removing)
+
+
+def reassigned(assigned: Replicas, to: tuple[BrokerId, ...]) -> Replicas:
+    """On the way to others, from where it began: those to come first."""
+    before = origin(assigned)
+    everybody = tuple(dict.fromkeys((*to, *before)))
+    return Replicas(everybody, _without(everybody, before), _without(everybody, to))
+
+
+def without_replica(assigned: Replicas, broker: BrokerId) -> Replicas:
+    return Replicas(*(_without(group, (broker,)) for group in assigned))
+
+
+def _without(all_of_them: tuple[T, ...], these: Iterable[T]) -> tuple[T, ...]:
+    gone = set(these)
+    return tuple(each for each in all_of_them if each not in gone)
+
+
+def leaders_of(state: State, broker: BrokerId) -> list[TopicPartition]:
+    """What a broker leads that others could lead."""
+    return [
+        tp
+        for tp, partition in state.partitions()
+        if partition.decision is not None
+        and partition.decision.leader == broker
+        and len(partition.assigned.replicas) > 1
+        and not state.is_going(tp)
+    ]
+
+
+def imbalanced(state: State, percentage: int) -> list[TopicPartition]:
+    """Partitions whose preferred leader, who could lead, does not; of brokers for which this holds too often."""
+    preferred: dict[BrokerId, list[tuple[TopicPartition, Partition]]] = {}
+    for tp, partition in state.partitions():
+        if not state.is_going(tp) and partition.assigned.replicas:
+            preferred.setdefault(partition.assigned.replicas[0], []).append((tp, partition))
+    found = []
+    for broker, its in preferred.items():
+        elsewhere = [
+            (tp, decision)
+            for tp, partition in its
+            if (decision := partition.decision) is not None and decision.leader != broker
+        ]
+        if len(elsewhere) * 100 > percentage * len(its):
+            found += [tp for tp, decision in elsewhere if broker in decision.isr and state.is_online(broker, tp)]
+    return found
+
+
+def numbered(replicas: Mapping[int, Replicas]) -> dict[int, Partition]:
+    """New partitions, in the order of their numbers."""
+    return {number: Partition(replicas[number]) for number in sorted(replicas)}

@@ -1,0 +1,238 @@
+"""Partitions and replicas on their way from state to state, and what follows from each step.
+
+Pure: changes what the controller knows, and collects writes and requests until they are taken.
+
+A step that may not follow the state that something is in is not taken: what was decided meanwhile stands. A partition
+whose decision changes is written once for each set of effects, on top of the version that it was read or last written
+with; so its partition epoch goes up by one however many steps there were, and its leader epoch by one for each.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+from leadline.controller import elections
+from leadline.controller.effects import Effects, Ensure, Remove, Round, Write
+from leadline.controller.state import (
+    PARTITION_MAY_FOLLOW,
+    REPLICA_MAY_FOLLOW,
+    Partition,
+    PartitionState,
+    Replica,
+    ReplicaState,
+    State,
+    target,
+    without_replica,
+)
+from leadline.coordination import znodes
+from leadline.coordination.tree import Create, Set
+from leadline.model import BrokerId, TopicPartition
+from leadline.replication.partition import LeaderAndIsr
+
+NOT_WRITTEN = -1  # as the version of a partition's node: there is none
+
+Elect = Callable[[TopicPartition, LeaderAndIsr], LeaderAndIsr | None]
+Recipients = Callable[[TopicPartition], tuple[BrokerId, ...]]
+
+
+class Transitions:
+    def __init__(self, state: State, listener: str) -> None:
+        self.state, self.listener = state, listener
+        self._rounds = [Round()]
+        self._dirty: dict[TopicPartition, int] = {}  # decisions to be written, and the version they replace
+        self._assigned: dict[str, None] = {}  # topics whose assignment is to be written
+        self._more: list[Write] = []  # written behind these
+        self._stranded: set[str] = set()
+
+    @property
+    def now(self) -> Round:
+        """The round of requests that is being put together."""
+        return self._rounds[-1]
+
+    def then(self) -> None:
+        """What is told from here on is told behind all before it."""
+        self._rounds.append(Round())
+
+    def take(self) -> Effects:
+        """All that follows from what was decided since the last time. States first: an assignment says what is done,
+        and whoever finds it undone does it again."""
+        writes: list[Write] = []
+        for tp, version in self._dirty.items():
+            if (partition := self.state.partition(tp)) is not None:
+                writes += self._state_of(tp, partition, version)
+        writes += [Set(znodes.topic_path(name), self._topic(name)) for name in self._assigned if self._is_known(name)]
+        writes += self._more
+        requests = [told for each in self._rounds for told in each.requests(self.state, self.listener)]
+        effects = Effects(writes, requests, self._stranded)
+        self._rounds, self._dirty, self._assigned, self._more, self._stranded = [Round()], {}, {}, [], set()
+        return effects
+
+    def _is_known(self, topic: str) -> bool:
+        return topic in self.state.topics
+
+    def _topic(self, name: str) -> bytes:
+        topic = self.state.topics[name]
+        return znodes.encode_topic(znodes.Topic(topic.id, {n: each.assigned for n, each in topic.partitions.items()}))
+
+    def _state_of(self, tp: TopicPartition, partition: Partition, version: int) -> list[Write]:
+        decision = partition.decision
+        assert decision is not None
+        leader, leader_epoch, isr, _, recovering = decision
+        state = znodes.PartitionState(leader, leader_epoch, isr, partition.controller_epoch, recovering)
+        data = znodes.encode_state(state)
+        if version != NOT_WRITTEN:
+            return [Set(znodes.state_path(tp), data, version)]
+        return [Ensure(znodes.partition_path(tp)), Create(znodes.state_path(tp), data)]
+
+    # What is written
+
+    def decide(self, tp: TopicPartition, decision: LeaderAndIsr) -> None:
+        partition = self.state.known(tp)
+        before = NOT_WRITTEN if partition.decision is None else partition.decision.partition_epoch
+        version = self._dirty.setdefault(tp, before)
+        partition.decision = decision._replace(partition_epoch=version + 1)
+        partition.controller_epoch = self.state.epoch
+
+    def assign(self, tp: TopicPartition, assigned: znodes.Replicas) -> None:
+        """Remember an assignment; `write_assignment` writes those of a topic."""
+        self.state.known(tp).assigned = assigned
+
+    def write_assignment(self, topic: str) -> None:
+        self._assigned[topic] = None
+
+    def write(self, *more: Write) -> None:
+        self._more += more
+
+    def remove(self, *paths: str) -> None:
+        self._more += map(Remove, paths)
+
+    # Partitions
+
+    def move_partitions(self, partitions: Iterable[TopicPartition], to: PartitionState) -> list[TopicPartition]:
+        """Those that may."""
+        found = []
+        for tp in partitions:
+            partition = self.state.known(tp)
+            if partition.state in PARTITION_MAY_FOLLOW[to]:
+                partition.state = to
+                found.append(tp)
+        return found
+
+    def bring_online(
+        self, partitions: Iterable[TopicPartition], elect: Elect, tell: Recipients | None = None
+    ) -> list[TopicPartition]:
+        """Elect leaders; the first of a partition's life needs no election. Those that have one now."""
+        found = []
+        for tp in partitions:
+            partition = self.state.known(tp)
+            if partition.state not in PARTITION_MAY_FOLLOW[PartitionState.ONLINE]:
+                continue
+            is_first = partition.decision is None
+            if partition.decision is None:
+                elected = elections.first(partition.assigned.replicas, self.online(tp))
+            else:
+                elected = elect(tp, partition.decision)
+            if elected is not None:
+                self.decide(tp, elected)
+                partition.state = PartitionState.ONLINE
+                self.tell_led(elected.isr if is_first else (tell or self.online)(tp), tp, is_new=is_first)
+                found.append(tp)
+        return found
+
+    def online(self, tp: TopicPartition) -> tuple[BrokerId, ...]:
+        """Of its replicas, those that may lead."""
+        assigned = self.state.known(tp).assigned.replicas
+        return tuple(broker for broker in assigned if self.state.is_online(broker, tp))
+
+    def elect_offline(self, tp: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr | None:
+        """A clean election. One that finds nobody in sync strands the partition."""
+        online = self.online(tp)
+        elected = elections.offline(current, self.state.known(tp).assigned.replicas, online)
+        if elected is None and online:
+            self._stranded.add(tp.topic)
+        return elected
+
+    def elect_unclean(self, tp: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr | None:
+        return elections.offline(current, self.state.known(tp).assigned.replicas, self.online(tp), unclean=True)
+
+    def elect_preferred(self, tp: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr | None:
+        return elections.preferred(current, self.state.known(tp).assigned.replicas, self.online(tp))
+
+    def elect_reassigned(self, tp: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr | None:
+        return elections.reassigned(current, target(self.state.known(tp).assigned), self.online(tp))
+
+    def elect_for_shutdown(self, tp: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr | None:
+        assigned = self.state.known(tp).assigned.replicas
+        return elections.controlled_shutdown(current, assigned, self.still_there(tp), self.state.shutting_down)
+
+    def still_there(self, tp: TopicPartition) -> tuple[BrokerId, ...]:
+        """Its replicas that are online, also on brokers that are about to stop."""
+        assigned = self.state.known(tp).assigned.replicas
+        return tuple(broker for broker in assigned if self.state.is_online(broker, tp, or_stopping=True))
+
+    def all_assigned(self, tp: TopicPartition) -> tuple[BrokerId, ...]:
+        return self.state.known(tp).assigned.replicas
+
+    def tell_led(self, brokers: Iterable[BrokerId], tp: TopicPartition, *, is_new: bool = False) -> None:
+        """Who holds it, and all brokers for their clients' sake."""
+        self.now.tell_led(brokers, tp, is_new=is_new)
+        self.now.tell_known(self.state.brokers, (tp,))
+
+    # Replicas
+
+    def move_replicas(self, replicas: Iterable[Replica], to: ReplicaState) -> list[Replica]:
+        """Those that may; with what this means to their brokers."""
+        step = self._steps.get(to)
+        found = []
+        for replica in replicas:
+            before = self.state.replicas.get(replica, ReplicaState.NONEXISTENT)
+            if before not in REPLICA_MAY_FOLLOW[to]:
+                continue
+            self.state.replicas[replica] = to
+            if step is not None:
+                step(self, replica, before)
+            found.append(replica)
+        return found
+
+    def _new_replica(self, replica: Replica, before: ReplicaState) -> None:
+        decision = self.state.known(replica.partition).decision
+        if decision is not None and decision.leader != replica.broker:
+            self.tell_led((replica.broker,), replica.partition, is_new=True)
+
+    def _online_replica(self, replica: Replica, before: ReplicaState) -> None:
+        """One that was new has been told already, by the election."""
+        if before is not ReplicaState.NEW and self.state.known(replica.partition).decision is not None:
+            self.tell_led((replica.broker,), replica.partition)
+
+    def _offline_replica(self, replica: Replica, before: ReplicaState) -> None:
+        """It leaves the ISR, and all others hear of it."""
+        tp, broker = replica
+        self.now.tell_stop(broker, tp, delete=False)
+        partition = self.state.known(tp)
+        if partition.decision is None:
+            self.now.tell_known(self.state.brokers, (tp,))
+            return
+        if self.state.is_going(tp):
+            return  # with all that is known of it
+        shrunk = elections.without(partition.decision, broker)
+        if shrunk is not None:
+            self.decide(tp, shrunk)
+        self.tell_led((other for other in partition.assigned.replicas if other != broker), tp)
+
+    def _started_deletion(self, replica: Replica, before: ReplicaState) -> None:
+        self.now.tell_stop(replica.broker, replica.partition, delete=True)
+
+    def _nonexistent_replica(self, replica: Replica, before: ReplicaState) -> None:
+        del self.state.replicas[replica]
+        partition = self.state.known(replica.partition)
+        partition.assigned = without_replica(partition.assigned, replica.broker)
+
+    _steps: ClassVar["dict[ReplicaState, Step]"] = {
+        ReplicaState.NEW: _new_replica,
+        ReplicaState.ONLINE: _online_replica,
+        ReplicaState.OFFLINE: _offline_replica,
+        ReplicaState.DELETION_STARTED: _started_deletion,
+        ReplicaState.NONEXISTENT: _nonexistent_replica,
+    }
+
+
+Step = Callable[[Transitions, Replica, ReplicaState], None]

@@ -1,0 +1,119 @@
+"""A fetch session on the follower's side: what both sides remember need not be said again.
+
+A session opens with a full fetch, which names every partition. From then on a request names only those whose position
+changed or that are new, and those to forget; an answer names only those with news. Each request of a session carries
+the next epoch, so that a lost or repeated one is noticed. After any error the next request is full again, closes what
+there may be of the old session, and opens a new one.
+
+    session id 0: none; epoch 0: full, and opens one
+    what the leader remembers is `positions`, as long as it keeps answering
+
+Pure: what to send and what an answer means, over values.
+"""
+
+import uuid
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from leadline.errors import FetchSessionIdNotFound
+from leadline.model import NO_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+MAX_EPOCH = 2**31 - 1
+NO_ID: TopicId = uuid.UUID(int=0)
+
+
+class Position(NamedTuple):
+    """What is to be fetched of a partition."""
+
+    topic_id: TopicId  # NO_ID: not known
+    offset: Offset
+    log_start: Offset
+    max_bytes: int
+    leader_epoch: LeaderEpoch  # as the follower knows it
+    last_fetched_epoch: LeaderEpoch = NO_EPOCH  # of its last record: the leader sees whether the logs have parted
+
+
+class Forgotten(NamedTuple):
+    tp: TopicPartition
+    topic_id: TopicId
+
+
+class Request(NamedTuple):
+    session_id: int
+    session_epoch: int
+    named: dict[TopicPartition, Position]  # in this order
+    forgotten: list[Forgotten]
+    replaced: list[Forgotten]  # also named, with another topic id: to be forgotten where ids count, from v13 on
+    by_id: bool  # all topics have ids: else v12 at most
+
+
+class FetchSession:
+    def __init__(self) -> None:
+        self.id, self.epoch = NO_SESSION, INITIAL_EPOCH  # of the next request
+        self.positions: dict[TopicPartition, Position] = {}  # all that the last request covered, named or not
+        self._names: dict[TopicId, str] = {}
+
+    @property
+    def is_full(self) -> bool:
+        return self.epoch == INITIAL_EPOCH
+
+    def next_request(self, wanted: Mapping[TopicPartition, Position]) -> Request | None:
+        """None if there is nothing to fetch and nothing to forget."""
+        by_id = all(position.topic_id != NO_ID for position in wanted.values())
+        if self.is_full:
+            self.positions = dict(wanted)
+            request = Request(self.id, self.epoch, dict(wanted), [], [], by_id)
+        else:
+            request = self._difference(wanted, by_id)
+        self._names = {found.topic_id: tp.topic for tp, found in wanted.items()} if request.by_id else {}
+        return request if self.positions or request.forgotten else None
+
+    def _difference(self, wanted: Mapping[TopicPartition, Position], by_id: bool) -> Request:
+        forgotten = [Forgotten(tp, old.topic_id) for tp, old in self.positions.items() if tp not in wanted]
+        by_id = by_id and all(gone.topic_id != NO_ID for gone in forgotten)
+        for gone in forgotten:
+            del self.positions[gone.tp]
+        named = {tp: position for tp, position in wanted.items() if tp not in self.positions}
+        replaced = []
+        for tp, old in self.positions.items():
+            if (new := wanted[tp]) != old:
+                named[tp] = new
+                if NO_ID not in (old.topic_id, new.topic_id) and old.topic_id != new.topic_id:
+                    replaced.append(Forgotten(tp, old.topic_id))
+        self.positions.update(named)
+        return Request(self.id, self.epoch, named, forgotten, replaced, by_id)
+
+    def partition(self, topic: str, topic_id: TopicId, partition: int) -> TopicPartition | None:
+        """What an answer names, by the name of its topic or by its id. None: we did not ask for it."""
+        name = topic if topic_id == NO_ID else self._names.get(topic_id)
+        tp = None if name is None else TopicPartition(name, partition)
+        return tp if tp in self.positions else None
+
+    def received(
+        self, error_code: int, session_id: int, answered: Collection[TopicPartition | None], throttle_ms: int = 0
+    ) -> bool:
+        """Whether an answer is to be used. `answered`: what it names, None for what we did not ask for."""
+        if error_code:
+            lost = error_code == FetchSessionIdNotFound.code
+            self.id, self.epoch = NO_SESSION if lost else self.id, INITIAL_EPOCH
+            return False
+        fits = None not in answered
+        if self.is_full:
+            fits = fits and self.positions.keys() <= set(answered)
+            if not answered and throttle_ms > 0:  # told to be slow, and told nothing else
+                fits = False
+            self.id = session_id if fits else NO_SESSION
+            self.epoch = INITIAL_EPOCH if self.id == NO_SESSION else INITIAL_EPOCH + 1
+        elif not fits:
+            self.epoch = INITIAL_EPOCH
+        elif session_id == NO_SESSION:  # the leader closed it
+            self.id, self.epoch = NO_SESSION, INITIAL_EPOCH
+        else:
+            self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+        return fits
+
+    def failed(self) -> None:
+        """No answer came: what the leader remembers is unknown."""
+        self.epoch = INITIAL_EPOCH

@@ -1,0 +1,331 @@
+"""The partitions that are copied from one leader: asked for together, again and again, by one task.
+
+One loop does all the work of a broker, so one fetcher for each leader is as fast as several: num.replica.fetchers
+changes nothing. A partition that fails rests or is left alone, as `follower` decides; the others go on.
+
+    a log is changed only under `changing`: whoever takes a partition away waits until it is as it should be
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import NamedTuple, Protocol, TypeVar
+
+from leadline.config.replication import ReplicationConfig
+from leadline.errors import LogDirFailed, StorageError, UnexpectedAppendOffset, WireError
+from leadline.log.epochs import EpochEnd
+from leadline.log.log import Log
+from leadline.log.log_dirs import LogDirs
+from leadline.log.pressure import Pressure
+from leadline.model import BrokerId, TopicPartition
+from leadline.ports import Buffer
+from leadline.replication.channel import Peer, PeerLost
+from leadline.replication.fetch_session import FetchSession, Forgotten, Position, Request
+from leadline.replication.follower import (
+    NOTHING,
+    Answer,
+    AskEpochEnd,
+    AskOffset,
+    Effects,
+    Following,
+    Requests,
+    State,
+    next_requests,
+)
+from leadline.wire.messages import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from leadline.wire.primitives import BUFFERS
+
+log = logging.getLogger(__name__)
+
+FETCH_BY_ID, FETCH_BY_NAME, LIST_OFFSETS, EPOCH_ENDS = 16, 12, 8, 4  # versions
+
+T = TypeVar("T")
+_Part = FetchResponse.PartitionData
+
+
+class Held(Protocol):
+    """A partition on this broker, as far as a copy needs it."""
+
+    log: Log
+
+    def wake(self) -> None:
+        """There may be more to show."""
+
+
+class Followed(NamedTuple):
+    following: Following
+    held: Held
+
+
+class Me(NamedTuple):
+    """Who fetches, as it tells the leader."""
+
+    id: BrokerId
+    epoch: int
+
+
+class Fetcher:
+    """`connect` makes a peer, again after each that was lost: the leader may be elsewhere by then."""
+
+    def __init__(
+        self,
+        leader: BrokerId,
+        me: Callable[[], Me],
+        connect: Callable[[BrokerId], Peer],
+        dirs: LogDirs,
+        pressure: Pressure,
+        config: ReplicationConfig,
+    ) -> None:
+        self.leader, self._me, self._connect = leader, me, connect
+        self._dirs, self._pressure, self._config = dirs, pressure, config
+        self.followed: dict[TopicPartition, Followed] = {}  # who made progress goes to the end
+        self.changing = asyncio.Lock()
+        self._session = FetchSession()
+        self._was_refused = False  # the last answer was of no use
+        self._peer: Peer | None = None
+        self._woken = asyncio.Event()
+        self._stopped = False
+        self._task = asyncio.create_task(self._run(), name=f"fetching from broker {leader}")
+
+    async def follow(self, tp: TopicPartition, followed: Followed, effects: Effects) -> None:
+        async with self.changing:
+            await self._carry_out(tp, followed, effects)
+            self.followed[tp] = followed
+        self._woken.set()
+
+    async def forget(self, tp: TopicPartition) -> None:
+        async with self.changing:
+            self.followed.pop(tp, None)
+
+    async def stop(self) -> None:
+        async with self.changing:
+            self._stopped = True
+            self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        self._close()
+
+    def _close(self) -> None:
+        if self._peer is not None:
+            self._peer.close()
+            self._peer = None
+
+    # Asking
+
+    async def _run(self) -> None:
+        while not self._stopped:
+            self._woken.clear()
+            now_ms = self._dirs.clock.now_ms()
+            asked = next_requests(
+                {tp: each.following for tp, each in self.followed.items()},
+                {tp: each.held.log for tp, each in self.followed.items()},
+                now_ms,
+                self._config.replica_fetch_max_bytes,
+            )
+            request = self._session.next_request(asked.fetch)
+            if request is None and not asked.epoch_ends and not asked.offsets:
+                await self._rest(now_ms)
+                continue
+            try:
+                await self._ask(asked, request)
+            except PeerLost as error:
+                self._lost(asked, str(error))
+                self._close()
+            await self._pressure.room()
+
+    async def _rest(self, now_ms: int) -> None:
+        """Until a partition has rested, or another comes."""
+        ends = [each.following.rests_until_ms for each in self.followed.values()]
+        due = min((end for end in ends if end > now_ms), default=None)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(None if due is None else (due - now_ms) / 1000):
+                await self._woken.wait()
+
+    def _lost(self, asked: Requests, why: str) -> None:
+        log.info("broker %d is not answering: %s", self.leader, why)
+        self._session.failed()
+        now_ms = self._dirs.clock.now_ms()
+        for tp in (*asked.fetch, *asked.epoch_ends, *asked.offsets):
+            if (found := self.followed.get(tp)) is not None:
+                found.following.unanswered(why, now_ms)
+
+    async def _ask(self, asked: Requests, request: Request | None) -> None:
+        if self._peer is None:
+            self._peer = self._connect(self.leader)
+        timeout_s = self._config.replica_socket_timeout_ms / 1000
+        if asked.epoch_ends:
+            await self._ask_epoch_ends(self._peer, asked.epoch_ends, timeout_s)
+        if asked.offsets:
+            await self._ask_offsets(self._peer, asked.offsets, timeout_s)
+        if request is not None:
+            await self._fetch(self._peer, asked, request, timeout_s)
+
+    async def _ask_epoch_ends(self, peer: Peer, asks: dict[TopicPartition, AskEpochEnd], timeout_s: float) -> None:
+        request = OffsetForLeaderEpochRequest(replica_id=self._me().id)
+        for name, parts in _by_topic(asks.items()).items():
+            topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=name)
+            topic.partitions = [
+                OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
+                    partition=number, current_leader_epoch=ask.leader_epoch, leader_epoch=ask.epoch
+                )
+                for number, ask in parts
+            ]
+            request.topics.append(topic)
+        answer = await peer.ask(request, OffsetForLeaderEpochResponse, EPOCH_ENDS, timeout_s)
+        async with self.changing:
+            for told in answer.topics:
+                for part in told.partitions:
+                    tp = TopicPartition(told.topic, part.partition)
+                    found, end = self.followed.get(tp), EpochEnd(part.leader_epoch, part.end_offset)
+                    if found is not None and tp in asks:
+                        following, now_ms = found.following, self._dirs.clock.now_ms()
+                        effects = following.received_epoch_end(asks[tp], part.error_code, end, found.held.log, now_ms)
+                        await self._carry_out(tp, found, effects)
+
+    async def _ask_offsets(self, peer: Peer, asks: dict[TopicPartition, AskOffset], timeout_s: float) -> None:
+        request = ListOffsetsRequest(replica_id=self._me().id)
+        for name, parts in _by_topic(asks.items()).items():
+            topic = ListOffsetsRequest.ListOffsetsTopic(name=name)
+            topic.partitions = [
+                ListOffsetsRequest.ListOffsetsPartition(
+                    partition_index=number, current_leader_epoch=ask.leader_epoch, timestamp=ask.timestamp
+                )
+                for number, ask in parts
+            ]
+            request.topics.append(topic)
+        answer = await peer.ask(request, ListOffsetsResponse, LIST_OFFSETS, timeout_s)
+        async with self.changing:
+            for told in answer.topics:
+                for part in told.partitions:
+                    tp = TopicPartition(told.name, part.partition_index)
+                    found = self.followed.get(tp)
+                    if found is not None and tp in asks:
+                        following, now_ms = found.following, self._dirs.clock.now_ms()
+                        effects = following.received_offset(
+                            asks[tp], part.error_code, part.offset, found.held.log, now_ms
+                        )
+                        await self._carry_out(tp, found, effects)
+
+    async def _fetch(self, peer: Peer, asked: Requests, request: Request, timeout_s: float) -> None:
+        version = FETCH_BY_ID if request.by_id else FETCH_BY_NAME
+        answer = await peer.ask(self._fetch_request(request), FetchResponse, version, timeout_s)
+        session = self._session
+        parts = [
+            (session.partition(topic.topic, topic.topic_id, part.partition_index), part)
+            for topic in answer.responses
+            for part in topic.partitions
+        ]
+        answered = [tp for tp, _ in parts]
+        if not session.received(answer.error_code, answer.session_id, answered, answer.throttle_time_ms):
+            if self._was_refused:  # a full fetch, too
+                self._lost(asked, f"it answered with error {answer.error_code}")
+            self._was_refused = True
+            return
+        self._was_refused = False
+        async with self.changing:
+            for tp, part in parts:
+                if tp is not None and (position := asked.fetch.get(tp)) is not None:
+                    await self._received(tp, position, part)
+
+    def _fetch_request(self, request: Request) -> FetchRequest:
+        config, me = self._config, self._me()
+        built = FetchRequest(
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=request.session_id,
+            session_epoch=request.session_epoch,
+        )
+        if request.by_id:
+            built.replica_state = FetchRequest.ReplicaState(replica_id=me.id, replica_epoch=me.epoch)
+        else:
+            built.replica_id = me.id
+        for tp, position in request.named.items():  # in this order: it is the one in which they are served
+            last = built.topics[-1] if built.topics else None
+            if last is None or (last.topic, last.topic_id) != (tp.topic, position.topic_id):
+                last = FetchRequest.FetchTopic(topic=tp.topic, topic_id=position.topic_id)
+                built.topics.append(last)
+            last.partitions.append(_wanted(tp.partition, position))
+        forgotten = request.forgotten + (request.replaced if request.by_id else [])
+        built.forgotten_topics_data = [_forgotten(gone) for gone in forgotten]
+        return built
+
+    # Answers
+
+    async def _received(self, tp: TopicPartition, asked: Position, part: _Part) -> None:
+        found = self.followed.get(tp)
+        if found is None:
+            return
+        records = part.records if isinstance(part.records, BUFFERS) else b""
+        diverging = part.diverging_epoch
+        end = EpochEnd(diverging.epoch, diverging.end_offset) if diverging.end_offset >= 0 else None
+        answer = Answer(part.error_code, part.high_watermark, part.log_start_offset, end, len(records) > 0)
+        effects = found.following.received(asked, answer, found.held.log, self._dirs.clock.now_ms())
+        await self._carry_out(tp, found, effects, records)
+        if effects.append:
+            self.followed[tp] = self.followed.pop(tp)
+            self._pressure.appended(found.held.log, len(records))
+            await asyncio.sleep(0)  # the others' turn
+
+    async def _carry_out(self, tp: TopicPartition, followed: Followed, effects: Effects, records: Buffer = b"") -> None:
+        following, held = followed
+        if effects is not NOTHING:
+            try:
+                await self._do(tp, followed, effects, records)
+            except (WireError, LogDirFailed) as error:
+                following.append_failed(error, self._dirs.clock.now_ms())
+                log.warning("%s is not copied from broker %d: %s", tp, self.leader, error)
+            else:
+                following.settled(held.log)
+        if following.state is State.FAILED:
+            log.warning("%s is no longer copied from broker %d: %s", tp, self.leader, following.why)
+
+    async def _do(self, tp: TopicPartition, followed: Followed, effects: Effects, records: Buffer) -> None:
+        following, held = followed
+        if held.log.offline:
+            raise StorageError(f"{tp} is offline here: its log directory failed")
+        if effects.warning is not None:
+            log.warning("%s, copied from broker %d: %s", tp, self.leader, effects.warning)
+        if effects.start_at is not None:
+            await self._dirs.truncate_fully_and_start_at(tp, effects.start_at)
+        if effects.truncate_to is not None:
+            await self._dirs.truncate_to(tp, effects.truncate_to)
+        if effects.append:
+            try:
+                held.log.append_as_follower(records)
+            except UnexpectedAppendOffset as overlap:
+                again = following.overlapped(overlap.first_offset, overlap.last_offset, held.log)
+                await self._do(tp, followed, again, records)
+        if effects.high_watermark is not None and held.log.set_high_watermark(effects.high_watermark):
+            held.wake()
+        if effects.log_start is not None:
+            held.log.delete_records(effects.log_start)
+
+
+def _by_topic(asks: Iterable[tuple[TopicPartition, T]]) -> dict[str, list[tuple[int, T]]]:
+    found: dict[str, list[tuple[int, T]]] = {}
+    for tp, ask in asks:
+        found.setdefault(tp.topic, []).append((tp.partition, ask))
+    return found
+
+
+def _wanted(partition: int, position: Position) -> FetchRequest.FetchPartition:
+    return FetchRequest.FetchPartition(
+        partition=partition,
+        current_leader_epoch=position.leader_epoch,
+        fetch_offset=position.offset,
+        last_fetched_epoch=position.last_fetched_epoch,
+        log_start_offset=position.log_start,
+        partition_max_bytes=position.max_bytes,
+    )
+
+
+def _forgotten(gone: Forgotten) -> FetchRequest.ForgottenTopic:
+    return FetchRequest.ForgottenTopic(topic=gone.tp.topic, topic_id=gone.topic_id, partitions=[gone.tp.partition])

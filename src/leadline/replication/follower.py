@@ -1,0 +1,306 @@
+"""A partition on a follower: what to fetch from its leader, and what to make of the answer.
+
+A follower copies its leader's log, byte for byte. Its own may hold records that never were the leader's: it says in
+each fetch which epoch its last record is of, and the leader answers where that epoch ended if the two logs have parted
+before. The follower truncates to there, perhaps epoch by epoch, until both agree. A log without epochs, from before
+there were any, is truncated to the high watermark instead: that may lose records, and is why there are epochs.
+
+    what is fetched starts where the own log ends
+    an answer counts only if it is to the fetch that this state would send again
+    records below the high watermark are never truncated without a warning
+    effects are carried out in order, then `settled` is told; or `failed`
+
+Pure: decides over offsets and epochs, and hands back what must be done.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+from leadline.errors import CorruptMessage, FencedLeaderEpoch, InvalidRecord, OffsetOutOfRange
+from leadline.log.epochs import EpochEnd, Epochs
+from leadline.model import NO_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
+from leadline.replication.fetch_session import NO_ID, Position
+
+NONE = 0
+UNDEFINED: Offset = -1  # the leader does not know the epoch
+LATEST_TIMESTAMP = -1  # ListOffsets: where the log ends
+EARLIEST_TIMESTAMP = -2  # and where it starts
+BACKOFF_MS = 1000  # the default of replica.fetch.backoff.ms
+
+
+class State(Enum):
+    TRUNCATING = "its log may hold what the leader's does not; the leader is asked before anything is fetched"
+    FETCHING = "it asks for what comes behind its log's end"
+    ENDS_ELSEWHERE = "the leader does not have its position; it is asked where its log ends"
+    STARTS_ELSEWHERE = "the leader's log ends behind ours; it is asked where its log starts"
+    FAILED = "nothing is fetched until the controller decides anew"
+
+
+MAY_FOLLOW: dict[State, frozenset[State]] = {
+    State.TRUNCATING: frozenset({State.FETCHING, State.FAILED}),
+    State.FETCHING: frozenset({State.ENDS_ELSEWHERE, State.FAILED}),
+    State.ENDS_ELSEWHERE: frozenset({State.FETCHING, State.STARTS_ELSEWHERE, State.FAILED}),
+    State.STARTS_ELSEWHERE: frozenset({State.FETCHING, State.FAILED}),
+    State.FAILED: frozenset(),
+}
+
+
+class OwnLog(Protocol):
+    """What a follower must know of its log."""
+
+    @property
+    def log_start(self) -> Offset: ...
+    @property
+    def log_end(self) -> Offset: ...
+    @property
+    def high_watermark(self) -> Offset: ...
+    @property
+    def epochs(self) -> Epochs: ...
+
+
+class AskEpochEnd(NamedTuple):
+    """OffsetForLeaderEpoch: where does an epoch end?"""
+
+    leader_epoch: LeaderEpoch  # as the follower knows it
+    epoch: LeaderEpoch
+
+
+class AskOffset(NamedTuple):
+    """ListOffsets: where does the log end, or start?"""
+
+    leader_epoch: LeaderEpoch
+    timestamp: int
+
+
+class Answer(NamedTuple):
+    """What a leader says to a fetch, but for the records themselves."""
+
+    error_code: int = NONE
+    high_watermark: Offset = UNDEFINED
+    log_start: Offset = UNDEFINED
+    diverging: EpochEnd | None = None  # the logs have parted: where the epoch ends that both may have
+    has_records: bool = False
+
+
+class Effects(NamedTuple):
+    """What must happen, top to bottom."""
+
+    warning: str | None = None  # records go that were safe: say so
+    start_at: Offset | None = None  # drop everything; the next record gets this offset
+    truncate_to: Offset | None = None
+    append: bool = False  # the records of the answer, as they are
+    high_watermark: Offset | None = None  # the leader's; ours as far as our log reaches
+    log_start: Offset | None = None  # the leader's: delete what lies below
+
+
+NOTHING = Effects()
+
+
+@dataclass(slots=True)
+class Following:
+    """One epoch of one leader, followed."""
+
+    leader_epoch: LeaderEpoch
+    offset: Offset  # the next to fetch
+    state: State
+    last_fetched_epoch: LeaderEpoch = NO_EPOCH
+    topic_id: TopicId = NO_ID
+    backoff_ms: int = BACKOFF_MS  # replica.fetch.backoff.ms
+    rests_until_ms: int = 0  # after an error
+    why: str = ""  # it rests, or failed
+
+    # Asking
+
+    def next_request(self, log: OwnLog, now_ms: int, max_bytes: int) -> Position | AskEpochEnd | AskOffset | None:
+        if now_ms < self.rests_until_ms:
+            return None
+        match self.state:
+            case State.FETCHING:
+                epoch = self.last_fetched_epoch
+                return Position(self.topic_id, self.offset, log.log_start, max_bytes, self.leader_epoch, epoch)
+            case State.TRUNCATING:
+                return AskEpochEnd(self.leader_epoch, _latest(log))
+            case State.ENDS_ELSEWHERE:
+                return AskOffset(self.leader_epoch, LATEST_TIMESTAMP)
+            case State.STARTS_ELSEWHERE:
+                return AskOffset(self.leader_epoch, EARLIEST_TIMESTAMP)
+            case State.FAILED:
+                return None
+
+    # Answers
+
+    def received(self, asked: Position, answer: Answer, log: OwnLog, now_ms: int) -> Effects:
+        """The leader's answer to a fetch."""
+        if self.next_request(log, now_ms, asked.max_bytes) != asked._replace(log_start=log.log_start):
+            return NOTHING  # something else happened meanwhile
+        if answer.error_code == OffsetOutOfRange.code:
+            self._enter(State.ENDS_ELSEWHERE)
+            return NOTHING
+        if self._is_refused(answer.error_code, now_ms):
+            return NOTHING
+        if answer.diverging is not None:  # its watermarks count once the logs agree again
+            offset, _ = self._agreed(answer.diverging, log)
+            return _truncation(offset, log)
+        if self.offset != log.log_end:
+            self.failed(f"fetched from {self.offset} on, but the log ends at {log.log_end}")
+            return NOTHING
+        start = answer.log_start if answer.log_start > log.log_start else None
+        return Effects(append=answer.has_records, high_watermark=answer.high_watermark, log_start=start)
+
+    def received_epoch_end(
+        self, asked: AskEpochEnd, error_code: int, end: EpochEnd, log: OwnLog, now_ms: int
+    ) -> Effects:
+        """The leader's answer to OffsetForLeaderEpoch."""
+        if self.state is not State.TRUNCATING or asked.leader_epoch != self.leader_epoch:
+            return NOTHING
+        if self._is_refused(error_code, now_ms):
+            return NOTHING
+        offset, is_last = self._agreed(end, log)
+        if is_last or not any(entry.start_offset < offset for entry in log.epochs.entries):
+            self._enter(State.FETCHING)
+        return _truncation(offset, log)
+
+    def received_offset(self, asked: AskOffset, error_code: int, offset: Offset, log: OwnLog, now_ms: int) -> Effects:
+        """The leader's answer to ListOffsets: asked where its log ends, and then perhaps where it starts."""
+        if self.next_request(log, now_ms, 0) != asked:
+            return NOTHING
+        if self._is_refused(error_code or (NONE if offset >= 0 else OffsetOutOfRange.code), now_ms):
+            if self.state is not State.FAILED:
+                self._enter(State.FETCHING)
+            return NOTHING
+        if asked.timestamp == LATEST_TIMESTAMP and offset >= log.log_end:
+            self._enter(State.STARTS_ELSEWHERE)
+            return NOTHING
+        self._enter(State.FETCHING)
+        if asked.timestamp == LATEST_TIMESTAMP:
+            return _truncation(offset, log)
+        if offset > log.log_end:
+            return Effects(
+                f"all records go: they end at {log.log_end}, the leader's start at {offset}", start_at=offset
+            )
+        self._rest("the leader has our position, but refused it", now_ms)
+        return NOTHING
+
+    def overlapped(self, first: Offset, last: Offset, log: OwnLog) -> Effects:
+        """The records of an answer start below our log's end. Well, if it is the first batch, cut by a deletion.
+
+        What the answer said besides is still to be done, behind this.
+        """
+        if log.log_start == log.log_end and first < log.log_end <= last:
+            return Effects(start_at=first, append=True)
+        self.failed(f"records {first} to {last} came, but the log ends at {log.log_end}")
+        return NOTHING
+
+    def settled(self, log: OwnLog) -> None:
+        """The effects were carried out."""
+        if self.state is not State.FAILED:
+            self.offset, self.last_fetched_epoch = log.log_end, _latest(log)
+
+    def failed(self, why: str) -> None:
+        """An effect could not be carried out, or never should."""
+        self._enter(State.FAILED)
+        self.why = why
+
+    def append_failed(self, error: Exception, now_ms: int) -> None:
+        """Broken records may be better next time; anything else will not."""
+        if isinstance(error, CorruptMessage | InvalidRecord):
+            self._rest(str(error), now_ms)
+        else:
+            self.failed(str(error))
+
+    def unanswered(self, why: str, now_ms: int) -> None:
+        """No answer came."""
+        if self.state in (State.ENDS_ELSEWHERE, State.STARTS_ELSEWHERE):
+            self._enter(State.FETCHING)
+        if self.state is not State.FAILED:
+            self._rest(why, now_ms)
+
+    def _is_refused(self, error_code: int, now_ms: int) -> bool:
+        if error_code == FencedLeaderEpoch.code:
+            self.failed(f"leader epoch {self.leader_epoch} is over")
+        elif error_code != NONE:
+            self._rest(f"the leader answered with error {error_code}", now_ms)
+        return error_code != NONE
+
+    def _rest(self, why: str, now_ms: int) -> None:
+        if now_ms >= self.rests_until_ms:
+            self.rests_until_ms, self.why = now_ms + self.backoff_ms, why
+
+    def _enter(self, state: State) -> None:
+        assert state is self.state or state in MAY_FOLLOW[self.state], f"{self.state} to {state}"
+        self.state = state
+
+    # Truncating
+
+    def _agreed(self, end: EpochEnd, log: OwnLog) -> tuple[Offset, bool]:
+        """Up to where both logs may agree, now that the leader told where an epoch ends; and whether they do."""
+        if end.end_offset < 0:
+            return min(self.offset, log.log_end), True
+        own = log.epochs.end_of(end.epoch, log.log_end)
+        if own is None:  # we never kept epochs as old as that
+            return min(end.end_offset, log.log_end), True
+        if own.epoch != end.epoch:  # we have an older one only: the leader is to tell where that ends
+            return min(own.end_offset, log.log_end), False
+        return min(own.end_offset, end.end_offset, log.log_end), True
+
+
+def follow(
+    log: OwnLog,
+    leader_epoch: LeaderEpoch,
+    *,
+    current: Following | None = None,
+    topic_id: TopicId = NO_ID,
+    backoff_ms: int = BACKOFF_MS,
+    is_told: bool = True,
+) -> tuple[Following, Effects]:
+    """The controller decided who leads. `is_told`: the leader says in its answers where logs part, from Fetch v12 on.
+
+    What is followed already goes on, unless it failed.
+    """
+    if current is not None and current.leader_epoch == leader_epoch and current.state is not State.FAILED:
+        current.topic_id = topic_id
+        return current, NOTHING
+    epoch = _latest(log)
+    if epoch == NO_EPOCH:
+        following = Following(leader_epoch, log.high_watermark, State.FETCHING, NO_EPOCH, topic_id, backoff_ms)
+        return following, Effects(truncate_to=log.high_watermark)
+    if is_told:
+        return Following(leader_epoch, log.log_end, State.FETCHING, epoch, topic_id, backoff_ms), NOTHING
+    return Following(leader_epoch, log.high_watermark, State.TRUNCATING, NO_EPOCH, topic_id, backoff_ms), NOTHING
+
+
+class Requests(NamedTuple):
+    """What to send to one leader. Who made progress is to move to the end of the partitions, so that all get a turn."""
+
+    fetch: dict[TopicPartition, Position]
+    epoch_ends: dict[TopicPartition, AskEpochEnd]
+    offsets: dict[TopicPartition, AskOffset]
+
+
+def next_requests(
+    followed: Mapping[TopicPartition, Following], logs: Mapping[TopicPartition, OwnLog], now_ms: int, max_bytes: int
+) -> Requests:
+    """What to ask one leader about the partitions that are followed from it."""
+    found = Requests({}, {}, {})
+    for tp, following in followed.items():
+        match following.next_request(logs[tp], now_ms, max_bytes):
+            case Position() as position:
+                found.fetch[tp] = position
+            case AskEpochEnd() as ask:
+                found.epoch_ends[tp] = ask
+            case AskOffset() as ask_offset:
+                found.offsets[tp] = ask_offset
+    return found
+
+
+def _latest(log: OwnLog) -> LeaderEpoch:
+    latest = log.epochs.latest
+    return NO_EPOCH if latest is None else latest.epoch
+
+
+def _truncation(offset: Offset, log: OwnLog) -> Effects:
+    if offset >= log.high_watermark:
+        return Effects(truncate_to=offset)
+    return Effects(f"records from {offset} on go, below the high watermark {log.high_watermark}", truncate_to=offset)

@@ -1,0 +1,192 @@
+"""Our controller with Apache Kafka's own brokers: they do what it says, ask it what they ask their own, and what it
+leaves in ZooKeeper are the bytes that their own controller leaves when the same things happen.
+"""
+
+import asyncio
+import importlib
+import json
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer, TopicCollection
+
+from leadline.broker.broker import Broker as OurBroker
+from leadline.config import broker_settings
+from leadline.coordination import znodes
+from leadline.coordination.tree import Tree
+from leadline.coordination.zookeeper import ZooKeeperTree
+from leadline.model import TopicPartition
+from tests.conformance.kafka.broker import ZooKeeper, broker, tool, zookeeper
+from tests.conformance.test_znodes import api, read_all
+
+pytestmark = pytest.mark.conformance
+
+CONTROLLER = 100
+PATIENCE_S = 120
+SETTINGS: dict[str, object] = {"zookeeper.session.timeout.ms": 6000, "auto.leader.rebalance.enable": "false"}
+ASSIGNED = {"a": [[0, 1], [1, 0], [0, 1]], "b": [[1, 0]] * 12, "c": [[1], [0]], "gone": [[0, 1], [1, 0]]}
+MORE = [[1, 0], [0, 1]]
+CONFIG = {"retention.ms": "86400000", "cleanup.policy": "compact,delete"}
+
+# What can be compared: the ids of topics are drawn, and times pass.
+COMPARED = re.compile("/brokers/topics/.*|/config/topics.*|/config/changes/.*|/admin/.*|/controller_epoch|/feature")
+TOPIC_ID = re.compile(rb'"topic_id":"[^"]*"')
+
+LED_BY_THE_FIRST = {
+    TopicPartition(topic, number): replicas[0]
+    for topic, assigned in (ASSIGNED | {"a": [*ASSIGNED["a"], *MORE]}).items()
+    for number, replicas in enumerate(assigned)
+    if topic != "gone"
+}
+C0 = TopicPartition("c", 0)  # has no other replica than the one on broker 1
+
+
+class InACluster(OurBroker):
+    """A broker of ours that takes part in a cluster; it is given no partitions here."""
+
+    is_alone = False
+
+    async def _open_tree(self) -> Tree:
+        assert self.settings.broker.zookeeper_connect is not None
+        return await ZooKeeperTree.open(
+            self.settings.broker.zookeeper_connect,
+            session_timeout_ms=30_000,
+            connection_timeout_ms=60_000,
+            max_in_flight=10,
+        )
+
+
+@contextmanager
+def our_controller(path: Path, zk: ZooKeeper) -> Iterator[str]:
+    """In office before there is any other broker, on a thread of its own. Its address."""
+    given = {"log.dirs": str(path), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": str(CONTROLLER)}
+    settings = broker_settings(given | {"zookeeper.connect": zk.connect, "auto.leader.rebalance.enable": "false"})
+    started: list[str] = []
+    ready, over = threading.Event(), threading.Event()
+
+    async def main() -> None:
+        ours = InACluster(settings)
+        try:
+            await ours.start()
+            started.append(f"127.0.0.1:{ours.addresses['PLAINTEXT'].port}")
+        finally:
+            ready.set()
+        await asyncio.to_thread(over.wait)
+        await ours.stop()
+
+    thread = threading.Thread(target=asyncio.run, args=(main(),))
+    thread.start()
+    ready.wait()
+    try:
+        yield started[0]
+    finally:
+        over.set()
+        thread.join()
+
+
+def until(zk: ZooKeeper, states: Mapping[TopicPartition, tuple[int, set[int]]]) -> dict[str, bytes]:
+    """All nodes that can be compared, once partitions have these leaders and in-sync replicas."""
+    deadline = time.monotonic() + PATIENCE_S
+    nodes: dict[str, bytes] = {}
+    while time.monotonic() < deadline:
+        nodes = read_if_still(zk)
+        now = {tp: nodes.get(znodes.state_path(tp)) for tp in states}
+        found = {tp: znodes.decode_state(tp, data) for tp, data in now.items() if data}
+        is_so = {tp: (state.leader, set(state.isr)) for tp, state in found.items()} == dict(states)
+        if is_so and not any(path.endswith("/gone") for path in nodes):
+            return {path: TOPIC_ID.sub(b"", data) for path, data in nodes.items() if COMPARED.fullmatch(path)}
+        time.sleep(0.1)
+    raise AssertionError(f"it never came to {states}; in the end there was {nodes}")
+
+
+def read_if_still(zk: ZooKeeper) -> dict[str, bytes]:
+    """Nothing, if a node goes while they are read."""
+    try:
+        return read_all(zk.connect)
+    except importlib.import_module("kazoo.exceptions").NoNodeError:
+        return {}
+
+
+def led(by: Mapping[TopicPartition, int], isr: set[int]) -> dict[TopicPartition, tuple[int, set[int]]]:
+    alone = {C0: (by[C0], {1}), TopicPartition("c", 1): (0, {0})}
+    return {tp: (leader, isr) for tp, leader in by.items()} | alone
+
+
+def happen(path: Path, zk: ZooKeeper, theirs: str | None) -> list[dict[str, bytes]]:
+    """A story of two brokers. Their controller is broker 0, or given by its address."""
+    found = []
+    with broker(path / "0", zk, broker_id=0, **SETTINGS) as first:
+        with broker(path / "1", zk, broker_id=1, **SETTINGS) as second:
+            admin: Any = api.AdminClient({"bootstrap.servers": theirs or first.bootstrap})
+            ask_for_everything(admin)
+            found.append(until(zk, led(LED_BY_THE_FIRST, {0, 1})))
+            produce(first.bootstrap)
+            second.stop()  # hands over, and says so to the controller
+            found.append(until(zk, led(dict.fromkeys(LED_BY_THE_FIRST, 0) | {C0: -1}, {0})))
+            produce(first.bootstrap)
+        with broker(path / "1", zk, broker_id=1, **SETTINGS) as second:
+            found.append(until(zk, led(dict.fromkeys(LED_BY_THE_FIRST, 0) | {C0: 1}, {0, 1})))
+            tool("leader-election", "--bootstrap-server", first.bootstrap, "--election-type", "preferred",
+                 "--all-topic-partitions")  # fmt: skip
+            found.append(until(zk, led(LED_BY_THE_FIRST, {0, 1})))
+            produce(first.bootstrap)
+            reassign(path / "reassignment.json", first.bootstrap)
+            moved = {C0: (0, {0}), TopicPartition("b", 0): (0, {0}), TopicPartition("b", 1): (1, {0, 1})}
+            found.append(until(zk, led(LED_BY_THE_FIRST, {0, 1}) | moved))
+            second.kill()
+            found.append(until(zk, {tp: (0, {0}) for tp in LED_BY_THE_FIRST}))
+            produce(first.bootstrap)
+    return found
+
+
+def reassign(file: Path, bootstrap: str) -> None:
+    """One moves to another broker, one has a replica less, one has another preferred leader."""
+    wanted = {"c": [0], "b": [0]}
+    partitions: list[dict[str, object]] = [
+        {"topic": topic, "partition": 0, "replicas": to} for topic, to in wanted.items()
+    ]
+    partitions.append({"topic": "b", "partition": 1, "replicas": [0, 1]})
+    file.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    tool("reassign", "--bootstrap-server", bootstrap, "--reassignment-json-file", file, "--execute")
+
+
+def ask_for_everything(admin: Any) -> None:
+    for name, assigned in ASSIGNED.items():  # one by one, so that their settings come in order
+        config = CONFIG if name == "a" else {}
+        topic = api.NewTopic(name, num_partitions=len(assigned), replica_assignment=assigned, config=config)
+        admin.create_topics([topic])[name].result()
+    admin.create_partitions([api.NewPartitions("a", 5, replica_assignment=MORE)])["a"].result()
+    change = api.ConfigEntry("flush.ms", "7", incremental_operation=api.AlterConfigOpType.SET)
+    resource = api.ConfigResource("topic", "a", incremental_configs=[change])
+    admin.incremental_alter_configs([resource])[resource].result()
+    admin.delete_topics(["gone"])["gone"].result()
+    described = admin.describe_topics(TopicCollection(["a"]))["a"].result()
+    assert [len(partition.isr) for partition in described.partitions] == [2] * 5
+
+
+def produce(bootstrap: str) -> None:
+    """Brokers lead and follow as they were told: what is written with acks=all is on all in-sync replicas."""
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "message.timeout.ms": PATIENCE_S * 1000})
+    told: list[object] = []
+    for partition in range(5):
+        producer.produce("a", b"value", b"key", partition=partition, on_delivery=lambda error, _: told.append(error))
+    assert producer.flush(PATIENCE_S) == 0
+    assert told == [None] * 5
+
+
+def test_what_it_leaves_in_zookeeper_is_what_their_own_controller_leaves(tmp_path: Path) -> None:
+    with zookeeper(tmp_path / "their-zk") as zk:
+        theirs = happen(tmp_path / "theirs", zk, None)
+    with ExitStack() as stack:
+        zk = stack.enter_context(zookeeper(tmp_path / "our-zk"))
+        address = stack.enter_context(our_controller(tmp_path / "ours" / "100", zk))
+        ours = happen(tmp_path / "ours", zk, address)
+    for moment, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+        assert len(one) > 40
+        assert one == other, f"at moment {moment}"

@@ -1,0 +1,105 @@
+"""A real Kafka leads, our fetcher copies: the same bytes, the same epochs, and what never was the leader's goes."""
+
+import asyncio
+from pathlib import Path
+from uuid import UUID
+
+from leadline.config import LogConfig, StorageConfig, broker_settings
+from leadline.log.log_dirs import LogDirs
+from leadline.model import TopicPartition
+from leadline.ports import SystemClock
+from leadline.replication.channel import Channel
+from leadline.replication.partition import LeaderAndIsr
+from leadline.replication.replicas import Replicas
+from leadline.wire.messages import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from tests.conformance.both import CREATABLE, Both, Side, _leads, produced, until
+from tests.support import brokers
+from tests.support.crash_disk import Unsynced
+from tests.support.logs import batch, whole_log
+
+KAFKA, US = 1, 2
+TOPIC, PARTITIONS = "copied-by-us", 3
+SEGMENT_BYTES = 20_000
+
+
+def created(kafka: Side) -> UUID:
+    """A topic that is to be on Kafka's broker and on one that it has never seen: ours."""
+    assignments = [
+        CreateTopicsRequest.CreatableReplicaAssignment(partition_index=number, broker_ids=[KAFKA, US])
+        for number in range(PARTITIONS)
+    ]
+    configs = [CreateTopicsRequest.CreateableTopicConfig(name="segment.bytes", value=str(SEGMENT_BYTES))]
+    topic = CREATABLE(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=assignments, configs=configs)
+    (told,) = kafka.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics
+    assert told.error_code == 0, told
+    until(lambda: _leads(kafka, TOPIC))
+    return told.topic_id
+
+
+def produce(kafka: Side, partition: int, count: int) -> None:
+    for n in range(count):
+        data = produced(TOPIC, bytes(batch(1 + n % 3, size=900)), partition)
+        answer = kafka.ask(ProduceResponse, ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[data]), 9)
+        assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def bytes_of_kafka(kafka: Side, tp: TopicPartition) -> bytes:
+    (directory,) = (Path(path) / str(tp) for path in kafka.dirs if (Path(path) / str(tp)).exists())
+    return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
+
+
+def delete_records(kafka: Side, tp: TopicPartition, before: int) -> None:
+    """Kafka answers once all that live have followed: it does not know us, so at once."""
+    part = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=tp.partition, offset=before)
+    topic = DeleteRecordsRequest.DeleteRecordsTopic(name=tp.topic, partitions=[part])
+    answer = kafka.ask(DeleteRecordsResponse, DeleteRecordsRequest(topics=[topic], timeout_ms=10_000), 2)
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
+def test_our_copy_is_kafkas_log(both: Both, tmp_path: Path) -> None:
+    kafka = both.kafka
+    topic_id = created(kafka)
+    tps = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+    decision = LeaderAndIsr(KAFKA, 0, (KAFKA,))
+
+    async def main() -> None:
+        config = LogConfig.parse({"segment.bytes": str(SEGMENT_BYTES)})
+        dirs = LogDirs(StorageConfig.parse({"log.dirs": str(tmp_path)}), SystemClock(), Unsynced(), lambda _: config)
+        await dirs.open()
+        settings = broker_settings({"log.dirs": str(tmp_path), "replica.fetch.backoff.ms": "50"}).broker
+        replicas = Replicas(dirs, US, settings, lambda _: Channel(kafka.host, kafka.port, "broker-2"))
+
+        def holds(*counts: int) -> bool:
+            return [dirs.logs[tp].high_watermark for tp in tps] == list(counts)
+
+        try:
+            for tp in tps:
+                await replicas.follow(tp, topic_id, decision)
+            for tp in tps:
+                await asyncio.to_thread(produce, kafka, tp.partition, 30)
+            await brokers.until(lambda: holds(60, 60, 60))
+            for tp in tps:
+                assert whole_log(dirs.logs[tp]) == bytes_of_kafka(kafka, tp)
+                assert dirs.logs[tp].epochs.entries == [(0, 0)]
+
+            await replicas.release(tps[0])
+            log = dirs.logs[tps[0]]
+            log.append_as_leader(batch(5), 0)  # which Kafka never saw
+            await asyncio.to_thread(delete_records, kafka, tps[1], 25)
+            await replicas.follow(tps[0], topic_id, decision)
+            await brokers.until(lambda: log.log_end == 60 and dirs.logs[tps[1]].log_start == 25)
+            await asyncio.to_thread(produce, kafka, 0, 3)
+            await brokers.until(lambda: holds(66, 60, 60))
+            assert whole_log(log) == bytes_of_kafka(kafka, tps[0])
+        finally:
+            await replicas.stop()
+            await dirs.close()
+
+    asyncio.run(main())

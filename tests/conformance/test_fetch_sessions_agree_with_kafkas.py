@@ -1,0 +1,91 @@
+"""A follower's fetch session and Kafka's own, side by side: the same requests, and the same use of every answer."""
+
+import random
+import uuid
+
+import pytest
+
+from leadline.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
+from leadline.model import TopicPartition
+from leadline.replication.fetch_session import NO_ID, FetchSession, Forgotten, Position, Request
+from tests.conformance.kafka.oracle import Oracle
+
+pytestmark = pytest.mark.conformance
+
+TOPICS = ["t", "u", "v"]
+ERRORS = [FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError]
+
+Wanted = dict[TopicPartition, Position]
+
+
+def wanted(chosen: random.Random) -> Wanted:
+    """Some partitions at some offsets; a topic may have no id, or another one than before."""
+    ids = {topic: uuid.UUID(int=10 * n + chosen.choice([1, 1, 1, 1, 2, -10 * n])) for n, topic in enumerate(TOPICS)}
+    partitions = [TopicPartition(topic, n) for topic in TOPICS for n in range(3)]
+    named = chosen.sample(partitions, chosen.randrange(len(partitions)))
+    return {tp: Position(ids[tp.topic], chosen.choice([0, 0, 1]), 0, 1000, 3) for tp in named}
+
+
+def described(found: list[Forgotten]) -> list[list[object]]:
+    return [[one.tp.topic, one.topic_id.int, one.tp.partition] for one in found]
+
+
+def as_kafka_tells(request: Request, covers: int) -> dict[str, object]:
+    return {
+        "session_id": request.session_id,
+        "session_epoch": request.session_epoch,
+        "named": [[tp.topic, at.topic_id.int, tp.partition, at.offset] for tp, at in request.named.items()],
+        "forgotten": described(request.forgotten),
+        "replaced": described(request.replaced),
+        "by_id": request.by_id,
+        "covers": covers,
+    }
+
+
+def answered(session: FetchSession, chosen: random.Random) -> list[tuple[str, uuid.UUID, int]]:
+    """All, or some, or one too many."""
+    full = [(tp.topic, at.topic_id, tp.partition) for tp, at in session.positions.items()]
+    some = chosen.sample(full, chosen.randrange(len(full) + 1))
+    extra = ("w", uuid.UUID(int=99), 0)
+    return chosen.choice([full, full, full, some, [*full, extra]])
+
+
+def answer(oracle: Oracle, session: FetchSession, request: Request, chosen: random.Random) -> None:
+    """Both are given the same answer, and must make the same of it."""
+    code = chosen.choice(ERRORS).code if chosen.random() < 0.1 else 0
+    session_id = chosen.choice([request.session_id or 5, request.session_id or 5, 0])
+    throttle_ms = chosen.choice([0, 0, 100])
+    told = answered(session, chosen) if code == 0 else []
+    ours = [session.partition(topic, id_ if request.by_id else NO_ID, partition) for topic, id_, partition in told]
+    theirs = oracle.ask(
+        "session_received",
+        code=code,
+        session_id=session_id,
+        throttle_ms=throttle_ms,
+        by_id=request.by_id,
+        answered=[(topic, id_.int, partition) for topic, id_, partition in told],
+    )
+    assert session.received(code, session_id, ours, throttle_ms) is theirs
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_both_sessions_say_the_same(oracle: Oracle, seed: int) -> None:
+    chosen = random.Random(seed)
+    session, incremental = FetchSession(), 0
+    oracle.ask("session")
+    now = wanted(chosen)
+    for _ in range(100):
+        now = chosen.choice([now, now, wanted(chosen)])
+        request = session.next_request(now)
+        theirs = oracle.ask("session_next", wanted=[(t, at.topic_id.int, n, at.offset) for (t, n), at in now.items()])
+        if request is None:
+            assert (theirs["covers"], theirs["forgotten"]) == (0, [])
+            continue
+        assert theirs == as_kafka_tells(request, len(session.positions))
+        incremental += request.session_epoch > 0
+        if chosen.random() < 0.1:
+            oracle.ask("session_failed")
+            session.failed()
+        else:
+            answer(oracle, session, request, chosen)
+    assert incremental

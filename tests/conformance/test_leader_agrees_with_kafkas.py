@@ -1,0 +1,196 @@
+"""The leader of a partition and Kafka's own, side by side: after each step both have decided the same."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from leadline.errors import (
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidUpdateVersion,
+    NotController,
+    OperationNotAttempted,
+    UnknownTopicOrPartition,
+    WireError,
+)
+from leadline.replication.partition import ANY_EPOCH, Effects, Leader, LeaderAndIsr, Proposal
+from tests.conformance.kafka.answers import KafkaError
+from tests.conformance.kafka.oracle import START_MS, Oracle
+
+pytestmark = pytest.mark.conformance
+
+LAG_MS = 30_000
+REFUSALS = [
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidUpdateVersion,
+    NotController,
+    OperationNotAttempted,
+    UnknownTopicOrPartition,
+]
+ASSIGNMENTS = [(1, 2, 3), (2, 1, 3), (1, 2), (1, 3, 4), (1,)]
+
+
+class Both:
+    """Two leaders of the same partition, broker 1 each, who are told the same."""
+
+    def __init__(self, oracle: Oracle, folder: Path, chosen: random.Random) -> None:
+        self.oracle, self.chosen, self.now_ms = oracle, chosen, START_MS
+        self.proposals: list[Proposal] = []
+        self.answered = 0  # of them
+        min_isr = chosen.choice([1, 2, 3])
+        oracle.time(self.now_ms)
+        folder.mkdir()
+        oracle.open(folder, {"min.insync.replicas": str(min_isr)}, clean=False)
+        oracle.ask("partition", lag_ms=LAG_MS)
+        self.brokers = dict.fromkeys(range(1, 5), ANY_EPOCH)
+        oracle.ask("partition_living", brokers=list(self.brokers))
+        decision, replicas = LeaderAndIsr(1, 0, (1, 2, 3)), (1, 2, 3)
+        self.ours = Leader(
+            1,
+            decision,
+            replicas,
+            high_watermark=0,
+            log_end=0,
+            now_ms=self.now_ms,
+            brokers=self.brokers,
+            min_isr=min_isr,
+            lag_ms=LAG_MS,
+        )
+        self._tell(decision, replicas)
+
+    def _tell(self, decision: LeaderAndIsr, replicas: tuple[int, ...]) -> None:
+        self.compare(
+            self.oracle.ask(
+                "partition_decided",
+                leader_epoch=decision.leader_epoch,
+                partition_epoch=decision.partition_epoch,
+                isr=decision.isr,
+                replicas=replicas,
+            )
+        )
+
+    def carry_out(self, effects: Effects) -> None:
+        if effects.alter_isr is not None:
+            self.proposals.append(effects.alter_isr)
+
+    def compare(self, theirs: dict[str, object]) -> None:
+        ours = self.ours
+        assert theirs == {
+            "high_watermark": ours.high_watermark,
+            "log_end": ours.log_end,
+            "low_watermark": ours.low_watermark(0),
+            "isr": sorted(ours.isr),
+            "maximal_isr": sorted(ours.maximal_isr),
+            "is_pending": ours.pending is not None,
+            "leader_epoch": ours.epoch,
+            "partition_epoch": ours.partition_epoch,
+            "after_append": _code_of(ours.check_still_in_sync),
+            "proposals": len(self.proposals),
+            "proposed": sorted(self.proposals[-1].wanted.isr) if self.proposals else None,
+        }
+
+    def ask(self, code: int, op: str, **arguments: object) -> None:
+        """What Kafka's does, if `code` is 0; otherwise it is to be refused with that."""
+        try:
+            self.compare(self.oracle.ask(op, **arguments))
+            found = 0
+        except KafkaError as refused:
+            found = refused.code
+        assert found == code
+
+    # Steps
+
+    def append(self) -> None:
+        acks = self.chosen.choice([-1, -1, 1])
+        code = _code_of(self.ours.check_in_sync) if acks == -1 else 0
+        if code == 0:
+            self.carry_out(self.ours.appended(self.ours.log_end + 1, self.now_ms))
+        self.ask(code, "partition_append", acks=acks)
+
+    def fetch(self) -> None:
+        replica = self.chosen.choice([2, 2, 3, 3, 4])
+        known = self.ours.followers.get(replica)
+        near = 0 if known is None else known.log_end
+        offset = min(max(near + self.chosen.choice([-1, 0, 1, 2, 100]), 0), self.ours.log_end)
+        log_start = self.chosen.choice([0, 0, offset])
+        code = _code_of(lambda: self.ours.follower(replica, self.ours.epoch))
+        if code == 0:
+            self.carry_out(self.ours.follower_fetched(replica, offset, log_start, self.now_ms))
+        told = {"replica": replica, "offset": offset, "log_start": log_start, "leader_epoch": self.ours.epoch}
+        self.ask(code, "partition_fetched", **told)
+
+    def shrink(self) -> None:
+        self.carry_out(self.ours.shrink(self.now_ms))
+        self.compare(self.oracle.ask("partition_shrink"))
+
+    def wait(self) -> None:
+        self.now_ms += self.chosen.choice([1, 5000, LAG_MS, LAG_MS + 1])
+        self.oracle.time(self.now_ms)
+
+    def answer(self) -> None:
+        """The controller alters the ISR as asked, or somehow else, or refuses."""
+        if len(self.proposals) == self.answered:
+            return
+        proposal, self.answered = self.proposals[-1], len(self.proposals)
+        wanted = proposal.wanted
+        decision = self.chosen.choice(
+            [
+                wanted._replace(partition_epoch=wanted.partition_epoch + 1),
+                wanted._replace(partition_epoch=wanted.partition_epoch + 1),
+                wanted,
+                wanted._replace(leader_epoch=wanted.leader_epoch + 1),
+                wanted._replace(partition_epoch=wanted.partition_epoch - 1),
+                None,
+            ]
+        )
+        if decision is None:
+            code = self.chosen.choice(REFUSALS).code
+            self.carry_out(self.ours.alter_refused(proposal, code))
+            self.compare(self.oracle.ask("partition_answered", code=code))
+            return
+        self.carry_out(self.ours.isr_altered(proposal, decision, self.now_ms))
+        self.compare(
+            self.oracle.ask(
+                "partition_answered",
+                code=0,
+                leader_epoch=decision.leader_epoch,
+                partition_epoch=decision.partition_epoch,
+                isr=decision.isr,
+            )
+        )
+
+    def decide(self) -> None:
+        """The same leader again, in a new epoch, or what was decided long ago."""
+        replicas = self.chosen.choice(ASSIGNMENTS)
+        isr = tuple(replica for replica in replicas if replica == 1 or self.chosen.random() < 0.5)
+        newer = self.chosen.choice([-1, 1, 1])
+        decision = LeaderAndIsr(1, max(self.ours.epoch + newer, 0), isr, self.ours.partition_epoch + newer)
+        self.carry_out(self.ours.decided(decision, replicas, self.now_ms))
+        self._tell(decision, replicas)
+
+    def live(self) -> None:
+        alive = [broker for broker in (1, 2, 3, 4) if broker == 1 or self.chosen.random() < 0.8]
+        self.brokers.clear()
+        self.brokers.update(dict.fromkeys(alive, ANY_EPOCH))
+        self.compare(self.oracle.ask("partition_living", brokers=alive))
+
+
+def _code_of(check: Callable[[], object]) -> int:
+    try:
+        check()
+    except WireError as error:
+        return error.code
+    return 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_both_leaders_decide_the_same(oracle: Oracle, tmp_path: Path, seed: int) -> None:
+    chosen = random.Random(seed)
+    both = Both(oracle, tmp_path / "t-0", chosen)
+    steps = [both.append, both.fetch, both.shrink, both.wait, both.answer, both.decide, both.live]
+    for step in chosen.choices(steps, weights=[4, 10, 5, 4, 4, 1, 1], k=200):
+        step()
+    assert both.ours.log_end > 0

@@ -1,0 +1,73 @@
+"""Whatever is done to three replicas, in any order: nothing acknowledged is lost, and in the end they agree."""
+
+import random
+import struct
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.property.replication_laws import Laws
+from tests.property.replication_steps import Model
+
+
+def walk(model: Model, choices: Iterable[int]) -> None:
+    """Step by step, with an eye on the laws; then let it come to rest."""
+    laws = Laws(model)
+    for choice in choices:
+        model.step(choice)
+        hold(laws)
+    model.recover()
+    rounds = 40 + model.produced
+    while laws.unsettled() and rounds:
+        rounds -= 1
+        model.quiet_round()
+        hold(laws)
+    assert laws.unsettled() == []
+
+
+def hold(laws: Laws) -> None:
+    laws.model.acknowledge()
+    for complaint in laws.broken():
+        pytest.fail(complaint)
+
+
+def row(seed: int, length: int) -> list[int]:
+    chosen = random.Random(seed)
+    return [chosen.randrange(1 << 16) for _ in range(length)]
+
+
+def numbers(data: bytes) -> list[int]:
+    """Two bytes each."""
+    return [number for (number,) in struct.iter_unpack(">H", data[: len(data) // 2 * 2])]
+
+
+@settings(max_examples=200)
+@given(data=st.binary(min_size=100, max_size=1000), min_isr=st.sampled_from([1, 2]))
+def test_nothing_acknowledged_is_lost(data: bytes, min_isr: int) -> None:
+    walk(Model(min_isr=min_isr), numbers(data))
+
+
+@settings(max_examples=100)
+@given(data=st.binary(min_size=100, max_size=1000))
+def test_replicas_agree_in_the_end_even_after_unclean_elections(data: bytes) -> None:
+    walk(Model(unclean=True), numbers(data))
+
+
+@pytest.mark.parametrize(("min_isr", "unclean"), [(1, False), (2, False), (1, True)])
+@pytest.mark.parametrize("seed", range(10))
+def test_a_long_walk_breaks_no_law(seed: int, min_isr: int, unclean: bool) -> None:
+    model = Model(min_isr=min_isr, unclean=unclean)
+    walk(model, row(seed, 1000))
+    assert model.acknowledged
+
+
+def test_with_truncation_to_the_high_watermark_the_laws_do_break() -> None:
+    broken = []
+    for seed in range(40):
+        try:
+            walk(Model(keeps_epochs=False), row(seed, 300))
+        except pytest.fail.Exception as failure:
+            broken.append(str(failure))
+    assert any("was acknowledged" in text for text in broken), broken

@@ -1,0 +1,279 @@
+"""Brokers in one process that copy a partition from each other: real logs, real requests, a controller of plain state.
+
+Requests go through the codec and THE TABLE, with or without a socket between. A broker can be killed, which closes
+nothing, started again on what it left, and cut off from the others.
+"""
+
+import asyncio
+import os
+import random
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
+
+from leadline.api.context import Context, Services
+from leadline.api.lanes import Lanes
+from leadline.api.sessions import Sessions
+from leadline.broker.net import Connection, Limits, Net
+from leadline.broker.requests import Requests
+from leadline.config import LogConfig, StorageConfig, broker_settings
+from leadline.controller.metadata import BrokerInfo, Metadata, Partition, Topic
+from leadline.errors import LogDirFailed
+from leadline.log.log import Log
+from leadline.log.log_dirs import LogDirs
+from leadline.log.segment import FileSlice
+from leadline.model import BrokerId, Offset, TopicPartition
+from leadline.ports import SystemClock
+from leadline.replication.channel import Channel, Peer, PeerLost
+from leadline.replication.partition import LeaderAndIsr, Proposal
+from leadline.replication.replicas import Hosted, Replicas
+from leadline.wire.classes import Message
+from leadline.wire.codec import decode, to_bytes
+from leadline.wire.frames import parse_response, request_frame
+from leadline.wire.messages import AlterPartitionRequest, AlterPartitionResponse
+from leadline.wire.primitives import BUFFERS, Piece
+from tests.support.crash_disk import Unsynced
+from tests.support.replicas import Controller, Told
+
+TP = TopicPartition("orders", 0)
+TOPIC_ID = uuid.UUID(int=77)
+PATIENCE_S = 30
+SETTINGS = {
+    "replica.fetch.wait.max.ms": "100",
+    "replica.fetch.backoff.ms": "20",
+    "replica.lag.time.max.ms": "600",
+    "replica.high.watermark.checkpoint.interval.ms": "50",
+}
+M = TypeVar("M", bound=Message)
+
+
+class Origin(NamedTuple):
+    """Where a request comes from that came through no socket."""
+
+    host: str = "localhost"
+    port: int = 0
+    listener: str = "PLAINTEXT"
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110  nobody tells when it begins to hold
+            await asyncio.sleep(0.005)
+
+
+class Node:
+    """One broker, from one start to its end."""
+
+    def __init__(self, brokers: "Brokers", id: BrokerId, path: Path, incarnation: int) -> None:
+        self.brokers, self.id, self.incarnation = brokers, id, incarnation
+        clock, settings = SystemClock(), broker_settings({"log.dirs": str(path), **brokers.settings})
+        topic_config = LogConfig.parse(brokers.topic)
+        self.dirs = LogDirs(StorageConfig.parse({"log.dirs": str(path)}), clock, Unsynced(), lambda _: topic_config)
+        self.replicas = Replicas(self.dirs, id, settings.broker, self._connect, self._alter)
+        metadata = Metadata(BrokerInfo(id, {}), "cluster")
+        metadata.topics[TP.topic] = metadata.by_id[TOPIC_ID] = Topic(TP.topic, TOPIC_ID)
+        metadata.brokers = {each: BrokerInfo(each, {}, f"rack{each}") for each in brokers.ids}
+        nobody = cast(Any, None)
+        self.services = Services(
+            settings=settings, static={}, metadata=metadata, configs=nobody, controller=nobody, cluster=nobody,
+            peers=nobody, replicas=self.replicas, dirs=self.dirs, sessions=Sessions(1000, random.randint),
+            groups=nobody, commits=nobody, transactions=nobody, clock=clock, lanes=Lanes(), is_alone=False,
+        )  # fmt: skip
+        self.requests = Requests(self.services)
+        self.net: Net | None = None
+        self.port = 0
+
+    async def start(self) -> None:
+        await self.dirs.open()
+        if self.brokers.sockets:
+            self.net = Net(Limits())
+            _, self.port = self.net.listen("PLAINTEXT", "127.0.0.1", 0)
+            self.net.start(self.requests.serve)
+
+    @property
+    def log(self) -> Log:
+        return self.dirs.logs[TP]
+
+    @property
+    def hosted(self) -> Hosted:
+        return self.replicas.hosted[TP]
+
+    async def told(self, told: Told) -> None:
+        if told.incarnation != self.incarnation:
+            return
+        decision = told.decision
+        self.replicas.alive(told.alive, self.incarnation)
+        partition = Partition(decision.leader, decision.leader_epoch, told.assigned, decision.isr)
+        self.services.metadata.topics[TP.topic].partitions[TP.partition] = partition
+        hosted = self.replicas.hosted.get(TP)
+        if hosted is not None and decision.leader_epoch < hosted.epoch:
+            return
+        if decision.leader == self.id:
+            epoch, isr, partition_epoch = decision.leader_epoch, decision.isr, decision.partition_epoch
+            await self.replicas.lead(TP, TOPIC_ID, epoch, told.assigned, isr=isr, partition_epoch=partition_epoch)
+        else:
+            await self.replicas.follow(TP, TOPIC_ID, decision, told.assigned)
+
+    async def serve(self, request: Message, kind: type[M], version: int) -> M:
+        """As if it had come over a socket: the same bytes, in a process of its own."""
+        frame = memoryview(bytearray(joined(request_frame(request, version, 7, "test"))))[4:]
+        reply = self.requests.serve(cast(Connection, Origin()), frame)
+        if isinstance(reply, Awaitable):
+            reply = await reply
+        assert reply is not None
+        return parse_response(kind, bytearray(joined([reply] if isinstance(reply, bytes) else reply))[4:], version)[1]
+
+    def context(self, version: int) -> Context:
+        return Context(self.services, version, None, "localhost", "PLAINTEXT")
+
+    def _connect(self, leader: BrokerId) -> Peer:
+        other = self.brokers.nodes.get(leader)
+        if self.brokers.sockets and other is not None:
+            return Channel("127.0.0.1", other.port, f"broker-{self.id}")
+        return Line(self.brokers, self.id, leader)
+
+    async def _alter(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        if not self.brokers.is_connected(self.id, None):
+            raise PeerLost("the controller is away")
+        return self.brokers.alter(decode(AlterPartitionRequest, to_bytes(request, version), version))
+
+    async def kill(self) -> None:
+        """Nothing is closed or flushed; only its tasks end and its locks are given up, as the system would."""
+        await self.replicas.stop()
+        if self.net is not None:
+            await self.net.close(0)
+        for path in list(self.dirs.dirs):
+            disk = self.dirs.dirs[path].disk
+            await disk.drain()
+            self.dirs.take_offline(LogDirFailed(path, "running", OSError("killed by the test")))
+            await disk.stop()
+
+
+class Line:
+    """A peer without a socket."""
+
+    def __init__(self, brokers: "Brokers", here: BrokerId, there: BrokerId) -> None:
+        self._brokers, self._here, self._there = brokers, here, there
+
+    async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
+        await asyncio.sleep(0)
+        node = self._brokers.nodes.get(self._there)
+        if node is None or not self._brokers.is_connected(self._here, self._there):
+            raise PeerLost("cut off by the test")
+        answer = await node.serve(request, kind, version)
+        if not self._brokers.is_connected(self._here, self._there):
+            raise PeerLost("cut off by the test")
+        return answer
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Brokers:
+    def __init__(self, path: Path, ids: tuple[BrokerId, ...], topic: Mapping[str, str], sockets: bool) -> None:
+        self.path, self.ids, self.topic, self.sockets = path, ids, topic, sockets
+        self.settings: dict[str, str] = dict(SETTINGS)
+        self.nodes: dict[BrokerId, Node] = {}
+        self.cut_off: set[BrokerId] = set()
+        self._incarnations = dict.fromkeys(ids, 0)
+        self._to_tell: list[tuple[BrokerId, Told]] = []
+        self.controller: Controller | None = None
+
+    def is_connected(self, one: BrokerId, other: BrokerId | None) -> bool:
+        return one not in self.cut_off and other not in self.cut_off
+
+    async def start(self) -> None:
+        for id in self.ids:
+            await self._start(id)
+        self.controller = Controller(self.ids, lambda broker, told: self._to_tell.append((broker, told)))
+        await self.tell()
+
+    async def _start(self, id: BrokerId) -> None:
+        self._incarnations[id] += 1
+        node = Node(self, id, self.path / str(id), self._incarnations[id])
+        await node.start()
+        self.nodes[id] = node
+
+    async def tell(self) -> None:
+        while self._to_tell:
+            broker, told = self._to_tell.pop(0)
+            if broker in self.nodes:
+                await self.nodes[broker].told(told)
+
+    async def kill(self, id: BrokerId, *, noticed: bool = True) -> None:
+        await self.nodes.pop(id).kill()
+        if noticed:
+            assert self.controller is not None
+            self.controller.failed(id)
+            await self.tell()
+
+    async def restart(self, id: BrokerId) -> None:
+        await self._start(id)
+        assert self.controller is not None
+        self.controller.started(id, self._incarnations[id])
+        await self.tell()
+
+    def alter(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        assert self.controller is not None
+        response = AlterPartitionResponse()
+        for topic in request.topics:
+            told = AlterPartitionResponse.TopicData(topic_id=topic.topic_id)
+            for asked in topic.partitions:
+                isr = tuple(each.broker_id for each in asked.new_isr_with_epochs)
+                epochs = tuple(each.broker_epoch for each in asked.new_isr_with_epochs)
+                wanted = LeaderAndIsr(request.broker_id, asked.leader_epoch, isr, asked.partition_epoch)
+                told.partitions.append(_altered(asked.partition_index, self.controller.alter(Proposal(wanted, epochs))))
+            response.topics.append(told)
+        return response
+
+    @property
+    def leader(self) -> Node:
+        assert self.controller is not None
+        return self.nodes[self.controller.current.leader]
+
+    @property
+    def isr(self) -> set[BrokerId]:
+        assert self.controller is not None
+        return set(self.controller.current.isr)
+
+    async def all_hold(self, offset: Offset) -> None:
+        """Wait until all that run have so much, and know that it is safe."""
+        await until(lambda: all(TP in node.replicas.hosted for node in self.nodes.values()))
+        await until(lambda: all(node.log.high_watermark == offset for node in self.nodes.values()))
+        await until(lambda: all(node.log.log_end == offset for node in self.nodes.values()))
+
+
+def _altered(partition: int, decision: LeaderAndIsr | int) -> AlterPartitionResponse.PartitionData:
+    if isinstance(decision, int):
+        return AlterPartitionResponse.PartitionData(partition_index=partition, error_code=decision)
+    return AlterPartitionResponse.PartitionData(
+        partition_index=partition,
+        leader_id=decision.leader,
+        leader_epoch=decision.leader_epoch,
+        isr=list(decision.isr),
+        partition_epoch=decision.partition_epoch,
+    )
+
+
+def joined(pieces: list[Piece]) -> bytes:
+    """With what is to be sent out of files."""
+    return b"".join(bytes(piece) if isinstance(piece, BUFFERS) else _out_of_file(piece) for piece in pieces)
+
+
+def _out_of_file(piece: object) -> bytes:
+    assert isinstance(piece, FileSlice)
+    return os.pread(piece.file.fd, piece.length, piece.position)
+
+
+@asynccontextmanager
+async def brokers(path: Path, *, sockets: bool = False, **topic: str) -> AsyncIterator[Brokers]:
+    """`topic`: its settings, with _ for a dot."""
+    found = Brokers(path, (1, 2, 3), {name.replace("_", "."): value for name, value in topic.items()}, sockets)
+    await found.start()
+    try:
+        yield found
+    finally:
+        for id in list(found.nodes):
+            await found.kill(id, noticed=False)

@@ -1,0 +1,223 @@
+"""A cluster on paper: the controller's decisions carried out on a dict of nodes and on brokers that are lists.
+
+It holds the decisions to their laws at every step, so that a test has only to say what happens.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from leadline.controller.decisions import Decisions, Wanted
+from leadline.controller.effects import Effects, Ensure, Remove, Write
+from leadline.controller.state import Broker, Partition, Replica, State, Topic
+from leadline.coordination import znodes
+from leadline.coordination.registration import Endpoint
+from leadline.coordination.tree import Create, Delete, Set
+from leadline.coordination.znodes import Replicas
+from leadline.model import BrokerId, TopicId, TopicPartition, new_id
+from leadline.replication.partition import LeaderAndIsr, Proposal
+from leadline.wire.messages import LeaderAndIsrRequest, StopReplicaRequest
+
+T = TypeVar("T")
+LISTENER = "PLAINTEXT"
+CONTROLLER = 0
+
+
+def broker(id: BrokerId, epoch: int) -> Broker:
+    return Broker(id, epoch, (Endpoint(LISTENER, "localhost", 9000 + id, "PLAINTEXT"),))
+
+
+class Paper:
+    """The tree, the brokers and one controller after the other."""
+
+    def __init__(self, brokers: int = 3) -> None:
+        self.nodes: dict[str, tuple[bytes, int]] = {znodes.TOPICS: (b"", 0), znodes.DELETE_TOPICS: (b"", 0)}
+        self.zxid = 0
+        self.registered: dict[BrokerId, Broker] = {}
+        self.epoch = 0
+        self.told: dict[BrokerId, dict[TopicPartition, tuple[int, int]]] = {}  # leader epoch and leader, as last told
+        self.deleting: list[tuple[BrokerId, TopicPartition]] = []  # told to delete, and not answered yet
+        self.leaders: dict[tuple[TopicPartition, TopicId, int], BrokerId] = {}  # of each leader epoch, for ever
+        self.epochs: dict[tuple[TopicPartition, TopicId], int] = {}  # the latest leader epoch
+        self.last: Effects = Effects([], [], set())
+        self.unclean: set[str] = set()
+        for id in range(brokers):
+            self.register(id)
+        self.restart()
+
+    # What happens
+
+    def register(self, id: BrokerId) -> None:
+        self.zxid += 1
+        self.registered[id] = broker(id, self.zxid)
+        self.told[id] = {}
+        self.deleting = [each for each in self.deleting if each[0] != id]
+
+    def restart(self) -> None:
+        """Another controller, which knows only what the tree says."""
+        self.epoch += 1
+        state = State(CONTROLLER, self.epoch, brokers=dict(self.registered))
+        for name in self.children(znodes.TOPICS):
+            state.put_topic(self._read(name))
+        self.decisions = Decisions(state, LISTENER)
+        asked = self.nodes.get(znodes.REASSIGN_PARTITIONS)
+        wanted = Wanted(
+            self.children(znodes.DELETE_TOPICS), znodes.decode_reassignment(asked[0]) if asked is not None else {}
+        )
+        self.do(lambda: self.decisions.start(wanted))
+
+    def _read(self, name: str) -> Topic:
+        stored = znodes.decode_topic(name, self.nodes[znodes.topic_path(name)][0])
+        assert stored.id is not None
+        topic = Topic(name, stored.id)
+        for number, assigned in stored.partitions.items():
+            topic.partitions[number] = Partition(assigned)
+            if (state := self.state_of(TopicPartition(name, number))) is not None:
+                topic.partitions[number].decision = state[0]
+                topic.partitions[number].controller_epoch = state[1]
+        return topic
+
+    def do(self, event: Callable[[], T]) -> T:
+        answer = event()
+        self.last = self.decisions.take()
+        self._carry_out(self.last)
+        if allowed := self.last.stranded & self.unclean:
+            self.decisions.unclean_allowed(sorted(allowed))
+            self._carry_out(self.decisions.take())
+        self.check()
+        return answer
+
+    def create(self, name: str, *assignment: Sequence[BrokerId]) -> None:
+        topic = znodes.Topic(new_id(), {n: Replicas(tuple(replicas)) for n, replicas in enumerate(assignment)})
+        self.nodes[znodes.topic_path(name)] = (znodes.encode_topic(topic), 0)
+        self.do(lambda: self.decisions.topics(self.children(znodes.TOPICS), [(name, topic)]))
+
+    def delete(self, name: str) -> None:
+        self.nodes[znodes.delete_topic_path(name)] = (b"", 0)
+        self.do(lambda: self.decisions.deletions.wanted(self.children(znodes.DELETE_TOPICS)))
+
+    def brokers_changed(self) -> None:
+        self.do(lambda: self.decisions.brokers(list(self.registered.values())))
+
+    def die(self, id: BrokerId) -> None:
+        del self.registered[id]
+        self.deleting = [each for each in self.deleting if each[0] != id]
+        self.brokers_changed()
+
+    def come(self, id: BrokerId) -> None:
+        self.register(id)
+        self.brokers_changed()
+
+    def answer_deletions(self) -> None:
+        """All brokers that were told to delete have done it."""
+        while self.deleting:
+            self.do(self._delete_all)
+
+    def _delete_all(self) -> None:
+        replicas = [Replica(tp, id) for id, tp in self.deleting]
+        self.deleting.clear()
+        self.decisions.deletions.deleted(replicas)
+
+    def in_sync(self, tp: TopicPartition, *isr: BrokerId) -> LeaderAndIsr:
+        """The leader asks for this ISR, and gets it."""
+        now = self.led(tp)
+        epoch = self.registered[now.leader].epoch
+        asked = {tp: Proposal(now._replace(isr=isr), tuple(self.registered[each].epoch for each in isr))}
+        answer = self.do(lambda: self.decisions.alter_partition(now.leader, epoch, asked))[tp]
+        assert isinstance(answer, LeaderAndIsr), answer
+        return answer
+
+    # What there is
+
+    def children(self, path: str) -> list[str]:
+        below = (each.removeprefix(f"{path}/") for each in self.nodes if each.startswith(f"{path}/"))
+        return sorted(name for name in below if "/" not in name)
+
+    def led(self, tp: TopicPartition) -> LeaderAndIsr:
+        decision = self.decisions.state.known(tp).decision
+        assert decision is not None
+        return decision
+
+    def assigned(self, tp: TopicPartition) -> Replicas:
+        return self.decisions.state.known(tp).assigned
+
+    def state_of(self, tp: TopicPartition) -> tuple[LeaderAndIsr, int] | None:
+        if (node := self.nodes.get(znodes.state_path(tp))) is None:
+            return None
+        leader, leader_epoch, isr, controller_epoch, recovering = znodes.decode_state(tp, node[0])
+        return LeaderAndIsr(leader, leader_epoch, isr, node[1], recovering), controller_epoch
+
+    # What follows
+
+    def _carry_out(self, effects: Effects) -> None:
+        for write in effects.writes:
+            self._write(write)
+        for id, request in effects.requests:
+            there = self.registered.get(id)
+            if there is None or request.broker_epoch != there.epoch or request.controller_epoch != self.epoch:
+                continue  # it is fenced off
+            if isinstance(request, LeaderAndIsrRequest):
+                self._told_led(id, request)
+            elif isinstance(request, StopReplicaRequest):
+                for topic in request.topic_states:
+                    for each in topic.partition_states:
+                        tp = TopicPartition(topic.topic_name, each.partition_index)
+                        self.told[id].pop(tp, None)
+                        if each.delete_partition:
+                            self.deleting.append((id, tp))
+
+    def _told_led(self, id: BrokerId, request: LeaderAndIsrRequest) -> None:
+        for topic in request.topic_states:
+            for each in topic.partition_states:
+                tp = TopicPartition(topic.topic_name, each.partition_index)
+                now = (each.leader_epoch, each.leader)
+                before = self.told[id].get(tp, (-1, -1))
+                assert now >= before, f"broker {id} was told {before} of {tp}, and then {now}"
+                self.told[id][tp] = now
+
+    def _write(self, write: Write) -> None:
+        match write:
+            case Create(path, data):
+                assert path not in self.nodes, path
+                self.nodes[path] = (data, 0)
+            case Ensure(path):
+                self.nodes.setdefault(path, (b"", 0))
+            case Set(path, data, version):
+                assert version in (-1, self.nodes[path][1]), f"{path} has another version"
+                self.nodes[path] = (data, self.nodes[path][1] + 1)
+            case Delete(path):
+                del self.nodes[path]
+            case Remove(path):
+                self.nodes = {
+                    at: node for at, node in self.nodes.items() if at != path and not at.startswith(f"{path}/")
+                }
+
+    # The laws
+
+    def check(self) -> None:
+        state = self.decisions.state
+        assert set(state.topics) == set(self.children(znodes.TOPICS))
+        for tp, partition in state.partitions():
+            stored = self.state_of(tp)
+            assert (None if stored is None else stored[0]) == partition.decision, f"{tp}: the tree says {stored}"
+            self._check_partition(tp, partition)
+        for name, topic in state.topics.items():
+            written = znodes.decode_topic(name, self.nodes[znodes.topic_path(name)][0])
+            assert written.partitions == {n: each.assigned for n, each in topic.partitions.items()}
+
+    def _check_partition(self, tp: TopicPartition, partition: Partition) -> None:
+        decision, state = partition.decision, self.decisions.state
+        if decision is None:
+            return
+        leader, epoch, isr, _, _ = decision
+        topic_id = state.topics[tp.topic].id
+        assert isr, f"{tp}: the ISR is empty"
+        if leader != -1:
+            assert leader in isr, f"{tp}: {leader} leads and is not in sync: {isr}"
+            assert leader in partition.assigned.replicas
+            assert self.leaders.setdefault((tp, topic_id, epoch), leader) == leader, (
+                f"{tp} has two leaders in epoch {epoch}"
+            )
+            assert state.is_going(tp) or leader in state.brokers, f"{tp}: {leader} leads, and is dead"
+        before = self.epochs.get((tp, topic_id), epoch)
+        assert epoch >= before, f"{tp}: epoch {epoch} after {before}"
+        self.epochs[tp, topic_id] = epoch

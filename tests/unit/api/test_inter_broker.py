@@ -1,0 +1,167 @@
+"""What the controller tells a broker, and what it believes."""
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from leadline.api.context import Context
+from leadline.api.inter_broker import among_brokers, leader_and_isr, stop_replica
+from leadline.broker.broker import Broker
+from leadline.errors import (
+    ClusterAuthorizationFailed,
+    FencedLeaderEpoch,
+    InconsistentTopicId,
+    LogDirFailed,
+    StaleBrokerEpoch,
+    StaleControllerEpoch,
+    StorageError,
+    UnknownTopicOrPartition,
+)
+from leadline.model import TopicPartition
+from leadline.replication.replicas import Waiter
+from leadline.wire.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest
+from tests.support import in_memory
+from tests.support.in_process import broker_in_process
+from tests.support.logs import batch
+
+T0 = TopicPartition("t", 0)
+PATIENCE_MS = 30_000
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    yield from in_memory.directory()
+
+
+def run(path: Path, test: Callable[[Broker], Awaitable[None]], directories: int = 1) -> None:
+    async def main() -> None:
+        async with broker_in_process(*(path / f"data{n}" for n in range(directories))) as broker:
+            await test(broker)
+
+    asyncio.run(main())
+
+
+def lead(broker: Broker, **changed: object) -> LeaderAndIsrRequest:
+    """The next epoch of t-0, led by this broker."""
+    me, topic = broker.services.metadata.me.id, broker.services.metadata.topics["t"]
+    state = LeaderAndIsrRequest.LeaderAndIsrPartitionState(
+        leader=me, leader_epoch=topic.partitions[0].leader_epoch + 1, isr=[me], replicas=[me]
+    )
+    for name in [name for name in changed if hasattr(state, name) and name != "controller_epoch"]:
+        setattr(state, name, changed.pop(name))
+    told = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name="t", topic_id=topic.id, partition_states=[state])
+    if "topic_id" in changed:
+        told.topic_id = changed.pop("topic_id")  # type: ignore[assignment]
+    request = LeaderAndIsrRequest(
+        controller_epoch=broker.services.metadata.controller_epoch,
+        broker_epoch=broker.services.metadata.broker_epoch,
+        topic_states=[told],
+    )
+    for name, value in changed.items():
+        setattr(request, name, value)
+    return request
+
+
+def test_what_is_old_or_does_not_fit_is_refused(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        services = broker.services
+        await services.cluster.create_topic("t", ((services.metadata.me.id,),), {})
+        ctx = Context(services, 7, None, "", "")
+        for changed, code in (
+            ({"controller_epoch": 0}, StaleControllerEpoch.code),
+            ({"broker_epoch": services.metadata.broker_epoch - 1}, StaleBrokerEpoch.code),
+        ):
+            assert (await leader_and_isr(lead(broker, **changed), ctx)).error_code == code
+        for of_partition, code in (
+            ({"leader_epoch": 0}, StaleControllerEpoch.code),
+            ({"topic_id": uuid.UUID(int=9)}, InconsistentTopicId.code),
+            ({"replicas": [7]}, UnknownTopicOrPartition.code),
+            ({}, 0),
+        ):
+            answer = await leader_and_isr(lead(broker, **of_partition), ctx)
+            assert [each.error_code for each in answer.topics[0].partition_errors] == [code], of_partition
+        assert services.replicas.hosted[T0].leader.epoch == 1
+
+    run(tmp_path, test)
+
+
+def test_who_waits_is_served_across_an_epoch_in_which_the_same_broker_leads(tmp_path: Path) -> None:
+    """Another assignment begins one: the log, and those who wait for more in it, stay."""
+
+    async def test(broker: Broker) -> None:
+        services = broker.services
+        me = services.metadata.me.id
+        await services.cluster.create_topic("t", ((me,),), {})
+        services.replicas.append(T0, batch(3))
+        hosted, waiter = services.replicas.hosted[T0], Waiter()
+        hosted.waiters.add(waiter)
+        answer = await services.controller.do(lambda decisions: decisions.reassignments.asked({T0: (me,)}))
+        assert answer == {T0: None}
+        await services.controller.settled()
+        assert services.replicas.hosted[T0] is hosted
+        assert hosted.leader.epoch == 1
+        services.replicas.append(T0, batch(2))
+        await waiter.woken.wait()
+        assert (hosted.log.high_watermark, [entry.epoch for entry in hosted.log.epochs.entries]) == (5, [0, 1])
+
+    run(tmp_path, test)
+
+
+def test_a_replica_is_stopped_and_kept_or_deleted(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        services = broker.services
+        await services.cluster.create_topic("t", ((services.metadata.me.id,),), {})
+        ctx = Context(services, 4, None, "", "")
+
+        async def stop(epoch: int, *, delete: bool) -> int:
+            state = StopReplicaRequest.StopReplicaPartitionState(leader_epoch=epoch, delete_partition=delete)
+            topic = StopReplicaRequest.StopReplicaTopicState(topic_name="t", partition_states=[state])
+            request = StopReplicaRequest(
+                controller_epoch=services.metadata.controller_epoch,
+                broker_epoch=services.metadata.broker_epoch,
+                topic_states=[topic],
+            )
+            return (await stop_replica(request, ctx)).partition_errors[0].error_code
+
+        await leader_and_isr(lead(broker), ctx._replace(version=7))
+        assert await stop(0, delete=True) == FencedLeaderEpoch.code
+        assert await stop(1, delete=False) == 0
+        assert T0 not in services.replicas.hosted
+        assert T0 in broker.dirs.logs
+        assert await stop(-2, delete=True) == 0
+        assert T0 not in broker.dirs.logs
+
+    run(tmp_path, test)
+
+
+def test_a_node_that_is_alone_takes_nobody_else_for_a_controller(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        serve = among_brokers(leader_and_isr, LeaderAndIsrResponse)
+        answer = serve(LeaderAndIsrRequest(controller_epoch=99), Context(broker.services, 7, None, "host", "L"))
+        assert isinstance(answer, LeaderAndIsrResponse)
+        assert answer.error_code == ClusterAuthorizationFailed.code
+        assert broker.services.metadata.controller_epoch == 1
+
+    run(tmp_path, test)
+
+
+def test_what_lies_in_a_failed_directory_has_no_leader_any_longer(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        services = broker.services
+        await services.cluster.create_topic("t", ((services.metadata.me.id,),) * 2, {})
+        lost, kept = sorted((T0, TopicPartition("t", 1)), key=lambda tp: broker.dirs.logs[tp].parent.endswith("data0"))
+        directory = broker.dirs.logs[lost].parent
+        broker.dirs.take_offline(LogDirFailed(directory, "a test", OSError()))
+        await services.cluster.until_led(lost, lambda leader: leader == -1, PATIENCE_MS)
+        assert services.metadata.topics["t"].partitions[lost.partition].offline == (services.metadata.me.id,)
+        assert services.metadata.topics["t"].partitions[kept.partition].leader == services.metadata.me.id
+        services.replicas.append(kept, batch())
+        answer = await leader_and_isr(
+            lead(broker, partition_index=lost.partition, leader_epoch=9), Context(services, 7, None, "", "")
+        )
+        assert answer.topics[0].partition_errors[0].error_code == StorageError.code
+
+    run(tmp_path, test, directories=2)

@@ -1,0 +1,545 @@
+"""The controller over a tree, with brokers that are only written down: what they are told, and what is in the tree."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from leadline.config import broker_settings
+from leadline.controller import metadata
+from leadline.controller.asking import Peers
+from leadline.controller.cluster import Cluster
+from leadline.controller.configs import Configs
+from leadline.controller.controller import Controller
+from leadline.controller.decisions import Decisions
+from leadline.controller.metadata import BrokerInfo, Metadata
+from leadline.controller.state import Broker
+from leadline.controller.writing import in_portions
+from leadline.coordination import znodes
+from leadline.coordination.embedded import EmbeddedTree
+from leadline.coordination.membership import make_persistent_nodes
+from leadline.coordination.registration import Endpoint, Registration, encode_registration
+from leadline.coordination.tree import Operation, SessionState, Set, Tree, Watch
+from leadline.coordination.watches import Subscription
+from leadline.errors import CoordinatorLoadInProgress, NotController, StorageError, TopicAlreadyExists
+from leadline.model import BrokerId, TopicPartition
+from leadline.ports import SystemClock
+from leadline.replication.channel import PeerGone, PeerLost
+from leadline.wire.classes import Message
+from leadline.wire.messages import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+)
+from tests.support import in_memory
+
+M = TypeVar("M", bound=Message)
+T0 = TopicPartition("t", 0)
+PATIENCE_MS = 30_000
+
+
+class WrittenDown:
+    """A broker that does what it is told by noting it."""
+
+    def __init__(self, id: BrokerId) -> None:
+        self.metadata = Metadata(BrokerInfo(id, {}), "cluster")
+        self.holds: dict[TopicPartition, LeaderAndIsrRequest.LeaderAndIsrPartitionState] = {}
+        self.deleted: list[TopicPartition] = []
+        self.failing: set[TopicPartition] = set()  # lie in a directory that failed
+        self.trouble: PeerLost | None = None  # raised by whatever it is asked
+        self.told = asyncio.Event()  # to hold something
+
+    async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
+        if self.trouble is not None:
+            raise self.trouble
+        answer: Message = kind()
+        if isinstance(request, UpdateMetadataRequest):
+            self.metadata.update(request)
+        elif isinstance(request, LeaderAndIsrRequest):
+            self.metadata.check(request.controller_epoch, request.broker_epoch)
+            answer = self._hold(request)
+        elif isinstance(request, StopReplicaRequest):
+            answer = self._stop(request)
+        elif isinstance(request, AllocateProducerIdsRequest):
+            answer = AllocateProducerIdsResponse(producer_id_start=1000 * self.metadata.me.id, producer_id_len=2)
+        assert isinstance(answer, kind)
+        return answer
+
+    def _hold(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        answer = LeaderAndIsrResponse()
+        self.told.set()
+        for topic in request.topic_states:
+            errors = LeaderAndIsrResponse.LeaderAndIsrTopicError(topic_id=topic.topic_id)
+            for state in topic.partition_states:
+                tp = TopicPartition(topic.topic_name, state.partition_index)
+                self.holds[tp] = state
+                code = StorageError.code if tp in self.failing else 0
+                errors.partition_errors.append(
+                    LeaderAndIsrResponse.LeaderAndIsrPartitionError(partition_index=tp.partition, error_code=code)
+                )
+            answer.topics.append(errors)
+        return answer
+
+    def _stop(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        answer = StopReplicaResponse()
+        for topic in request.topic_states:
+            for state in topic.partition_states:
+                tp = TopicPartition(topic.topic_name, state.partition_index)
+                self.holds.pop(tp, None)
+                if state.delete_partition:
+                    self.deleted.append(tp)
+                answer.partition_errors.append(
+                    StopReplicaResponse.StopReplicaPartitionError(
+                        topic_name=topic.topic_name, partition_index=tp.partition
+                    )
+                )
+        return answer
+
+    def close(self) -> None: ...
+
+
+class ThreeBrokers:
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.brokers = {id: WrittenDown(id) for id in range(3)}
+        self.controller = self.new_controller(0)
+        configs = Configs(tree, 0, SystemClock())
+        self.connected: list[metadata.Endpoint] = []
+        peers = Peers(self.brokers[0].metadata, "PLAINTEXT", self._controllers_peer)
+        self.view = Cluster(tree, self.brokers[0].metadata, configs, self.controller, peers)
+
+    def new_controller(self, me: BrokerId) -> Controller:
+        settings = broker_settings({"log.dirs": "/nowhere"})
+        return Controller(self.tree, me, lambda: settings, self._peer, SystemClock(), listener="PLAINTEXT")
+
+    def _peer(self, broker: Broker, lost: Callable[[], None]) -> WrittenDown:
+        return self.brokers[broker.id]
+
+    def _controllers_peer(self, at: metadata.Endpoint) -> WrittenDown:
+        self.connected.append(at)
+        return self.brokers[at.port - 9000]
+
+    async def register(self, id: BrokerId) -> None:
+        data = encode_registration(Registration((Endpoint("PLAINTEXT", "localhost", 9000 + id, "PLAINTEXT"),), 0))
+        await self.tree.create(znodes.broker_path(id), data, ephemeral=True)
+
+    async def create(self, name: str, *assignment: tuple[BrokerId, ...]) -> None:
+        await self.view.create_topic(name, assignment, {})
+
+    async def until_led_by(self, leader: BrokerId, tp: TopicPartition = T0) -> None:
+        await self.view.until_led(tp, lambda now: now == leader, PATIENCE_MS)
+
+    async def state(self, tp: TopicPartition = T0) -> znodes.PartitionState:
+        node = await self.tree.get(znodes.state_path(tp))
+        assert node is not None
+        return znodes.decode_state(tp, node.data)
+
+    async def idle(self) -> None:
+        """All that has happened so far is decided, told and answered."""
+        for _ in range(5):
+            await self.controller.do(lambda decisions: None)
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def three_brokers(path: Path) -> AsyncIterator[ThreeBrokers]:
+    tree = await EmbeddedTree.open(str(path), SystemClock())
+    await make_persistent_nodes(tree)
+    cluster = ThreeBrokers(tree)
+    for id in range(3):
+        await cluster.register(id)
+    await cluster.controller.start()
+    try:
+        yield cluster
+    finally:
+        await cluster.controller.stop()
+        await tree.close()
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    yield from in_memory.directory()
+
+
+def run(path: Path, test: Callable[[ThreeBrokers], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(60), three_brokers(path) as cluster:
+            await test(cluster)
+
+    asyncio.run(main())
+
+
+def test_a_topic_is_known_to_all_brokers_once_it_is_created(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2), (2, 0))
+        await cluster.idle()
+        assert set(cluster.brokers[2].holds) == {T0, TopicPartition("t", 1)}
+        for each in cluster.brokers.values():
+            assert [partition.leader for partition in each.metadata.topics["t"].partitions.values()] == [1, 2]
+            assert (each.metadata.controller, set(each.metadata.brokers)) == (0, {0, 1, 2})
+        with pytest.raises(TopicAlreadyExists):
+            await cluster.view.create_topic("t", ((0,),), {})
+
+    run(tmp_path, test)
+
+
+def test_the_controller_is_in_the_tree_with_its_epoch(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        node = await cluster.tree.get(znodes.CONTROLLER)
+        assert node is not None
+        assert node.owner == cluster.tree.session
+        assert znodes.decode_controller(node.data)[::2] == (0, -1)
+        epoch = await cluster.tree.get(znodes.CONTROLLER_EPOCH)
+        assert epoch is not None
+        assert (epoch.data, epoch.version) == (b"1", 1)
+
+    run(tmp_path, test)
+
+
+def test_what_a_dead_broker_led_is_led_by_another(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        await cluster.tree.delete(znodes.broker_path(1))
+        await cluster.until_led_by(2)
+        assert await cluster.state() == znodes.PartitionState(2, 1, (2,), 1)
+        assert set(cluster.brokers[0].metadata.brokers) == {0, 2}
+        await cluster.register(1)
+        await cluster.idle()
+        assert cluster.brokers[1].holds[T0].leader == 2
+
+    run(tmp_path, test)
+
+
+def test_a_broker_that_refuses_connections_is_gone_until_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leadline.controller.lines.PROBE_S", 0.01)
+
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        cluster.brokers[1].trouble = PeerGone("nobody listens")
+        await cluster.create("u", (2,))  # of which it would be told
+        await cluster.until_led_by(2)
+        assert await cluster.tree.exists(znodes.broker_path(1))
+        cluster.brokers[1].told.clear()
+        cluster.brokers[1].trouble = None
+        await cluster.brokers[1].told.wait()
+        assert cluster.brokers[1].holds[T0].leader == 2
+        await cluster.idle()
+        assert "u" in cluster.brokers[1].metadata.topics
+
+    run(tmp_path, test)
+
+
+def test_a_broker_that_does_not_answer_is_asked_again_and_one_that_refuses_is_gone(tmp_path: Path) -> None:
+    """A lost connection says nothing; a refused one does, also of a broker that never answered: it listens first."""
+
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        cluster.brokers[1].trouble = PeerLost("the line is bad")
+        await cluster.create("u", (1, 2))
+        assert (await cluster.state(TopicPartition("u", 0))).leader == 1
+        cluster.brokers[1].trouble = None
+        await cluster.tree.delete(znodes.broker_path(1))
+        await cluster.until_led_by(2)
+        cluster.brokers[1] = WrittenDown(1)
+        cluster.brokers[1].trouble = PeerGone("killed, and still registered")
+        await cluster.register(1)
+        decisions = cluster.controller.decisions
+        assert decisions is not None
+        async with asyncio.timeout(PATIENCE_MS / 1000):
+            while not decisions.state.gone:  # noqa: ASYNC110  nobody tells when it begins to hold
+                await asyncio.sleep(0.01)
+        cluster.brokers[1].trouble = None
+        await cluster.brokers[1].told.wait()
+
+    run(tmp_path, test)
+
+
+def test_a_topic_is_gone_once_all_brokers_have_deleted_it(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        await cluster.view.delete_topic("t")
+        assert cluster.brokers[1].deleted == cluster.brokers[2].deleted == [T0]
+        for path in (znodes.DELETE_TOPICS, znodes.TOPICS, f"{znodes.CONFIG}/topics"):
+            assert await cluster.tree.children(path) == []
+        await cluster.create("t", (0,))
+        assert await cluster.state() == znodes.PartitionState(0, 0, (0,), 1)
+
+    run(tmp_path, test)
+
+
+def test_partitions_are_added_to_a_topic(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        await cluster.view.add_partitions("t", lambda topic: ((2, 0), (0, 1)))
+        assert (await cluster.state(TopicPartition("t", 2))).isr == (0, 1)
+
+    run(tmp_path, test)
+
+
+def test_a_replica_in_a_failed_directory_is_led_by_another(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2), (1, 0))
+        cluster.brokers[1].failing = {T0}
+        await cluster.tree.create(znodes.LOG_DIR_EVENT, znodes.encode_log_dir_event(1), sequential=True)
+        await cluster.until_led_by(2)
+        assert (await cluster.state(TopicPartition("t", 1))).leader == 1
+        assert cluster.brokers[0].metadata.topics["t"].partitions[0].offline == (1,)
+        await cluster.idle()
+        assert await cluster.tree.children(znodes.LOG_DIR_EVENTS) == []
+
+    run(tmp_path, test)
+
+
+def _reassign(tp: TopicPartition, to: tuple[BrokerId, ...], decisions: Decisions) -> None:
+    assert decisions.reassignments.asked({tp: to}) == {tp: None}
+
+
+def test_an_unclean_election_needs_a_setting(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        for name, config in (("t", {"unclean.leader.election.enable": "true"}), ("u", {})):
+            await cluster.view.create_topic(name, ((1,),), config)
+            tp = TopicPartition(name, 0)
+            await cluster.controller.do(partial(_reassign, tp, (1, 2)))
+        await cluster.tree.delete(znodes.broker_path(1))
+        await cluster.until_led_by(2)
+        await cluster.idle()
+        assert (await cluster.state()).recovering
+        u = TopicPartition("u", 0)
+        assert (await cluster.state(u)).leader == -1
+        await cluster.view.configs.alter_topic("u", lambda before: {"unclean.leader.election.enable": "true"})
+        cluster.controller.settings_changed("u")
+        await cluster.until_led_by(2, u)
+
+    run(tmp_path, test)
+
+
+def test_what_tools_ask_for_through_nodes_is_done(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        await cluster.tree.create(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignment({T0: (2, 1)}))
+        while await cluster.tree.exists(znodes.REASSIGN_PARTITIONS):
+            await cluster.idle()
+        assert (await cluster.state()).leader == 1
+        await cluster.tree.create(znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_preferred_replica_election([T0]))
+        await cluster.until_led_by(2)
+        while await cluster.tree.exists(znodes.PREFERRED_REPLICA_ELECTION):
+            await cluster.idle()
+
+    run(tmp_path, test)
+
+
+def test_the_next_controller_takes_over_when_one_stops(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        second, elected = cluster.new_controller(1), asyncio.Event()
+        second.on_decided.append(elected.set)
+        await second.start()
+        assert not second.is_active
+        with pytest.raises(NotController):
+            await second.do(lambda decisions: None)
+        await cluster.controller.stop()
+        cluster.controller = second
+        await elected.wait()
+        await cluster.idle()
+        assert cluster.brokers[2].metadata.controller == 1
+        await cluster.tree.delete(znodes.broker_path(1))
+        await cluster.until_led_by(2)
+        assert (await cluster.state()).controller_epoch == 2
+
+    run(tmp_path, test)
+
+
+def test_a_controller_that_was_replaced_without_knowing_cannot_write(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        before = await cluster.state()
+        await cluster.tree.set(znodes.CONTROLLER_EPOCH, b"7")
+        with pytest.raises(NotController):
+            await cluster.controller.do(lambda decisions: decisions.shut_down(1))
+        assert await cluster.state() == before
+        assert not cluster.controller.is_active
+
+    run(tmp_path, test)
+
+
+def test_what_contradicts_its_memory_makes_the_controller_read_everything_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leadline.controller.controller.AFTER_FAILURE_S", 0.01)
+
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        edited = znodes.PartitionState(1, 5, (1, 2), 1)
+        await cluster.tree.set(znodes.state_path(T0), znodes.encode_state(edited))
+        await cluster.tree.delete(znodes.broker_path(1))
+        await cluster.until_led_by(2)
+        assert await cluster.state() == znodes.PartitionState(2, 7, (2,), 2)
+
+    run(tmp_path, test)
+
+
+def test_a_topic_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.tree.create(znodes.topic_path("broken"), b"no json")
+        await cluster.create("t", (1, 2))
+        assert set(cluster.brokers[0].metadata.topics) == {"t"}
+
+    run(tmp_path, test)
+
+
+def test_leadership_goes_back_to_preferred_leaders_after_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leadline.controller.controller.FIRST_REBALANCE_S", 0.01)
+
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        again = cluster.new_controller(0)
+        await cluster.controller.do(partial(_lead, T0, 2))
+        await cluster.until_led_by(2)
+        await cluster.controller.stop()
+        await again.start()
+        cluster.controller = again
+        await cluster.until_led_by(1)
+
+    run(tmp_path, test)
+
+
+def _lead(tp: TopicPartition, leader: BrokerId, decisions: Decisions) -> None:
+    now = decisions.state.known(tp).decision
+    assert now is not None
+    decisions.steps.decide(tp, now._replace(leader=leader, leader_epoch=now.leader_epoch + 1))
+    decisions.steps.tell_led((1, 2), tp)
+
+
+def test_producer_ids_are_handed_out_once(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        blocks = await asyncio.gather(*(cluster.controller.producer_ids(id) for id in (0, 1, 2)))
+        assert sorted(block.start for block in blocks) == [0, 1000, 2000]
+
+    run(tmp_path, test)
+
+
+def test_a_broker_that_is_not_the_controller_asks_it_for_producer_ids(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        await cluster.controller.stop()
+        cluster.brokers[0].metadata.controller = 7  # of whom nothing is known
+        with pytest.raises(CoordinatorLoadInProgress):
+            await cluster.view.next_producer_id()
+        cluster.brokers[0].metadata.controller = 2
+        assert [await cluster.view.next_producer_id() for _ in range(3)] == [2000, 2001, 2000]
+        cluster.brokers[0].metadata.controller = 1
+        assert [await cluster.view.next_producer_id() for _ in range(2)] == [2001, 1000]
+        assert [at.port for at in cluster.connected] == [9002, 9001]
+
+    run(tmp_path, test)
+
+
+def test_writes_keep_their_order_in_portions_that_a_tree_takes() -> None:
+    operations: list[Operation] = [Set(f"/n{n}", bytes(100_000)) for n in range(12)]
+    portions = list(in_portions(operations))
+    assert [operation for portion in portions for operation in portion] == operations
+    assert max(len(portion) for portion in portions) == 4
+
+
+class Session:
+    """The session of a tree, as a test wants it."""
+
+    def __init__(self, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[Callable[[SessionState], None]] = []
+        monkeypatch.setattr(tree, "watch_session", self._watch)
+
+    def _watch(self, call: Callable[[SessionState], None]) -> Watch:
+        self.calls.append(call)
+        return Subscription(call, lambda subscription: None)
+
+    def tell(self, state: SessionState) -> None:
+        for call in self.calls:
+            call(state)
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_out_of_reach_for_too_long_it_is_not_the_controller_until_it_is_elected_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expired: bool
+) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        await cluster.controller.stop()
+        session = Session(cluster.tree, monkeypatch)
+        cluster.controller = again = cluster.new_controller(0)
+        again._session_timeout_s = 0.0 if not expired else 60.0
+        await again.start()
+        assert again.is_active
+        session.tell(SessionState.SUSPENDED)
+        assert again.is_active
+        if expired:
+            session.tell(SessionState.EXPIRED)
+            await cluster.tree.delete(znodes.CONTROLLER)
+        else:
+            await asyncio.sleep(0.01)
+        elected = asyncio.Event()
+        again.on_decided.append(elected.set)
+        session.tell(SessionState.CONNECTED)
+        await elected.wait()
+        node = await cluster.tree.get(znodes.CONTROLLER_EPOCH)
+        assert node is not None
+        assert node.data == b"3"
+
+    run(tmp_path, test)
+
+
+def test_a_session_that_ends_while_all_is_read_makes_no_controller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.controller.stop()
+        session = Session(cluster.tree, monkeypatch)
+        cluster.controller = again = cluster.new_controller(0)
+        read = cluster.tree.children
+
+        async def children(path: str) -> list[str] | None:
+            if path == znodes.DELETE_TOPICS:
+                session.tell(SessionState.EXPIRED)
+            return await read(path)
+
+        monkeypatch.setattr(cluster.tree, "children", children)
+        with pytest.raises(NotController):
+            await again.start()
+        assert not again.is_active
+        monkeypatch.setattr(cluster.tree, "children", read)
+        elected = asyncio.Event()
+        again.on_decided.append(elected.set)
+        session.tell(SessionState.CONNECTED)
+        await elected.wait()
+        assert again.is_active
+
+    run(tmp_path, test)
+
+
+def test_a_short_absence_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.controller.stop()
+        session = Session(cluster.tree, monkeypatch)
+        cluster.controller = again = cluster.new_controller(0)
+        await again.start()
+        session.tell(SessionState.SUSPENDED)
+        session.tell(SessionState.CONNECTED)
+        await cluster.idle()
+        assert again.is_active
+        node = await cluster.tree.get(znodes.CONTROLLER_EPOCH)
+        assert node is not None
+        assert node.data == b"2"
+
+    run(tmp_path, test)

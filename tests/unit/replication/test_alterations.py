@@ -1,0 +1,112 @@
+"""Proposals on their way to the controller: one request at a time, repeated until there is an answer."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from leadline.errors import NotController, StaleBrokerEpoch, WireError
+from leadline.model import TopicPartition
+from leadline.replication.alterations import Alterations, Decision, Proposed
+from leadline.replication.channel import PeerLost
+from leadline.replication.partition import Leader, LeaderAndIsr, Proposal
+from leadline.wire.messages import AlterPartitionRequest, AlterPartitionResponse
+
+TOPIC_ID = uuid.UUID(int=5)
+PATIENCE_S = 20
+
+
+def proposed(*isr: int, topic_id: uuid.UUID | None = TOPIC_ID) -> Proposed:
+    decision = LeaderAndIsr(1, 3, (1,), 7)
+    leader = Leader(1, decision, (1, 2, 3), high_watermark=0, log_end=0, now_ms=0)
+    return Proposed(leader, topic_id, Proposal(decision._replace(isr=isr), (-1,) * len(isr)))
+
+
+class Asked:
+    """A controller that agrees to everything, after these failures; and who proposed, who asks again."""
+
+    def __init__(self, *failures: Exception | int) -> None:
+        self.failures = list(failures)
+        self.requests: list[tuple[AlterPartitionRequest, int]] = []
+        self.may_answer = asyncio.Event()
+        self.answers: dict[TopicPartition, Decision] = {}
+        self.done = asyncio.Event()
+        self.alterations = Alterations(1, self.ask, self.answered)
+
+    async def ask(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        self.requests.append((request, version))
+        await self.may_answer.wait()
+        if self.failures:
+            failure = self.failures.pop(0)
+            if isinstance(failure, Exception):
+                raise failure
+            return AlterPartitionResponse(error_code=failure)
+        return AlterPartitionResponse(topics=[_agreed(topic, request.broker_id) for topic in request.topics])
+
+    def answered(self, tp: TopicPartition, asked: Proposed, decision: Decision) -> None:
+        if isinstance(decision, int):
+            self.alterations.propose(tp, asked)
+        else:
+            self.answers[tp] = decision
+            self.done.set()
+
+
+def _agreed(topic: AlterPartitionRequest.TopicData, leader: int) -> AlterPartitionResponse.TopicData:
+    told = AlterPartitionResponse.TopicData(topic_id=topic.topic_id, topic_name=topic.topic_name)
+    for part in topic.partitions:
+        isr = part.new_isr or [each.broker_id for each in part.new_isr_with_epochs]
+        told.partitions.append(
+            AlterPartitionResponse.PartitionData(
+                partition_index=part.partition_index,
+                leader_id=leader,
+                leader_epoch=part.leader_epoch,
+                isr=isr,
+                partition_epoch=part.partition_epoch + 1,
+            )
+        )
+    return told
+
+
+def test_what_is_proposed_meanwhile_goes_with_the_next_request() -> None:
+    async def main() -> None:
+        asked = Asked()
+        for number in range(3):
+            asked.alterations.propose(TopicPartition("t", number), proposed(1, 2))
+            await asyncio.sleep(0)
+        assert len(asked.requests) == 1
+        asked.may_answer.set()
+        async with asyncio.timeout(PATIENCE_S):
+            while len(asked.answers) < 3:
+                asked.done.clear()
+                await asked.done.wait()
+        assert [len(request.topics[0].partitions) for request, _ in asked.requests] == [1, 2]
+        assert set(asked.answers.values()) == {LeaderAndIsr(1, 3, (1, 2), 8)}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("failure", [PeerLost("gone"), NotController("moved"), StaleBrokerEpoch.code])
+def test_it_is_asked_again_until_there_is_an_answer(failure: PeerLost | WireError | int) -> None:
+    async def main() -> None:
+        asked = Asked(failure, failure)
+        asked.may_answer.set()
+        asked.alterations.propose(TopicPartition("t", 0), proposed(1, 2, 3))
+        async with asyncio.timeout(PATIENCE_S):
+            await asked.done.wait()
+        assert len(asked.requests) == 3
+
+    asyncio.run(main())
+
+
+def test_a_topic_without_an_id_is_altered_by_its_name() -> None:
+    async def main() -> None:
+        asked = Asked()
+        asked.may_answer.set()
+        asked.alterations.propose(TopicPartition("t", 0), proposed(1, 3, topic_id=None))
+        async with asyncio.timeout(PATIENCE_S):
+            await asked.done.wait()
+        ((request, version),) = asked.requests
+        assert (version, request.topics[0].partitions[0].new_isr) == (1, [1, 3])
+        assert asked.answers == {TopicPartition("t", 0): LeaderAndIsr(1, 3, (1, 3), 8)}
+
+    asyncio.run(main())

@@ -1,0 +1,166 @@
+"""A connection to another broker, held against peers that answer, break, lie and keep silent."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from struct import Struct
+
+import pytest
+
+from leadline.replication.channel import Channel, PeerGone, PeerLost
+from leadline.wire.frames import request_head, response_frame
+from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
+
+SIZE = Struct(">i")
+PATIENCE_S = 20
+Answer = Callable[[int, asyncio.StreamWriter], Awaitable[None]]  # for a correlation id
+
+
+async def properly(correlation_id: int, writer: asyncio.StreamWriter) -> None:
+    writer.write(reply(correlation_id))
+
+
+def reply(correlation_id: int) -> bytes:
+    pieces = response_frame(ApiVersionsResponse(throttle_time_ms=correlation_id), 1, correlation_id)
+    return b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | bytearray))
+
+
+@asynccontextmanager
+async def peer(*answers: Answer) -> AsyncIterator[int]:
+    """One that deals with request after request like this; with the last of these, and all that follow, the same."""
+    todo, writers = list(answers), list[asyncio.StreamWriter]()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        try:
+            while True:
+                (size,) = SIZE.unpack(await reader.readexactly(4))
+                head = request_head(await reader.readexactly(size))
+                await (todo.pop(0) if len(todo) > 1 else todo[0])(head.correlation_id, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+
+async def asked(channel: Channel, timeout_s: float = PATIENCE_S) -> int:
+    return (await channel.ask(ApiVersionsRequest(), ApiVersionsResponse, 1, timeout_s)).throttle_time_ms
+
+
+def run(scene: Callable[[Channel], Awaitable[None]], *answers: Answer, lost: Callable[[], None] = lambda: None) -> None:
+    async def whole() -> None:
+        async with peer(*answers) as port:
+            channel = Channel("127.0.0.1", port, "me", lost)
+            try:
+                await scene(channel)
+            finally:
+                channel.close()
+
+    asyncio.run(whole())
+
+
+def test_many_at_once_are_answered_each_with_its_own() -> None:
+    async def scene(channel: Channel) -> None:
+        found = await asyncio.gather(*(asked(channel) for _ in range(50)))
+        assert sorted(found) == list(range(1, 51))
+
+    run(scene, properly)
+
+
+def test_an_answer_in_small_pieces_comes_whole() -> None:
+    async def dribble(correlation_id: int, writer: asyncio.StreamWriter) -> None:
+        for byte in reply(correlation_id):
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    async def scene(channel: Channel) -> None:
+        assert [await asked(channel), await asked(channel)] == [1, 2]
+
+    run(scene, dribble)
+
+
+async def hang_up(correlation_id: int, writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+
+
+async def nonsense(correlation_id: int, writer: asyncio.StreamWriter) -> None:
+    writer.write(SIZE.pack(-5))
+
+
+async def another(correlation_id: int, writer: asyncio.StreamWriter) -> None:
+    writer.write(reply(correlation_id + 7))
+
+
+async def garbage(correlation_id: int, writer: asyncio.StreamWriter) -> None:
+    writer.write(SIZE.pack(6) + SIZE.pack(correlation_id) + b"\xff\xff")
+
+
+@pytest.mark.parametrize("wrong", [hang_up, nonsense, another, garbage])
+def test_who_waits_is_told_that_it_broke_and_the_next_one_connects_again(wrong: Answer) -> None:
+    async def scene(channel: Channel) -> None:
+        with pytest.raises(PeerLost, match=r"127\.0\.0\.1"):
+            await asked(channel)
+        assert await asked(channel) == 2
+
+    run(scene, wrong, properly)
+
+
+async def silent(correlation_id: int, writer: asyncio.StreamWriter) -> None:
+    """Not a word."""
+
+
+def test_no_answer_in_time_ends_the_connection_for_all_that_wait() -> None:
+    async def scene(channel: Channel) -> None:
+        patient = asyncio.create_task(asked(channel))
+        await asyncio.sleep(0)
+        with pytest.raises(PeerLost, match=r"did not answer ApiVersionsRequest in 0\.05 s"):
+            await asked(channel, 0.05)
+        with pytest.raises(PeerLost):
+            await patient
+        assert await asked(channel) == 3
+
+    run(scene, silent, silent, properly)
+
+
+def test_a_connection_that_stood_and_broke_is_told_at_once() -> None:
+    told: list[str] = []
+
+    async def scene(channel: Channel) -> None:
+        with pytest.raises(PeerLost):
+            await asked(channel)
+        assert told == ["lost"]
+
+    run(scene, hang_up, lost=lambda: told.append("lost"))
+
+
+def test_a_refused_connection_says_that_nobody_is_there() -> None:
+    async def scene() -> None:
+        async with peer(properly) as port:
+            pass
+        channel = Channel("127.0.0.1", port, "me")
+        with pytest.raises(PeerGone, match=f"nobody listens on 127.0.0.1:{port}"):
+            await asked(channel)
+
+    asyncio.run(scene())
+
+
+def test_nothing_is_asked_through_a_closed_channel() -> None:
+    async def scene(channel: Channel) -> None:
+        waiting = asyncio.create_task(asked(channel))
+        while channel._line is None:  # noqa: ASYNC110  (until it is connected)
+            await asyncio.sleep(0)
+        channel.close()
+        with pytest.raises(PeerLost, match="is closed"):
+            await waiting
+        with pytest.raises(PeerLost, match="is closed"):
+            await asked(channel)
+
+    run(scene, silent)

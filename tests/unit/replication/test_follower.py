@@ -1,0 +1,334 @@
+"""A followed partition: what it asks, where it truncates, and what makes it rest or give up."""
+
+from itertools import product
+
+import pytest
+
+from leadline.errors import (
+    CorruptMessage,
+    FencedLeaderEpoch,
+    InvalidRecord,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    StorageError,
+    UnknownLeaderEpoch,
+)
+from leadline.log.epochs import EpochEnd, Epochs
+from leadline.model import TopicPartition
+from leadline.replication.fetch_session import NO_ID, Position
+from leadline.replication.follower import (
+    BACKOFF_MS,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAY_FOLLOW,
+    NOTHING,
+    Answer,
+    AskEpochEnd,
+    AskOffset,
+    Effects,
+    Following,
+    State,
+    follow,
+    next_requests,
+)
+from tests.support.replicas import MemoryLog, Record
+
+NOW_MS = 1_000_000
+EPOCH = 6
+
+
+def log(*, keeps_epochs: bool = True) -> MemoryLog:
+    """[0, 30): epoch 2 from 0 on, epoch 4 from 10 on, epoch 5 from 20 on; all below 15 is safe."""
+    found = MemoryLog(keeps_epochs=keeps_epochs)
+    found.copy([Record(n, (2, 4, 5)[n // 10], "v") for n in range(30)])
+    found.set_high_watermark(15)
+    return found
+
+
+def fetching(found: MemoryLog) -> tuple[Following, Position]:
+    """One that has just asked."""
+    following, effects = follow(found, EPOCH)
+    assert effects is NOTHING
+    asked = following.next_request(found, NOW_MS, 100)
+    assert isinstance(asked, Position)
+    return following, asked
+
+
+def test_a_fetch_tells_where_the_log_ends_and_in_which_epoch() -> None:
+    _, asked = fetching(log())
+    assert asked == Position(NO_ID, 30, 0, 100, leader_epoch=EPOCH, last_fetched_epoch=5)
+
+
+def test_a_log_without_epochs_is_truncated_to_the_high_watermark_first() -> None:
+    found = log(keeps_epochs=False)
+    following, effects = follow(found, EPOCH)
+    assert effects == Effects(truncate_to=15)
+    found.truncate_to(15)
+    following.settled(found)
+    assert following.next_request(found, NOW_MS, 100) == Position(NO_ID, 15, 0, 100, EPOCH, -1)
+
+
+def test_what_is_followed_already_goes_on_unless_it_failed() -> None:
+    found = log()
+    following, _ = fetching(found)
+    assert follow(found, EPOCH, current=following) == (following, NOTHING)
+    assert follow(found, EPOCH + 1, current=following)[0] is not following
+    following.failed("for a reason")
+    assert follow(found, EPOCH, current=following)[0].state is State.FETCHING
+
+
+def test_records_are_appended_then_the_watermarks_follow() -> None:
+    found = log()
+    following, asked = fetching(found)
+    answer = Answer(high_watermark=31, log_start=3, has_records=True)
+    assert following.received(asked, answer, found, NOW_MS) == Effects(append=True, high_watermark=31, log_start=3)
+    found.copy([Record(30, 6, "v")])
+    following.settled(found)
+    assert (following.offset, following.last_fetched_epoch) == (31, 6)
+
+
+def test_a_log_start_that_is_not_new_is_left_alone() -> None:
+    found = log()
+    following, asked = fetching(found)
+    effects = following.received(asked, Answer(high_watermark=20, log_start=0), found, NOW_MS)
+    assert effects == Effects(high_watermark=20)
+
+
+@pytest.mark.parametrize(
+    ("offset", "leader_epoch", "last_fetched_epoch"), [(29, EPOCH, 5), (30, EPOCH - 1, 5), (30, EPOCH, 4)]
+)
+def test_an_answer_to_another_fetch_is_passed_over(offset: int, leader_epoch: int, last_fetched_epoch: int) -> None:
+    found = log()
+    following, _ = fetching(found)
+    other = Position(NO_ID, offset, 0, 100, leader_epoch, last_fetched_epoch)
+    assert following.received(other, Answer(FencedLeaderEpoch.code), found, NOW_MS) is NOTHING
+    assert following.state is State.FETCHING
+
+
+@pytest.mark.parametrize(
+    ("diverging", "offset"),
+    [
+        (EpochEnd(5, 25), 25),  # it wrote less in our epoch
+        (EpochEnd(5, 40), 30),
+        (EpochEnd(4, 18), 18),
+        (EpochEnd(4, 99), 20),  # it wrote more in an epoch that we have, too
+        (EpochEnd(3, 12), 10),  # one that we do not have: ours before it ends here, and then we ask again
+        (EpochEnd(1, 7), 0),
+        (EpochEnd(5, -1), 30),
+    ],
+)
+def test_where_logs_part(diverging: EpochEnd, offset: int) -> None:
+    found = log()
+    following, asked = fetching(found)
+    effects = following.received(asked, Answer(diverging=diverging), found, NOW_MS)
+    assert (effects.truncate_to, effects.append, effects.high_watermark) == (offset, False, None)
+    assert (effects.warning is not None) is (offset < 15)
+    found.truncate_to(offset)
+    following.settled(found)
+    assert (following.state, following.offset) == (State.FETCHING, offset)
+
+
+def test_a_log_whose_epochs_are_gone_ends_where_the_leader_says() -> None:
+    found = log()
+    following, asked = fetching(found)
+    found.epochs = Epochs()
+    effects = following.received(asked, Answer(diverging=EpochEnd(3, 17)), found, NOW_MS)
+    assert effects == Effects(truncate_to=17)
+
+
+@pytest.mark.parametrize("error", [NotLeaderOrFollower, UnknownLeaderEpoch, StorageError])
+def test_after_an_error_it_rests(error: type[Exception]) -> None:
+    found = log()
+    following, asked = fetching(found)
+    assert following.received(asked, Answer(getattr(error, "code", 0)), found, NOW_MS) is NOTHING
+    assert following.next_request(found, NOW_MS + BACKOFF_MS - 1, 100) is None
+    assert following.next_request(found, NOW_MS + BACKOFF_MS, 100) == asked
+
+
+def test_errors_while_it_rests_do_not_make_it_rest_longer() -> None:
+    found = log()
+    following, _ = fetching(found)
+    following.unanswered("the connection broke", NOW_MS)
+    following.unanswered("it broke again", NOW_MS + 500)
+    assert (following.rests_until_ms, following.why) == (NOW_MS + BACKOFF_MS, "the connection broke")
+
+
+def test_once_its_leader_is_over_it_waits_for_the_controller() -> None:
+    found = log()
+    following, asked = fetching(found)
+    following.received(asked, Answer(FencedLeaderEpoch.code), found, NOW_MS)
+    assert (following.state, following.why) == (State.FAILED, "leader epoch 6 is over")
+    assert following.next_request(found, NOW_MS + 10 * BACKOFF_MS, 100) is None
+
+
+def test_a_log_that_moved_under_a_fetch_is_not_touched() -> None:
+    found = log()
+    following, asked = fetching(found)
+    found.copy([Record(30, 5, "v")])
+    assert following.received(asked, Answer(has_records=True), found, NOW_MS) is NOTHING
+    assert (following.state, following.why) == (State.FAILED, "fetched from 30 on, but the log ends at 31")
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "rests"),
+    [
+        (CorruptMessage("bad checksum"), State.FETCHING, True),
+        (InvalidRecord("bad record"), State.FETCHING, True),
+        (StorageError("disk"), State.FAILED, False),
+        (ValueError("a bug"), State.FAILED, False),
+    ],
+)
+def test_records_that_cannot_be_appended(error: Exception, state: State, rests: bool) -> None:
+    following, _ = fetching(log())
+    following.append_failed(error, NOW_MS)
+    assert (following.state, following.rests_until_ms > NOW_MS, following.why) == (state, rests, str(error))
+
+
+def test_a_first_batch_that_a_deletion_cut_starts_the_log_anew() -> None:
+    found = MemoryLog()
+    found.start_at(12)
+    following, _ = follow(found, EPOCH)
+    assert following.overlapped(10, 14, found) == Effects(start_at=10, append=True)
+
+
+@pytest.mark.parametrize(("first", "last"), [(8, 9), (8, 11)])
+def test_other_records_below_the_end_are_a_failure(first: int, last: int) -> None:
+    found = MemoryLog()
+    found.start_at(12)
+    following, _ = follow(found, EPOCH)
+    assert following.overlapped(first, last, found) is NOTHING
+    assert following.state is State.FAILED
+    following, _ = fetching(log())
+    following.overlapped(8, 40, log())
+    assert following.state is State.FAILED
+
+
+# Out of range
+
+
+def out_of_range(found: MemoryLog) -> tuple[Following, AskOffset]:
+    following, asked = fetching(found)
+    assert following.received(asked, Answer(OffsetOutOfRange.code), found, NOW_MS) is NOTHING
+    ask = following.next_request(found, NOW_MS, 100)
+    assert ask == AskOffset(EPOCH, LATEST_TIMESTAMP)
+    assert isinstance(ask, AskOffset)
+    return following, ask
+
+
+def test_a_leader_that_ends_before_us_is_followed_down() -> None:
+    found = log()
+    following, ask = out_of_range(found)
+    effects = following.received_offset(ask, 0, 12, found, NOW_MS)
+    assert effects == Effects("records from 12 on go, below the high watermark 15", truncate_to=12)
+    assert following.state is State.FETCHING
+
+
+@pytest.mark.parametrize(("start", "start_at", "rests"), [(31, 31, False), (30, None, True), (5, None, True)])
+def test_a_leader_that_ends_behind_us_is_asked_where_it_starts(start: int, start_at: int | None, rests: bool) -> None:
+    found = log()
+    following, ask = out_of_range(found)
+    assert following.received_offset(ask, 0, 40, found, NOW_MS) is NOTHING
+    second = following.next_request(found, NOW_MS, 100)
+    assert second == AskOffset(EPOCH, EARLIEST_TIMESTAMP)
+    assert following.received_offset(ask, 0, 40, found, NOW_MS) is NOTHING  # told twice
+    assert isinstance(second, AskOffset)
+    effects = following.received_offset(second, 0, start, found, NOW_MS)
+    assert (effects.start_at, effects.truncate_to, effects.warning is not None) == (start_at, None, not rests)
+    assert (following.state, following.rests_until_ms > NOW_MS) == (State.FETCHING, rests)
+
+
+@pytest.mark.parametrize(
+    ("code", "offset", "state"),
+    [
+        (UnknownLeaderEpoch.code, -1, State.FETCHING),
+        (FencedLeaderEpoch.code, -1, State.FAILED),
+        (0, -1, State.FETCHING),  # no error, and no offset either
+    ],
+)
+def test_a_leader_that_cannot_tell_is_asked_again_by_a_fetch(code: int, offset: int, state: State) -> None:
+    found = log()
+    following, ask = out_of_range(found)
+    assert following.received_offset(ask, code, offset, found, NOW_MS) is NOTHING
+    assert following.state is state
+    assert following.next_request(found, NOW_MS, 100) is None
+
+
+def test_no_answer_about_offsets_leads_back_to_fetching() -> None:
+    following, _ = out_of_range(log())
+    following.unanswered("the connection broke", NOW_MS)
+    assert (following.state, following.rests_until_ms) == (State.FETCHING, NOW_MS + BACKOFF_MS)
+
+
+# Leaders that do not tell where logs part
+
+
+def test_an_older_leader_is_asked_before_anything_is_fetched() -> None:
+    found = log()
+    following, effects = follow(found, EPOCH, is_told=False)
+    assert effects is NOTHING
+    ask = following.next_request(found, NOW_MS, 100)
+    assert ask == AskEpochEnd(EPOCH, 5)
+    assert isinstance(ask, AskEpochEnd)
+    assert following.received_epoch_end(ask, 0, EpochEnd(3, 12), found, NOW_MS) == Effects(
+        "records from 10 on go, below the high watermark 15", truncate_to=10
+    )
+    found.truncate_to(10)
+    following.settled(found)
+    ask = following.next_request(found, NOW_MS, 100)
+    assert ask == AskEpochEnd(EPOCH, 2)
+    assert isinstance(ask, AskEpochEnd)
+    assert following.received_epoch_end(ask, 0, EpochEnd(2, 10), found, NOW_MS) == Effects(truncate_to=10)
+    following.settled(found)
+    assert (following.state, following.offset) == (State.FETCHING, 10)
+
+
+@pytest.mark.parametrize(
+    ("end", "offset"),
+    [(EpochEnd(-1, -1), 15), (EpochEnd(-1, 25), 25), (EpochEnd(5, 28), 28)],
+)
+def test_what_an_older_leader_may_answer(end: EpochEnd, offset: int) -> None:
+    found = log()
+    following, _ = follow(found, EPOCH, is_told=False)
+    ask = AskEpochEnd(EPOCH, 5)
+    assert following.received_epoch_end(ask, 0, end, found, NOW_MS) == Effects(truncate_to=offset)
+    assert following.state is State.FETCHING
+    assert following.received_epoch_end(ask, 0, end, found, NOW_MS) is NOTHING
+
+
+@pytest.mark.parametrize(
+    ("code", "state"), [(NotLeaderOrFollower.code, State.TRUNCATING), (FencedLeaderEpoch.code, State.FAILED)]
+)
+def test_an_older_leader_that_refuses(code: int, state: State) -> None:
+    found = log()
+    following, _ = follow(found, EPOCH, is_told=False)
+    assert following.received_epoch_end(AskEpochEnd(EPOCH, 5), code, EpochEnd(-1, -1), found, NOW_MS) is NOTHING
+    assert (following.state, following.next_request(found, NOW_MS, 100)) == (state, None)
+
+
+# All of them
+
+
+def test_one_leader_is_asked_about_all_its_partitions() -> None:
+    found = log()
+    names = [TopicPartition("t", n) for n in range(4)]
+    fetched, position = fetching(found)
+    lost, ask_offset = out_of_range(found)
+    older, _ = follow(found, EPOCH, is_told=False)
+    failed, _ = fetching(found)
+    failed.failed("for a reason")
+    followed = dict(zip(names, [fetched, lost, older, failed], strict=True))
+    requests = next_requests(followed, dict.fromkeys(names, found), NOW_MS, 100)
+    assert requests.fetch == {names[0]: position}
+    assert requests.offsets == {names[1]: ask_offset}
+    assert requests.epoch_ends == {names[2]: AskEpochEnd(EPOCH, 5)}
+
+
+@pytest.mark.parametrize(("before", "after"), list(product(State, State)))
+def test_states_follow_each_other_as_the_table_says(before: State, after: State) -> None:
+    following = Following(EPOCH, 0, before)
+    if after is before or after in MAY_FOLLOW[before]:
+        following._enter(after)
+        assert following.state is after
+    else:
+        with pytest.raises(AssertionError):
+            following._enter(after)

@@ -1,0 +1,276 @@
+"""The leader of a partition: what each fetch, answer and decision changes, and what clients are told."""
+
+import pytest
+
+from leadline.errors import (
+    FencedLeaderEpoch,
+    IneligibleReplica,
+    InvalidRequest,
+    InvalidUpdateVersion,
+    NewLeaderElected,
+    NotController,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    OperationNotAttempted,
+    UnknownLeaderEpoch,
+    UnknownServerError,
+    UnknownTopicId,
+    UnknownTopicOrPartition,
+    WireError,
+)
+from leadline.replication.partition import ANY_EPOCH, NOTHING, Effects, Follower, Leader, LeaderAndIsr, Proposal
+
+NOW_MS = 1_000_000
+LAG_MS = 30_000
+LATE_MS = NOW_MS + LAG_MS + 1
+DECISION = LeaderAndIsr(leader=1, leader_epoch=4, isr=(1, 2, 3), partition_epoch=7)
+
+
+def leader(*isr: int, min_isr: int = 1, replicas: tuple[int, ...] = (1, 2, 3)) -> Leader:
+    """Of a log that ends at 10, with all below 5 safe."""
+    return Leader(
+        1,
+        DECISION._replace(isr=isr),
+        replicas,
+        high_watermark=5,
+        log_end=10,
+        now_ms=NOW_MS,
+        brokers=dict.fromkeys(replicas, ANY_EPOCH),
+        min_isr=min_isr,
+        lag_ms=LAG_MS,
+    )
+
+
+def shrinking() -> tuple[Leader, Proposal]:
+    """A leader that wants to go on alone."""
+    found = leader(1, 2)
+    proposal = found.shrink(LATE_MS).alter_isr
+    assert proposal is not None
+    return found, proposal
+
+
+# Records
+
+
+def test_alone_all_is_safe_at_once() -> None:
+    alone = leader(1, replicas=(1,), min_isr=3)
+    assert alone.appended(11, NOW_MS) == Effects(advance_to=11)
+    assert alone.appended(11, NOW_MS) is NOTHING
+    assert alone.is_safe(11)
+    assert not alone.is_safe(12)
+
+
+def test_what_is_in_sync_decides_what_is_safe() -> None:
+    found = leader(1, 2)
+    assert found.appended(12, NOW_MS) is NOTHING
+    assert found.follower_fetched(2, 8, 0, NOW_MS) == Effects(advance_to=8, wake_deletes=True)
+    assert found.follower_fetched(3, 6, 0, NOW_MS).advance_to is None
+    assert found.follower_fetched(2, 9, 0, LATE_MS) == Effects(advance_to=9)  # 3 does not keep up, so it does not count
+
+
+def test_a_fetch_that_tells_nothing_new_changes_nothing() -> None:
+    found = leader(1, 2)
+    found.follower_fetched(2, 10, 0, NOW_MS)
+    assert found.follower_fetched(2, 10, 0, NOW_MS + 1) is NOTHING
+
+
+def test_a_follower_that_goes_back_does_not_take_the_high_watermark_along() -> None:
+    found = leader(1, 2)
+    found.follower_fetched(2, 10, 0, NOW_MS)
+    assert found.follower_fetched(2, 3, 0, NOW_MS) is NOTHING
+    assert found.high_watermark == 10
+
+
+@pytest.mark.parametrize(
+    ("offset", "leader_end", "caught_up_ms"),
+    [
+        (10, 10, 200),  # it has all
+        (12, 10, 200),
+        (8, 10, 100),  # it has all that there was when it fetched last
+        (7, 10, 50),
+    ],
+)
+def test_when_a_follower_was_caught_up_last(offset: int, leader_end: int, caught_up_ms: int) -> None:
+    follower = Follower(log_end=7, leader_end=8, fetched_ms=100, caught_up_ms=50)
+    follower.fetched(offset, 0, leader_end, 200, ANY_EPOCH)
+    assert (follower.caught_up_ms, follower.leader_end, follower.fetched_ms) == (caught_up_ms, leader_end, 200)
+
+
+@pytest.mark.parametrize(("epoch", "error"), [(-1, NotLeaderOrFollower), (4, UnknownLeaderEpoch)])
+def test_who_is_not_assigned_is_no_follower(epoch: int, error: type[WireError]) -> None:
+    with pytest.raises(error, match="9 is not one of"):
+        leader(1).follower(9, epoch)
+
+
+def test_a_process_that_is_gone_does_not_fetch() -> None:
+    found = leader(1)
+    found.brokers = {2: 100}
+    with pytest.raises(NotLeaderOrFollower, match="broker epoch 99"):
+        found.follower_fetched(2, 10, 0, NOW_MS, broker_epoch=99)
+    assert found.followers[2] == Follower()
+
+
+def test_the_low_watermark_is_that_of_the_living() -> None:
+    found = leader(1, 2, 3)
+    assert found.low_watermark(4) == -1
+    assert found.follower_fetched(2, 10, 3, NOW_MS).wake_deletes
+    found.follower_fetched(3, 10, 0, NOW_MS)
+    assert found.low_watermark(4) == 0
+    found.brokers = {1: ANY_EPOCH, 2: ANY_EPOCH}
+    assert found.low_watermark(4) == 3
+    assert leader(1, replicas=(1,)).low_watermark(4) == 4
+
+
+# In sync
+
+
+@pytest.mark.parametrize(("offset", "joins"), [(9, False), (10, True), (11, True)])
+def test_who_joins_has_all_that_earlier_leaders_had(offset: int, joins: bool) -> None:
+    found = leader(1, 2)
+    found.log_end = 12
+    proposal = found.follower_fetched(3, offset, 0, NOW_MS).alter_isr
+    wanted = Proposal(DECISION, (ANY_EPOCH,) * 3) if joins else None
+    assert proposal == wanted
+
+
+@pytest.mark.parametrize(("known", "joins"), [({}, False), ({3: ANY_EPOCH}, True), ({3: 8}, True), ({3: 7}, False)])
+def test_who_joins_is_alive_and_the_same_process(known: dict[int, int], joins: bool) -> None:
+    found = leader(1)
+    found.brokers = known
+    proposal = found.follower_fetched(3, 10, 0, NOW_MS, broker_epoch=8).alter_isr
+    assert (proposal is not None) is joins
+    if proposal is not None:
+        assert proposal.broker_epochs == (ANY_EPOCH, 8)
+
+
+def test_who_is_late_is_named_with_the_reason() -> None:
+    found = leader(1, 2, 3)
+    found.follower_fetched(2, 10, 0, NOW_MS)
+    found.follower_fetched(3, 9, 0, NOW_MS)
+    assert found.shrink(LATE_MS - 1) is NOTHING
+    effects = found.shrink(LATE_MS)
+    assert effects.alter_isr is not None
+    assert effects.alter_isr.wanted.isr == (1, 2)
+    assert effects.why == "replica 3 is at 9, the log ends at 10; caught up 30001 ms ago, replica.lag.time.max.ms=30000"
+
+
+def test_there_is_one_proposal_at_a_time() -> None:
+    found, _ = shrinking()
+    assert found.shrink(LATE_MS) is NOTHING
+    assert found.follower_fetched(3, 10, 0, LATE_MS).alter_isr is None
+
+
+def test_what_the_controller_decided_counts_and_may_make_more_safe() -> None:
+    found, proposal = shrinking()
+    assert found.isr_altered(proposal, proposal.wanted._replace(partition_epoch=8), LATE_MS) == Effects(advance_to=10)
+    assert (found.isr, found.partition_epoch, found.pending) == ((1,), 8, None)
+
+
+@pytest.mark.parametrize("answer", [LeaderAndIsr(1, 5, (1,), 8), LeaderAndIsr(1, 4, (1,), 6)])
+def test_an_answer_of_another_time_is_passed_over(answer: LeaderAndIsr) -> None:
+    found, proposal = shrinking()
+    assert found.isr_altered(proposal, answer, LATE_MS) is NOTHING
+    assert (found.isr, found.pending) == ((1, 2), proposal)
+
+
+def test_an_answer_to_another_proposal_is_passed_over() -> None:
+    found, proposal = shrinking()
+    twin = Proposal(*proposal)
+    assert found.isr_altered(twin, twin.wanted, LATE_MS) is NOTHING
+    assert found.alter_refused(twin, IneligibleReplica.code) is NOTHING
+    assert found.pending is proposal
+
+
+@pytest.mark.parametrize("error", [IneligibleReplica, OperationNotAttempted])
+def test_a_proposal_that_was_not_applied_is_forgotten(error: type[WireError]) -> None:
+    found, proposal = shrinking()
+    assert found.alter_refused(proposal, error.code) is NOTHING
+    assert found.pending is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        UnknownTopicOrPartition,
+        UnknownTopicId,
+        FencedLeaderEpoch,
+        InvalidUpdateVersion,
+        InvalidRequest,
+        NewLeaderElected,
+    ],
+)
+def test_who_knows_too_little_waits_for_the_controller(error: type[WireError]) -> None:
+    found, proposal = shrinking()
+    assert found.alter_refused(proposal, error.code) is NOTHING
+    assert found.pending is proposal
+    found.decided(DECISION._replace(isr=(1, 2)), (1, 2, 3), LATE_MS)
+    assert found.pending is None
+
+
+@pytest.mark.parametrize("error", [UnknownServerError, NotController])
+def test_where_nobody_knows_it_is_asked_again(error: type[WireError]) -> None:
+    found, proposal = shrinking()
+    assert found.alter_refused(proposal, error.code).alter_isr is proposal
+
+
+# Decisions
+
+
+@pytest.mark.parametrize("old", [LeaderAndIsr(1, 3, (1,), 7), LeaderAndIsr(1, 4, (1,), 6)])
+def test_a_decision_that_is_over_changes_nothing(old: LeaderAndIsr) -> None:
+    found = leader(1, 2, 3)
+    assert found.decided(old, (1,), NOW_MS) is NOTHING
+    assert (found.isr, found.replicas) == ((1, 2, 3), (1, 2, 3))
+
+
+def test_a_decision_told_again_does_not_end_what_is_under_way() -> None:
+    found, proposal = shrinking()
+    found.decided(DECISION._replace(isr=(1, 2)), (1, 2, 3), LATE_MS)
+    assert found.pending is proposal
+
+
+def test_a_new_epoch_ends_it_and_begins_where_the_log_ends() -> None:
+    found, _ = shrinking()
+    found.appended(20, LATE_MS)
+    found.decided(LeaderAndIsr(1, 5, (1, 2), 8), (1, 2, 3), LATE_MS)
+    assert (found.epoch, found.epoch_start, found.partition_epoch, found.pending) == (5, 20, 8, None)
+    assert found.followers[2].caught_up_ms == LATE_MS
+    assert found.followers[3].caught_up_ms == 0
+
+
+def test_replicas_come_and_go() -> None:
+    found = leader(1, 2, 3)
+    found.follower_fetched(2, 8, 0, NOW_MS)
+    assert found.decided(LeaderAndIsr(1, 5, (1, 2), 8), (1, 2, 4), NOW_MS) == Effects(advance_to=8)
+    assert (sorted(found.followers), found.followers[2].log_end, found.followers[4]) == (
+        [2, 4],
+        8,
+        Follower(leader_end=10),
+    )
+
+
+# Clients
+
+
+def test_too_few_in_sync_are_too_few_before_and_after() -> None:
+    found = leader(1, 2, min_isr=3)
+    with pytest.raises(NotEnoughReplicas, match=r"\[1, 2\], fewer than min.insync.replicas=3"):
+        found.check_in_sync()
+    with pytest.raises(NotEnoughReplicasAfterAppend, match=r"min.insync.replicas=3"):
+        found.check_still_in_sync()
+    found.follower_fetched(3, 10, 0, NOW_MS)  # proposed: that is enough afterwards, but not before
+    found.check_still_in_sync()
+    with pytest.raises(NotEnoughReplicas):
+        found.check_in_sync()
+
+
+def test_with_too_few_in_sync_the_high_watermark_stands_still() -> None:
+    found = leader(1, 2, min_isr=3)
+    assert found.follower_fetched(2, 10, 0, NOW_MS).advance_to is None
+
+
+def test_no_more_can_be_asked_for_than_there_are_replicas() -> None:
+    found = leader(1, 2, min_isr=3, replicas=(1, 2))
+    found.check_in_sync()
+    assert found.follower_fetched(2, 10, 0, NOW_MS).advance_to == 10

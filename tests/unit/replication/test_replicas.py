@@ -1,0 +1,375 @@
+"""Three brokers, three folders, one partition: what is acknowledged is on all that are in sync, whoever fails."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from leadline.errors import (
+    FencedLeaderEpoch,
+    LeaderNotAvailable,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+    RequestTimedOut,
+    StaleControllerEpoch,
+    UnknownLeaderEpoch,
+)
+from leadline.model import TopicPartition
+from leadline.replication.fetcher import Followed
+from leadline.replication.follower import State, follow
+from leadline.replication.partition import LeaderAndIsr
+from leadline.wire.messages import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from tests.support import in_memory
+from tests.support.brokers import PATIENCE_S, TOPIC_ID, TP, Brokers, Node, brokers, until
+from tests.support.logs import batch, offsets_in, whole_log
+
+ALL, LONG_MS = -1, 60_000
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    yield from in_memory.directory()
+
+
+def run(path: Path, test: Callable[[Brokers], Awaitable[None]], *, sockets: bool = False, **topic: str) -> None:
+    async def main() -> None:
+        async with brokers(path, sockets=sockets, **topic) as cluster, asyncio.timeout(4 * PATIENCE_S):
+            await test(cluster)
+
+    asyncio.run(main())
+
+
+async def produce(
+    node: Node, *, acks: int = ALL, timeout_ms: int = LONG_MS, version: int = 10
+) -> ProduceResponse.PartitionProduceResponse:
+    data = ProduceRequest.PartitionProduceData(index=TP.partition, records=bytes(batch(2, size=100)))
+    topic = ProduceRequest.TopicProduceData(name=TP.topic, partition_data=[data])
+    request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[topic])
+    return (await node.serve(request, ProduceResponse, version)).responses[0].partition_responses[0]
+
+
+async def produced(node: Node, count: int, *, acks: int = ALL) -> None:
+    for _ in range(count):
+        assert (await produce(node, acks=acks)).error_code == 0
+
+
+async def fetch(node: Node, offset: int, *, rack: str = "", epoch: int = -1) -> FetchResponse.PartitionData:
+    """As a consumer does."""
+    part = FetchRequest.FetchPartition(
+        partition=0, fetch_offset=offset, partition_max_bytes=1 << 20, current_leader_epoch=epoch
+    )
+    topic = FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[part])
+    request = FetchRequest(max_wait_ms=0, min_bytes=1, topics=[topic], rack_id=rack, session_epoch=-1)
+    return (await node.serve(request, FetchResponse, 16)).responses[0].partitions[0]
+
+
+async def latest(node: Node, replica: int = -1, version: int = 8) -> tuple[int, int]:
+    """An error code, and where the log ends."""
+    asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    topic = ListOffsetsRequest.ListOffsetsTopic(name=TP.topic, partitions=[asked])
+    request = ListOffsetsRequest(replica_id=replica, topics=[topic])
+    part = (await node.serve(request, ListOffsetsResponse, version)).topics[0].partitions[0]
+    return part.error_code, part.offset
+
+
+def are_alike(cluster: Brokers) -> bool:
+    return len({whole_log(node.log) for node in cluster.nodes.values()}) == 1
+
+
+@pytest.mark.parametrize("sockets", [False, True])
+def test_followers_hold_the_leaders_bytes(tmp_path: Path, sockets: bool) -> None:
+    async def test(cluster: Brokers) -> None:
+        await produced(cluster.leader, 20)
+        await cluster.all_hold(40)
+        assert are_alike(cluster)
+        assert offsets_in(whole_log(cluster.nodes[3].log)) == list(range(40))
+        assert cluster.isr == {1, 2, 3}
+
+    run(tmp_path, test, sockets=sockets, segment_bytes="2000")
+
+
+@pytest.mark.parametrize("version", [6, 10])
+def test_acks_all_waits_for_all_in_sync_replicas(tmp_path: Path, version: int) -> None:
+    async def test(cluster: Brokers) -> None:
+        leader = cluster.leader
+        await produced(leader, 1)
+        leader.hosted.leader.lag_ms = LONG_MS  # nobody leaves
+        cluster.cut_off.add(3)
+        late = await produce(leader, timeout_ms=20, version=version)
+        assert (late.error_code, late.base_offset) == (RequestTimedOut.code, 2)
+        assert (await produce(leader, acks=1, version=version)).error_code == 0
+        waiting = asyncio.create_task(produce(leader, version=version))
+        await until(lambda: leader.log.log_end == 8)
+        assert not waiting.done()
+        cluster.cut_off.clear()
+        assert (await waiting).error_code == 0
+        assert cluster.nodes[3].log.log_end == 8
+
+    run(tmp_path, test)
+
+
+def test_who_is_gone_leaves_the_isr_and_joins_again(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        leader = cluster.leader
+        await produced(leader, 3)
+        await cluster.kill(3, noticed=False)
+        leader.hosted.leader.lag_ms = 200
+        waiting = asyncio.create_task(produce(leader))
+        await until(lambda: leader.log.log_end == 8)
+        await leader.replicas.shrink()
+        while cluster.isr != {1, 2}:
+            await asyncio.sleep(0.02)
+            await leader.replicas.shrink()
+        assert (await waiting).error_code == 0
+        leader.hosted.leader.lag_ms = LONG_MS
+        await cluster.restart(3)
+        await until(lambda: cluster.isr == {1, 2, 3})
+        await produced(leader, 2)
+        await cluster.all_hold(12)
+        assert are_alike(cluster)
+
+    run(tmp_path, test)
+
+
+def test_what_a_former_leader_wrote_alone_goes(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        old = cluster.leader
+        await produced(old, 3)
+        cluster.cut_off.add(old.id)
+        await until(lambda: not old.hosted.copiers)  # fetches under way would still carry it out
+        await produced(old, 4, acks=1)
+        await cluster.kill(old.id)
+        cluster.cut_off.clear()
+        assert cluster.leader.id == 2
+        await produced(cluster.leader, 2)
+        await cluster.restart(old.id)
+        await cluster.all_hold(10)
+        assert are_alike(cluster)
+        await until(lambda: cluster.isr == {1, 2, 3})
+
+    run(tmp_path, test)
+
+
+def test_a_leader_that_follows_tells_who_waits(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        old, resigned = cluster.leader, list[object]()
+        old.replicas.on_drop.append(resigned.append)
+        await produced(old, 1)
+        cluster.cut_off |= {2, 3}
+        await until(lambda: not old.hosted.copiers)
+        waiting = asyncio.create_task(produce(old))
+        await until(lambda: old.log.log_end == 4)
+        await old.replicas.follow(TP, TOPIC_ID, LeaderAndIsr(2, 5, (1, 2, 3)))
+        assert (await waiting).error_code == NotLeaderOrFollower.code
+        assert resigned == [TP]
+
+    run(tmp_path, test)
+
+
+def test_a_follower_behind_the_log_start_begins_there(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        leader = cluster.leader
+        await produced(leader, 2)
+        await cluster.all_hold(4)
+        await cluster.kill(3)
+        await produced(leader, 10)
+        leader.log.delete_records(20)
+        await until(lambda: cluster.nodes[2].log.log_start == 20)
+        await cluster.restart(3)
+        await cluster.all_hold(24)
+        log = cluster.nodes[3].log
+        assert (log.log_start, log.segments.first.base_offset) == (20, 20)
+        assert whole_log(leader.log).endswith(whole_log(log))
+
+    run(tmp_path, test)
+
+
+def test_a_deletion_of_records_waits_for_the_living_replicas(tmp_path: Path) -> None:
+    async def delete(node: Node, before: int, timeout_ms: int) -> tuple[int, int]:
+        part = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=before)
+        topic = DeleteRecordsRequest.DeleteRecordsTopic(name=TP.topic, partitions=[part])
+        answer = await node.serve(DeleteRecordsRequest(topics=[topic], timeout_ms=timeout_ms), DeleteRecordsResponse, 2)
+        return answer.topics[0].partitions[0].error_code, answer.topics[0].partitions[0].low_watermark
+
+    async def test(cluster: Brokers) -> None:
+        leader = cluster.leader
+        await produced(leader, 3)
+        await cluster.all_hold(6)
+        assert await delete(leader, 2, LONG_MS) == (0, 2)
+        assert {node.log.log_start for node in cluster.nodes.values()} == {2}
+        leader.hosted.leader.lag_ms = LONG_MS
+        cluster.cut_off.add(3)
+        assert await delete(leader, 4, 300) == (RequestTimedOut.code, 2)
+        await cluster.kill(3)
+        assert await delete(leader, 4, LONG_MS) == (0, 4)
+
+    run(tmp_path, test)
+
+
+def test_a_new_leader_does_not_tell_of_ends_that_it_does_not_know(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        await produced(cluster.leader, 1)
+        await cluster.all_hold(2)
+        node = cluster.nodes[2]
+        cluster.cut_off |= {1, 3}
+        await node.replicas.follow(TP, TOPIC_ID, LeaderAndIsr(-1, 1, (2,)))
+        node.log.append_as_leader(batch(4), 0)  # copied, and not known to be safe
+        await node.replicas.lead(TP, TOPIC_ID, 2, (1, 2, 3), isr=(1, 2, 3))
+        for version, code in ((8, OffsetNotAvailable.code), (4, LeaderNotAvailable.code)):
+            assert await latest(node, version=version) == (code, -1)
+        cluster.cut_off.clear()
+        for other in (1, 3):
+            await cluster.nodes[other].replicas.follow(TP, TOPIC_ID, LeaderAndIsr(2, 2, (1, 2, 3)))
+        await cluster.all_hold(6)
+        assert await latest(node) == (0, 6)
+
+    run(tmp_path, test)
+
+
+def test_a_broken_disk_stops_its_partition_and_no_other(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        await produced(cluster.leader, 1)
+        await cluster.all_hold(2)
+        node, other = cluster.nodes[2], TopicPartition("orders", 1)
+        for each in cluster.nodes.values():
+            if each is cluster.leader:
+                await each.replicas.lead(other, TOPIC_ID, 0, (1, 2), isr=(1, 2))
+            elif each is node:
+                await each.replicas.follow(other, TOPIC_ID, LeaderAndIsr(1, 0, (1, 2)))
+        node.log.offline = True  # as it is when its directory has failed
+        cluster.leader.replicas.append(TP, batch())
+        cluster.leader.replicas.append(other, batch())
+        await until(lambda: node.dirs.logs[other].log_end == 1)
+        await until(lambda: node.hosted.following is not None and node.hosted.following.state is State.FAILED)
+        cluster.leader.replicas.append(other, batch())
+        await until(lambda: node.dirs.logs[other].log_end == 2)
+
+    run(tmp_path, test)
+
+
+def test_too_few_in_sync_replicas_refuse_acks_all_only(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        await cluster.kill(2)
+        await cluster.kill(3)
+        leader = cluster.leader
+        assert cluster.isr == {1}
+        for _ in range(2):  # the second in a lane
+            assert (await produce(leader)).error_code == NotEnoughReplicas.code
+        assert leader.log.log_end == 0
+        assert (await produce(leader, acks=1)).error_code == 0
+        assert leader.log.high_watermark == 0
+        await cluster.restart(2)
+        await cluster.all_hold(2)
+        await produced(leader, 1)
+
+    run(tmp_path, test, min_insync_replicas="2")
+
+
+def test_the_high_watermark_survives_a_crash(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        await produced(cluster.leader, 3)
+        await cluster.all_hold(6)
+        follower = cluster.nodes[2]
+        await follower.replicas.checkpoint_high_watermarks()
+        await cluster.kill(2)
+        await cluster._start(2)
+        assert cluster.nodes[2].log.high_watermark == 6
+
+    run(tmp_path, test)
+
+
+def test_a_follower_serves_consumers_and_nobody_else(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        await produced(cluster.leader, 3)
+        await cluster.all_hold(6)
+        follower = cluster.nodes[2]
+        part = await fetch(follower, 0)
+        assert (part.error_code, offsets_in(bytes(part.records))) == (0, list(range(6)))  # type: ignore[arg-type]
+        refused = await produce(follower)
+        assert (refused.error_code, refused.current_leader.leader_id) == (NotLeaderOrFollower.code, 1)
+        for replica, code in ((-1, NotLeaderOrFollower.code), (3, NotLeaderOrFollower.code), (-2, 0)):
+            assert (await latest(follower, replica))[0] == code
+        for epoch, code in ((1, UnknownLeaderEpoch.code), (0, 0)):
+            assert (await fetch(follower, 0, epoch=epoch)).error_code == code
+
+    run(tmp_path, test)
+
+
+def test_a_consumer_is_told_of_a_replica_in_its_rack(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        leader = cluster.leader
+        await produced(leader, 1)
+        assert (await fetch(leader, 0, rack="rack2")).preferred_read_replica == -1
+        cluster.settings["replica.selector.class"] = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+        await cluster.kill(1)
+        await cluster.restart(1)
+        await until(lambda: cluster.isr == {1, 2, 3})
+        await cluster.all_hold(2)
+        await cluster.kill(2)
+        await cluster.restart(2)
+        await until(lambda: cluster.isr == {1, 2, 3})
+        leader = cluster.leader
+        for rack, preferred in (("rack1", 1), ("rack2", 2), ("rack9", -1)):
+            part = await fetch(leader, 0, rack=rack)
+            assert part.preferred_read_replica == (-1 if preferred == leader.id else preferred)
+
+    run(tmp_path, test)
+
+
+def test_what_an_older_controller_decided_is_refused(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        node = cluster.nodes[2]
+        await node.replicas.follow(TP, TOPIC_ID, LeaderAndIsr(3, 5, (1, 2, 3)))
+        with pytest.raises(StaleControllerEpoch):
+            await node.replicas.follow(TP, TOPIC_ID, LeaderAndIsr(1, 4, (1, 2, 3)))
+        with pytest.raises(StaleControllerEpoch):
+            await node.replicas.lead(TP, TOPIC_ID, 4, (1, 2, 3))
+        with pytest.raises(FencedLeaderEpoch):
+            node.replicas.holding(TP, 4)
+
+    run(tmp_path, test)
+
+
+def test_only_assigned_replicas_fetch_as_followers(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        await produced(cluster.leader, 1)
+        for epoch, code in ((0, UnknownLeaderEpoch.code), (-1, NotLeaderOrFollower.code)):
+            part = FetchRequest.FetchPartition(partition_max_bytes=1 << 20, current_leader_epoch=epoch)
+            topic = FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[part])
+            state = FetchRequest.ReplicaState(replica_id=9, replica_epoch=-1)
+            request = FetchRequest(replica_state=state, topics=[topic], session_epoch=-1)
+            answer = await cluster.leader.serve(request, FetchResponse, 16)
+            assert answer.responses[0].partitions[0].error_code == code
+
+    run(tmp_path, test)
+
+
+def test_a_follower_may_ask_where_an_epoch_ends_before_it_fetches(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        await produced(cluster.leader, 2)
+        await cluster.all_hold(4)
+        node = cluster.nodes[3]
+        await node.replicas.follow(TP, TOPIC_ID, LeaderAndIsr(-1, 2, (1, 2, 3)))
+        node.log.append_as_leader(batch(3), 1)  # which the leader never had
+        await cluster.leader.replicas.lead(TP, TOPIC_ID, 2, (1, 2, 3), isr=(1, 2, 3))
+        await cluster.nodes[2].replicas.follow(TP, TOPIC_ID, LeaderAndIsr(1, 2, (1, 2, 3)))
+        following, effects = follow(node.log, 2, topic_id=TOPIC_ID, is_told=False)
+        states = [following.state]
+        await node.replicas._fetcher(1).follow(TP, Followed(following, node.hosted), effects)
+        await produced(cluster.leader, 1)
+        await cluster.all_hold(6)
+        assert [*states, following.state] == [State.TRUNCATING, State.FETCHING]
+        assert are_alike(cluster)
+
+    run(tmp_path, test)
