@@ -1,8 +1,8 @@
 """The way from the controller to each broker: requests in their order, each until it is answered or the broker is gone.
 
-A broker that refuses connections has ended, whatever the tree says: it listens before it registers, and until it
-stops. This is told at once; a connection that breaks makes us look. From then on it is asked, every now and then,
-whether it is there after all; a lost connection alone says nothing.
+A broker that refuses connections has ended, whatever the tree says; or it is not quite there, as Kafka's own, which
+register before they listen. It is told to be gone at once; a connection that breaks makes us look. From then on it is
+asked, every now and then, whether it is there after all. A lost connection alone says nothing.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from leadline.wire.messages import (
 log = logging.getLogger(__name__)
 
 BACK_OFF_S = 0.1
-PROBE_S = 1.0
+PROBE_S = 0.25
 
 Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 Probe = ApiVersionsRequest

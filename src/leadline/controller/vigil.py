@@ -1,74 +1,136 @@
-"""Whether the controller is still there, as every other broker sees it.
+"""Whether the other brokers are still there, as this one sees it.
 
-A controller that is killed holds its office until its session times out, and nobody decides anything meanwhile. So each
-broker keeps a connection to it. When that breaks and a new one is refused, nobody listens there: its process has ended,
-and its office is given up in its name. A connection that only breaks says nothing.
+Each broker keeps a connection to each other. When one breaks, its broker may have ended: until it answers again, or the
+controller has decided who leads instead, clients that ask for a leader are not sent there but told to ask again. For a
+while only: the controller may know better. A client whose leader was killed asks within a millisecond, perhaps before
+we hear of it, and would believe for a second what it is told then; so leaders are looked at before they are named.
+
+When a new connection is refused, nobody listens there: its process has ended. A controller that is killed holds its
+office until its session times out, and nobody decides anything meanwhile; so its office is given up in its name. A
+connection that only breaks is no proof of that; nor is one that is refused before any stood: Kafka's own brokers may be
+in office before they listen.
+
+Clients are told for a little longer where a broker was that has departed.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
-from leadline.controller.metadata import NO_CONTROLLER, Endpoint, Metadata
+from leadline.controller.metadata import Endpoint, Metadata
 from leadline.model import BrokerId
 from leadline.replication.channel import Peer, PeerGone, PeerLost
 from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 PATIENCE_S = 10.0
 RETRY_S = 0.2
+LOOK_S = 0.1  # who is slower than that is busy, and alive
+DOUBT_S = 3.0  # and then we believe the controller
+FAREWELL_S = 5.0
 
 Connect = Callable[[Endpoint, Callable[[], None]], Peer]  # the second is told when a connection that stood breaks
+Vacate = Callable[[BrokerId], Awaitable[None]]
 
 
 class Vigil:
+    """`vacate`: gives up the controller's office in its name."""
+
     def __init__(
-        self,
-        metadata: Metadata,
-        where: Callable[[BrokerId], Endpoint],
-        connect: Connect,
-        vacate: Callable[[BrokerId], Awaitable[None]],
+        self, metadata: Metadata, where: Callable[[BrokerId], Endpoint], connect: Connect, vacate: Vacate
     ) -> None:
         self._metadata, self._where, self._connect, self._vacate = metadata, where, connect, vacate
-        self._watched: tuple[BrokerId, Endpoint] | None = None
-        self._task: asyncio.Task[None] | None = None
-        metadata.on_change.append(self._look)
+        self._watches: dict[BrokerId, _Watch] = {}
+        self._farewells: dict[BrokerId, asyncio.TimerHandle] = {}
+        metadata.on_change.append(self._changed)
 
-    def _look(self) -> None:
-        """Is it another one now?"""
+    async def look(self, brokers: Iterable[BrokerId]) -> None:
+        """Return once each has answered, or is doubted; or after a moment."""
+        seen = [self._watches[id].look() for id in brokers if id in self._watches]
+        if seen:
+            await asyncio.wait(seen, timeout=LOOK_S)
+
+    def _changed(self) -> None:
+        """Who came, and who went?"""
         wanted = self._wanted()
-        if wanted != self._watched:
-            if self._task is not None:
-                self._task.cancel()
-            self._watched = wanted
-            self._task = None if wanted is None else asyncio.create_task(self._watch(*wanted), name="vigil")
+        for id in [id for id, watch in self._watches.items() if wanted.get(id) != watch.at]:
+            self._watches.pop(id).task.cancel()
+        for id in wanted.keys() - self._watches.keys():
+            self._watches[id] = _Watch(id, wanted[id], self._metadata, self._connect, self._vacate)
+        departed = self._metadata.departed.keys()
+        for id in self._farewells.keys() - departed:
+            self._farewells.pop(id).cancel()
+        for id in departed - self._farewells.keys():
+            self._farewells[id] = asyncio.get_running_loop().call_later(FAREWELL_S, self._forget, id)
 
-    def _wanted(self) -> tuple[BrokerId, Endpoint] | None:
-        controller = self._metadata.controller
-        if controller in (NO_CONTROLLER, self._metadata.me.id):
-            return None
-        try:
-            return controller, self._where(controller)
-        except PeerLost:
-            return None
+    def _wanted(self) -> dict[BrokerId, Endpoint]:
+        found = {}
+        for id in self._metadata.brokers.keys() - {self._metadata.me.id}:
+            try:
+                found[id] = self._where(id)
+            except PeerLost:
+                continue  # it has no such listener
+        return found
 
-    async def _watch(self, controller: BrokerId, at: Endpoint) -> None:
-        broke = asyncio.Event()
-        peer = self._connect(at, broke.set)
-        try:
-            while True:
-                broke.clear()
-                try:
-                    await peer.ask(ApiVersionsRequest(), ApiVersionsResponse, 0, PATIENCE_S)
-                    await broke.wait()
-                except PeerGone:
-                    await self._vacate(controller)
-                    await asyncio.sleep(RETRY_S)
-                except PeerLost:
-                    await asyncio.sleep(RETRY_S)
-        finally:
-            peer.close()
+    def _forget(self, broker: BrokerId) -> None:
+        del self._farewells[broker], self._metadata.departed[broker]
 
     async def stop(self) -> None:
-        self._metadata.on_change.remove(self._look)
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._metadata.on_change.remove(self._changed)
+        for timer in self._farewells.values():
+            timer.cancel()
+        tasks = [watch.task for watch in self._watches.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class _Watch:
+    """Over one other broker."""
+
+    def __init__(self, broker: BrokerId, at: Endpoint, metadata: Metadata, connect: Connect, vacate: Vacate) -> None:
+        self.broker, self.at, self._metadata, self._vacate = broker, at, metadata, vacate
+        self._loop = asyncio.get_running_loop()
+        self._wanted = asyncio.Event()  # another look
+        self._waiting: list[asyncio.Future[None]] = []  # for the end of the next one
+        self._peer = connect(at, self._doubt)
+        self.task = self._loop.create_task(self._run(), name=f"vigil over broker {broker}")
+
+    def look(self) -> "asyncio.Future[None]":
+        self._wanted.set()
+        seen: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(seen)
+        return seen
+
+    def _doubt(self) -> None:
+        self._metadata.doubted.add(self.broker)
+        self._loop.call_later(DOUBT_S, self._metadata.doubted.discard, self.broker)
+        self._wanted.set()
+
+    async def _run(self) -> None:
+        stood = False
+        try:
+            while True:
+                self._wanted.clear()
+                lost = await self._look()
+                stood = stood or lost is None
+                if stood and isinstance(lost, PeerGone) and self.broker == self._metadata.controller:
+                    await self._vacate(self.broker)
+                if lost is not None:
+                    self._loop.call_later(RETRY_S, self._wanted.set)
+                await self._wanted.wait()
+        finally:
+            self._peer.close()
+            self._metadata.doubted.discard(self.broker)
+
+    async def _look(self) -> PeerLost | None:
+        waiting, self._waiting = self._waiting, []
+        try:
+            await self._peer.ask(ApiVersionsRequest(), ApiVersionsResponse, 0, PATIENCE_S)
+            self._metadata.doubted.discard(self.broker)
+        except PeerLost as error:
+            return error
+        else:
+            return None
+        finally:
+            for seen in waiting:
+                if not seen.done():
+                    seen.set_result(None)

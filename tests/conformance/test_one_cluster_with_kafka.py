@@ -1,0 +1,251 @@
+"""Leadline as one of the brokers of an Apache Kafka cluster: it follows, leads, coordinates and is the controller."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+from kazoo.client import KazooClient
+
+from leadline.coordination import znodes
+from tests.conformance.kafka.broker import Broker, broker, zookeeper
+from tests.support.broker import RunningBroker, leadline
+
+pytestmark = pytest.mark.conformance
+
+PATIENCE_S = 90
+OURS = 2
+SETTINGS = {
+    "offsets.topic.replication.factor": 3,
+    "offsets.topic.num.partitions": 3,
+    "transaction.state.log.replication.factor": 3,
+    "transaction.state.log.num.partitions": 3,
+    "transaction.state.log.min.isr": 2,
+    "min.insync.replicas": 2,
+    "group.initial.rebalance.delay.ms": 0,
+    "zookeeper.session.timeout.ms": 6000,
+}
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"in vain: {what}"
+        time.sleep(0.1)
+
+
+@dataclass
+class Mixed:
+    """Two brokers of Kafka's, 0 and 1, and one of ours, 2."""
+
+    kafkas: list[Broker]
+    ours: RunningBroker
+    tree: KazooClient
+    admin: AdminClient
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join([self.ours.bootstrap, *(each.bootstrap for each in self.kafkas)])
+
+    @property
+    def dirs(self) -> list[Path]:
+        return [*(each.log_dir for each in self.kafkas), self.ours.directory]
+
+    def controller(self) -> int | None:
+        if self.tree.exists(znodes.CONTROLLER) is None:
+            return None
+        return znodes.decode_controller(self.tree.get(znodes.CONTROLLER)[0]).broker
+
+    def elect(self, controller: Callable[[int], bool]) -> None:
+        """Vacate the office until the right one is in it."""
+
+        def elected() -> bool:
+            now = self.controller()
+            if now is not None and not controller(now):
+                self.tree.delete(znodes.CONTROLLER)
+            return now is not None and controller(now)
+
+        until(elected, "an election")
+
+    def create(self, topic: str, partitions: int = 3) -> None:
+        """A client may not know yet who is in office now."""
+
+        def created() -> bool:
+            try:
+                self.admin.create_topics([NewTopic(topic, partitions, 3)])[topic].result(PATIENCE_S)
+            except KafkaException as error:
+                assert error.args[0].code() == KafkaError.NOT_CONTROLLER
+                self.admin.list_topics(timeout=10)  # it does not ask anew by itself
+                return False
+            return True
+
+        until(created, f"{topic} to be created")
+        self.wait_for_all(topic)
+
+    def wait_for_all(self, topic: str) -> None:
+        """Three replicas in sync for each partition, as each broker tells it."""
+
+        def in_sync() -> bool:
+            known = self.admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
+            return bool(known) and all(len(each.isrs) == 3 for each in known)
+
+        until(in_sync, f"all replicas of {topic} in sync")
+
+    def leaders(self, topic: str) -> set[int]:
+        return {each.leader for each in self.admin.list_topics(topic, timeout=10).topics[topic].partitions.values()}
+
+    def same_bytes(self, topic: str) -> None:
+        """The replicas of each partition, once they have caught up."""
+        names = sorted(path.name for path in self.dirs[0].glob(f"{topic}-*"))
+        assert names
+
+        def same() -> bool:
+            return all(len({content(folder / name) for folder in self.dirs}) == 1 for name in names)
+
+        until(same, f"replicas of {topic} that are byte for byte the same")
+
+
+def content(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.glob("*.log")))
+
+
+def done(futures: dict[str, "Future[Any]"]) -> None:
+    for future in futures.values():
+        future.result(PATIENCE_S)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
+    path = tmp_path_factory.mktemp("mixed")
+    with ExitStack() as stack:
+        zk = stack.enter_context(zookeeper(path / "zookeeper"))
+        kafkas = [
+            stack.enter_context(broker(path / f"kafka{id}", zk, **(SETTINGS | {"broker.id": id}))) for id in range(2)
+        ]
+        tree = KazooClient(zk.connect)
+        tree.start()
+        stack.callback(tree.close)
+        stack.callback(tree.stop)
+        settings = SETTINGS | {"broker.id": OURS, "zookeeper.connect": zk.connect}
+        ours = stack.enter_context(leadline(path / "ours", **settings))
+        admin = AdminClient({"bootstrap.servers": kafkas[0].bootstrap})
+        until(lambda: len(admin.list_topics(timeout=10).brokers) == 3, "three brokers")
+        yield Mixed(kafkas, ours, tree, admin)
+
+
+class Sent:
+    """What was acknowledged."""
+
+    def __init__(self, cluster: Mixed, topic: str, **settings: object) -> None:
+        self.topic, self.values, self.errors = topic, set[bytes](), list[KafkaError]()
+        given = {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 1}
+        self.producer = Producer(given | {name.replace("_", "."): value for name, value in settings.items()})
+
+    def send(self, name: str, count: int) -> None:
+        for number in range(count):
+            self.producer.produce(self.topic, f"{name} {number}".encode(), str(number), on_delivery=self._told)
+            self.producer.poll(0)
+
+    def _told(self, error: KafkaError | None, message: Message) -> None:
+        value = message.value()
+        if error is not None:
+            self.errors.append(error)
+        elif value is not None:
+            self.values.add(value)
+
+    def flush(self) -> None:
+        assert self.producer.flush(PATIENCE_S) == 0
+        assert self.errors == []
+
+
+def read(cluster: Mixed, topic: str, group: str, count: int) -> list[bytes]:
+    """All that is committed, through a group."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        }
+    )
+    found: list[bytes] = []
+    with closing(consumer):
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + PATIENCE_S
+        while len(found) < count and time.monotonic() < deadline:
+            found += [message.value() or b"" for message in consumer.consume(500, 0.5) if message.error() is None]
+        found += [message.value() or b"" for message in consumer.consume(500, 0.5) if message.error() is None]
+        consumer.commit(asynchronous=False)
+    return found
+
+
+@contextmanager
+def away(ours: RunningBroker) -> Iterator[None]:
+    ours.kill()
+    yield
+    ours.start()
+
+
+@pytest.mark.parametrize("in_office", ["kafka", "leadline"])
+def test_records_groups_and_transactions_go_through_all_brokers(cluster: Mixed, in_office: str) -> None:
+    cluster.elect(lambda id: (id == OURS) == (in_office == "leadline"))
+    topic = f"all-{in_office}"
+    cluster.create(topic)
+    assert cluster.leaders(topic) == {0, 1, 2}
+    sent = Sent(cluster, topic)
+    sent.send("plain", 1000)
+    sent.flush()
+    for number in range(4):  # so many that each broker coordinates one
+        in_txn = Sent(cluster, topic, transactional_id=f"{in_office} {number}")
+        in_txn.producer.init_transactions(PATIENCE_S)
+        for outcome in (in_txn.producer.commit_transaction, in_txn.producer.abort_transaction):
+            in_txn.producer.begin_transaction()
+            committed = outcome == in_txn.producer.commit_transaction
+            in_txn.send(f"{'committed' if committed else 'aborted'} {number}", 20)
+            in_txn.flush()
+            outcome(PATIENCE_S)
+    expected = sorted([f"plain {n}" for n in range(1000)] + [f"committed {n} {m}" for n in range(4) for m in range(20)])
+    for group in "abcd":
+        assert sorted(each.decode() for each in read(cluster, topic, f"{in_office} {group}", 1080)) == expected
+    cluster.same_bytes(topic)
+    cluster.same_bytes("__consumer_offsets")
+    cluster.same_bytes("__transaction_state")
+
+
+def test_as_the_controller_it_makes_grows_and_deletes_topics_on_kafkas_brokers(cluster: Mixed) -> None:
+    cluster.elect(lambda id: id == OURS)
+    cluster.create("grows", 2)
+    done(cluster.admin.create_partitions([NewPartitions("grows", 5)]))
+    until(lambda: len(cluster.admin.list_topics("grows", timeout=10).topics["grows"].partitions) == 5, "5 partitions")
+    cluster.wait_for_all("grows")
+    done(cluster.admin.delete_topics(["grows"]))
+    until(lambda: not any(list(folder.glob("grows-*[0-9]")) for folder in cluster.dirs), "the replicas' end")
+    until(lambda: "grows" not in cluster.admin.list_topics(timeout=10).topics, "the topic's end")
+
+
+@pytest.mark.parametrize("in_office", ["kafka", "leadline"])
+def test_what_was_acknowledged_survives_its_death(cluster: Mixed, in_office: str) -> None:
+    """It is killed while it leads a third of the partitions, and perhaps the cluster; later it comes back."""
+    cluster.elect(lambda id: (id == OURS) == (in_office == "leadline"))
+    topic = f"death-{in_office}"
+    cluster.create(topic)
+    sent = Sent(cluster, topic)
+    sent.send("before", 1000)
+    with away(cluster.ours):
+        sent.send("without", 1000)
+        sent.flush()
+    cluster.wait_for_all(topic)
+    sent.send("after", 1000)
+    sent.flush()
+    found = read(cluster, topic, f"death {in_office}", 3000)
+    assert len(found) == len(set(found)) == len(sent.values) == 3000
+    assert set(found) == sent.values
+    cluster.same_bytes(topic)
