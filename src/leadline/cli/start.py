@@ -20,6 +20,7 @@ from leadline.broker.watchdog import Watchdog
 from leadline.cli import COMMANDS
 from leadline.cli.terminal import Status, host_text, size_text, time_text
 from leadline.config import BrokerSettings, InvalidSetting, broker_settings, parse_properties
+from leadline.coordination.tree import TreeError
 from leadline.errors import LogDirFailed, LogDirLocked
 
 DEFAULT_LISTENERS = "PLAINTEXT://localhost:9092"  # Kafka's own default is open to the whole network
@@ -29,6 +30,7 @@ examples:
   leadline start                                  localhost:9092, data in ./leadline-data
   leadline start server.properties                Kafka's own file
   leadline start --set listeners=PLAINTEXT://localhost:9192 --set log.retention.hours=24
+  leadline start --set zookeeper.connect=localhost:2181/kafka --set broker.id=3    one of a cluster's
 """
 
 
@@ -36,8 +38,9 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser = commands.add_parser(
         "start",
         help=COMMANDS["start"],
-        description="Runs a broker in the foreground, on its own store: no JVM, no ZooKeeper. After a crash it "
-        "recovers its data; on Ctrl-C or SIGTERM it stops cleanly; on SIGUSR1 it tells how busy its loop was.",
+        description="Runs a broker in the foreground: alone, on its own store, without JVM or ZooKeeper; or, with "
+        "zookeeper.connect, as one of a cluster's, beside Apache Kafka's own brokers if there are any. After a crash "
+        "it recovers its data; on Ctrl-C or SIGTERM it stops cleanly; on SIGUSR1 it tells how busy its loop was.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -54,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         watchdog = Watchdog()
         with asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
             return runner.run(_keep(settings, watchdog))
-    except (InvalidSetting, LogDirLocked, LogDirFailed, OSError) as error:
+    except (InvalidSetting, LogDirLocked, LogDirFailed, TreeError, OSError) as error:
         print(f"leadline: {error}", file=sys.stderr)
         return 1
 
@@ -74,6 +77,7 @@ def _settings(options: argparse.Namespace) -> BrokerSettings:
 
 async def _keep(settings: BrokerSettings, watchdog: Watchdog) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.getLogger("kazoo").setLevel(logging.WARNING)
     _allow_many_files()
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -118,6 +122,8 @@ def _tell(broker: Broker, seconds: float) -> None:
     for path, log_dir in dirs.dirs.items():
         state = "stopped cleanly" if log_dir.was_clean else "recovered" if dirs.recovery.logs else "new"
         print(f"  data     {path} ({state})")
+    if broker.settings.broker.zookeeper_connect:
+        print(f"  cluster  {broker.settings.broker.zookeeper_connect}, as broker {broker.services.metadata.me.id}")
     for path in dirs.offline:
         print(f"  offline  {path}")
     print(f"  holds    {len(dirs.logs)} partitions, {size_text(size)}")

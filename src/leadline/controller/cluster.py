@@ -18,13 +18,14 @@ from leadline.controller.controller import Controller
 from leadline.controller.metadata import Metadata, Topic
 from leadline.controller.topics import Assignment, assign, check_name
 from leadline.coordination import znodes
-from leadline.coordination.tree import BadVersion, Create, NodeExists, Operation, Set, Tree
+from leadline.coordination.tree import BadVersion, Create, NodeExists, Operation, Set, Tree, TreeError
 from leadline.coordination.znodes import Replicas
 from leadline.errors import (
     CoordinatorLoadInProgress,
     NotController,
     RequestTimedOut,
     TopicAlreadyExists,
+    UnknownServerError,
     UnknownTopicOrPartition,
 )
 from leadline.model import BrokerId, TopicId, TopicPartition, new_id
@@ -39,7 +40,10 @@ _Change = Callable[Concatenate["Cluster", P], Coroutine[None, None, T]]
 
 
 def _to_its_end(change: _Change[P, T]) -> _Change[P, T]:
-    """A change goes through to its end, also if who asked for it goes away: the tree and we must agree."""
+    """A change goes through to its end, also if who asked for it goes away: the tree and we must agree.
+
+    UnknownServerError if the tree is out of reach: it may be done or not.
+    """
 
     @wraps(change)
     async def run(cluster: "Cluster", /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -47,7 +51,10 @@ def _to_its_end(change: _Change[P, T]) -> _Change[P, T]:
         cluster.under_way.add(task)
         task.add_done_callback(cluster.under_way.discard)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # told to who asked, if to anybody
-        return await asyncio.shield(task)
+        try:
+            return await asyncio.shield(task)
+        except TreeError as error:
+            raise UnknownServerError(f"{change.__name__} was not carried through: {error}") from error
 
     return run
 

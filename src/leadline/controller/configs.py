@@ -11,7 +11,20 @@ from contextlib import suppress
 
 from leadline.coordination import znodes
 from leadline.coordination.node_json import MalformedNode
-from leadline.coordination.tree import Create, Event, NoNode, Operation, Set, Tree, TreeError, Watch
+from leadline.coordination.tree import (
+    BadVersion,
+    Create,
+    Event,
+    Node,
+    NodeExists,
+    NoNode,
+    Operation,
+    SessionState,
+    Set,
+    Tree,
+    TreeError,
+    Watch,
+)
 from leadline.model import BrokerId
 from leadline.ports import Clock
 
@@ -34,20 +47,24 @@ class Configs:
         self.on_change: list[Callable[[str, str], None]] = []  # called with type and name of any entity
         self._writing = asyncio.Lock()
         self._last = -1  # the number of the last announcement that was seen
-        self._watch: Watch | None = None
+        self._watches: list[Watch] = []
         self._reading: asyncio.Task[None] | None = None
         self._again = False
+        self._is_behind = False  # there was no connection for a while
 
     async def start(self) -> None:
-        self._watch = await self.tree.watch_children(znodes.CONFIG_CHANGES, self._announced)
+        self._watches = [
+            await self.tree.watch_children(znodes.CONFIG_CHANGES, self._announced),
+            self.tree.watch_session(self._session),
+        ]
         names = await self.tree.children(znodes.CONFIG_CHANGES) or []
         self._last = max((znodes.sequence(name) for name in names), default=-1)
         for entity in (str(self.me), znodes.DEFAULT_ENTITY):
             await self._read(BROKERS, entity)
 
     async def stop(self) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
+        for watch in self._watches:
+            watch.cancel()
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
@@ -76,12 +93,15 @@ class Configs:
 
     async def _write(self, kind: str, name: str, altered: Altered) -> None:
         path = znodes.config_path(kind, name)
-        node = await self.tree.get(path)
-        config = altered({} if node is None else znodes.decode_config(path, node.data))
-        data = znodes.encode_config(config)
         announcement = Create(znodes.CONFIG_CHANGE, znodes.encode_config_change(f"{kind}/{name}"), sequential=True)
-        change: Operation = Create(path, data) if node is None else Set(path, data, node.version)
-        await self.tree.multi([change, announcement])
+        while True:
+            node = await self.tree.get(path)
+            config = altered({} if node is None else znodes.decode_config(path, node.data))
+            data = znodes.encode_config(config)
+            change: Operation = Create(path, data) if node is None else Set(path, data, node.version)
+            with suppress(BadVersion, NodeExists):  # another broker was quicker: on top of what it wrote, then
+                await self.tree.multi([change, announcement])
+                break
         self._hold(kind, name, config)
 
     async def _read(self, kind: str, name: str) -> None:
@@ -108,7 +128,16 @@ class Configs:
 
     # What others announce
 
+    def _session(self, state: SessionState) -> None:
+        """What was announced while nobody listened may be swept away: then all is read again."""
+        if state is SessionState.CONNECTED:
+            self._is_behind = True
+            self._look()
+
     def _announced(self, event: Event) -> None:
+        self._look()
+
+    def _look(self) -> None:
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read_announcements(), name="settings")
         else:
@@ -119,11 +148,24 @@ class Configs:
         while more:
             self._again = False
             try:
-                for name in await self.tree.children(znodes.CONFIG_CHANGES) or []:
+                if self._is_behind:
+                    await self._read_everything()
+                names = await self.tree.children(znodes.CONFIG_CHANGES) or []
+                for name in sorted(names, key=znodes.sequence):
                     await self._read_announcement(f"{znodes.CONFIG_CHANGES}/{name}")
             except TreeError as error:
                 log.warning("announcements of settings cannot be read now: %s", error)
             more = self._again
+
+    async def _read_everything(self) -> None:
+        self._is_behind = False
+        try:
+            for entity in (str(self.me), znodes.DEFAULT_ENTITY):
+                await self._read(BROKERS, entity)
+            await asyncio.gather(*(self._read(TOPICS, name) for name in list(self.topics)))
+        except TreeError:
+            self._is_behind = True
+            raise
 
     async def _read_announcement(self, path: str) -> None:
         number = znodes.sequence(path)
@@ -131,19 +173,22 @@ class Configs:
         if node is None:
             return
         if number > self._last:
+            await self._obey(path, node)
             self._last = number
-            try:
-                kind, _, name = znodes.decode_config_change(path, node.data).partition("/")
-            except MalformedNode as error:
-                log.error("passed over: %s", error)
-                return
-            if self._is_ours(kind, name):
-                await self._read(kind, name)
-            else:
-                self._tell(kind, name)
         elif self.clock.now_ms() - node.ctime_ms > KEPT_MS:
             with suppress(NoNode):  # another broker was quicker
                 await self.tree.delete(path)
+
+    async def _obey(self, path: str, node: Node) -> None:
+        try:
+            kind, _, name = znodes.decode_config_change(path, node.data).partition("/")
+        except MalformedNode as error:
+            log.error("passed over: %s", error)
+            return
+        if self._is_ours(kind, name):
+            await self._read(kind, name)
+        else:
+            self._tell(kind, name)
 
     def _is_ours(self, kind: str, name: str) -> bool:
         if kind == TOPICS:

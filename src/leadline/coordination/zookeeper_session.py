@@ -18,6 +18,7 @@ from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 from kazoo.retry import KazooRetry
 
+from leadline.config import InvalidSetting
 from leadline.coordination.tree import ROOT, Change, Event, SessionState, check_path
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # between two attempts to connect: grows from one to the other
@@ -39,14 +40,14 @@ class Address(NamedTuple):
 
     @classmethod
     def parse(cls, connect: str) -> "Address":
-        """ValueError if it makes no sense."""
+        """InvalidSetting if it makes no sense."""
         hosts, _, below = connect.partition("/")
         chroot = f"/{below.rstrip('/')}" if below.rstrip("/") else ""
         try:
             check_path(chroot or ROOT)
             count = len(collect_hosts(hosts)[0])
         except ValueError as error:
-            raise ValueError(f"zookeeper.connect={connect}: {error}; expected host:port,host:port/path") from None
+            raise InvalidSetting(f"zookeeper.connect={connect}: {error}; expected host:port,host:port/path") from None
         return cls(hosts, count, chroot)
 
 

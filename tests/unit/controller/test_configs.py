@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -11,7 +12,7 @@ from leadline.controller.configs import KEPT_MS, Configs
 from leadline.coordination import znodes
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.membership import make_persistent_nodes
-from leadline.coordination.tree import Tree
+from leadline.coordination.tree import SessionState, Tree
 from leadline.ports import SystemClock
 from tests.support import in_memory
 
@@ -94,6 +95,46 @@ def test_changes_at_once_all_count(tmp_path: Path) -> None:
 
         await asyncio.gather(*map(adding, "abcde"))
         assert set(one.topics["t"]) == set("abcde")
+
+    run(tmp_path, test)
+
+
+class AnyOrder:
+    """A tree that names children in no order, as ZooKeeper does."""
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+
+    async def children(self, path: str) -> list[str] | None:
+        return sorted(await self._tree.children(path) or [], reverse=True)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tree, name)
+
+
+def test_announcements_are_read_in_their_order_whatever_that_of_the_nodes(tmp_path: Path) -> None:
+    async def test(tree: Tree, pair: Pair) -> None:
+        one, other = pair
+        other.tree = cast(Tree, AnyOrder(tree))
+        for topic in "tuv":
+            await other.of_topic(topic)
+        change = asyncio.gather(*(one.alter_topic(topic, lambda before: {"flush.ms": "7"}) for topic in "tuv"))
+        while any(other.topics[topic] != {"flush.ms": "7"} for topic in "tuv"):  # noqa: ASYNC110  the test as a whole has its time
+            await asyncio.sleep(0.01)
+        await change
+
+    run(tmp_path, test)
+
+
+def test_after_a_time_without_connection_everything_is_read_again(tmp_path: Path) -> None:
+    async def test(tree: Tree, pair: Pair) -> None:
+        other = pair[1]
+        await other.of_topic("t")
+        await tree.create(znodes.config_path("topics", "t"), znodes.encode_config({"flush.ms": "7"}))
+        await tree.create(znodes.config_path("brokers", "1"), znodes.encode_config({"log.cleaner.threads": "2"}))
+        other._session(SessionState.CONNECTED)
+        while (other.topics["t"], other.broker) != ({"flush.ms": "7"}, {"log.cleaner.threads": "2"}):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
     run(tmp_path, test)
 
