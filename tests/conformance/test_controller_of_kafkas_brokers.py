@@ -19,8 +19,6 @@ from confluent_kafka import Producer, TopicCollection
 from leadline.broker.broker import Broker as OurBroker
 from leadline.config import broker_settings
 from leadline.coordination import znodes
-from leadline.coordination.tree import Tree
-from leadline.coordination.zookeeper import ZooKeeperTree
 from leadline.model import TopicPartition
 from tests.conformance.kafka.broker import ZooKeeper, broker, tool, zookeeper
 from tests.conformance.test_znodes import api, read_all
@@ -44,34 +42,22 @@ LED_BY_THE_FIRST = {
     for number, replicas in enumerate(assigned)
     if topic != "gone"
 }
+PATIENT = {"zookeeper.session.timeout.ms": "30000", "zookeeper.connection.timeout.ms": "60000"}
 C0 = TopicPartition("c", 0)  # has no other replica than the one on broker 1
-
-
-class InACluster(OurBroker):
-    """A broker of ours that takes part in a cluster; it is given no partitions here."""
-
-    is_alone = False
-
-    async def _open_tree(self) -> Tree:
-        assert self.settings.broker.zookeeper_connect is not None
-        return await ZooKeeperTree.open(
-            self.settings.broker.zookeeper_connect,
-            session_timeout_ms=30_000,
-            connection_timeout_ms=60_000,
-            max_in_flight=10,
-        )
 
 
 @contextmanager
 def our_controller(path: Path, zk: ZooKeeper) -> Iterator[str]:
     """In office before there is any other broker, on a thread of its own. Its address."""
     given = {"log.dirs": str(path), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": str(CONTROLLER)}
-    settings = broker_settings(given | {"zookeeper.connect": zk.connect, "auto.leader.rebalance.enable": "false"})
+    settings = broker_settings(
+        given | {"zookeeper.connect": zk.connect, "auto.leader.rebalance.enable": "false"} | PATIENT
+    )
     started: list[str] = []
     ready, over = threading.Event(), threading.Event()
 
     async def main() -> None:
-        ours = InACluster(settings)
+        ours = OurBroker(settings)
         try:
             await ours.start()
             started.append(f"127.0.0.1:{ours.addresses['PLAINTEXT'].port}")

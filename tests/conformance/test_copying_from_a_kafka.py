@@ -1,8 +1,12 @@
 """A real Kafka leads, our fetcher copies: the same bytes, the same epochs, and what never was the leader's goes."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from uuid import UUID
+
+import pytest
 
 from leadline.config import LogConfig, StorageConfig, broker_settings
 from leadline.log.log_dirs import LogDirs
@@ -19,10 +23,13 @@ from leadline.wire.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from tests.conformance.both import CREATABLE, Both, Side, _leads, produced, until
+from tests.conformance.both import CREATABLE, Side, _leads, produced, until
+from tests.conformance.kafka.broker import broker, zookeeper
 from tests.support import brokers
 from tests.support.crash_disk import Unsynced
 from tests.support.logs import batch, whole_log
+
+pytestmark = pytest.mark.conformance
 
 KAFKA, US = 1, 2
 TOPIC, PARTITIONS = "copied-by-us", 3
@@ -63,17 +70,25 @@ def delete_records(kafka: Side, tp: TopicPartition, before: int) -> None:
     assert answer.topics[0].partitions[0].error_code == 0
 
 
-def test_our_copy_is_kafkas_log(both: Both, tmp_path: Path) -> None:
-    kafka = both.kafka
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[Side]:
+    """One of its own: a topic with a replica on a broker that never comes cannot be deleted."""
+    with zookeeper(tmp_path / "zookeeper") as zk, broker(tmp_path / "kafka", zk, broker_id=KAFKA) as running:
+        side = Side("Kafka", "127.0.0.1", running.port, [str(running.log_dir)])
+        with closing(side.connection):
+            yield side
+
+
+def test_our_copy_is_kafkas_log(kafka: Side, tmp_path: Path) -> None:
     topic_id = created(kafka)
     tps = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
     decision = LeaderAndIsr(KAFKA, 0, (KAFKA,))
 
     async def main() -> None:
         config = LogConfig.parse({"segment.bytes": str(SEGMENT_BYTES)})
-        dirs = LogDirs(StorageConfig.parse({"log.dirs": str(tmp_path)}), SystemClock(), Unsynced(), lambda _: config)
+        dirs = LogDirs(StorageConfig.parse({"log.dirs": str(tmp_path / "ours")}), SystemClock(), Unsynced(), lambda _: config)
         await dirs.open()
-        settings = broker_settings({"log.dirs": str(tmp_path), "replica.fetch.backoff.ms": "50"}).broker
+        settings = broker_settings({"log.dirs": str(tmp_path / "ours"), "replica.fetch.backoff.ms": "50"}).broker
         replicas = Replicas(dirs, US, settings, lambda _: Channel(kafka.host, kafka.port, "broker-2"))
 
         def holds(*counts: int) -> bool:

@@ -85,6 +85,7 @@ class Controller:
         self._term = 0  # counts the times that we left office, or were told that we cannot be in it
         self._epoch_version = -1  # of /controller_epoch, when this one came into office
         self._lines: dict[BrokerId, Line] = {}
+        self._found: set[int] = set()  # epochs of the brokers that were there when this one came into office
         self._closing: set[asyncio.Task[None]] = set()  # what lines still do
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
         self._watches: list[Watch] = []  # while in office
@@ -250,6 +251,7 @@ class Controller:
                 await self.tree.create(znodes.FEATURE, znodes.encode_features(znodes.FinalizedFeatures({})))
         state = State(self.me, epoch)
         state.brokers = {broker.id: broker for broker in await reading.brokers(self.tree)}
+        self._found = {broker.epoch for broker in state.brokers.values()}
         for name, topic in await self._read_topics(await self.tree.children(znodes.TOPICS) or []):
             state.put_topic(await reading.with_states(self.tree, name, topic))
         wanted = Wanted(
@@ -400,7 +402,8 @@ class Controller:
         timeout_s = self._settings().broker.controller_socket_timeout_ms / 1000
         for id, broker in wanted.items():
             if id not in self._lines:
-                self._lines[id] = Line(broker, self._connect, self, timeout_s)
+                is_new = broker.epoch not in self._found
+                self._lines[id] = Line(broker, self._connect, self, timeout_s, is_new=is_new)
 
     def _tell(self, effects: Effects) -> None:
         for id, request in effects.requests:

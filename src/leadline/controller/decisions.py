@@ -194,8 +194,10 @@ class Decisions:
                 self.steps.bring_online((tp,), self.steps.elect_unclean)
 
     def shut_down(self, id: BrokerId, epoch: int = UNKNOWN_BROKER_EPOCH) -> list[TopicPartition]:
-        """A broker is about to stop and hands over. What it still leads and others could: StaleBrokerEpoch,
-        BrokerNotAvailable."""
+        """A broker is about to stop and hands over. What it still leads and others could, perhaps a little later.
+
+        StaleBrokerEpoch, BrokerNotAvailable.
+        """
         broker = self.state.brokers.get(id)
         if broker is None:
             raise BrokerNotAvailable(f"there is no broker {id}")
@@ -211,7 +213,7 @@ class Decisions:
             if replica.partition not in handed_over and self._is_shared(replica.partition)
         ]
         self.steps.move_replicas(followed, ReplicaState.OFFLINE)
-        return leaders_of(self.state, id)
+        return [tp for tp in leaders_of(self.state, id) if self.steps.online(tp)]
 
     def _is_shared(self, tp: TopicPartition) -> bool:
         partition = self.state.known(tp)

@@ -1,8 +1,8 @@
 """The way from the controller to each broker: requests in their order, each until it is answered or the broker is gone.
 
-A broker that refuses connections has ended, whatever the tree says; or it is not quite there, as Kafka's own, which
-register before they listen. It is told to be gone at once; a connection that breaks makes us look. From then on it is
-asked, every now and then, whether it is there after all. A lost connection alone says nothing.
+A broker that refuses connections has ended, whatever the tree says, unless it has just begun: Kafka's own register
+before they listen. It is told to be gone at once; a connection that breaks makes us look. From then on it is asked,
+every now and then, whether it is there after all. A lost connection alone says nothing.
 """
 
 import asyncio
@@ -52,10 +52,10 @@ class Told(Protocol):
 
 
 class Line:
-    """To one run of one broker."""
+    """To one run of one broker. `is_new`: it has just registered, and may not listen yet."""
 
-    def __init__(self, broker: Broker, connect: "Connect", told: Told, timeout_s: float) -> None:
-        self.broker, self._told, self._timeout_s = broker, told, timeout_s
+    def __init__(self, broker: Broker, connect: "Connect", told: Told, timeout_s: float, *, is_new: bool) -> None:
+        self.broker, self._told, self._timeout_s, self._is_new = broker, told, timeout_s, is_new
         self._peer = connect(broker, self._lost)
         self._queue: asyncio.Queue[Request | Probe] = asyncio.Queue()
         self._unanswered = 0
@@ -105,14 +105,15 @@ class Line:
         while True:
             try:
                 response = await self._peer.ask(request, kind, version, self._timeout_s)
-            except PeerGone:
-                raise
             except PeerLost as error:
+                if isinstance(error, PeerGone) and not self._is_new:
+                    raise
                 if not complained:
                     log.warning("broker %d is asked again until it answers: %s", self.broker.id, error)
                 complained = True
                 await asyncio.sleep(BACK_OFF_S)
             else:
+                self._is_new = False
                 return response
 
     async def _until_back(self) -> None:

@@ -58,6 +58,8 @@ class Metadata:
         self.me, self.cluster_id = me, cluster_id
         self.broker_epoch = NO_BROKER_EPOCH  # of this run of this broker; -1: not registered yet
         self.brokers: dict[BrokerId, BrokerInfo] = {}
+        self.doubted: set[BrokerId] = set()  # of these, the ones that may have ended a moment ago: see Vigil
+        self.departed: dict[BrokerId, BrokerInfo] = {}  # not of these any longer, since a moment ago: see Vigil
         self.controller: BrokerId = NO_CONTROLLER
         self.controller_epoch = 0  # the latest that was heard of
         self.topics: dict[str, Topic] = {}
@@ -83,6 +85,11 @@ class Metadata:
         partition = None if topic is None else topic.partitions.get(tp.partition)
         return NO_LEADER if partition is None else partition.leader
 
+    def reachable(self, leader: BrokerId, listener: str) -> Endpoint | None:
+        """Where clients find a leader. None: nowhere, as far as we know; they should ask again."""
+        broker = None if leader in self.doubted else self.brokers.get(leader)
+        return None if broker is None else broker.endpoints.get(listener)
+
     def topic(self, name: str) -> Topic:
         try:
             return self.topics[name]
@@ -101,7 +108,8 @@ class Metadata:
         """StaleBrokerEpoch, StaleControllerEpoch. The topics that are gone now."""
         self.check(request.controller_epoch, request.broker_epoch)
         self.controller = request.controller_id
-        self.brokers = {broker.id: _broker(broker) for broker in request.live_brokers}
+        before, self.brokers = self.brokers, {broker.id: _broker(broker) for broker in request.live_brokers}
+        self.departed = {id: each for id, each in (before | self.departed).items() if id not in self.brokers}
         told = [(topic.topic_name, topic.topic_id, topic.partition_states) for topic in request.topic_states]
         told += [(state.topic_name, NO_ID, [state]) for state in request.ungrouped_partition_states]
         gone = [name for name, topic_id, states in told if self._update(name, topic_id, states)]

@@ -83,7 +83,7 @@ class ZooKeeperTree:
     async def open(
         cls, connect: str, *, session_timeout_ms: int, connection_timeout_ms: int, max_in_flight: int
     ) -> "ZooKeeperTree":
-        """The arguments are Kafka's zookeeper.*. InvalidSetting for no address, ConnectionLost if none answers in time."""
+        """The arguments are Kafka's zookeeper.*. InvalidSetting for what is no address, ConnectionLost in the end."""
         tree = cls(Address.parse(connect), session_timeout_ms, max_in_flight)
         try:
             async with asyncio.timeout(connection_timeout_ms / 1000):

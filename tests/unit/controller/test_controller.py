@@ -240,8 +240,8 @@ def test_a_broker_that_refuses_connections_is_gone_until_it_answers(
     run(tmp_path, test)
 
 
-def test_a_broker_that_does_not_answer_is_asked_again_and_one_that_refuses_is_gone(tmp_path: Path) -> None:
-    """A lost connection says nothing; a refused one does, also of a broker that never answered: it listens first."""
+def test_a_broker_that_does_not_answer_yet_is_waited_for(tmp_path: Path) -> None:
+    """A lost connection says nothing, nor does a refused one of a broker that has just registered."""
 
     async def test(cluster: ThreeBrokers) -> None:
         await cluster.create("t", (1, 2))
@@ -252,15 +252,28 @@ def test_a_broker_that_does_not_answer_is_asked_again_and_one_that_refuses_is_go
         await cluster.tree.delete(znodes.broker_path(1))
         await cluster.until_led_by(2)
         cluster.brokers[1] = WrittenDown(1)
-        cluster.brokers[1].trouble = PeerGone("killed, and still registered")
+        cluster.brokers[1].trouble = PeerGone("not listening yet")
         await cluster.register(1)
-        decisions = cluster.controller.decisions
-        assert decisions is not None
-        async with asyncio.timeout(PATIENCE_MS / 1000):
-            while not decisions.state.gone:  # noqa: ASYNC110  nobody tells when it begins to hold
-                await asyncio.sleep(0.01)
+        await cluster.idle()
+        await asyncio.sleep(0.05)
+        assert cluster.controller.decisions is not None
+        assert not cluster.controller.decisions.state.gone
         cluster.brokers[1].trouble = None
         await cluster.brokers[1].told.wait()
+
+    run(tmp_path, test)
+
+
+def test_a_new_controller_counts_a_registered_broker_that_refuses_as_gone(tmp_path: Path) -> None:
+    """The one before it was killed together with it, say, and their sessions are not over."""
+
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        await cluster.controller.stop()
+        cluster.brokers[1].trouble = PeerGone("killed, and still registered")
+        cluster.controller = cluster.view.controller = cluster.new_controller(0)
+        await cluster.controller.start()
+        await cluster.until_led_by(2)
 
     run(tmp_path, test)
 
