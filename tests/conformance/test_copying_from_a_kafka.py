@@ -86,7 +86,8 @@ def test_our_copy_is_kafkas_log(kafka: Side, tmp_path: Path) -> None:
 
     async def main() -> None:
         config = LogConfig.parse({"segment.bytes": str(SEGMENT_BYTES)})
-        dirs = LogDirs(StorageConfig.parse({"log.dirs": str(tmp_path / "ours")}), SystemClock(), Unsynced(), lambda _: config)
+        storage = StorageConfig.parse({"log.dirs": str(tmp_path / "ours")})
+        dirs = LogDirs(storage, SystemClock(), Unsynced(), lambda _: config)
         await dirs.open()
         settings = broker_settings({"log.dirs": str(tmp_path / "ours"), "replica.fetch.backoff.ms": "50"}).broker
         replicas = Replicas(dirs, US, settings, lambda _: Channel(kafka.host, kafka.port, "broker-2"))
