@@ -4,6 +4,7 @@ What decides never touches the world by itself; it is handed these. Production a
 peers: the same code runs above both.
 """
 
+import _thread
 import mmap
 import os
 import time
@@ -12,6 +13,7 @@ from typing import Protocol, TypeVar
 
 T = TypeVar("T")
 MADV_POPULATE_READ = 22  # since Linux 5.14
+LARGE_BYTES = 1024 * 1024  # a smaller file is removed in no time
 Buffer = bytes | bytearray | memoryview
 
 
@@ -63,7 +65,6 @@ class OsFiles:
     """The real disk. The hot calls are the ones of `os` themselves."""
 
     open = staticmethod(os.open)
-    close = staticmethod(os.close)
     pread = staticmethod(os.pread)
     preadv = staticmethod(os.preadv)
     pwrite = staticmethod(os.pwrite)
@@ -75,6 +76,15 @@ class OsFiles:
     rmdir = staticmethod(os.rmdir)
     rename = staticmethod(os.rename)
     unlink = staticmethod(os.unlink)
+
+    @staticmethod
+    def close(fd: int, /) -> None:
+        """Whoever is the last to close a deleted file removes it, which takes long if it is large: a thread does."""
+        found = os.fstat(fd)
+        if found.st_nlink or found.st_size < LARGE_BYTES:
+            os.close(fd)
+        else:
+            _thread.start_new_thread(os.close, (fd,))  # and nobody waits for it, not even for its start
 
     @staticmethod
     def map(fd: int, size: int, /) -> mmap.mmap:

@@ -164,6 +164,22 @@ def test_commits_in_the_middle_of_a_rebalance(group: Party, topic: str) -> None:
     fetch(group.both, 9, group.group, None)
 
 
+@pytest.mark.parametrize("version", OffsetCommitRequest.VERSIONS[1:])
+def test_the_same_partitions_again_and_again(group: Party, topic: str, version: int) -> None:
+    member = group.alone()
+    for offset in (1, 9, 4, 1 << 62, -1):
+        assert member.commit(topic, offset, 7, version=version) == [0, 0]
+        fetch(group.both, 9, group.group, None)
+    member.join()
+    for offset in (5, 6):
+        assert member.commit(topic, offset, 7, version=version) == [REBALANCE_IN_PROGRESS] * 2
+    member.sync({member: b""})
+    member.generation -= 1
+    for offset in (7, 8):
+        assert member.commit(topic, offset, 7, version=version) == [ILLEGAL_GENERATION] * 2
+    fetch(group.both, 9, group.group, None)
+
+
 @pytest.mark.parametrize("version", [8, 9])
 def test_offsets_of_many_groups_at_once(both: Both, group: Party, topic: str, version: int) -> None:
     names = [f"{group.group}-{n}" for n in range(3)]

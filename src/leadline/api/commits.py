@@ -71,10 +71,10 @@ def offset_commit(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitRes
             metadata = asked.committed_metadata or NO_METADATA
             commits[tp] = Commit(asked.committed_offset, metadata, commit_ms, asked.committed_leader_epoch, expire_ms)
     if not commits:
-        return _committed(verdicts)
+        return committed(verdicts)
     generation = request.generation_id_or_member_epoch
     who = Committer(request.group_id, request.member_id, request.group_instance_id, generation)
-    return _answered(ctx.services.commits.commit(who, commits), verdicts, _committed)
+    return _answered(ctx.services.commits.commit(who, commits), verdicts, committed)
 
 
 def _answered(
@@ -88,7 +88,7 @@ def _answered(
     return shape(others | found if others else found) if isinstance(found, dict) else later(found)
 
 
-def _committed(verdicts: Verdicts) -> OffsetCommitResponse:
+def committed(verdicts: Verdicts) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponse.OffsetCommitResponseTopic(
@@ -120,7 +120,7 @@ async def _commit_to_tree(request: OffsetCommitRequest, ctx: Context) -> OffsetC
                 verdicts[tp] = OffsetMetadataTooLarge.code
             else:
                 verdicts[tp] = await _into_tree(request.group_id, tp, asked.committed_offset, ctx)
-    return _committed(verdicts)
+    return committed(verdicts)
 
 
 async def _into_tree(group_id: str, tp: TopicPartition, offset: Offset, ctx: Context) -> int:

@@ -5,10 +5,11 @@ A shell around `Offsets`, beside the one around `Group`: both speak of the same 
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
+from leadline.coordinator.commit_form import CommitForm
 from leadline.coordinator.group import Group, State
 from leadline.coordinator.group_records import commit_key, commit_value, group_key
 from leadline.coordinator.group_shard import GroupShard
@@ -28,6 +29,7 @@ from leadline.errors import (
 from leadline.log.producers import TRUSTED, Verification
 from leadline.model import Offset, ProducerId, TopicPartition
 from leadline.records.build import BatchFields
+from leadline.records.compression import Codec
 
 log = logging.getLogger(__name__)
 
@@ -89,14 +91,7 @@ class Commits:
     ) -> "Verdicts | asyncio.Future[Verdicts]":
         """The verdict on each, once they are committed."""
         try:
-            shard = self.groups.shard(who.group_id, may_be_nameless=txn is None)
-            group = shard.by_id.get(who.group_id)
-            if group is None:
-                if txn is None and who.generation >= 0:
-                    raise IllegalGeneration(f"there is no group {who.group_id}, nor its generation {who.generation}")
-                group = shard.get_or_create(who.group_id)
-            effects = group.check_commit(who.member_id, who.instance_id, who.generation, transactional=txn is not None)
-            self.groups.carry_out(shard, group, effects)
+            shard, group = self._admitted(who, in_transaction=txn is not None)
         except WireError as error:
             return dict.fromkeys(commits, error.code)
         most = self._config.offset_metadata_max_bytes
@@ -107,6 +102,42 @@ class Commits:
             verdicts |= dict.fromkeys(too_large, OffsetMetadataTooLarge.code)
             accepted = {tp: commit for tp, commit in commits.items() if verdicts[tp] == NONE}
         return self._write_commits(shard, group, accepted, verdicts, txn) if accepted else verdicts
+
+    def form(self, group_id: str, metadata: Mapping[TopicPartition, str]) -> CommitForm | None:
+        """For `commit_again`, if such a commit can be a form."""
+        most = self._config.offset_metadata_max_bytes
+        if self._commit_fields.codec is not Codec.NONE or any(is_longer(text, most) for text in metadata.values()):
+            return None
+        try:
+            return CommitForm(group_id, metadata, self._commit_fields)
+        except ValueError:
+            return None
+
+    def commit_again(
+        self, who: Committer, form: CommitForm, offsets: Sequence[Offset], epochs: Sequence[int]
+    ) -> "Verdicts | asyncio.Future[Verdicts]":
+        """As `commit`. `form.accepted` itself, if all are committed at once."""
+        now_ms = self._clock.now_ms()
+        try:
+            shard, group = self._admitted(who)
+            end = self._journal.append(shard.partition, form.batch(offsets, epochs, now_ms))
+        except WireError as error:
+            return dict.fromkeys(form.accepted, _as_told_to_committers(error).code)
+        written = form.commits(offsets, epochs, now_ms, end - len(offsets))
+        return self._written(shard, group, written, end, form.accepted)
+
+    def _admitted(self, who: Committer, *, in_transaction: bool = False) -> tuple[GroupShard, Group]:
+        """The group, if this member of it, or this stranger, may commit now."""
+        shard = self.groups.shard(who.group_id, may_be_nameless=not in_transaction)
+        group = shard.by_id.get(who.group_id)
+        if group is None:
+            if not in_transaction and who.generation >= 0:
+                raise IllegalGeneration(f"there is no group {who.group_id}, nor its generation {who.generation}")
+            group = shard.get_or_create(who.group_id)
+        effects = group.check_commit(who.member_id, who.instance_id, who.generation, transactional=in_transaction)
+        if effects:
+            self.groups.carry_out(shard, group, effects)
+        return shard, group
 
     def _write_commits(
         self,
@@ -125,13 +156,25 @@ class Commits:
             return verdicts | dict.fromkeys(commits, _as_told_to_committers(error).code)
         at = end - len(entries)
         written = {tp: commit.written_at(at) for tp, commit in commits.items()}
+        return self._written(shard, group, written, end, verdicts, txn)
+
+    def _written(
+        self,
+        shard: GroupShard,
+        group: Group,
+        commits: dict[TopicPartition, Commit],
+        end: Offset,
+        verdicts: Verdicts,
+        txn: Producing | None = None,
+    ) -> "Verdicts | asyncio.Future[Verdicts]":
+        """They stand in the journal, up to its `end`; the verdicts hold once that is committed."""
         offsets, is_safe = group.offsets, self._journal.is_committed(shard.partition, end)
         if txn is not None:
-            shard.begin(group, txn.producer_id, written)
+            shard.begin(group, txn.producer_id, commits)
         elif is_safe:
-            offsets.settle(written)
+            offsets.settle(commits)
         else:
-            offsets.stage(written)
+            offsets.stage(commits)
         if is_safe:
             return verdicts
 
@@ -139,9 +182,9 @@ class Commits:
 
         def decided(error: WireError | None) -> None:
             if txn is None:
-                (offsets.commit if error is None else offsets.unstage)(written)
+                (offsets.commit if error is None else offsets.unstage)(commits)
             elif error is not None:
-                offsets.withdraw(txn.producer_id, written)
+                offsets.withdraw(txn.producer_id, commits)
             code = NONE if error is None else _as_told_to_committers(error).code
             if not done.cancelled():
                 done.set_result(verdicts | dict.fromkeys(commits, code))

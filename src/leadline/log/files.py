@@ -18,10 +18,11 @@ class OpenFile:
     readers finish on theirs, and the number is never reused under them.
     """
 
-    __slots__ = ("_files", "fd", "path")
+    __slots__ = ("_files", "ahead_to", "fd", "path")
 
     def __init__(self, files: Files, path: str, *, create: bool = False) -> None:
         self._files, self.path, self.fd = files, path, -1
+        self.ahead_to = 0  # what lies before this was asked of the disk, as somebody reads on there
         self.fd = files.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), FILE_MODE)
 
     def __del__(self) -> None:

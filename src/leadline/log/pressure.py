@@ -6,15 +6,21 @@ holds up whoever writes next, in the middle of the write: that would be the loop
     from half of where the kernel begins by itself   it is asked to begin now, in a thread
     near where it makes writers wait                 who writes much gets the answer later, until there is room again
 
+It is asked for a piece at a time, and the next one when that is on the disk: while it hands over all of a file at once,
+it keeps whoever writes to that file waiting.
+
 Linux tells how much waits and both limits in /proc/vmstat. Elsewhere nothing is known, and nothing is done.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+import os
+import time
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import cache, partial
 from typing import NamedTuple
+from weakref import WeakSet
 
 from leadline.log.files import OpenFile
 from leadline.log.log import Log
@@ -26,7 +32,9 @@ LOOK_BYTES = 64 * 1024 * 1024  # written between two looks
 LOOK_SECONDS = 0.02  # and the time between them while writers are held up
 BEGIN = 0.5  # of where the kernel begins by itself
 HOLD, RELEASE = 0.75, 0.65  # of where the kernel makes writers wait
-SYNC_FILE_RANGE_WRITE = 2
+PIECE_BYTES = 16 * 1024 * 1024  # brought to the disk at a time
+WRITE_SECONDS = 0.1  # between two looks while there is more to be brought there
+SYNC_FILE_RANGE_WRITE_AND_WAIT = 7  # for what is under way, for what is begun now
 
 
 class Dirty(NamedTuple):
@@ -55,12 +63,17 @@ def level_of(dirty: Dirty, before: Level = Level.CALM) -> Level:
     return Level.BUSY if dirty.waiting > BEGIN * dirty.background else Level.CALM
 
 
+class Seen(NamedTuple):
+    dirty: Dirty | None  # None: nothing is known
+    left: Sequence[OpenFile] = ()  # files that are not written back yet, those that wait longest first
+
+
 class Pressure:
-    def __init__(self, look: Callable[[Iterable[OpenFile]], Dirty | None] | None = None) -> None:
+    def __init__(self, look: Callable[[Sequence[OpenFile]], Seen] | None = None) -> None:
         self.level = Level.CALM
         self._look_at = look or write_back
         self._bytes = 0
-        self._logs: set[Log] = set()  # written to since the last look
+        self._logs: WeakSet[Log] = WeakSet()  # written to since the last look; one that is deleted must not linger here
         self._looking: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self._room.set()
@@ -76,14 +89,17 @@ class Pressure:
         await self._room.wait()
 
     async def _look(self) -> None:
+        left: Sequence[OpenFile] = ()
         try:
             while True:
-                self._bytes, logs, self._logs = 0, self._logs, set()
-                files = [found.segments.active.file for found in logs]
-                self._judge(await asyncio.to_thread(self._look_at, files))
-                if self.level is not Level.HIGH:
+                self._bytes, logs, self._logs = 0, self._logs, WeakSet()
+                files = dict.fromkeys([*left, *(found.segments.active.file for found in logs)])
+                dirty, left = await asyncio.to_thread(self._look_at, list(files))
+                self._judge(dirty)
+                if self.level is Level.CALM or (self.level is Level.BUSY and not left):
                     return
-                await asyncio.sleep(LOOK_SECONDS)
+                if not left:
+                    await asyncio.sleep(LOOK_SECONDS)
         finally:
             self._looking = None
             self._room.set()
@@ -103,13 +119,18 @@ class Pressure:
             await asyncio.gather(self._looking, return_exceptions=True)
 
 
-def write_back(files: Iterable[OpenFile]) -> Dirty | None:
-    """Have the kernel begin to write these files, if it is time to. May block."""
-    dirty = read_dirty()
-    if dirty is not None and level_of(dirty) is not Level.CALM:
-        for file in files:
-            _sync_file_range(file.fd)
-    return dirty
+def write_back(files: Sequence[OpenFile]) -> Seen:
+    """Have the kernel write these files, if it is time to, as far as it comes for now. Blocks."""
+    dirty, call = read_dirty(), _system_call()
+    if dirty is None or call is None or level_of(dirty) is Level.CALM:
+        return Seen(dirty)
+    until = time.monotonic() + WRITE_SECONDS
+    for n, file in enumerate(files):
+        for position in range(0, os.fstat(file.fd).st_size, PIECE_BYTES):  # what is written already takes no time
+            if time.monotonic() >= until:
+                return Seen(dirty, files[n:])
+            call(file.fd, position, PIECE_BYTES, SYNC_FILE_RANGE_WRITE_AND_WAIT)
+    return Seen(dirty)
 
 
 def read_dirty(path: str = VMSTAT) -> Dirty | None:
@@ -122,14 +143,9 @@ def read_dirty(path: str = VMSTAT) -> Dirty | None:
         return None
 
 
-def _sync_file_range(fd: int) -> None:
-    """What it cannot do is left to the kernel, as everything else is."""
-    if (call := _system_call()) is not None:
-        call(fd, 0, 0, SYNC_FILE_RANGE_WRITE)
-
-
 @cache
 def _system_call() -> Callable[[int, int, int, int], int] | None:
+    """What it cannot do is left to the kernel, as everything else is."""
     import ctypes  # here: most brokers never come to need it
 
     try:

@@ -136,6 +136,11 @@ def crc_of(data: Data, position: int, size: int) -> int:
     return crc32c(memoryview(data)[position + ATTRIBUTES_AT : position + size])
 
 
+def put_crc(data: bytearray | memoryview, position: int, size: int) -> None:
+    """Make it fit what it covers."""
+    _CRC.pack_into(data, position + CRC_AT, crc_of(data, position, size))
+
+
 def walk(data: Data, position: int = 0) -> Iterator[tuple[int, Header]]:
     """Each whole batch with its position; what is cut off at the end is left out. Checks the frame, not the CRC."""
     end = len(data)
@@ -159,11 +164,11 @@ def stamp_append_time(data: bytearray | memoryview, position: int, size: int, no
     (attributes,) = _ATTRIBUTES.unpack_from(data, position + ATTRIBUTES_AT)
     _ATTRIBUTES.pack_into(data, position + ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)
     _TIMESTAMP.pack_into(data, position + MAX_TIMESTAMP_AT, now_ms)
-    _CRC.pack_into(data, position + CRC_AT, crc_of(data, position, size))
+    put_crc(data, position, size)
 
 
 def mark_create_time(data: bytearray | memoryview, position: int, size: int) -> None:
     """The producer's own times count: take the broker's mark out of the attributes."""
     (attributes,) = _ATTRIBUTES.unpack_from(data, position + ATTRIBUTES_AT)
     _ATTRIBUTES.pack_into(data, position + ATTRIBUTES_AT, attributes & ~LOG_APPEND_TIME)
-    _CRC.pack_into(data, position + CRC_AT, crc_of(data, position, size))
+    put_crc(data, position, size)

@@ -5,16 +5,11 @@ Pure: no file, no clock.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from struct import Struct
-
-from crc32c import crc32c
 
 from leadline.model import NO_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Offset
 from leadline.records import varint
 from leadline.records.batch import (
-    ATTRIBUTES_AT,
     CONTROL,
-    CRC_AT,
     DELETE_HORIZON,
     HEADER,
     HEADER_BYTES,
@@ -24,11 +19,10 @@ from leadline.records.batch import (
     TRANSACTIONAL,
     Data,
     Header,
+    put_crc,
 )
 from leadline.records.compression import Codec, compress
 from leadline.records.record import Record, RecordHeader, Span, body_of, spans
-
-_CRC = Struct(">I")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,5 +175,5 @@ def _frame(header: Header, body: Data) -> bytearray:
     header = header._replace(length=HEADER_BYTES - LENGTH_END + len(body))
     out = bytearray(HEADER.pack(*header))
     out += body
-    _CRC.pack_into(out, CRC_AT, crc32c(memoryview(out)[ATTRIBUTES_AT:]))
+    put_crc(out, 0, len(out))
     return out

@@ -1,9 +1,12 @@
 """The disk does not keep up: it is asked to begin, and who writes much waits until there is room."""
 
 import asyncio
-from collections.abc import Iterable
+import gc
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
+from weakref import ref
 
 import pytest
 
@@ -11,14 +14,17 @@ from leadline.log.files import OpenFile
 from leadline.log.log import Log
 from leadline.log.pressure import (
     LOOK_BYTES,
+    PIECE_BYTES,
     Dirty,
     Level,
     Pressure,
+    Seen,
     _system_call,
     level_of,
     read_dirty,
     write_back,
 )
+from leadline.model import TopicPartition
 from tests.support.logs import LogBench
 
 CALM, BUSY, HIGH = Dirty(100, 1000, 2000), Dirty(700, 1000, 2000), Dirty(1200, 1000, 2000)
@@ -40,9 +46,9 @@ class Disk:
     def __init__(self, *told: Dirty | None) -> None:
         self.told, self.files = list(told), list[list[OpenFile]]()
 
-    def __call__(self, files: Iterable[OpenFile]) -> Dirty | None:
+    def __call__(self, files: Sequence[OpenFile]) -> Seen:
         self.files.append(list(files))
-        return self.told.pop(0) if len(self.told) > 1 else self.told[0]
+        return Seen(self.told.pop(0) if len(self.told) > 1 else self.told[0], files[1:])
 
 
 def test_it_looks_only_after_so_many_bytes_and_names_the_files_written_to(tmp_path: Path) -> None:
@@ -119,18 +125,79 @@ def test_linux_tells_both_limits(tmp_path: Path) -> None:
     assert read_dirty(str(tmp_path / "none")) is None
 
 
-def test_files_are_written_back_when_it_is_time_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    monkeypatch.setattr("leadline.log.pressure._sync_file_range", asked.append)
-    one = LogBench(tmp_path).open().segments.active.file
-    for dirty, times in ((CALM, 0), (BUSY, 1), (HIGH, 2), (None, 2)):
-        monkeypatch.setattr("leadline.log.pressure.read_dirty", lambda found=dirty: found)
-        write_back([one])
-        assert asked == [one.fd] * times
+def test_what_is_left_is_written_back_before_what_is_new(tmp_path: Path) -> None:
+    logs = [LogBench(tmp_path, tp=TopicPartition("t", n)).open() for n in range(3)]
+    disk = Disk(BUSY)
+
+    async def scene() -> None:
+        pressure = Pressure(disk)
+        for each in logs:
+            pressure.appended(each, LOOK_BYTES // 3 + 1)
+        looking = pressure._looking
+        assert looking is not None
+        await looking
+
+    asyncio.run(scene())
+    first = disk.files[0]
+    assert {file.path for file in first} == {each.segments.active.file.path for each in logs}
+    assert disk.files == [first, first[1:], first[2:]]
+
+
+def test_a_deleted_log_is_let_go_of_at_once(tmp_path: Path) -> None:
+    """Its blocks are freed when the last one closes it, and whoever does that has to wait."""
+
+    async def scene() -> None:
+        pressure, log = Pressure(Disk(BUSY)), LogBench(tmp_path).open()
+        known = ref(log)
+        pressure.appended(log, LOOK_BYTES - 1)
+        del log
+        gc.collect()
+        assert known() is None
+
+    asyncio.run(scene())
+
+
+class Calls:
+    """Of the kernel, by file and position."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float = 0.0) -> None:
+        self.asked: list[tuple[int, int]] = []
+        self._seconds, self._now = seconds, 0.0
+        monkeypatch.setattr("leadline.log.pressure._system_call", lambda: self._write)
+        monkeypatch.setattr("leadline.log.pressure.time.monotonic", lambda: self._now)
+
+    def _write(self, fd: int, position: int, length: int, flags: int) -> int:
+        assert (length, flags) == (PIECE_BYTES, 7)
+        self.asked.append((fd, position))
+        self._now += self._seconds
+        return 0
+
+
+@pytest.mark.parametrize(("dirty", "asked"), [(CALM, 0), (BUSY, 1), (HIGH, 1), (None, 0)])
+def test_files_are_written_back_when_it_is_time_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dirty: Dirty | None, asked: int
+) -> None:
+    monkeypatch.setattr("leadline.log.pressure.read_dirty", lambda: dirty)
+    calls, one = Calls(monkeypatch), LogBench(tmp_path).open().segments.active.file
+    os.ftruncate(one.fd, 1)
+    assert write_back([one]) == Seen(dirty)
+    assert calls.asked == [(one.fd, 0)] * asked
+
+
+def test_files_are_written_back_in_pieces_as_far_as_time_allows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leadline.log.pressure.read_dirty", lambda: BUSY)
+    calls = Calls(monkeypatch, seconds=0.04)
+    one, two = (LogBench(tmp_path, tp=TopicPartition("t", n)).open().segments.active.file for n in range(2))
+    for file in (one, two):
+        os.ftruncate(file.fd, 2 * PIECE_BYTES)
+    assert write_back([one, two]) == Seen(BUSY, [two])
+    assert calls.asked == [(one.fd, 0), (one.fd, PIECE_BYTES), (two.fd, 0)]
 
 
 def test_the_real_call_takes_a_real_file(tmp_path: Path) -> None:
     call = _system_call()
     if call is None:
         pytest.skip("needs a system that has sync_file_range")
-    assert call(LogBench(tmp_path).open().segments.active.file.fd, 0, 0, 2) == 0
+    assert call(LogBench(tmp_path).open().segments.active.file.fd, 0, PIECE_BYTES, 7) == 0

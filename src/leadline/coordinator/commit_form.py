@@ -1,0 +1,48 @@
+"""A commit that is made again and again: the same partitions and metadata, other offsets and leader epochs.
+
+Its batch is a form. Blanks, in their order: the batch's base and max timestamp; then of each record the offset, the
+leader epoch and the time of the commit. The time is one and the same.
+
+Pure: batches from numbers.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import repeat
+
+from leadline.coordinator.group_records import commit_key, commit_value
+from leadline.coordinator.offsets import Commit
+from leadline.model import Offset, TopicPartition
+from leadline.records.batch import put_crc
+from leadline.records.build import BatchFields, build_at
+from leadline.wire.forms import INT, LONG, Form
+
+NONE = 0
+
+
+class CommitForm:
+    def __init__(self, group_id: str, metadata: Mapping[TopicPartition, str], fields: BatchFields) -> None:
+        """ValueError if there cannot be one: names are too long for a record, or hold what looks like a blank."""
+        self.accepted = dict.fromkeys(metadata, NONE)  # the verdict on each, if nothing is against it
+        self._metadata = tuple(metadata.values())
+        specimen = build_at(
+            LONG,
+            [(commit_key(group_id, tp), commit_value(Commit(LONG, text, LONG, INT))) for tp, text in metadata.items()],
+            fields,
+        )
+        self._form = Form(specimen)
+        if self._form.blanks != 2 + 3 * len(metadata):
+            raise ValueError(f"{self._form.blanks} blanks in a commit of {len(metadata)} offsets")
+
+    def batch(self, offsets: Sequence[Offset], epochs: Sequence[int], now_ms: int) -> bytearray:
+        numbers = [now_ms] * self._form.blanks
+        numbers[2::3], numbers[3::3] = offsets, epochs
+        batch = bytearray(self._form.fill(numbers))
+        put_crc(batch, 0, len(batch))
+        return batch
+
+    def commits(
+        self, offsets: Sequence[Offset], epochs: Sequence[int], now_ms: int, at: Offset
+    ) -> dict[TopicPartition, Commit]:
+        """`at`: where the batch stands in the journal."""
+        made = map(Commit, offsets, self._metadata, repeat(now_ms), epochs, repeat(None), repeat(at))
+        return dict(zip(self.accepted, made, strict=True))
