@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from leadline.api.context import Context, Services
 from leadline.api.lanes import Lanes
 from leadline.api.sessions import Sessions
-from leadline.broker.net import Connection, Limits, Net
+from leadline.broker.net import Connection, Later, Limits, Net
 from leadline.broker.requests import Requests
 from leadline.config import LogConfig, StorageConfig, broker_settings
 from leadline.controller.metadata import BrokerInfo, Metadata, Partition, Topic
@@ -55,6 +55,7 @@ class Origin(NamedTuple):
     host: str = "localhost"
     port: int = 0
     listener: str = "PLAINTEXT"
+    state: object = None
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -68,9 +69,10 @@ class Node:
 
     def __init__(self, brokers: "Brokers", id: BrokerId, path: Path, incarnation: int) -> None:
         self.brokers, self.id, self.incarnation = brokers, id, incarnation
-        clock, settings = SystemClock(), broker_settings({"log.dirs": str(path), **brokers.settings})
+        log_dirs = {"log.dirs": ",".join(f"{path}{mark}" for mark in brokers.folders)}
+        clock, settings = SystemClock(), broker_settings({**log_dirs, **brokers.settings})
         topic_config = LogConfig.parse(brokers.topic)
-        self.dirs = LogDirs(StorageConfig.parse({"log.dirs": str(path)}), clock, Unsynced(), lambda _: topic_config)
+        self.dirs = LogDirs(StorageConfig.parse(log_dirs), clock, Unsynced(), lambda _: topic_config)
         self.replicas = Replicas(self.dirs, id, settings.broker, self._connect, self._alter)
         metadata = Metadata(BrokerInfo(id, {}), "cluster")
         metadata.topics[TP.topic] = metadata.by_id[TOPIC_ID] = Topic(TP.topic, TOPIC_ID)
@@ -91,6 +93,11 @@ class Node:
             self.net = Net(Limits())
             _, self.port = self.net.listen("PLAINTEXT", "127.0.0.1", 0)
             self.net.start(self.requests.serve)
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether fetches are under way."""
+        return any(session.waiting is not None for session in self.services.sessions.by_id.values())
 
     @property
     def log(self) -> Log:
@@ -120,7 +127,9 @@ class Node:
         """As if it had come over a socket: the same bytes, in a process of its own."""
         frame = memoryview(bytearray(joined(request_frame(request, version, 7, "test"))))[4:]
         reply = self.requests.serve(cast(Connection, Origin()), frame)
-        if isinstance(reply, Awaitable):
+        if isinstance(reply, Later):
+            reply = reply.frame(await reply.answer)
+        elif isinstance(reply, Awaitable):
             reply = await reply
         assert reply is not None
         return parse_response(kind, bytearray(joined([reply] if isinstance(reply, bytes) else reply))[4:], version)[1]
@@ -175,6 +184,7 @@ class Brokers:
     def __init__(self, path: Path, ids: tuple[BrokerId, ...], topic: Mapping[str, str], sockets: bool) -> None:
         self.path, self.ids, self.topic, self.sockets = path, ids, topic, sockets
         self.settings: dict[str, str] = dict(SETTINGS)
+        self.folders: tuple[str, ...] = ("",)  # of each broker: what its log directories have behind their names
         self.nodes: dict[BrokerId, Node] = {}
         self.cut_off: set[BrokerId] = set()
         self._incarnations = dict.fromkeys(ids, 0)
@@ -268,9 +278,10 @@ def _out_of_file(piece: object) -> bytes:
 
 
 @asynccontextmanager
-async def brokers(path: Path, *, sockets: bool = False, **topic: str) -> AsyncIterator[Brokers]:
-    """`topic`: its settings, with _ for a dot."""
+async def brokers(path: Path, *, sockets: bool = False, folders: str = "", **topic: str) -> AsyncIterator[Brokers]:
+    """`topic`: its settings, with _ for a dot. `folders`: as in Brokers, with commas."""
     found = Brokers(path, (1, 2, 3), {name.replace("_", "."): value for name, value in topic.items()}, sockets)
+    found.folders = tuple(folders.split(","))
     await found.start()
     try:
         yield found

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from leadline.api.context import NONE, Context
+from leadline.api.explanations import explanations
 from leadline.config import (
     Change,
     Entry,
@@ -58,6 +59,7 @@ async def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> Des
                                 client_host, reason (in the client's words, or null)
         outcome                 stable, empty, interrupted (by the next one), or null
         generation_before, generation_after, members_before, members_after
+    And of a broker, if asked for by name, what it knows of a partition: see `explanations`.
     """
     results = []
     for asked in request.resources:
@@ -84,7 +86,7 @@ async def _describe(resource: Resource, names: list[str] | None, ctx: Context) -
     if resource.name == ALL_BROKERS:
         return describe_broker_defaults(layers, names)
     _check_broker(resource.name, ctx)
-    return describe_broker(layers, names)
+    return [*describe_broker(layers, names), *explanations(names, ctx.services)]
 
 
 def _rebalances(group_id: str, ctx: Context) -> Entry:

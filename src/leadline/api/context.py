@@ -11,6 +11,7 @@ from leadline.controller.cluster import Cluster
 from leadline.controller.configs import Configs
 from leadline.controller.controller import Controller
 from leadline.controller.metadata import Metadata
+from leadline.controller.vigil import Vigil
 from leadline.coordinator.commits import Commits
 from leadline.coordinator.groups import Groups
 from leadline.coordinator.transactions import Transactions
@@ -41,6 +42,7 @@ class Services:
     clock: Clock
     lanes: Lanes
     is_alone: bool  # one node by itself: nobody else has a say in it
+    vigil: Vigil | None = None  # over the others
 
     @property
     def config(self) -> BrokerConfig:

@@ -4,7 +4,6 @@ from collections.abc import Awaitable
 
 from leadline.api.auto_create import auto_create
 from leadline.api.context import NONE, Context
-from leadline.api.metadata import endpoints
 from leadline.controller.metadata import NO_LEADER, Endpoint
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.transactions import TRANSACTIONS_TOPIC
@@ -79,7 +78,6 @@ def _locate(key_type: int, key: str, ctx: Context) -> tuple[BrokerId, Endpoint]:
     leader, hosted = services.metadata.leader_of(tp), services.replicas.hosted.get(tp)
     if leader == NO_LEADER or (leader == services.metadata.me.id and (hosted is None or hosted.log.offline)):
         raise CoordinatorNotAvailable(f"{tp} has no leader")
-    for broker, at, _ in endpoints(ctx):
-        if broker == leader:
-            return broker, at
+    if (at := services.metadata.reachable(leader, ctx.listener)) is not None:
+        return leader, at
     raise CoordinatorNotAvailable(f"broker {leader}, which leads {tp}, cannot be reached by listener {ctx.listener}")

@@ -1,7 +1,7 @@
 """Fetch: records out of partitions, as slices of their files; waits a while if there are few."""
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from leadline.api.context import NONE, Context
@@ -21,7 +21,7 @@ from leadline.errors import (
 )
 from leadline.log.log import Isolation, Log
 from leadline.model import NO_EPOCH, BrokerId, Offset, TopicPartition
-from leadline.replication.replicas import Hosted, Waiter
+from leadline.replication.replicas import Hosted, Woken
 from leadline.wire.messages import FetchRequest, FetchResponse
 
 OLDEST_VERSION = 4  # before it, records had another format
@@ -32,6 +32,7 @@ STATES_FROM = 15  # of replicas that fetch
 LEADERS_FROM = 16
 READ_COMMITTED = 1
 NO_REPLICA: BrokerId = -1
+MOST_MARKS = 100  # of a partition that nobody looks at
 CONSUMER = -1  # as a replica id; a follower has its broker's, from 0 on
 
 _MISSING = {UnknownTopicId.code, UnknownTopicOrPartition.code}
@@ -48,7 +49,7 @@ def fetch(request: FetchRequest, ctx: Context) -> FetchResponse | Awaitable[Fetc
     if ctx.version < OLDEST_VERSION:
         return _too_old(request)
     try:
-        job = _Fetch(request, ctx)
+        job = Fetch(request, ctx)
     except WireError as error:
         return FetchResponse(error_code=error.code, session_id=0)
     answer = job.try_once()
@@ -73,10 +74,13 @@ def _refused(partition: int, code: int) -> _Partition:
     return _Partition(partition_index=partition, error_code=code, high_watermark=-1, records=b"")
 
 
-class _Fetch:
+class Fetch:
     """One fetch, looked at as often as something changes."""
 
-    def __init__(self, request: FetchRequest, ctx: Context) -> None:
+    _waited_for: "asyncio.Future[FetchResponse]"  # there once it has to wait
+
+    def __init__(self, request: FetchRequest, ctx: Context, session: Session | None = None) -> None:
+        """With a session: it has been resumed already."""
         self.request, self.ctx = request, ctx
         self.by_id = ctx.version >= TOPIC_IDS_FROM
         self.replica: BrokerId = request.replica_id
@@ -91,11 +95,13 @@ class _Fetch:
         self.isolation = Isolation.COMMITTED if request.isolation_level == READ_COMMITTED else Isolation.HIGH_WATERMARK
         if self.replica != CONSUMER:
             self.isolation = Isolation.LOG_END
-        self.session: Session | None = None
-        self.is_full = True  # every partition is answered, not only those with news
-        self.positions = self._positions()
+        self._is_woken = False  # and is about to look
+        self._unsettled: set[Wanted] = set()  # there would be more to tell of them, or they are to be looked at again
+        self.session = session
+        self.is_full = session is None  # every partition is answered, not only those with news
+        self.positions: Mapping[Wanted, Position] = self._positions() if session is None else session.positions
 
-    def _positions(self) -> dict[Wanted, Position]:
+    def _positions(self) -> Mapping[Wanted, Position]:
         request, sessions, now_ms = self.request, self.ctx.services.sessions, self.ctx.services.clock.now_ms()
         named = dict(self._named())
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -103,6 +109,7 @@ class _Fetch:
                 sessions.close(request.session_id)
             if request.session_epoch == INITIAL_EPOCH:
                 self.session = sessions.open(named, self.by_id, now_ms)
+                self._note(now_ms)
             return named
         self.session = sessions.resume(
             request.session_id, request.session_epoch, named, self._forgotten(), self.by_id, now_ms
@@ -110,7 +117,20 @@ class _Fetch:
         if self.session is None:
             return named
         self.is_full = False
-        return dict(self.session.positions)
+        self._note(now_ms)
+        return self.session.positions
+
+    def _note(self, now_ms: int) -> None:
+        if self.session is not None:
+            self.session.replica = self.replica
+            self.session.seen(now_ms)
+
+    def _candidates(self) -> Iterable[tuple[Wanted, Position]]:
+        """Those that may have something to tell."""
+        session, positions = self.session, self.positions
+        if session is None or self.is_full:
+            return positions.items()
+        return [(wanted, positions[wanted]) for wanted in session.candidates()]
 
     def _named(self) -> Iterator[tuple[Wanted, Position]]:
         for topic in self.request.topics:
@@ -144,10 +164,12 @@ class _Fetch:
         found: list[tuple[Wanted, _Partition]] = []
         missing: list[tuple[Wanted, _Partition]] = []
         size, left, pressing = 0, self.max_bytes, self.request.max_wait_ms <= 0
-        for wanted, position in self.positions.items():
+        self._unsettled.clear()
+        for wanted, position in self._candidates():
             part = self._read(wanted, position, left, min_one=size == 0)
             if part.error_code in _MISSING:
                 missing.append((wanted, part))
+                pressing = pressing or self.is_follower  # it asks again soon, and counts then
                 continue
             length = _length(part)
             size += length
@@ -155,7 +177,8 @@ class _Fetch:
             pressing = pressing or part.error_code != NONE or _is_told_more(part)
             found.append((wanted, part))
         self.is_first = False
-        enough = size >= min(self.request.min_bytes, self.max_bytes) or pressing or not found
+        only_missing = len(missing) == len(self.positions)
+        enough = size >= min(self.request.min_bytes, self.max_bytes) or pressing or only_missing
         missing.sort(key=lambda pair: pair[1].error_code != UnknownTopicId.code)  # in Kafka's order: ids first
         return self._answer(found + missing) if enough or last else None
 
@@ -179,6 +202,10 @@ class _Fetch:
                 aborted_transactions=None,
                 records=b"",
             )
+            if self.session is not None:
+                self._keep_watch(self.session, wanted, hosted)
+            if position.fetch_offset < log.log_end:
+                self._unsettled.add(wanted)
             part.preferred_read_replica = self._closer_replica(hosted, position.fetch_offset)
             if part.preferred_read_replica >= 0:
                 return part
@@ -193,7 +220,12 @@ class _Fetch:
                     position.fetch_offset,
                     position.log_start,
                     self.request.replica_state.replica_epoch,
+                    None if self.session is None else self.session.heard,
                 )
+            if self.is_follower and self.replica not in hosted.leader.isr:
+                self._unsettled.add(wanted)
+                if replicas.is_held_back(hosted, self.replica):
+                    return part
         except WireError as error:
             return self._failed(wanted, error)
         if read.first_incomplete:
@@ -206,6 +238,18 @@ class _Fetch:
                 for txn in read.aborted
             ]
         return part
+
+    def _keep_watch(self, session: Session, wanted: Wanted, hosted: Hosted) -> None:
+        watch = session.watches.get(wanted)
+        if isinstance(watch, Watch) and watch.hosted is hosted:
+            watch.seen()
+            return
+        if watch is not None:
+            watch.end()
+        session.watches[wanted] = Watch(session, wanted, hosted, self._watchers(hosted), self.replica)
+
+    def _watchers(self, hosted: Hosted) -> set[Woken]:
+        return hosted.copiers if self.isolation is Isolation.LOG_END else hosted.waiters
 
     def _closer_replica(self, hosted: Hosted, offset: Offset) -> BrokerId:
         """One in the consumer's rack that is in sync and has what it wants; -1 if the leader is as good."""
@@ -257,20 +301,30 @@ class _Fetch:
             if session is not None:
                 told = Told(part.high_watermark, part.last_stable_offset, part.log_start_offset)
                 news = session.has_news(wanted, told) or _length(part) > 0 or _is_told_more(part)
-                if part.error_code != NONE:
+                if part.error_code != NONE or _has_parted(part):  # then the rest does not count: it is told again
                     session.told.pop(wanted, None)
                     news = True
+                elif wanted not in self._unsettled:
+                    session.fresh.pop(wanted, None)
                 if not self.is_full:
                     if not news:
                         continue
                     if _length(part):
                         session.serve_last(wanted)
+            if self.is_follower and _length(part):
+                self._count(wanted, _length(part))
             if not topics or (topics[-1].topic, topics[-1].topic_id) != wanted[:2]:
                 topics.append(FetchResponse.FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id))
             topics[-1].partitions.append(part)
         return FetchResponse(
             session_id=session.id if session is not None else 0, responses=topics, node_endpoints=self._leaders(found)
         )
+
+    def _count(self, wanted: Wanted, size: int) -> None:
+        """Throttled or not, in sync or not: together they are to stay below the limit."""
+        replicas = self.ctx.services.replicas
+        if replicas.is_throttled(replicas.hosted[self._tp(wanted)]):
+            replicas.throttles.leader.record(size, self.ctx.services.clock.now_ms())
 
     def _leaders(self, found: list[tuple[Wanted, _Partition]]) -> list[FetchResponse.NodeEndpoint]:
         """Where the leaders are that the client should have asked."""
@@ -281,48 +335,111 @@ class _Fetch:
             if broker in named
         ]
 
-    async def wait(self) -> FetchResponse:
+    def wait(self) -> "asyncio.Future[FetchResponse]":
         """Look again whenever one of the partitions has more, until it is enough or the time is over."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.request.max_wait_ms / 1000
-        waiter = Waiter()
-        watched = self._watch(waiter)
-        try:
-            while True:
-                waiter.woken.clear()
-                answer = self.try_once()
-                if answer is not None:
-                    return answer
-                left = deadline - loop.time()
-                if left <= 0 or self.ctx.services.replicas.stopping:
-                    break
-                try:
-                    async with asyncio.timeout(left):  # wait_for may lose a cancellation
-                        await waiter.woken.wait()
-                except TimeoutError:
-                    break
-            final = self.try_once(last=True)
-            assert final is not None
-            return final
-        finally:
-            for waiters in watched:
-                waiters.discard(waiter)
+        self._waited_for = answer = loop.create_future()
+        session, watched = self.session, list[set[Woken]]()
+        if session is None:
+            watched = self._watch()
+        else:
+            session.waiting = self
+        timer = loop.call_later(self.request.max_wait_ms / 1000, self._look, True)
 
-    def _watch(self, waiter: Waiter) -> list[set[Waiter]]:
+        def leave(_: object) -> None:
+            timer.cancel()
+            if session is not None and session.waiting is self:
+                session.waiting = None
+            for waiters in watched:
+                waiters.discard(self)
+
+        answer.add_done_callback(leave)  # given, or given up
+        if self.ctx.services.replicas.stopping:
+            self._look(last=True)
+        return answer
+
+    def wake(self) -> None:
+        """Several may have more at a time: they are looked at together."""
+        if not self._is_woken:
+            self._is_woken = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def mark(self) -> None:
+        """It looks at all whenever it looks."""
+
+    def _look(self, last: bool = False) -> None:
+        self._is_woken = False
+        if not self._waited_for.done():
+            answer = self.try_once(last=last or self.ctx.services.replicas.stopping)
+            if answer is not None:
+                self._waited_for.set_result(answer)
+
+    def _watch(self) -> list[set[Woken]]:
         watched = []
         for wanted in self.positions:
             with suppress(UnknownTopicId):  # deleted a moment ago, or never there
                 hosted = self.ctx.services.replicas.hosted.get(self._tp(wanted))
                 if hosted is not None:
-                    waiters = hosted.copiers if self.isolation is Isolation.LOG_END else hosted.waiters
-                    waiters.add(waiter)
-                    watched.append(waiters)
+                    watchers = self._watchers(hosted)
+                    watchers.add(self)
+                    watched.append(watchers)
         return watched
+
+
+class Watch:
+    """Over a partition, as long as it is in a session.
+
+    In a session that is not used any longer it watches in vain, and rests after a while. One that rests has marked its
+    partition, so the next fetch looks at it, and it goes on.
+    """
+
+    __slots__ = ("_marks", "_replica", "_session", "_watchers", "hosted", "topic_id", "wanted")
+
+    def __init__(
+        self, session: Session, wanted: Wanted, hosted: Hosted, watchers: set[Woken], replica: BrokerId
+    ) -> None:
+        self.hosted, self.wanted, self.topic_id = hosted, wanted, wanted.topic_id.bytes
+        self._session, self._watchers, self._replica = session, watchers, replica
+        self._marks = 0  # since it was last looked at
+        watchers.add(self)
+        session.lanes[self.topic_id, wanted.partition] = self
+
+    def wake(self) -> None:
+        self.mark()
+        if self._session.waiting is not None:
+            self._session.waiting.wake()
+
+    def mark(self) -> None:
+        self._session.fresh[self.wanted] = None
+        self._marks += 1
+        if self._marks == MOST_MARKS:
+            asyncio.get_running_loop().call_soon(self._rest)  # not now: all that watch are being told
+
+    def _rest(self) -> None:
+        if self._marks >= MOST_MARKS:
+            self._watchers.discard(self)
+
+    def seen(self) -> None:
+        """The partition is looked at."""
+        if self._marks:
+            self._marks = 0
+            self._watchers.add(self)
+
+    def end(self) -> None:
+        self._watchers.discard(self)
+        self._session.lanes.pop((self.topic_id, self.wanted.partition), None)
+        follower = None if self.hosted.leads is None else self.hosted.leads.followers.get(self._replica)
+        if follower is not None and follower.heard is self._session.heard:
+            follower.heard = None
 
 
 def _is_told_more(part: _Partition) -> bool:
     """Than records: where the logs have parted, or where to read."""
-    return part.diverging_epoch.end_offset >= 0 or part.preferred_read_replica >= 0
+    return _has_parted(part) or part.preferred_read_replica >= 0
+
+
+def _has_parted(part: _Partition) -> bool:
+    return part.diverging_epoch.end_offset >= 0
 
 
 def _length(part: _Partition) -> int:

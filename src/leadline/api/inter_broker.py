@@ -5,6 +5,7 @@ What an older controller says, or what was meant for an earlier run of this brok
 """
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import TypeVar
 from uuid import UUID
 
@@ -84,6 +85,15 @@ async def leader_and_isr(request: LeaderAndIsrRequest, ctx: Context) -> LeaderAn
     if ctx.version < BY_TOPIC_FROM:
         topics = [(state.topic_name, NO_ID, [state]) for state in request.ungrouped_partition_states]
     await services.configs.of_topics(list({name for name, _, _ in topics}))
+    with suppress(LogDirFailed):  # told of each of them below
+        await services.dirs.create_all(
+            {
+                tp: None if topic_id == NO_ID else topic_id
+                for name, topic_id, states in topics
+                for state in states
+                if _is_to_be_made(tp := TopicPartition(name, state.partition_index), state, services)
+            }
+        )
     response = LeaderAndIsrResponse()
     for name, topic_id, states in topics:
         errors = [
@@ -102,16 +112,27 @@ async def leader_and_isr(request: LeaderAndIsrRequest, ctx: Context) -> LeaderAn
     return response
 
 
+def _is_to_be_made(tp: TopicPartition, state: _State, services: Services) -> bool:
+    dirs = services.dirs
+    return tp not in dirs.logs and services.metadata.me.id in state.replicas and not (dirs.offline and not state.is_new)
+
+
 async def _hold(tp: TopicPartition, topic_id: TopicId, state: _State, services: Services) -> int:
     try:
         _check_state(tp, topic_id, state, services)
-        known_id = None if topic_id == NO_ID else topic_id
+        known_id, recovering = None if topic_id == NO_ID else topic_id, state.leader_recovery_state == 1
         if state.leader == services.metadata.me.id:
             await services.replicas.lead(
-                tp, known_id, state.leader_epoch, state.replicas, isr=state.isr, partition_epoch=state.partition_epoch
+                tp,
+                known_id,
+                state.leader_epoch,
+                state.replicas,
+                isr=state.isr,
+                partition_epoch=state.partition_epoch,
+                recovering=recovering,
             )
         else:
-            isr, recovering = tuple(state.isr), state.leader_recovery_state == 1
+            isr = tuple(state.isr)
             decision = LeaderAndIsr(state.leader, state.leader_epoch, isr, state.partition_epoch, recovering)
             await services.replicas.follow(tp, known_id, decision, state.replicas)
     except WireError as error:

@@ -79,7 +79,7 @@ def _move(tp: TopicPartition, path: str, ctx: Context) -> _Moved:
             if path in services.dirs.offline:
                 raise StorageError(f"log directory {path} is offline")
             raise LogDirNotFound(f"{path} is not one of log.dirs: {', '.join(services.dirs.dirs)}")
-        services.replicas.leading(tp)
+        services.replicas.holding(tp)
         services.replicas.move(tp, path)
     except WireError as error:
         return _Moved(partition_index=tp.partition, error_code=error.code)

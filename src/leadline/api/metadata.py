@@ -1,12 +1,13 @@
 """Metadata and DescribeCluster: who the brokers are, which topics there are, who leads their partitions."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from uuid import UUID
 
 from leadline.api.auto_create import auto_create
 from leadline.api.context import NONE, Context
-from leadline.controller.metadata import Endpoint, Partition, Topic
+from leadline.controller.metadata import BrokerInfo, Endpoint, Partition, Topic
 from leadline.controller.topics import INTERNAL, check_name
+from leadline.controller.vigil import Vigil
 from leadline.errors import (
     InvalidRequest,
     InvalidTopic,
@@ -36,7 +37,9 @@ def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse | Await
 
     As soon as one topic is asked for by its id, those without one are not looked at.
     """
-    known, asked = ctx.services.metadata.topics, request.topics
+    known, asked, vigil = ctx.services.metadata.topics, request.topics, ctx.services.vigil
+    if vigil is not None and not vigil.is_informed:
+        return _once_informed(request, ctx, vigil)
     if asked is None or (ctx.version == 0 and not asked):
         return _answer(request, ctx, [_describe(topic, ctx, request) for topic in known.values()])
     if ctx.version < BY_ID_FROM and any(topic.name is None or topic.topic_id != NO_ID for topic in asked):
@@ -48,6 +51,21 @@ def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse | Await
     missing = [name for name in names if name not in known]
     if missing and request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
         return _after_creation(request, ctx, names, missing)
+    if vigil is not None:
+        return _after_a_look(request, ctx, names, vigil)
+    return _answer(request, ctx, [_named(name, ctx, request, {}) for name in names])
+
+
+async def _once_informed(request: MetadataRequest, ctx: Context, vigil: Vigil) -> MetadataResponse:
+    await vigil.informed()
+    answer = metadata(request, ctx)
+    return answer if isinstance(answer, MetadataResponse) else await answer
+
+
+async def _after_a_look(request: MetadataRequest, ctx: Context, names: list[str], vigil: Vigil) -> MetadataResponse:
+    """Who asks for certain topics may do so because their leaders are gone."""
+    topics = [topic for name in names if (topic := ctx.services.metadata.topics.get(name)) is not None]
+    await vigil.look({each.leader for topic in topics for each in topic.partitions.values()})
     return _answer(request, ctx, [_named(name, ctx, request, {}) for name in names])
 
 
@@ -115,8 +133,7 @@ def _describe(topic: Topic, ctx: Context, request: MetadataRequest) -> _Topic:
 
 
 def _partition(number: int, partition: Partition, ctx: Context) -> MetadataResponse.MetadataResponsePartition:
-    leader = ctx.services.metadata.brokers.get(partition.leader)
-    can_be_reached = leader is not None and ctx.listener in leader.endpoints
+    can_be_reached = ctx.services.metadata.reachable(partition.leader, ctx.listener) is not None
     return MetadataResponse.MetadataResponsePartition(
         error_code=NONE if can_be_reached else LEADER_NOT_AVAILABLE,
         partition_index=number,
@@ -129,12 +146,14 @@ def _partition(number: int, partition: Partition, ctx: Context) -> MetadataRespo
 
 
 def _answer(request: MetadataRequest, ctx: Context, topics: list[_Topic]) -> MetadataResponse:
+    """With brokers that have just departed: librdkafka loses a second if a leader changes as its broker leaves."""
     cluster = ctx.services.metadata
+    brokers = [*cluster.brokers.values(), *cluster.departed.values()] or [cluster.me]
     asked = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(node_id=broker, host=at.host, port=at.port, rack=rack)
-            for broker, at, rack in endpoints(ctx)
+            for broker, at, rack in _endpoints(brokers, ctx)
         ],
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller,
@@ -145,10 +164,12 @@ def _answer(request: MetadataRequest, ctx: Context, topics: list[_Topic]) -> Met
 
 def endpoints(ctx: Context) -> list[tuple[int, Endpoint, str | None]]:
     """The brokers as who asks can reach them: by the listener that the request came through."""
+    return _endpoints(ctx.services.metadata.brokers.values(), ctx)
+
+
+def _endpoints(brokers: Iterable[BrokerInfo], ctx: Context) -> list[tuple[int, Endpoint, str | None]]:
     return [
-        (broker.id, at, broker.rack)
-        for broker in ctx.services.metadata.brokers.values()
-        if (at := broker.endpoints.get(ctx.listener)) is not None
+        (broker.id, at, broker.rack) for broker in brokers if (at := broker.endpoints.get(ctx.listener)) is not None
     ]
 
 

@@ -1,7 +1,8 @@
 """Produce: batches of records into partitions."""
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from leadline.api.context import NONE, Context
@@ -18,7 +19,6 @@ from leadline.errors import (
     RecordListTooLarge,
     RecordsRefused,
     RecordTooLarge,
-    RequestTimedOut,
     StorageError,
     TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
@@ -42,7 +42,7 @@ from leadline.records.batch import (
     walk,
 )
 from leadline.records.compression import Codec
-from leadline.replication.replicas import Replicas
+from leadline.replication.replicas import Hosted, Replicas
 from leadline.wire.codec import decode_from
 from leadline.wire.frames import response_frame
 from leadline.wire.messages import ProduceRequest, ProduceResponse
@@ -143,29 +143,45 @@ def _append(request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict],
     return answer
 
 
-async def _once_safe(
+def _once_safe(
     answer: ProduceResponse,
     unsafe: list[tuple[TopicPartition, Offset, _Partition]],
     timeout_ms: int,
     replicas: Replicas,
-) -> ProduceResponse:
+) -> "asyncio.Future[ProduceResponse]":
     """When all in-sync replicas have it, or the time is over; the offsets are told in any case."""
-    waits = (_safe(tp, offset, timeout_ms, replicas) for tp, offset, _ in unsafe)
-    for (_, _, part), code in zip(unsafe, await asyncio.gather(*waits), strict=True):
+    future: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+    left = len(unsafe)
+
+    def told(part: _Partition, code: int) -> None:
+        nonlocal left
         part.error_code = code
-    return answer
+        left -= 1
+        if not left and not future.done():
+            future.set_result(answer)
+
+    for tp, offset, part in unsafe:
+        _when_safe(replicas.hosted[tp], offset, timeout_ms, replicas, partial(told, part))
+    return future
 
 
-async def _safe(tp: TopicPartition, offset: Offset, timeout_ms: int, replicas: Replicas) -> int:
-    try:
-        async with asyncio.timeout(max(timeout_ms, 0) / 1000):
-            await replicas.committed(tp, offset)
-        replicas.leading(tp).leader.check_still_in_sync()
-    except TimeoutError:
-        return RequestTimedOut.code
-    except WireError as error:
-        return error.code
-    return NONE
+def _when_safe(
+    hosted: Hosted, offset: Offset, timeout_ms: int, replicas: Replicas, told: Callable[[int], None]
+) -> None:
+    """Tells NONE, or the code of what is wrong."""
+    leader = hosted.leader
+
+    def judge(error: WireError | None) -> None:
+        try:
+            if error is not None:
+                raise error
+            leader.check_still_in_sync()
+        except WireError as found:
+            told(found.code)
+        else:
+            told(NONE)
+
+    replicas.once_committed(hosted, offset, max(timeout_ms, 0) / 1000, judge)
 
 
 def _tell_leaders(answer: ProduceResponse, ctx: Context) -> None:
@@ -229,7 +245,7 @@ def produce_in_lane(frame: memoryview, lanes: Lanes, replicas: Replicas) -> Repl
     return reply
 
 
-async def _reply_once_safe(
+def _reply_once_safe(
     lane: Lane,
     reply: bytes,
     done: _Partition,
@@ -237,13 +253,22 @@ async def _reply_once_safe(
     version: int,
     correlation_id: int,
     replicas: Replicas,
-) -> Reply:
+) -> "asyncio.Future[Reply]":
     """As a request that is in no lane is answered, unless all goes well."""
-    done.error_code = await _safe(lane.tp, offset, lane.timeout_ms, replicas)
-    if done.error_code == NONE:
-        return reply
-    answer = ProduceResponse(responses=[_Topic(name=lane.tp.topic, partition_responses=[done])])
-    return response_frame(answer, version, correlation_id)
+    future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+    def told(code: int) -> None:
+        if future.done():
+            return
+        if code == NONE:
+            future.set_result(reply)
+            return
+        done.error_code = code
+        answer = ProduceResponse(responses=[_Topic(name=lane.tp.topic, partition_responses=[done])])
+        future.set_result(response_frame(answer, version, correlation_id))
+
+    _when_safe(replicas.hosted[lane.tp], offset, lane.timeout_ms, replicas, told)
+    return future
 
 
 def _records(data: ProduceRequest.PartitionProduceData) -> Buffer:

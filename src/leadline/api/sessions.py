@@ -3,6 +3,9 @@
 A client opens a session with epoch 0 and names all its partitions; with each further epoch it names what changed, and
 is answered with what changed. Epoch -1 is the last word of a session, or a fetch without one.
 
+Of a session with thousands of partitions only those are looked at that are `fresh`: named by the client, or changed
+here as the watches say. What no watch tells of is found by a look at all of them, every now and then.
+
     a session's epochs come one after the other: 1, 2, ... and start over at 1 behind 2^31 - 1
     its topics are known by name, or all of them by id
 
@@ -11,16 +14,18 @@ Pure: no clock, no sockets; the caller says what time it is.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from leadline.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from leadline.model import Offset, TopicId
+from leadline.replication.partition import Heard
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EPOCH_MAX = (1 << 31) - 1
 MIN_EVICTION_MS = 120_000  # a session that was used since then is not given up for a new one
+LOOK_AT_ALL_MS = 5000  # between two looks at all partitions of a session
 MOST_POSITIONS = 250_000  # in all sessions together, about 100 MB; who wants more goes on without a session
 
 
@@ -50,21 +55,64 @@ class Told(NamedTuple):
     log_start: Offset
 
 
-@dataclass(slots=True)
+class Watch(Protocol):
+    """Marks a partition of a session as fresh whenever something happens to it."""
+
+    def end(self) -> None: ...
+
+
+class Waiting(Protocol):
+    """A fetch that is not answered yet."""
+
+    def wake(self) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
 class Session:
     id: int
     by_id: bool
     epoch: int = 1  # the one that is due
-    positions: dict[Wanted, Position] = field(default_factory=dict)  # in the order of being served
+    positions: dict[Wanted, Position] = field(default_factory=dict)
     told: dict[Wanted, Told] = field(default_factory=dict)
     last_used_ms: int = 0
+    fresh: dict[Wanted, None] = field(default_factory=dict)  # in no order: see `turns`
+    turns: dict[Wanted, int] = field(default_factory=dict)  # the order in which all are served: the smallest first
+    _last_turn: int = 0
+    watches: dict[Wanted, Watch] = field(default_factory=dict)
+    lanes: dict[tuple[bytes, int], Watch] = field(default_factory=dict)  # the same, by topic id and partition
+    replica: int = -1  # whose it is, if it is a follower's
+    waiting: Waiting | None = None
+    heard: Heard = field(default_factory=Heard)  # of the follower whose session it is
+    all_looked_at_ms: int = 0
 
     def update(self, changed: Iterable[tuple[Wanted, Position]], forgotten: Iterable[Wanted]) -> None:
         for wanted, position in changed:
+            if wanted not in self.positions:
+                self.serve_last(wanted)
             self.positions[wanted] = position
+            self.fresh[wanted] = None
         for wanted in forgotten:
             self.positions.pop(wanted, None)
+            self.turns.pop(wanted, None)
             self.told.pop(wanted, None)
+            self.fresh.pop(wanted, None)
+            if (watch := self.watches.pop(wanted, None)) is not None:
+                watch.end()
+
+    def seen(self, now_ms: int) -> None:
+        """A fetch came."""
+        self.last_used_ms = self.heard.last_ms = now_ms
+        if now_ms - self.all_looked_at_ms > LOOK_AT_ALL_MS:
+            self.look_at_all(now_ms)
+
+    def look_at_all(self, now_ms: int) -> None:
+        self.all_looked_at_ms = now_ms
+        self.fresh.update(dict.fromkeys(self.positions))
+
+    def close(self) -> None:
+        for watch in self.watches.values():
+            watch.end()
+        self.watches.clear()
 
     def has_news(self, wanted: Wanted, now: Told) -> bool:
         """Whether something changed since the client was last told; it counts as told now."""
@@ -75,7 +123,12 @@ class Session:
 
     def serve_last(self, wanted: Wanted) -> None:
         """A partition that gave data goes to the end, so that one with much data does not starve the others."""
-        self.positions[wanted] = self.positions.pop(wanted)
+        self._last_turn += 1
+        self.turns[wanted] = self._last_turn
+
+    def candidates(self) -> list[Wanted]:
+        """Those that may have something to tell, in their order."""
+        return sorted(self.fresh, key=self.turns.__getitem__) if len(self.fresh) > 1 else list(self.fresh)
 
 
 class Sessions:
@@ -92,7 +145,8 @@ class Sessions:
         if len(self.by_id) >= self.slots and not self._evict(now_ms):
             return None
         session = Session(self._new_id(), by_id, last_used_ms=now_ms)
-        session.positions.update(positions)
+        session.update(positions.items(), ())
+        session.look_at_all(now_ms)
         self.by_id[session.id] = session
         return session
 
@@ -110,7 +164,7 @@ class Sessions:
         oldest = min(self.by_id.values(), key=lambda session: session.last_used_ms)
         if now_ms - oldest.last_used_ms < MIN_EVICTION_MS:
             return False
-        del self.by_id[oldest.id]
+        self.close(oldest.id)
         return True
 
     def resume(
@@ -142,4 +196,5 @@ class Sessions:
         return session
 
     def close(self, session_id: int) -> None:
-        self.by_id.pop(session_id, None)
+        if (session := self.by_id.pop(session_id, None)) is not None:
+            session.close()

@@ -88,7 +88,8 @@ def _assignment(asked: CreateTopicsRequest.CreatableTopic, ctx: Context) -> Assi
                 "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the "
                 "same time."
             )
-        return given_assignment({entry.partition_index: entry.broker_ids for entry in asked.assignments}, racks)
+        given = {entry.partition_index: entry.broker_ids for entry in asked.assignments}
+        return given_assignment(given, racks if ctx.services.is_alone else None)
     partitions = config.num_partitions if asked.num_partitions == BROKERS_CHOICE else asked.num_partitions
     factor = asked.replication_factor
     wanted = config.default_replication_factor if factor == BROKERS_CHOICE else factor

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -16,10 +16,11 @@ from leadline.api.inter_broker import Itself, alter_partition, controlled_shutdo
 from leadline.api.lanes import Lanes
 from leadline.api.sessions import Sessions
 from leadline.broker.net import Limits, Net
-from leadline.broker.presence import Presence, hand_over
+from leadline.broker.presence import Presence
 from leadline.broker.requests import Requests
 from leadline.config import BrokerConfig, BrokerSettings, InvalidSetting, Listener, LogConfig, broker_settings
 from leadline.config.crosschecks import connections_per_ip
+from leadline.config.values import LONG_MAX
 from leadline.controller.asking import Peers
 from leadline.controller.cluster import Cluster
 from leadline.controller.configs import BROKERS, TOPICS, Configs
@@ -45,6 +46,7 @@ from leadline.model import BrokerId, ProducerId, TopicPartition, format_id, new_
 from leadline.ports import OsFiles, SystemClock
 from leadline.replication.channel import Channel, Peer
 from leadline.replication.replicas import Replicas
+from leadline.replication.throttle import Throttles
 from leadline.wire.messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -204,7 +206,7 @@ class Broker:
         self.presence = Presence(tree, me.id, self._registration(), self.files, directory, self._registered)
         await self.presence.begin()
         assert self.peers is not None
-        self.vigil = Vigil(metadata, self.peers.where, self._channel, controller.vacate)
+        self.vigil = self.services.vigil = Vigil(metadata, self.peers.where, self._channel, controller.vacate)
         await controller.start()
 
     def _registration(self) -> Registration:
@@ -325,6 +327,7 @@ class Broker:
         self.settings = self.services.settings = broker_settings(merged)
         self.dirs.config = self.settings.storage
         self.net.limits = _limits(self.settings.broker)
+        _limit_copies(self.services.replicas.throttles, self.settings.broker, merged)
         for topic in self.configs.topics:
             self.dirs.update_config(topic)
 
@@ -337,11 +340,10 @@ class Broker:
     async def stop(self) -> None:
         """Let others lead; no new requests, let those under way finish; then flush and close."""
         if self.presence is not None:
-            await self.presence.stop()
             config = self.settings.broker
             if config.controlled_shutdown_enable and self.dirs.dirs:
-                metadata = self.services.metadata
-                await hand_over(metadata.me.id, metadata.broker_epoch, config, self._shut_down)
+                await self.presence.hand_over(self.services.metadata.broker_epoch, config, self._shut_down)
+            await self.presence.stop()
         if self.net is not None:
             self.net.stop_listening()
         if self.vigil is not None:
@@ -382,6 +384,21 @@ def _limits(config: BrokerConfig) -> Limits:
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
         socket_listen_backlog_size=config.socket_listen_backlog_size,
     )
+
+
+def _limit_copies(throttles: Throttles, config: BrokerConfig, given: Mapping[str, str]) -> None:
+    """The rates can be set for running brokers only, so no table of settings has them."""
+    for throttle, rate in (
+        (throttles.leader, "leader.replication.throttled.rate"),
+        (throttles.follower, "follower.replication.throttled.rate"),
+        (throttles.moves, "replica.alter.log.dirs.io.max.bytes.per.second"),
+    ):
+        throttle.limit = int(given.get(rate, LONG_MAX))
+    for throttle in (throttles.leader, throttles.follower):
+        throttle.windows = config.replication_quota_window_num
+        throttle.window_ms = 1000 * config.replication_quota_window_size_seconds
+    throttles.moves.windows = config.alter_log_dirs_replication_quota_window_num
+    throttles.moves.window_ms = 1000 * config.alter_log_dirs_replication_quota_window_size_seconds
 
 
 def _own_name() -> str:

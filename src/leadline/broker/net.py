@@ -2,10 +2,14 @@
 
 A frame is a size (4 bytes, big-endian) and that many bytes. Requests of a connection are served one after the other,
 as Kafka does; while one is waiting, or its reply does not leave, nothing more is read from that connection: a slow
-reader holds up itself and nobody's memory.
+reader holds up itself and nobody's memory. Where only the reply is still to come, as of records that others are to
+copy, the next request is served meanwhile. Replies leave in the order of the requests in any case.
+
+Large frames are read and served in steps: see `turns`. So are many small ones that come at once.
 
 A reply is a list of bytes and file slices. Bytes go out with sendmsg, slices with sendfile: records are never copied
-through Python. A slice that is not in the page cache is read ahead in a thread first, so that nobody waits for a disk.
+through Python. A slice that is not in the page cache is read ahead in a thread first, so that nobody waits for a disk;
+and the disk is asked for what follows, always some way ahead of who reads on.
 """
 
 import asyncio
@@ -17,9 +21,11 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from struct import Struct
-from typing import NoReturn
+from typing import Any, NamedTuple, NoReturn
 
+from leadline.broker.turns import Turns
 from leadline.log.files import OpenFile
 from leadline.log.segment import FileSlice
 from leadline.ports import Buffer
@@ -31,18 +37,31 @@ SCRATCH_BYTES = 256 * 1024  # what one read takes from a socket at most, shared 
 GROWTH_BYTES = 1024 * 1024  # a large frame's buffer grows by at least this much, as its bytes arrive
 PROBE_BYTES = 256 * 1024  # distance of the looks into the page cache
 READ_AHEAD_BYTES = 1024 * 1024
-AHEAD_BYTES = 4 * 1024 * 1024  # what is asked of the disk behind that, as it will be wanted next
-READS_AT_ONCE = 4  # of a large frame, before it is the others' turn
+AHEAD_BYTES = 4 * 1024 * 1024  # what is asked of the disk at a time behind that, as it will be wanted next
+READS_AT_ONCE = 4  # of a large frame, while nobody else wants anything
+LARGE_BYTES = 64 * 1024  # frames from here on are read and served in steps
+TURN_SECONDS = 0.001  # after so much of a turn, the other requests of a connection have to wait for the next one
 MOST_SPARE = 4  # rooms for large frames that are kept
 SEND_AT_ONCE = 64  # buffers in one sendmsg
 SEND_FROM_BYTES = 64 * 1024  # replies of several requests go out together, up to so much
+MOST_DUE = 64  # replies that a connection waits for while more is served
 
 _SIZE = Struct(">i")
 
 
 Reply = bytes | list[Piece]  # a whole frame, or its pieces
+
+
+class Later(NamedTuple):
+    """An answer that is to come."""
+
+    answer: "asyncio.Future[Any]"
+    frame: Callable[[Any], Reply | None]  # the reply that it makes
+    blocks: bool  # the next request has to wait for it; if not, all is done but for the answer
+
+
 # Serves one request. The frame lies in a buffer that is used again: it may be looked at only until the first await.
-Serve = Callable[["Connection", memoryview], Reply | Awaitable[Reply | None] | None]
+Serve = Callable[["Connection", memoryview], Reply | Later | Awaitable[Reply | None] | None]
 
 
 _REPLIES = (bytes, list)
@@ -81,13 +100,24 @@ class Connection:
         self._whole = 4  # bytes that it has in all; at first only its size is known to be
         self._reserved = 0  # bytes that it counts for in queued.max.request.bytes, from when its size is known
         self._backlog = b""  # read, but to be served later
+        self._in_line = False  # for its next step
         self._out: deque[Piece | _Rest] = deque()
         self._out_bytes = 0  # so many were put there since it was last empty; what lies in files does not count
-        self.waiting: asyncio.Future[Reply | None] | None = None
+        self.waiting: asyncio.Future[Any] | None = None  # an answer that further requests have to wait for
+        self._due: deque[Reply | Later] = deque()  # replies, in the order in which they are to leave
         self._reading = self._writing = False
 
     def __repr__(self) -> str:
         return f"{self.host}:{self.port}"
+
+    @property
+    def due(self) -> "list[asyncio.Future[Any]]":
+        """Answers that are to come."""
+        return [due.answer for due in self._due if isinstance(due, Later)]
+
+    @property
+    def is_served(self) -> bool:
+        return len(self._due) > 0
 
     # Reading
 
@@ -96,17 +126,25 @@ class Connection:
 
     def _readable(self) -> None:
         net = self.net
+        if self._in_line:
+            return
         if net.is_full and not self._reserved:
             self._resume()
             return
-        self.last_active = net.now()
+        if self._blocked() or self._backlog:
+            self._pause()  # not before something comes: it seldom does
+            return
+        self.last_active = now = net.now()
+        if self._frame is None:
+            self._guarded(self._read_frames)
+        elif self._whole < LARGE_BYTES or net.turns.is_quiet(now):
+            self._guarded(self._read_frame)
+        else:
+            self._stand_in_line()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
         try:
-            if self._frame is not None:
-                self._read_frame()
-            elif count := self.sock.recv_into(net.scratch):
-                self._serve_frames(net.scratch_view[:count])
-            else:
-                self.close("the peer closed it", quiet=True)
+            work()
         except (BlockingIOError, InterruptedError):
             return
         except CloseConnection as error:
@@ -114,23 +152,56 @@ class Connection:
         except OSError as error:
             self.close(f"it broke: {error}", quiet=True)
 
+    def _read_frames(self) -> None:
+        net = self.net
+        if count := self.sock.recv_into(net.scratch):
+            self._serve_frames(net.scratch_view[:count])
+        else:
+            self.close("the peer closed it", quiet=True)
+
     def _read_frame(self) -> None:
         """More of a frame that is under way, as much as there is by now."""
         for _ in range(READS_AT_ONCE):
-            assert self._frame is not None
-            with memoryview(self._frame)[self._filled : self._whole] as room:
-                count = self.sock.recv_into(room)
-            if not count:
-                self.close("the peer closed it", quiet=True)
+            if not self._read_more():
                 return
-            self._filled += count
-            self._frame = frame = self._measured(self._frame)
             if self._filled == self._whole:
-                self._serve_frame(frame)
+                self._serve_frame()
                 return
 
-    def _serve_frame(self, frame: bytearray) -> None:
-        self._frame = None
+    def _read_more(self) -> bool:
+        """False if the peer has closed it."""
+        assert self._frame is not None
+        with memoryview(self._frame)[self._filled : self._whole] as room:
+            count = self.sock.recv_into(room)
+        if not count:
+            self.close("the peer closed it", quiet=True)
+            return False
+        self._filled += count
+        self._frame = self._measured(self._frame)
+        return True
+
+    def _stand_in_line(self) -> None:
+        if not self._in_line:
+            self._in_line = True
+            self.net.turns.take(self._take_step)
+
+    def _take_step(self) -> None:
+        self._in_line = False
+        if not self.closed:
+            self._guarded(self._step)
+
+    def _step(self) -> None:
+        """Read more of a large frame; or serve it, if it is whole; or serve some of the many that are there."""
+        if self._frame is None:
+            self._serve_backlog()
+        elif self._filled == self._whole:
+            self._serve_frame()
+        elif self._read_more() and self._filled == self._whole:
+            self._stand_in_line()
+
+    def _serve_frame(self) -> None:
+        frame, self._frame = self._frame, None
+        assert frame is not None
         self._release()
         with memoryview(frame)[4 : self._whole] as view:
             self._serve(view)
@@ -144,13 +215,17 @@ class Connection:
 
     def _serve_frames(self, data: memoryview) -> None:
         """Whole frames are served where they lie; the rest is kept."""
-        at, end, most = 0, len(data), self.net.limits.socket_request_max_bytes
-        while end - at >= 4 and self.waiting is None and not self._writing:
+        net, at, end = self.net, 0, len(data)
+        most, began = net.limits.socket_request_max_bytes, net.now()
+        while end - at >= 4 and self.waiting is None and not self._writing and len(self._due) < MOST_DUE:
             (size,) = _SIZE.unpack_from(data, at)
             if not 0 <= size <= most:
-                self.net.refuse_size(size)
+                net.refuse_size(size)
             behind = at + 4 + size
             if behind > end:
+                break
+            if at and net.now() - began > TURN_SECONDS:
+                self._stand_in_line()
                 break
             self._serve(data[at + 4 : behind])
             at = behind
@@ -158,8 +233,10 @@ class Connection:
                 self._flush()
             if self.closed:
                 return
+        if at:
+            net.turns.small_at = began
         if at < end:
-            if self._blocked():
+            if self._blocked() or self._in_line:
                 self._backlog = bytes(data[at:end])
             else:
                 self._begin_frame(data[at:end])
@@ -211,10 +288,16 @@ class Connection:
         if answer is None:
             return
         if isinstance(answer, _REPLIES):
-            self._put(answer)
+            if self._due:
+                self._due.append(answer)
+            else:
+                self._put(answer)
             return
-        self.waiting = asyncio.ensure_future(answer)
-        self.waiting.add_done_callback(self._answered)
+        later = answer if isinstance(answer, Later) else Later(asyncio.ensure_future(answer), as_it_is, blocks=True)
+        if later.blocks:
+            self.waiting = later.answer
+        self._due.append(later)
+        later.answer.add_done_callback(self._answered)
 
     def _put(self, reply: Reply) -> None:
         if isinstance(reply, bytes):
@@ -226,8 +309,9 @@ class Connection:
             if isinstance(piece, BUFFERS):
                 self._out_bytes += len(piece)
 
-    def _answered(self, done: "asyncio.Future[Reply | None]") -> None:
-        self.waiting = None
+    def _answered(self, done: "asyncio.Future[Any]") -> None:
+        if done is self.waiting:
+            self.waiting = None
         if self.closed or done.cancelled():
             return
         error = done.exception()
@@ -239,9 +323,22 @@ class Connection:
             self.close(f"serving it failed: {error!r}")
             return
         self.last_active = self.net.now()
-        self._put(done.result() or b"")
+        self._put_all()
         self._flush()
         self._serve_backlog()
+
+    def _put_all(self) -> None:
+        """Those that are there, up to the first that is not."""
+        due = self._due
+        while due:
+            first = due[0]
+            if isinstance(first, Later):
+                done = first.answer
+                if not done.done() or done.cancelled() or done.exception() is not None:
+                    return
+                first = first.frame(done.result()) or b""
+            due.popleft()
+            self._put(first)
 
     def _serve_backlog(self) -> None:
         if not self.closed and not self._blocked() and self._backlog:
@@ -253,20 +350,23 @@ class Connection:
         self._resume()
 
     def _blocked(self) -> bool:
-        return self.waiting is not None or self._writing
+        return self.waiting is not None or self._writing or len(self._due) >= MOST_DUE
 
     def _resume(self) -> None:
-        if self._reading and self.waiting is None and not (self._writing or self._backlog or self.net.is_full):
+        """Read on, unless something is in the way."""
+        if self.closed:
             return
-        starved = self.net.is_full and not self._reserved  # who has begun a frame may end it
-        if starved and not self.closed:
+        if self.net.is_full and not self._reserved:  # who has begun a frame may end it
             self.net.starved.add(self)
-        wanted = not (self.closed or self._blocked() or self._backlog or starved)
-        if wanted and not self._reading:
+            self._pause()
+        elif not (self._reading or self._blocked() or self._backlog):
             self.net.loop.add_reader(self.fd, self._readable)
-        elif not wanted and self._reading and not self.closed:
+            self._reading = True
+
+    def _pause(self) -> None:
+        if self._reading:
             self.net.loop.remove_reader(self.fd)
-        self._reading = wanted
+            self._reading = False
 
     # Writing
 
@@ -315,6 +415,8 @@ class Connection:
     def _send_slice(self, part: "Piece | _Rest") -> bool:
         if isinstance(part, FileSlice):
             part = self._out[0] = _Rest(part.file, part.position, part.length)
+            if (ahead := part.take_ahead()) is not None:
+                self.net.in_thread(ask, part.file, ahead)
         assert isinstance(part, _Rest), f"a reply holds bytes and slices of files, not {part!r}"
         piece = part
         while piece.length:
@@ -349,6 +451,7 @@ class Connection:
                 else:
                     self._flush()
 
+        piece.file.ahead_to = piece.position + count + AHEAD_BYTES
         self._writing = True  # blocked, without a writer to call
         self.net.in_thread(read_through, piece.file.fd, piece.position, count).add_done_callback(warmed)
 
@@ -364,12 +467,16 @@ class Connection:
         log.log(logging.DEBUG if quiet else logging.WARNING, "connection %s closed: %s", self, why)
         self.net.loop.remove_reader(self.fd)
         self.net.loop.remove_writer(self.fd)
-        if self.waiting is not None:
-            self.waiting.cancel()
+        for answer in self.due:
+            answer.cancel()
         self._release()
         self._out.clear()
         self.sock.close()
         self.net.forget(self)
+
+
+def as_it_is(reply: Reply | None) -> Reply | None:
+    return reply
 
 
 class _Rest:
@@ -380,6 +487,14 @@ class _Rest:
     def __init__(self, file: OpenFile, position: int, length: int) -> None:
         self.file, self.position, self.length = file, position, length
         self.warm = 0  # bytes from the position on that are known to be in memory
+
+    def take_ahead(self) -> int | None:
+        """Where to ask the disk for more, if half of what it was asked for is used up."""
+        end, asked_to = self.position + self.length, self.file.ahead_to
+        if not end <= asked_to < end + AHEAD_BYTES // 2:
+            return None
+        self.file.ahead_to = asked_to + AHEAD_BYTES
+        return asked_to
 
 
 def is_cached(fd: int, position: int, length: int) -> bool:
@@ -397,12 +512,21 @@ def is_cached(fd: int, position: int, length: int) -> bool:
 
 
 def read_through(fd: int, position: int, length: int) -> None:
-    """Bring a range into the page cache. Blocks."""
+    """Bring a range into the page cache. Blocks. To nowhere, as a copy of it would cost more than all the rest."""
     os.posix_fadvise(fd, position, length + AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
-    buffer = bytearray(length)  # in one call: with every return to Python the loop may lose its turn
     end = position + length
-    while position < end and (count := os.preadv(fd, [buffer], position)):
+    while position < end and (count := os.sendfile(_nowhere(), fd, position, end - position)):
         position += count
+
+
+def ask(file: OpenFile, position: int) -> None:
+    """Have the disk read what will be wanted. May block."""
+    os.posix_fadvise(file.fd, position, AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+
+
+@cache
+def _nowhere() -> int:
+    return os.open(os.devnull, os.O_WRONLY)
 
 
 class Net:
@@ -423,6 +547,7 @@ class Net:
         self._memory = 0
         self._spare: list[bytearray] = []  # rooms for large frames: memory that is new costs more than its use
         self.starved: set[Connection] = set()  # those that are not read from until others are done
+        self.turns = Turns(self.loop)
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="read-ahead")
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -541,7 +666,8 @@ class Net:
     def _close_idle(self) -> None:
         if self.limits.connections_max_idle_ms > 0:
             oldest = self.now() - self.limits.connections_max_idle_ms / 1000
-            for connection in [found for found in self.connections if not found.waiting and found.last_active < oldest]:
+            idle = [found for found in self.connections if not found.is_served and found.last_active < oldest]
+            for connection in idle:
                 connection.close(f"idle; connections.max.idle.ms={self.limits.connections_max_idle_ms}", quiet=True)
         self._sweep = self.loop.call_later(self._sweep_seconds, self._close_idle)
 
@@ -559,7 +685,7 @@ class Net:
         self.stop_listening()
         if self._sweep is not None:
             self._sweep.cancel()
-        under_way = [found.waiting for found in self.connections if found.waiting is not None]
+        under_way = [due for found in self.connections for due in found.due]
         if under_way:
             await asyncio.wait(under_way, timeout=grace_seconds)
         for connection in list(self.connections):

@@ -12,6 +12,7 @@ from leadline.config import BrokerConfig
 from leadline.coordination.membership import register, remember_sessions, remembered_sessions
 from leadline.coordination.registration import Registration
 from leadline.coordination.tree import NodeExists, SessionState, Tree, TreeError, Watch
+from leadline.errors import NotController
 from leadline.model import BrokerId
 from leadline.ports import Files
 from leadline.replication.channel import PeerLost
@@ -20,9 +21,11 @@ from leadline.wire.messages import ControlledShutdownRequest, ControlledShutdown
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
+NEXT_CONTROLLER_SECONDS = 0.1
 SHUTDOWN_VERSION = 3
 
 Registered = Callable[[int], None]  # told the broker's new epoch
+Ask = Callable[[ControlledShutdownRequest, int], Awaitable[ControlledShutdownResponse]]
 
 
 class Presence:
@@ -36,6 +39,8 @@ class Presence:
         self._registered_in = 0  # the session
         self._watch: Watch | None = None
         self._again: asyncio.Task[None] | None = None
+        self._is_connected = True
+        self._handing_over: asyncio.Timeout | None = None
 
     async def begin(self) -> None:
         """NodeExists if another broker has this id."""
@@ -53,6 +58,9 @@ class Presence:
         self._told(epoch)
 
     def _session(self, state: SessionState) -> None:
+        self._is_connected = state is SessionState.CONNECTED
+        if not self._is_connected:
+            self._hurry()
         if state is SessionState.EXPIRED:
             log.warning("the session is over: broker %d counts as gone until it has another", self._me)
         elif state is SessionState.CONNECTED and (self._again is None or self._again.done()):
@@ -70,30 +78,51 @@ class Presence:
                 continue
             await asyncio.sleep(RETRY_SECONDS)
 
+    async def hand_over(self, epoch: int, config: BrokerConfig, ask: Ask) -> bool:
+        """Let the controller give to others what this broker leads, before it stops. False: it could not be done.
+
+        Without ZooKeeper no controller can decide anything, so nobody is waited for.
+        """
+        request = ControlledShutdownRequest(broker_id=self._me, broker_epoch=epoch)
+        backoff_s = config.controlled_shutdown_retry_backoff_ms / 1000
+        try:
+            async with asyncio.timeout(config.controlled_shutdown_max_retries * backoff_s) as self._handing_over:
+                if not self._is_connected:
+                    self._hurry()
+                while not await self._is_handed_over(request, ask):  # noqa: ASYNC110  nobody tells when another can
+                    await asyncio.sleep(backoff_s)
+        except TimeoutError:
+            log.warning("broker %d stops before others lead all that it leads", self._me)
+            return False
+        finally:
+            self._handing_over = None
+        return True
+
+    def _hurry(self) -> None:
+        """There is nobody to hand over to."""
+        if self._handing_over is not None:
+            self._handing_over.reschedule(0)
+            self._handing_over = None
+
+    async def _is_handed_over(self, request: ControlledShutdownRequest, ask: Ask) -> bool:
+        """Asks as long as there is nobody to ask: a controller that has gone is soon followed by another."""
+        while True:
+            try:
+                answer = await ask(request, SHUTDOWN_VERSION)
+            except PeerLost as error:
+                log.info("no controller can be asked for others to lead instead of broker %d: %s", self._me, error)
+            else:
+                if answer.error_code != NotController.code:
+                    break
+            await asyncio.sleep(NEXT_CONTROLLER_SECONDS)
+        left = [f"{each.topic_name}-{each.partition_index}" for each in answer.remaining_partitions]
+        if answer.error_code or left:
+            log.warning("broker %d still leads %s (error %d)", self._me, left, answer.error_code)
+        return not answer.error_code and not left
+
     async def stop(self) -> None:
         if self._watch is not None:
             self._watch.cancel()
         if self._again is not None:
             self._again.cancel()
             await asyncio.gather(self._again, return_exceptions=True)
-
-
-Ask = Callable[[ControlledShutdownRequest, int], Awaitable[ControlledShutdownResponse]]
-
-
-async def hand_over(me: BrokerId, epoch: int, config: BrokerConfig, ask: Ask) -> bool:
-    """Let the controller give to others what this broker leads, before it stops. False: it could not be done."""
-    request = ControlledShutdownRequest(broker_id=me, broker_epoch=epoch)
-    for attempt in range(config.controlled_shutdown_max_retries):
-        if attempt:
-            await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
-        try:
-            answer = await ask(request, SHUTDOWN_VERSION)
-        except PeerLost as error:
-            log.warning("the controller cannot be asked for others to lead instead of broker %d: %s", me, error)
-            continue
-        left = [f"{each.topic_name}-{each.partition_index}" for each in answer.remaining_partitions]
-        if not answer.error_code and not left:
-            return True
-        log.warning("broker %d still leads %s (error %d)", me, left, answer.error_code)
-    return False

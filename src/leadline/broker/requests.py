@@ -3,23 +3,29 @@
 What cannot be understood closes its connection with a line that says why; nothing else happens.
 """
 
+import asyncio
 import logging
 from collections.abc import Awaitable
+from functools import partial
 from time import perf_counter
 
-from leadline.api import TABLE
+from leadline.api import TABLE, Answer
+from leadline.api.commit_lanes import commit_in_lane, commit_outside
 from leadline.api.context import Context, Services
+from leadline.api.copies import Origin, copy_in_lane
 from leadline.api.produce import produce_in_lane
-from leadline.broker.net import CloseConnection, Connection, Reply
+from leadline.broker.net import CloseConnection, Connection, Later, Reply, as_it_is
 from leadline.errors import WireError
 from leadline.wire.apis import API_VERSIONS, unsupported_api_versions
 from leadline.wire.classes import Message
 from leadline.wire.frames import Head, request_head, response_frame
+from leadline.wire.messages import OffsetCommitRequest
 from leadline.wire.primitives import MalformedRequest
 
 log = logging.getLogger(__name__)
 
 SLOW_SECONDS = 0.05
+PRODUCE = 0  # as an api key
 
 
 class Requests:
@@ -29,22 +35,35 @@ class Requests:
         self.served = 0
         self.slowest_turn = 0.0  # seconds that one request kept the loop from all others
 
-    def serve(self, connection: Connection, frame: memoryview) -> Reply | Awaitable[Reply | None] | None:
+    def serve(self, connection: Connection, frame: memoryview) -> Reply | Later | Awaitable[Reply | None] | None:
         started = perf_counter()
-        in_lane = produce_in_lane(frame, self._lanes, self._replicas)
+        in_lane = None if connection.state is None else commit_in_lane(frame, connection.state, self.services)
+        if in_lane is None:
+            in_lane = produce_in_lane(frame, self._lanes, self._replicas)
         if in_lane is not None:
             self.served += 1
             seconds = perf_counter() - started
             if seconds > SLOW_SECONDS or seconds > self.slowest_turn:
                 self._note(seconds, request_head(frame), connection)
-            return in_lane
+            return Later(in_lane, as_it_is, blocks=False) if isinstance(in_lane, asyncio.Future) else in_lane
+        copied = copy_in_lane(frame, self.services, Origin(connection.host, connection.listener))
+        if copied is not None:
+            self.served += 1
+            seconds = perf_counter() - started
+            if seconds > SLOW_SECONDS or seconds > self.slowest_turn:
+                self._note(seconds, request_head(frame), connection)
+            return Later(copied, as_it_is, blocks=True) if isinstance(copied, asyncio.Future) else copied
         try:
             head = request_head(frame)
             entry = TABLE.get(head.api_key)
             if not head.is_supported or entry is None:
                 return self._unsupported(head)
             ctx = Context(self.services, head.version, head.client_id, connection.host, connection.listener)
-            answer = entry.serve(frame, head.body_at, ctx)
+            answer: Answer
+            if head.api_key == OffsetCommitRequest.API_KEY:
+                answer, connection.state = commit_outside(frame, head, connection.state, ctx)
+            else:
+                answer = entry.serve(frame, head.body_at, ctx)
         except MalformedRequest as error:
             raise CloseConnection(f"it sent what is no request: {error}") from None
         except WireError as error:
@@ -55,11 +74,12 @@ class Requests:
             return None
         if isinstance(answer, Message):
             return response_frame(answer, head.version, head.correlation_id)
+        if isinstance(answer, asyncio.Future):
+            return Later(answer, partial(_framed, head), blocks=head.api_key != PRODUCE)
         return self._later(answer, head)
 
     async def _later(self, waited_for: Awaitable[Message | None], head: Head) -> Reply | None:
-        answer = await waited_for
-        return None if answer is None else response_frame(answer, head.version, head.correlation_id)
+        return _framed(head, await waited_for)
 
     def _unsupported(self, head: Head) -> Reply:
         if head.api_key == API_VERSIONS:
@@ -73,3 +93,7 @@ class Requests:
         if seconds > SLOW_SECONDS:
             name = head.api.name if head.api is not None else head.api_key
             log.warning("%s v%d from %s took %.0f ms of the loop", name, head.version, connection, seconds * 1000)
+
+
+def _framed(head: Head, answer: Message | None) -> Reply | None:
+    return None if answer is None else response_frame(answer, head.version, head.correlation_id)

@@ -12,11 +12,15 @@ from leadline import __version__
 
 COMMANDS = {
     "start": "run a broker until Ctrl-C",
+    "cluster": "run some brokers and a ZooKeeper until Ctrl-C",
     "topics": "create, list, describe, alter and delete topics",
     "produce": "write records from a pipe, a file or the keyboard",
     "consume": "read records, to a pipe or a terminal",
     "groups": "who reads what and how far behind; reset where they go on",
     "transactions": "what is under way, what blocks readers, what hangs",
+    "leader-election": "let other replicas lead: the preferred ones, or any",
+    "reassign": "move partitions to other brokers",
+    "explain": "why a partition is as it is, and what happened to it",
     "configs": "settings of topics and brokers, and where they come from",
     "dump-log": "show what is in the files of a log",
     "perf": "measure throughput and latency",

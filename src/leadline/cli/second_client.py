@@ -1,24 +1,30 @@
-"""What librdkafka cannot ask a cluster for: transactions, the producers of a partition, and to forget one offset.
+"""What librdkafka cannot ask a cluster for: transactions, the producers of a partition, to forget one offset, moves of
+partitions between brokers, and what their disks hold.
 
 The client here is kafka-python's, which has no types: what it answers becomes ours in this file. It is reached with the
 same properties as librdkafka; what it has no word for, of all that concerns security, is refused by name.
 """
 # mypy: disable-error-code="import-untyped"
 
+import json
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from leadline.cli.client import Connection, Failure
+from leadline.cli.explanation import Explanation
 from leadline.cli.open_transactions import Open, Transaction
-from leadline.model import TopicPartition
+from leadline.cli.reassignment_plan import Reassignment
+from leadline.model import BrokerId, LeaderEpoch, Offset, TopicPartition
 
 T = TypeVar("T")
 
 RETRY_S = 0.1
+EXPLANATION = "leadline.replication."
 AT_ONCE = 500  # partitions in one request
 NAMES = {
     "client.id": "client_id",
@@ -56,6 +62,21 @@ class Listed:
     coordinator: int
     producer_id: int
     state: str
+
+
+class OnDisk(NamedTuple):
+    """A replica in a log directory."""
+
+    path: str
+    size_bytes: int
+    lag: int  # records that it lacks, as far as its broker knows
+    is_future: bool  # on its way to this directory
+
+
+class Elected(NamedTuple):
+    elected: list[TopicPartition]
+    not_needed: list[TopicPartition]
+    failed: dict[TopicPartition, str]  # why
 
 
 @contextmanager
@@ -188,6 +209,125 @@ class SecondClient:
         return [
             f"{tp.topic}-{tp.partition}: {error_text(error())}" for tp, error in answers.items() if error is not NoError
         ]
+
+    def elect(self, partitions: Collection[TopicPartition], *, unclean: bool) -> Elected:
+        """Elect leaders: the preferred ones, or where nobody leads any that is there.
+
+        confluent-kafka has a call for it, which fails before it asks (2.16: SystemError).
+        """
+        from kafka.errors import ElectionNotNeededError, NoError, NotControllerError, for_code
+
+        asked: dict[str, list[int]] = {}
+        for tp in partitions:
+            asked.setdefault(tp.topic, []).append(tp.partition)
+
+        def ask() -> Elected:
+            try:
+                answer = self._admin.elect_leaders(int(unclean), asked, raise_errors=False)
+            except RuntimeError as error:  # whom it took for the controller is not, twice
+                raise NotControllerError(str(error)) from None
+            found = Elected([], [], {})
+            for topic in answer.replica_election_results:
+                for part in topic.partition_result:
+                    tp, wrong = TopicPartition(topic.topic, part.partition_id), for_code(part.error_code)
+                    if wrong is NoError:
+                        found.elected.append(tp)
+                    elif wrong is ElectionNotNeededError:
+                        found.not_needed.append(tp)
+                    else:
+                        found.failed[tp] = f"{part.error_message or wrong.description} ({wrong.message})"
+            return found
+
+        return self._asked("elections", ask)
+
+    def racks(self) -> dict[BrokerId, str | None]:
+        """The brokers that are there, and the rack of each."""
+        found = self._asked("the cluster", self._admin.describe_cluster)
+        return {broker["broker_id"]: broker["rack"] for broker in found["brokers"]}
+
+    def reassignments(self) -> dict[TopicPartition, Reassignment]:
+        """All partitions that are on their way to other brokers."""
+        answers = self._asked("reassignments", self._admin.list_partition_reassignments)
+        return {
+            TopicPartition(tp.topic, tp.partition): Reassignment(
+                each["replicas"], each["adding_replicas"], each["removing_replicas"]
+            )
+            for tp, each in sorted(answers.items())
+        }
+
+    def reassign(self, targets: Mapping[TopicPartition, Sequence[BrokerId] | None]) -> list[str]:
+        """Send partitions to other brokers, or, with None, back; what went wrong, one line a partition."""
+        from kafka import TopicPartition as Theirs
+
+        asked = {Theirs(*tp): None if replicas is None else list(replicas) for tp, replicas in targets.items()}
+        answers = self._asked("reassignments", lambda: self._admin.alter_partition_reassignments(asked))
+        return [
+            f"{tp.topic}-{tp.partition}: {error_text(error())}"
+            for tp, error in sorted(answers.items())
+            if error is not None
+        ]
+
+    def on_disk(self, brokers: Collection[BrokerId]) -> dict[BrokerId, dict[TopicPartition, list[OnDisk]]]:
+        """What the log directories of brokers hold. A directory that failed holds nothing."""
+        answers = self._asked("log directories", lambda: self._admin.describe_log_dirs(brokers=list(brokers)))
+        found: dict[BrokerId, dict[TopicPartition, list[OnDisk]]] = {}
+        for answer in answers:
+            held = found.setdefault(answer["broker"], {})
+            for log_dir in answer["log_dirs"]:
+                for topic in log_dir["topics"]:
+                    for part in topic["partitions"]:
+                        tp = TopicPartition(topic["name"], part["partition_index"])
+                        held.setdefault(tp, []).append(
+                            OnDisk(
+                                log_dir["log_dir"], part["partition_size"], part["offset_lag"], part["is_future_key"]
+                            )
+                        )
+        return found
+
+    def explanations(
+        self, broker: BrokerId, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Explanation]:
+        """What a broker tells of partitions that it holds. Leadline's do, others tell nothing."""
+        from kafka.admin import ConfigResource, ConfigResourceType
+
+        names = {f"{EXPLANATION}{tp}": tp for tp in partitions}
+        asked = [ConfigResource(ConfigResourceType.BROKER, str(broker), list(names))]
+        ask = partial(self._admin.describe_configs, asked, config_filter="all")
+        entries = self._asked(f"broker {broker}", ask)["broker"][str(broker)]
+        return {tp: json.loads(entries[name]["value"]) for name, tp in names.items() if name in entries}
+
+    def leader_epochs(self, topic: str) -> dict[TopicPartition, LeaderEpoch]:
+        """Of each partition, as any broker knows it."""
+        (found,) = self._asked(f"topic {topic}", lambda: self._admin.describe_topics([topic]))
+        return {TopicPartition(topic, part["partition_index"]): part["leader_epoch"] for part in found["partitions"]}
+
+    def epoch_starts(
+        self, tp: TopicPartition, leader: BrokerId, epoch: LeaderEpoch, log_start: Offset
+    ) -> list[tuple[LeaderEpoch, Offset]]:
+        """The epochs that the leader's log knows, the oldest first, and where each starts.
+
+        There is no call for it. A leader tells its followers where an epoch ends, or the last one before it: asked
+        again and again, from its own epoch down, it tells all.
+        """
+        from kafka.protocol.consumer import OffsetForLeaderEpochRequest
+
+        wanted_in = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+        manager, ends = self._admin._manager, []
+        while epoch >= 0:
+            wanted = wanted_in.OffsetForLeaderPartition(
+                partition=tp.partition, current_leader_epoch=-1, leader_epoch=epoch
+            )
+            request = OffsetForLeaderEpochRequest(
+                replica_id=-1, topics=[wanted_in(topic=tp.topic, partitions=[wanted])]
+            )
+            answer = self._asked(str(tp), partial(manager.run, manager.send, request, leader))
+            told = answer.topics[0].partitions[0]
+            if told.error_code or told.leader_epoch < 0:
+                break
+            ends.append((told.leader_epoch, told.end_offset))
+            epoch = told.leader_epoch - 1
+        starts = [*(end for _, end in ends[1:]), log_start]
+        return [(found, start) for (found, _), start in zip(ends, starts, strict=False)][::-1]
 
 
 def error_text(error: Exception) -> str:

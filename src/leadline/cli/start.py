@@ -7,6 +7,7 @@ wrong is one line and a non-zero exit.
 import argparse
 import asyncio
 import contextlib
+import gc
 import logging
 import resource
 import signal
@@ -87,6 +88,7 @@ async def _keep(settings: BrokerSettings, watchdog: Watchdog) -> int:
     broker = Broker(settings)
     started = time.monotonic()
     await _start(broker)
+    gc.freeze()  # what there is by now stays: nobody waits while it is looked through for garbage
     _tell(broker, time.monotonic() - started)
     loop.add_signal_handler(signal.SIGUSR1, _tell_of_the_loop, broker, watchdog)
     ends = [asyncio.create_task(stop.wait()), asyncio.create_task(broker.failed.wait())]

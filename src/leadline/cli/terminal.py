@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
 
@@ -20,6 +20,10 @@ def host_text(host: str) -> str:
     if host in ("", "::", "0.0.0.0"):
         return "*"
     return f"[{host}]" if ":" in host else host
+
+
+def ids_text(ids: Iterable[int]) -> str:
+    return ",".join(map(str, ids))
 
 
 def time_text(seconds: float) -> str:

@@ -6,8 +6,8 @@ What `describe` prints is what kafka-topics.sh of Kafka 3.8 prints, byte for byt
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadline.cli import COMMANDS
 from leadline.cli.client import (
@@ -23,11 +23,61 @@ from leadline.cli.client import (
     text_of,
 )
 from leadline.cli.configs import alter_configs
+from leadline.cli.reassignment_plan import Reassignment
+from leadline.cli.second_client import second_client
+from leadline.cli.terminal import ids_text
+from leadline.model import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._config import ConfigEntry
     from confluent_kafka.admin._topic import TopicDescription
+
+
+class Partition(NamedTuple):
+    """A partition, as it is shown."""
+
+    id: int
+    leader: int | None
+    replicas: list[int]
+    isr: list[int]
+    moves: Reassignment | None = None
+
+    @property
+    def replication_factor(self) -> int:
+        """Without the replicas that are only on their way to it."""
+        if self.moves is None or not {*self.moves.adding, *self.moves.removing} & {*self.replicas}:
+            return len(self.replicas)
+        return len(self.moves.replicas) - len(self.moves.adding)
+
+
+class Cluster(NamedTuple):
+    """What filters need to know besides."""
+
+    alive: Collection[int]
+    min_isr: int  # min.insync.replicas of the topic
+
+
+Filter = Callable[[Partition, Cluster], bool]
+
+FILTERS: dict[str, tuple[str, Filter]] = {
+    "under-replicated-partitions": (
+        "have fewer replicas in sync than they should",
+        lambda it, _: len(it.isr) < it.replication_factor,
+    ),
+    "unavailable-partitions": (
+        "have no leader that is there",
+        lambda it, cluster: it.leader is None or it.leader not in cluster.alive,
+    ),
+    "at-min-isr-partitions": (
+        "would take no acks=all with one replica in sync less",
+        lambda it, cluster: len(it.isr) == cluster.min_isr,
+    ),
+    "under-min-isr-partitions": (
+        "take no acks=all now: fewer in sync than min.insync.replicas",
+        lambda it, cluster: it.leader is None or len(it.isr) < cluster.min_isr,
+    ),
+}
 
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})  # Kafka's own, by name
 
@@ -43,6 +93,7 @@ LIST = """
 DESCRIBE = """
   leadline topics describe                                   all of them
   leadline topics describe orders users
+  leadline topics describe --under-replicated-partitions     those that lack a copy; nothing: all is well
   leadline topics describe orders --json | jq .partitions
 """
 ALTER = """
@@ -90,6 +141,9 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     describe.add_argument("names", nargs="*", metavar="NAME")
     describe.add_argument("--internal", action="store_true", help="without names: also Kafka's own")
     describe.add_argument("--json", action="store_true", help="one JSON object a topic")
+    only = describe.add_argument_group("only partitions that").add_mutually_exclusive_group()
+    for name, (meaning, _) in FILTERS.items():
+        only.add_argument(f"--{name}", action="store_const", const=name, dest="only", help=meaning)
 
     alter = add_command(
         under,
@@ -156,24 +210,36 @@ def _describe(options: argparse.Namespace) -> int:
             raise no_topic(name, known)
     if not names:
         return 0
-    found = admin.describe_topics(TopicCollection(names), request_timeout=connection.timeout_s)
-    settings = _settings(connection, admin, names)
-    paint = Paint(sys.stdout)
-    for name in names:
-        topic: TopicDescription = connection.wait(found[name])
-        if options.json:
-            print(json.dumps(as_json(topic, settings[name])))
-        else:
-            print(*lines_of(topic, settings[name], paint), sep="\n")
+    described = admin.describe_topics(TopicCollection(names), request_timeout=connection.timeout_s)
+    topics: list[TopicDescription] = [connection.wait(described[name]) for name in names]
+    settings, moving = _settings(connection, admin, names), _moving(connection, topics)
+    paint, alive = Paint(sys.stdout), connection.metadata(admin).brokers
+    for topic in topics:
+        own = settings[topic.name]
+        partitions = partitions_of(topic, moving)
+        if options.only is not None:
+            matches, cluster = FILTERS[options.only][1], Cluster(alive, own.min_isr)
+            partitions = [each for each in partitions if matches(each, cluster)]
+        if options.json and (partitions or options.only is None):
+            print(json.dumps(as_json(topic, partitions, own.changed)))
+        elif not options.json:
+            head = [head_of(topic, partitions, own.changed, paint)] if options.only is None else []
+            for line in head + [line_of(topic.name, each, paint) for each in partitions]:
+                print(line)
     return 0
 
 
-def _settings(connection: Connection, admin: "AdminClient", names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Of each topic: what is not Kafka's default, in the order in which Kafka's tool prints it."""
+class Settings(NamedTuple):
+    changed: dict[str, str]  # what is not Kafka's default, in the order in which Kafka's tool prints it
+    min_isr: int
+
+
+def _settings(connection: Connection, admin: "AdminClient", names: Sequence[str]) -> dict[str, Settings]:
+    """Of each topic."""
     from confluent_kafka.admin._config import ConfigResource, ConfigSource
 
     asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
-    found: dict[str, dict[str, str]] = {}
+    found: dict[str, Settings] = {}
     for resource, future in admin.describe_configs(asked, request_timeout=connection.timeout_s).items():
         entries: dict[str, ConfigEntry] = connection.wait(future)
         set_here = {
@@ -181,50 +247,77 @@ def _settings(connection: Connection, admin: "AdminClient", names: Sequence[str]
             for name, entry in entries.items()
             if ConfigSource(entry.source) is not ConfigSource.DEFAULT_CONFIG
         }
-        found[resource.name] = {name: set_here[name] for name in java_order(list(entries)) if name in set_here}
+        in_order = {name: set_here[name] for name in java_order(list(entries)) if name in set_here}
+        found[resource.name] = Settings(in_order, int(str(entries["min.insync.replicas"].value)))
     return found
 
 
-def lines_of(topic: "TopicDescription", settings: Mapping[str, str], paint: Paint) -> list[str]:
-    """The lines of kafka-topics.sh --describe. librdkafka does not ask for eligible leader replicas: N/A."""
-    replication = len(topic.partitions[0].replicas) if topic.partitions else 0
+def _moving(connection: Connection, topics: "Sequence[TopicDescription]") -> dict[TopicPartition, Reassignment]:
+    """What is on its way to other brokers. Until it is there a replica is not in sync: else nobody need be asked."""
+    if all(len(part.isr) == len(part.replicas) for topic in topics for part in topic.partitions):
+        return {}
+    with second_client(connection) as client:
+        return client.reassignments()
+
+
+def partitions_of(topic: "TopicDescription", moving: Mapping[TopicPartition, Reassignment]) -> list[Partition]:
+    found = []
+    for part in topic.partitions:
+        leader, replicas, isr = _nodes(part.leader, part.replicas, part.isr)
+        found.append(Partition(part.id, leader, replicas, isr, moving.get(TopicPartition(topic.name, part.id))))
+    return sorted(found)
+
+
+def head_of(
+    topic: "TopicDescription", partitions: Sequence[Partition], settings: Mapping[str, str], paint: Paint
+) -> str:
+    """The first line of kafka-topics.sh --describe."""
     head = [
         f"Topic: {paint.bold(topic.name)}",
         f"TopicId: {id_of(topic)}",
-        f"PartitionCount: {len(topic.partitions)}",
-        f"ReplicationFactor: {replication}",
+        f"PartitionCount: {len(partitions)}",
+        f"ReplicationFactor: {partitions[0].replication_factor if partitions else 0}",
         "Configs: " + ",".join(f"{key}={value}" for key, value in settings.items()),
     ]
-    lines = ["\t".join(head)]
-    for partition in topic.partitions:
-        leader, replicas, isr = _nodes(partition.leader, partition.replicas, partition.isr)
-        short = len(isr) < len(replicas)
-        isr_text = ",".join(map(str, isr))
-        row = [
-            f"\tTopic: {topic.name}",
-            f"Partition: {partition.id}",
-            f"Leader: {paint.red('none') if leader is None else leader}",
-            f"Replicas: {','.join(map(str, replicas))}",
-            f"Isr: {paint.red(isr_text) if short else isr_text}",
-            "Elr: N/A",
-            "LastKnownElr: N/A",
-        ]
-        lines.append("\t".join(row))
-    return lines
+    return "\t".join(head)
 
 
-def as_json(topic: "TopicDescription", settings: Mapping[str, str]) -> Json:
-    partitions: list[Json] = []
-    for partition in topic.partitions:
-        leader, replicas, isr = _nodes(partition.leader, partition.replicas, partition.isr)
-        partitions.append({"partition": partition.id, "leader": leader, "replicas": replicas, "isr": isr})
+def line_of(topic: str, partition: Partition, paint: Paint) -> str:
+    """The line of a partition. librdkafka does not ask for eligible leader replicas: N/A."""
+    isr = ids_text(partition.isr)
+    row = [
+        f"\tTopic: {topic}",
+        f"Partition: {partition.id}",
+        f"Leader: {paint.red('none') if partition.leader is None else partition.leader}",
+        f"Replicas: {ids_text(partition.replicas)}",
+        f"Isr: {paint.red(isr) if len(partition.isr) < partition.replication_factor else isr}",
+    ]
+    if partition.moves is not None:
+        row.append(f"Adding Replicas: {ids_text(partition.moves.adding)}")
+        row.append(f"Removing Replicas: {ids_text(partition.moves.removing)}")
+    return "\t".join([*row, "Elr: N/A", "LastKnownElr: N/A"])
+
+
+def as_json(topic: "TopicDescription", partitions: Sequence[Partition], settings: Mapping[str, str]) -> Json:
     return {
         "topic": topic.name,
         "topicId": id_of(topic),
         "internal": topic.is_internal,
-        "partitions": partitions,
+        "partitions": [_partition_as_json(each) for each in partitions],
         "configs": dict(settings),
     }
+
+
+def _partition_as_json(partition: Partition) -> Json:
+    found: dict[str, Json] = {
+        "partition": partition.id,
+        "leader": partition.leader,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+    }
+    if partition.moves is not None:
+        found["addingReplicas"], found["removingReplicas"] = partition.moves.adding, partition.moves.removing
+    return found
 
 
 def id_of(topic: "TopicDescription") -> str:

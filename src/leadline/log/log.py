@@ -620,9 +620,13 @@ class Log:
                 raise InconsistentTopicId(f"{self.tp} has topic id {self.topic_id}, not {topic_id}")
             return
         self.topic_id = topic_id
-        path = os.path.join(self.directory, names.PARTITION_METADATA_FILE)
-        job = partial(_replace_if_dir_exists, self._files, path, encode_partition_metadata(topic_id))
+        job = partial(self.write_topic_id, topic_id)
         self._world.background.run(f"writing {names.PARTITION_METADATA_FILE} of {self.tp}", job, _ignore)
+
+    def write_topic_id(self, topic_id: TopicId) -> None:
+        """Blocks."""
+        path = os.path.join(self.directory, names.PARTITION_METADATA_FILE)
+        _replace_if_dir_exists(self._files, path, encode_partition_metadata(topic_id))
 
     # Getting rid of segments
 

@@ -23,6 +23,7 @@ SIZE_BYTES = 4
 MAX_ANSWER_BYTES = 256 * 1024 * 1024  # more than a broker ever answers to another
 
 _SIZE = Struct(">i")
+_SHARED = memoryview(bytearray(256 * 1024))  # by all connections: what was read is taken out of it at once
 
 
 class PeerLost(Exception):
@@ -45,6 +46,7 @@ class Peer(Protocol):
 class _Waiting(NamedTuple):
     correlation_id: int
     answer: "asyncio.Future[bytearray]"
+    timer: asyncio.TimerHandle
 
 
 class Channel:
@@ -61,18 +63,15 @@ class Channel:
         return f"{self.host}:{self.port}"
 
     async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
-        try:
-            async with asyncio.timeout(timeout_s):
-                line = await self._connected()
-                frame = await line.ask(*self._encoded(request, version))
-        except TimeoutError:
-            late = PeerLost(f"{self} did not answer {type(request).__name__} in {timeout_s:g} s")
-            self._break_off(late)  # the answers behind it would be late too
-            raise late from None
+        line, connecting = self._line, self._connecting
+        if line is None or line.broken is not None or connecting.locked():
+            line = await self._reached(timeout_s)
+        what = type(request).__name__
+        frame = await line.ask(what, *self._encoded(request, version), timeout_s)
         try:
             return parse_response(kind, frame, version)[1]
         except MalformedRequest as error:
-            wrong = PeerLost(f"{self} answered {type(request).__name__} with what is no answer: {error}")
+            wrong = PeerLost(f"{self} answered {what} with what is no answer: {error}")
             self._break_off(wrong)
             raise wrong from None
 
@@ -80,6 +79,13 @@ class Channel:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
         pieces = request_frame(request, version, self._correlation_id, self.client_id)
         return self._correlation_id, [piece for piece in pieces if isinstance(piece, BUFFERS)]
+
+    async def _reached(self, timeout_s: float) -> "_Line":
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._connected()
+        except TimeoutError:
+            raise PeerLost(f"{self} cannot be reached in {timeout_s:g} s") from None
 
     async def _connected(self) -> "_Line":
         async with self._connecting:
@@ -110,25 +116,35 @@ class Channel:
 
 
 class _Line(asyncio.BufferedProtocol):
-    """One connection. An answer is read into a buffer of its own, which belongs to who asked."""
+    """One connection. An answer comes in a buffer of its own, which belongs to who asked.
+
+    What comes is first read into a buffer that all share, so that a small answer takes one read; of a larger one the
+    rest is read to where it belongs.
+    """
 
     def __init__(self, name: str, lost: Callable[[], None]) -> None:
         self._name, self._lost = name, lost
         self.broken: PeerLost | None = None
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[_Waiting] = deque()
-        self._size = bytearray(SIZE_BYTES)
-        self._answer: bytearray | None = None  # None: its size comes first
+        self._size = b""  # of the answer that is due, as far as it has come
+        self._answer: bytearray | None = None  # under way; None: its size comes first
         self._filled = 0
 
-    async def ask(self, correlation_id: int, pieces: list[Buffer]) -> bytearray:
+    async def ask(self, what: str, correlation_id: int, pieces: list[Buffer], timeout_s: float) -> bytearray:
         if self.broken is not None:
             raise self.broken
         assert self._transport is not None
-        waiting = _Waiting(correlation_id, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(timeout_s, self._late, what, timeout_s)
+        waiting = _Waiting(correlation_id, loop.create_future(), timer)
         self._waiting.append(waiting)
-        self._transport.writelines(pieces)
+        self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         return await waiting.answer
+
+    def _late(self, what: str, timeout_s: float) -> None:
+        """The answers behind it would be late, too."""
+        self.break_off(PeerLost(f"{self._name} did not answer {what} in {timeout_s:g} s"))
 
     def break_off(self, why: PeerLost) -> None:
         """Everybody who waits is told."""
@@ -138,6 +154,7 @@ class _Line(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
         for waiting in self._waiting:
+            waiting.timer.cancel()
             if not waiting.answer.done():
                 waiting.answer.set_exception(why)
         self._waiting.clear()
@@ -149,19 +166,38 @@ class _Line(asyncio.BufferedProtocol):
         self._transport = transport
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return memoryview(self._size if self._answer is None else self._answer)[self._filled :]
+        return _SHARED if self._answer is None else memoryview(self._answer)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._filled += nbytes
-        if self._answer is None and self._filled == SIZE_BYTES:
-            (size,) = _SIZE.unpack(self._size)
+        if self._answer is None:
+            self._cut(_SHARED[:nbytes])
+        else:
+            self._filled += nbytes
+            if self._filled == len(self._answer):
+                answer, self._answer = self._answer, None
+                self._answered(answer)
+
+    def _cut(self, data: memoryview) -> None:
+        """Answers out of what was read; the last may go on in what is read next."""
+        if self._size:
+            data = memoryview(self._size + data)
+        at, end = 0, len(data)
+        while end - at >= SIZE_BYTES and self.broken is None:
+            (size,) = _SIZE.unpack_from(data, at)
             if not SIZE_BYTES <= size <= MAX_ANSWER_BYTES:
                 self.break_off(PeerLost(f"{self._name} sent an answer of {size} bytes"))
                 return
-            self._answer, self._filled = bytearray(size), 0
-        elif self._answer is not None and self._filled == len(self._answer):
-            answer, self._answer, self._filled = self._answer, None, 0
-            self._answered(answer)
+            at += SIZE_BYTES
+            behind = at + size
+            if behind > end:
+                self._answer = bytearray(size)
+                self._filled = end - at
+                self._answer[: self._filled] = data[at:]
+                self._size = b""
+                return
+            self._answered(bytearray(data[at:behind]))
+            at = behind
+        self._size = bytes(data[at:])
 
     def _answered(self, answer: bytearray) -> None:
         (correlation_id,) = _SIZE.unpack_from(answer)
@@ -169,6 +205,7 @@ class _Line(asyncio.BufferedProtocol):
             self.break_off(PeerLost(f"{self._name} answered {correlation_id}, which was not asked"))
             return
         waiting = self._waiting.popleft()
+        waiting.timer.cancel()
         if not waiting.answer.done():  # whoever gave up waiting left it here
             waiting.answer.set_result(answer)
 

@@ -53,7 +53,8 @@ class FetchSession:
     def __init__(self) -> None:
         self.id, self.epoch = NO_SESSION, INITIAL_EPOCH  # of the next request
         self.positions: dict[TopicPartition, Position] = {}  # all that the last request covered, named or not
-        self._names: dict[TopicId, str] = {}
+        self._names: dict[TopicId, str] = {}  # of topics that were ever asked for
+        self._nameless: set[TopicPartition] = set()  # those whose topic has no id that we know
 
     @property
     def is_full(self) -> bool:
@@ -61,29 +62,46 @@ class FetchSession:
 
     def next_request(self, wanted: Mapping[TopicPartition, Position]) -> Request | None:
         """None if there is nothing to fetch and nothing to forget."""
-        by_id = all(position.topic_id != NO_ID for position in wanted.values())
         if self.is_full:
-            self.positions = dict(wanted)
-            request = Request(self.id, self.epoch, dict(wanted), [], [], by_id)
+            self.positions.clear()
+            self._nameless.clear()
+        known = self.positions
+        changes: dict[TopicPartition, Position | None] = {tp: None for tp in known if tp not in wanted}
+        changes.update((tp, position) for tp, position in wanted.items() if tp not in known)
+        changes.update((tp, wanted[tp]) for tp, position in known.items() if wanted.get(tp, position) != position)
+        return self.next_changes(changes)
+
+    def next_changes(self, changes: Mapping[TopicPartition, Position | None]) -> Request | None:
+        """As `next_request`, of what is wanted otherwise than before; None: no longer."""
+        named: dict[TopicPartition, Position] = {}
+        forgotten: list[Forgotten] = []
+        replaced: list[Forgotten] = []
+        for tp, new in changes.items():
+            old = self.positions.get(tp)
+            if new is None:
+                if old is not None:
+                    forgotten.append(Forgotten(tp, old.topic_id))
+                    del self.positions[tp]
+                    self._nameless.discard(tp)
+            elif new != old:
+                named[tp] = self.positions[tp] = new
+                self._learn(tp, new.topic_id)
+                if old is not None and NO_ID not in (old.topic_id, new.topic_id) and old.topic_id != new.topic_id:
+                    replaced.append(Forgotten(tp, old.topic_id))
+        by_id = not self._nameless
+        if self.is_full:
+            request = Request(self.id, self.epoch, dict(self.positions), [], [], by_id)
         else:
-            request = self._difference(wanted, by_id)
-        self._names = {found.topic_id: tp.topic for tp, found in wanted.items()} if request.by_id else {}
+            by_id = by_id and all(gone.topic_id != NO_ID for gone in forgotten)
+            request = Request(self.id, self.epoch, named, forgotten, replaced, by_id)
         return request if self.positions or request.forgotten else None
 
-    def _difference(self, wanted: Mapping[TopicPartition, Position], by_id: bool) -> Request:
-        forgotten = [Forgotten(tp, old.topic_id) for tp, old in self.positions.items() if tp not in wanted]
-        by_id = by_id and all(gone.topic_id != NO_ID for gone in forgotten)
-        for gone in forgotten:
-            del self.positions[gone.tp]
-        named = {tp: position for tp, position in wanted.items() if tp not in self.positions}
-        replaced = []
-        for tp, old in self.positions.items():
-            if (new := wanted[tp]) != old:
-                named[tp] = new
-                if NO_ID not in (old.topic_id, new.topic_id) and old.topic_id != new.topic_id:
-                    replaced.append(Forgotten(tp, old.topic_id))
-        self.positions.update(named)
-        return Request(self.id, self.epoch, named, forgotten, replaced, by_id)
+    def _learn(self, tp: TopicPartition, topic_id: TopicId) -> None:
+        if topic_id == NO_ID:
+            self._nameless.add(tp)
+        else:
+            self._nameless.discard(tp)
+            self._names[topic_id] = tp.topic
 
     def partition(self, topic: str, topic_id: TopicId, partition: int) -> TopicPartition | None:
         """What an answer names, by the name of its topic or by its id. None: we did not ask for it."""

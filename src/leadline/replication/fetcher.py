@@ -4,6 +4,7 @@ One loop does all the work of a broker, so one fetcher for each leader is as fas
 changes nothing. A partition that fails rests or is left alone, as `follower` decides; the others go on.
 
     a log is changed only under `changing`: whoever takes a partition away waits until it is as it should be
+    a fetch that waits at the leader is broken off for a partition that comes: its leader may be a new one
 """
 
 import asyncio
@@ -33,6 +34,8 @@ from leadline.replication.follower import (
     State,
     next_requests,
 )
+from leadline.replication.history import History, Truncation
+from leadline.replication.throttle import Throttle, is_named
 from leadline.wire.messages import (
     FetchRequest,
     FetchResponse,
@@ -45,6 +48,10 @@ from leadline.wire.primitives import BUFFERS
 
 log = logging.getLogger(__name__)
 
+TURN_BYTES = 256 * 1024
+HELD_BACK_MS = 100  # between two looks at a throttle
+ALL_DUE_MS = 5000
+BREAK_OFF_S = 0.02  # time for others to come, too
 FETCH_BY_ID, FETCH_BY_NAME, LIST_OFFSETS, EPOCH_ENDS = 16, 12, 8, 4  # versions
 
 T = TypeVar("T")
@@ -55,6 +62,7 @@ class Held(Protocol):
     """A partition on this broker, as far as a copy needs it."""
 
     log: Log
+    history: History
 
     def wake(self) -> None:
         """There may be more to show."""
@@ -83,15 +91,25 @@ class Fetcher:
         dirs: LogDirs,
         pressure: Pressure,
         config: ReplicationConfig,
+        throttle: Throttle | None = None,
     ) -> None:
         self.leader, self._me, self._connect = leader, me, connect
         self._dirs, self._pressure, self._config = dirs, pressure, config
-        self.followed: dict[TopicPartition, Followed] = {}  # who made progress goes to the end
+        self._throttle = throttle or Throttle()
+        self.followed: dict[TopicPartition, Followed] = {}
+        self._due: dict[TopicPartition, None] = {}  # what to ask of them may have changed since
+        self._resting: dict[TopicPartition, int] = {}  # until when, in ms
+        self._held_back: set[TopicPartition] = set()  # by the throttle
+        self._all_due_ms = 0  # when they last were
         self.changing = asyncio.Lock()
         self._session = FetchSession()
         self._was_refused = False  # the last answer was of no use
+        self._appended_bytes = 0  # since it was the others' turn
         self._peer: Peer | None = None
         self._woken = asyncio.Event()
+        self._waiting: Request | None = None  # for the leader's answer
+        self._breaking_off: asyncio.TimerHandle | None = None
+        self._was_broken_off = False  # what is under way, by ourselves
         self._stopped = False
         self._task = asyncio.create_task(self._run(), name=f"fetching from broker {leader}")
 
@@ -99,13 +117,26 @@ class Fetcher:
         async with self.changing:
             await self._carry_out(tp, followed, effects)
             self.followed[tp] = followed
+            self._due[tp] = None
         self._woken.set()
+        if self._waiting is not None and self._breaking_off is None:
+            loop = asyncio.get_running_loop()
+            self._breaking_off = loop.call_later(BREAK_OFF_S, self._break_off, self._waiting)
+
+    def _break_off(self, waiting: Request) -> None:
+        self._breaking_off = None
+        if self._waiting is waiting:
+            self._was_broken_off = True
+            self._close()
 
     async def forget(self, tp: TopicPartition) -> None:
         async with self.changing:
             self.followed.pop(tp, None)
+            self._due[tp] = None
 
     async def stop(self) -> None:
+        if self._breaking_off is not None:
+            self._breaking_off.cancel()
         async with self.changing:
             self._stopped = True
             self._task.cancel()
@@ -123,27 +154,63 @@ class Fetcher:
         while not self._stopped:
             self._woken.clear()
             now_ms = self._dirs.clock.now_ms()
+            due = self._take_due(now_ms)
             asked = next_requests(
-                {tp: each.following for tp, each in self.followed.items()},
-                {tp: each.held.log for tp, each in self.followed.items()},
+                {tp: self.followed[tp].following for tp, is_asked in due.items() if is_asked},
+                {tp: self.followed[tp].held.log for tp, is_asked in due.items() if is_asked},
                 now_ms,
                 self._config.replica_fetch_max_bytes,
             )
-            request = self._session.next_request(asked.fetch)
+            request = self._session.next_changes({tp: asked.fetch.get(tp) for tp in due})
             if request is None and not asked.epoch_ends and not asked.offsets:
                 await self._rest(now_ms)
                 continue
+            self._was_broken_off = False
             try:
                 await self._ask(asked, request)
             except PeerLost as error:
-                self._lost(asked, str(error))
-                self._close()
+                if self._was_broken_off:
+                    self._session.failed()
+                    self._due.update(dict.fromkeys((*asked.epoch_ends, *asked.offsets)))
+                else:
+                    self._lost(asked, str(error))
+                    self._close()
             await self._pressure.room()
+
+    def _take_due(self, now_ms: int) -> dict[TopicPartition, bool]:
+        """Whose request may have changed; and whether they are to be asked for, or not for now."""
+        rested = [tp for tp, until_ms in self._resting.items() if until_ms <= now_ms]
+        due = dict.fromkeys((*self._held_back, *rested, *self._due))
+        if now_ms - self._all_due_ms > ALL_DUE_MS:  # where a log starts may have changed without our doing
+            due.update(dict.fromkeys(self.followed))
+            self._all_due_ms = now_ms
+        self._due.clear()
+        return {tp: self._is_to_be_asked(tp, now_ms) for tp in due}
+
+    def _is_to_be_asked(self, tp: TopicPartition, now_ms: int) -> bool:
+        self._resting.pop(tp, None)
+        self._held_back.discard(tp)
+        if (found := self.followed.get(tp)) is None:
+            return False
+        if found.following.rests_until_ms > now_ms:
+            self._resting[tp] = found.following.rests_until_ms
+            return False
+        if self._is_held_back(tp, found, now_ms):
+            self._held_back.add(tp)
+            return False
+        return True
+
+    def _is_held_back(self, tp: TopicPartition, followed: Followed, now_ms: int) -> bool:
+        """Those that have all that is safe never are: they would not be in sync for long."""
+        throttled = followed.held.log.config.follower_replication_throttled_replicas
+        if not throttled or followed.following.is_in_sync:
+            return False
+        return is_named(throttled, tp.partition, self._me().id) and self._throttle.is_exceeded(now_ms)
 
     async def _rest(self, now_ms: int) -> None:
         """Until a partition has rested, or another comes."""
-        ends = [each.following.rests_until_ms for each in self.followed.values()]
-        due = min((end for end in ends if end > now_ms), default=None)
+        held_back = [now_ms + HELD_BACK_MS] if self._held_back else []
+        due = min((*self._resting.values(), *held_back), default=None)
         with suppress(TimeoutError):
             async with asyncio.timeout(None if due is None else (due - now_ms) / 1000):
                 await self._woken.wait()
@@ -152,7 +219,8 @@ class Fetcher:
         log.info("broker %d is not answering: %s", self.leader, why)
         self._session.failed()
         now_ms = self._dirs.clock.now_ms()
-        for tp in (*asked.fetch, *asked.epoch_ends, *asked.offsets):
+        for tp in (*self._session.positions, *asked.epoch_ends, *asked.offsets):
+            self._due[tp] = None
             if (found := self.followed.get(tp)) is not None:
                 found.following.unanswered(why, now_ms)
 
@@ -180,6 +248,7 @@ class Fetcher:
             request.topics.append(topic)
         answer = await peer.ask(request, OffsetForLeaderEpochResponse, EPOCH_ENDS, timeout_s)
         async with self.changing:
+            self._due.update(dict.fromkeys(asks))
             for told in answer.topics:
                 for part in told.partitions:
                     tp = TopicPartition(told.topic, part.partition)
@@ -202,6 +271,7 @@ class Fetcher:
             request.topics.append(topic)
         answer = await peer.ask(request, ListOffsetsResponse, LIST_OFFSETS, timeout_s)
         async with self.changing:
+            self._due.update(dict.fromkeys(asks))
             for told in answer.topics:
                 for part in told.partitions:
                     tp = TopicPartition(told.name, part.partition_index)
@@ -215,7 +285,11 @@ class Fetcher:
 
     async def _fetch(self, peer: Peer, asked: Requests, request: Request, timeout_s: float) -> None:
         version = FETCH_BY_ID if request.by_id else FETCH_BY_NAME
-        answer = await peer.ask(self._fetch_request(request), FetchResponse, version, timeout_s)
+        self._waiting = request
+        try:
+            answer = await peer.ask(self._fetch_request(request), FetchResponse, version, timeout_s)
+        finally:
+            self._waiting = None
         session = self._session
         parts = [
             (session.partition(topic.topic, topic.topic_id, part.partition_index), part)
@@ -231,13 +305,19 @@ class Fetcher:
         self._was_refused = False
         async with self.changing:
             for tp, part in parts:
-                if tp is not None and (position := asked.fetch.get(tp)) is not None:
+                if tp is not None and (position := session.positions.get(tp)) is not None:
+                    self._due[tp] = None
                     await self._received(tp, position, part)
+
+    def _max_wait_ms(self) -> int:
+        """Not beyond the time when a partition has rested."""
+        rests_ms = [end_ms - self._dirs.clock.now_ms() for end_ms in self._resting.values()]
+        return max(min([self._config.replica_fetch_wait_max_ms, *rests_ms]), 1)
 
     def _fetch_request(self, request: Request) -> FetchRequest:
         config, me = self._config, self._me()
         built = FetchRequest(
-            max_wait_ms=config.replica_fetch_wait_max_ms,
+            max_wait_ms=self._max_wait_ms(),
             min_bytes=config.replica_fetch_min_bytes,
             max_bytes=config.replica_fetch_response_max_bytes,
             session_id=request.session_id,
@@ -270,9 +350,13 @@ class Fetcher:
         effects = found.following.received(asked, answer, found.held.log, self._dirs.clock.now_ms())
         await self._carry_out(tp, found, effects, records)
         if effects.append:
-            self.followed[tp] = self.followed.pop(tp)
             self._pressure.appended(found.held.log, len(records))
-            await asyncio.sleep(0)  # the others' turn
+            if is_named(found.held.log.config.follower_replication_throttled_replicas, tp.partition, self._me().id):
+                self._throttle.record(len(records), self._dirs.clock.now_ms())
+            self._appended_bytes += len(records)
+            if self._appended_bytes >= TURN_BYTES:
+                self._appended_bytes = 0
+                await asyncio.sleep(0)  # the others' turn
 
     async def _carry_out(self, tp: TopicPartition, followed: Followed, effects: Effects, records: Buffer = b"") -> None:
         following, held = followed
@@ -293,10 +377,8 @@ class Fetcher:
             raise StorageError(f"{tp} is offline here: its log directory failed")
         if effects.warning is not None:
             log.warning("%s, copied from broker %d: %s", tp, self.leader, effects.warning)
-        if effects.start_at is not None:
-            await self._dirs.truncate_fully_and_start_at(tp, effects.start_at)
-        if effects.truncate_to is not None:
-            await self._dirs.truncate_to(tp, effects.truncate_to)
+        if effects.start_at is not None or effects.truncate_to is not None:
+            await self._truncate(tp, followed, effects)
         if effects.append:
             try:
                 held.log.append_as_follower(records)
@@ -307,6 +389,16 @@ class Fetcher:
             held.wake()
         if effects.log_start is not None:
             held.log.delete_records(effects.log_start)
+
+    async def _truncate(self, tp: TopicPartition, followed: Followed, effects: Effects) -> None:
+        following, held = followed
+        log_end = held.log.log_end
+        if effects.start_at is not None:
+            await self._dirs.truncate_fully_and_start_at(tp, effects.start_at)
+        if effects.truncate_to is not None:
+            await self._dirs.truncate_to(tp, effects.truncate_to)
+        epoch, now_ms = following.leader_epoch, self._dirs.clock.now_ms()
+        held.history.truncated(Truncation(now_ms, epoch, self.leader, log_end, held.log.log_end, effects.warning))
 
 
 def _by_topic(asks: Iterable[tuple[TopicPartition, T]]) -> dict[str, list[tuple[int, T]]]:

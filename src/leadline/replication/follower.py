@@ -28,6 +28,7 @@ UNDEFINED: Offset = -1  # the leader does not know the epoch
 LATEST_TIMESTAMP = -1  # ListOffsets: where the log ends
 EARLIEST_TIMESTAMP = -2  # and where it starts
 BACKOFF_MS = 1000  # the default of replica.fetch.backoff.ms
+FIRST_REST_MS = 20  # then twice as long each time: a leader may hear of its election a moment after its followers
 
 
 class State(Enum):
@@ -108,8 +109,15 @@ class Following:
     last_fetched_epoch: LeaderEpoch = NO_EPOCH
     topic_id: TopicId = NO_ID
     backoff_ms: int = BACKOFF_MS  # replica.fetch.backoff.ms
+    leader_high_watermark: Offset = UNDEFINED  # as of its last answer
     rests_until_ms: int = 0  # after an error
+    rest_ms: int = 0  # how long it last did, since the leader's last good answer; replica.fetch.backoff.ms at most
     why: str = ""  # it rests, or failed
+
+    @property
+    def is_in_sync(self) -> bool:
+        """As far as it knows: it has all that is safe."""
+        return UNDEFINED < self.leader_high_watermark <= self.offset
 
     # Asking
 
@@ -146,6 +154,7 @@ class Following:
         if self.offset != log.log_end:
             self.failed(f"fetched from {self.offset} on, but the log ends at {log.log_end}")
             return NOTHING
+        self.leader_high_watermark = answer.high_watermark
         start = answer.log_start if answer.log_start > log.log_start else None
         return Effects(append=answer.has_records, high_watermark=answer.high_watermark, log_start=start)
 
@@ -196,7 +205,7 @@ class Following:
     def settled(self, log: OwnLog) -> None:
         """The effects were carried out."""
         if self.state is not State.FAILED:
-            self.offset, self.last_fetched_epoch = log.log_end, _latest(log)
+            self.offset, self.last_fetched_epoch, self.rest_ms = log.log_end, _latest(log), 0
 
     def failed(self, why: str) -> None:
         """An effect could not be carried out, or never should."""
@@ -226,7 +235,8 @@ class Following:
 
     def _rest(self, why: str, now_ms: int) -> None:
         if now_ms >= self.rests_until_ms:
-            self.rests_until_ms, self.why = now_ms + self.backoff_ms, why
+            self.rest_ms = min(max(2 * self.rest_ms, FIRST_REST_MS), self.backoff_ms)
+            self.rests_until_ms, self.why = now_ms + self.rest_ms, why
 
     def _enter(self, state: State) -> None:
         assert state is self.state or state in MAY_FOLLOW[self.state], f"{self.state} to {state}"

@@ -58,7 +58,7 @@ class Effects(NamedTuple):
     """What must happen, top to bottom."""
 
     alter_isr: Proposal | None = None  # ask the controller with AlterPartition: see isr_altered and alter_refused
-    why: str | None = None  # it is asked, for a person to read
+    why: str | None = None  # it is asked, for a person to read; None: it is only asked again
     advance_to: Offset | None = None  # the new high watermark: wake those who wait for it
     wake_deletes: bool = False  # a follower deleted records: who waits for the low watermark looks again
 
@@ -87,6 +87,13 @@ AFTER_REFUSAL: dict[int, Refusal] = {
 
 
 @dataclass(slots=True)
+class Heard:
+    """Of a follower: in a session it says only of what changed where it is, and with each fetch that it is there."""
+
+    last_ms: int = 0
+
+
+@dataclass(slots=True)
 class Follower:
     """A follower, as its leader knows it from its fetches."""
 
@@ -96,6 +103,7 @@ class Follower:
     fetched_ms: int = 0
     caught_up_ms: int = 0  # latest time at which it held everything that the leader then had
     broker_epoch: int | None = None  # of the process that fetched; None: none has yet
+    heard: Heard | None = None  # while it stays where it was: see `left_behind`
 
     def fetched(self, offset: Offset, log_start: Offset, leader_end: Offset, now_ms: int, broker_epoch: int) -> None:
         """Caught up now if it asks from the leader's end on; as of its last fetch if from where that end then was."""
@@ -109,6 +117,11 @@ class Follower:
 
     def is_caught_up(self, leader_end: Offset, now_ms: int, lag_ms: int) -> bool:
         return self.log_end == leader_end or now_ms - self.caught_up_ms <= lag_ms
+
+    def left_behind(self) -> None:
+        """The leader appends, and it held everything until then: that was so when it was last heard."""
+        if self.heard is not None:
+            self.caught_up_ms = max(self.caught_up_ms, self.heard.last_ms)
 
     def epoch_began(self, leader_end: Offset, now_ms: int, *, in_sync: bool) -> None:
         """The same leader was elected again. Who is not in sync does not hold it back, nor joins before it fetches."""
@@ -163,6 +176,9 @@ class Leader:
 
     def appended(self, log_end: Offset, now_ms: int) -> Effects:
         """The leader's own log ends here now."""
+        for follower in self.followers.values():
+            if follower.log_end == self.log_end < log_end:
+                follower.left_behind()
         self.log_end = log_end
         if self.followers:
             return self._advanced(now_ms)
@@ -180,7 +196,13 @@ class Leader:
         raise NotLeaderOrFollower(told) if epoch == NO_EPOCH else UnknownLeaderEpoch(told)
 
     def follower_fetched(
-        self, replica: BrokerId, offset: Offset, log_start: Offset, now_ms: int, broker_epoch: int = ANY_EPOCH
+        self,
+        replica: BrokerId,
+        offset: Offset,
+        log_start: Offset,
+        now_ms: int,
+        broker_epoch: int = ANY_EPOCH,
+        heard: Heard | None = None,
     ) -> Effects:
         """A follower holds all below an offset. Not to be told of a fetch that was answered with a diverging epoch."""
         follower = self.follower(replica)
@@ -190,6 +212,7 @@ class Leader:
             )
         end_before, start_before = follower.log_end, follower.log_start
         follower.fetched(offset, log_start, self.log_end, now_ms, broker_epoch)
+        follower.heard = heard
         expansion = self._expansion(replica, follower)
         advance_to = self._advance(now_ms) if offset != end_before else None
         wake_deletes = log_start > start_before
@@ -276,7 +299,7 @@ class Leader:
             return NOTHING
         refusal = AFTER_REFUSAL.get(code, Refusal.RETRY)
         if refusal is Refusal.RETRY:
-            return Effects(alter_isr=proposal, why=f"asked again after error {code}")
+            return Effects(alter_isr=proposal)  # for the same reason as before
         self._in_flight = False
         if refusal is Refusal.FORGET:
             self.pending = None

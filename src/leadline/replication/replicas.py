@@ -9,15 +9,18 @@ leads is in `partition`, what it copies from other brokers in `follower`, one `F
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Protocol
 
 from leadline.config.replication import ReplicationConfig
 from leadline.errors import (
     FencedLeaderEpoch,
     LogDirFailed,
     NotLeaderOrFollower,
+    RequestTimedOut,
     StaleControllerEpoch,
     StorageError,
     UnknownLeaderEpoch,
@@ -30,13 +33,16 @@ from leadline.log.pressure import Pressure
 from leadline.log.producers import TRUSTED, Origin, Verification
 from leadline.model import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from leadline.ports import Buffer
+from leadline.replication.acknowledgements import FOREVER_S, Acknowledgements, Told
 from leadline.replication.alterations import Alterations, Ask, Decision, Proposed, no_controller
 from leadline.replication.channel import Peer, PeerLost
 from leadline.replication.fetch_session import NO_ID
 from leadline.replication.fetcher import Fetcher, Followed, Me
 from leadline.replication.follower import Following, State, follow
+from leadline.replication.history import History
 from leadline.replication.moves import Move, copy_and_switch, end
-from leadline.replication.partition import NOTHING, Effects, Leader, LeaderAndIsr
+from leadline.replication.partition import NOTHING, Effects, Heard, Leader, LeaderAndIsr
+from leadline.replication.throttle import Throttles, is_named
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +51,25 @@ NO_LEADER: BrokerId = -1
 ALL = -1  # acks: of all in-sync replicas
 
 
-class Waiter:
+class Woken(Protocol):
     """Somebody who waits until one of several partitions has more to show."""
+
+    def wake(self) -> None: ...
+
+    def mark(self) -> None:
+        """Something else changed: not worth an answer, but to be told with the next."""
+
+
+class Waiter:
+    """One that waits in a task of its own."""
 
     def __init__(self) -> None:
         self.woken = asyncio.Event()
 
     def wake(self) -> None:
         self.woken.set()
+
+    mark = wake
 
 
 @dataclass(slots=True, eq=False)
@@ -64,9 +81,12 @@ class Hosted:
     leader_id: BrokerId = NO_LEADER
     leads: Leader | None = None
     following: Following | None = None
-    waiters: set[Waiter] = field(default_factory=set)  # for the high watermark
-    copiers: set[Waiter] = field(default_factory=set)  # followers, for the log's end
+    waiters: set[Woken] = field(default_factory=set)  # for the high watermark
+    copiers: set[Woken] = field(default_factory=set)  # followers, for the log's end
+    acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)  # due to producers
+    expiry: asyncio.TimerHandle | None = None  # of the first of them
     switching: bool = False  # its log is about to be another: what came now would be in neither
+    history: History = field(default_factory=History)
 
     @property
     def leader(self) -> Leader:
@@ -82,6 +102,10 @@ class Hosted:
     def wake_copiers(self) -> None:
         for waiter in self.copiers:
             waiter.wake()
+
+    def mark_copiers(self) -> None:
+        for copier in self.copiers:
+            copier.mark()
 
 
 class Replicas:
@@ -102,6 +126,7 @@ class Replicas:
         self.on_lead: list[Callable[[TopicPartition, Hosted], None]] = []  # leadership of a partition begins
         self.on_drop: list[Callable[[TopicPartition], None]] = []  # and ends
         self.pressure = Pressure()
+        self.throttles = Throttles()
         self.stopping = False  # nobody waits for more any longer
         self.alterations = Alterations(me, alter, self._altered)
         self._connect = connect or _nowhere
@@ -128,16 +153,17 @@ class Replicas:
         *,
         isr: Iterable[BrokerId] | None = None,
         partition_epoch: int = 0,
+        recovering: bool = False,
     ) -> Hosted:
         """Lead a partition, with a new log if there is none. `isr`: this broker alone, unless told otherwise."""
-        decision = LeaderAndIsr(self.me, epoch, (self.me,) if isr is None else tuple(isr), partition_epoch)
+        in_sync = (self.me,) if isr is None else tuple(isr)
+        decision = LeaderAndIsr(self.me, epoch, in_sync, partition_epoch, recovering)
         async with self._deciding:
             hosted = await self._hold(tp, topic_id, epoch)
             await self._unfollow(tp, hosted)
             begins = hosted.leads is None or epoch > hosted.leads.epoch
             self._elected(tp, hosted, decision, tuple(replicas))
-            if tp in self.dirs.future:  # it was about to move when the broker stopped
-                self.move(tp, self.dirs.future[tp].parent)
+            self._move_on(tp)
         for told in self.on_lead if begins else ():
             told(tp, hosted)
         return hosted
@@ -148,6 +174,7 @@ class Replicas:
         found, now_ms = hosted.log, self.dirs.clock.now_ms()
         if hosted.leads is None or decision.leader_epoch > hosted.leads.epoch:
             found.begin_epoch(decision.leader_epoch)
+            hosted.history.elected(decision, found.log_end, now_ms)
         hosted.epoch, hosted.leader_id = decision.leader_epoch, self.me
         if hosted.leads is None:
             hosted.leads = Leader(
@@ -163,6 +190,7 @@ class Replicas:
             )
             effects = hosted.leads.appended(found.log_end, now_ms)
         else:
+            hosted.history.decided(hosted.leads.isr, decision, replicas, now_ms)
             effects = hosted.leads.decided(decision, replicas, now_ms)
         if hosted.leads.followers:
             self._start_timers()
@@ -181,18 +209,20 @@ class Replicas:
                 return hosted
             await self._unfollow(tp, hosted)
             self._resign(tp, hosted)
-            if (move := self._moves.pop(tp, None)) is not None:  # its copy would have to be truncated along
-                await self._call_back(tp, hosted, move)
             hosted.epoch, hosted.leader_id = epoch, leader
+            hosted.history.elected(decision, hosted.log.log_end, self.dirs.clock.now_ms())
             if leader != NO_LEADER:
                 hosted.following, effects = follow(
                     hosted.log, epoch, topic_id=topic_id or NO_ID, backoff_ms=self.config.replica_fetch_backoff_ms
                 )
                 self._start_timers()
                 await self._fetcher(leader).follow(tp, Followed(hosted.following, hosted), effects)
+            self._move_on(tp)
         return hosted
 
     async def _hold(self, tp: TopicPartition, topic_id: TopicId | None, epoch: LeaderEpoch) -> Hosted:
+        if self.stopping:
+            raise NotLeaderOrFollower(f"{tp} is neither led nor followed here any longer: this broker stops")
         hosted = self.hosted.get(tp)
         if hosted is not None:
             if epoch < hosted.epoch:
@@ -201,12 +231,15 @@ class Replicas:
                 raise StorageError(f"{tp} is offline here: its log directory failed")
         found = await self.dirs.create(tp, topic_id)
         if hosted is None:
+            await self.dirs.truncate_future_to(tp, found.log_end)  # a crash may have cost what was copied already
             hosted = self.hosted[tp] = Hosted(found)
         return hosted
 
     def _fetcher(self, leader: BrokerId) -> Fetcher:
         if leader not in self._fetchers:
-            self._fetchers[leader] = Fetcher(leader, self._who, self._connect, self.dirs, self.pressure, self.config)
+            self._fetchers[leader] = Fetcher(
+                leader, self._who, self._connect, self.dirs, self.pressure, self.config, self.throttles.follower
+            )
         return self._fetchers[leader]
 
     def _who(self) -> Me:
@@ -227,6 +260,7 @@ class Replicas:
             hosted.leads = None
             for told in self.on_drop:
                 told(tp)
+        _dismiss(hosted, NotLeaderOrFollower(f"{tp} is no longer led here"))
         hosted.wake()
 
     async def drop(self, tp: TopicPartition) -> None:
@@ -253,12 +287,14 @@ class Replicas:
     async def stop(self) -> None:
         """Nobody waits any longer, nothing is copied or moves any longer: what moved goes on after the next start."""
         self.stopping = True
-        for hosted in self.hosted.values():
+        for tp, hosted in self.hosted.items():
+            _dismiss(hosted, NotLeaderOrFollower(f"{tp} is no longer led here"))
             hosted.wake()
         for timer in self._timers:
             timer.cancel()
         await asyncio.gather(*self._timers, return_exceptions=True)
-        await asyncio.gather(*(fetcher.stop() for fetcher in self._fetchers.values()))
+        async with self._deciding:  # what is being decided would begin to follow behind our back
+            await asyncio.gather(*(fetcher.stop() for fetcher in self._fetchers.values()))
         await self.alterations.stop()
         await asyncio.gather(*(end(self.hosted[tp], move) for tp, move in self._moves.items()))
         await self.pressure.stop()
@@ -342,24 +378,58 @@ class Replicas:
             self.pressure.appended(hosted.log, len(batch))
         return appended
 
+    def once_committed(self, hosted: Hosted, offset: Offset, timeout_s: float, told: Told) -> None:
+        """Tell when all below an offset is on every in-sync replica, or why it will not be.
+
+        NotLeaderOrFollower once another leads, StorageError if the disk fails, RequestTimedOut if it takes too long.
+        """
+        if self.stopping:
+            told(NotLeaderOrFollower(f"{hosted.log.tp} is no longer led here"))
+            return
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        hosted.acknowledgements.add(offset, deadline_s, told)
+        if hosted.expiry is None or deadline_s < hosted.expiry.when():
+            self._expire_at(hosted, deadline_s)
+
+    def _expire_at(self, hosted: Hosted, deadline_s: float) -> None:
+        if hosted.expiry is not None:
+            hosted.expiry.cancel()
+            hosted.expiry = None
+        if deadline_s < FOREVER_S:
+            hosted.expiry = asyncio.get_running_loop().call_at(deadline_s, self._expire, hosted)
+
+    def _expire(self, hosted: Hosted) -> None:
+        late = RequestTimedOut(f"the in-sync replicas of {hosted.log.tp} did not copy it in time")
+        for told in hosted.acknowledgements.expired(asyncio.get_running_loop().time()):
+            told(late)
+        self._expire_at(hosted, hosted.acknowledgements.next_deadline_s)
+
     async def committed(self, tp: TopicPartition, offset: Offset) -> None:
         """Wait until all below an offset is on every in-sync replica. NotLeaderOrFollower once another leads."""
         hosted = self.leading(tp)
-        await self._until(hosted, partial(hosted.leader.is_safe, offset))
+        if hosted.leader.is_safe(offset):
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def told(error: WireError | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        self.once_committed(hosted, offset, FOREVER_S, told)
+        await done
 
     async def deleted(self, tp: TopicPartition, offset: Offset) -> None:
         """Wait until no living replica holds records below an offset. NotLeaderOrFollower once another leads."""
         hosted = self.leading(tp)
-        leader = hosted.leader
-        await self._until(hosted, lambda: leader.low_watermark(hosted.log.log_start) >= offset)
-
-    async def _until(self, hosted: Hosted, is_so: Callable[[], bool]) -> None:
-        if is_so():
-            return
         leader, waiter = hosted.leader, Waiter()
+        hosted.mark_copiers()
         hosted.waiters.add(waiter)
         try:
-            while not is_so():
+            while leader.low_watermark(hosted.log.log_start) < offset:
                 if self.stopping or hosted.leads is not leader:
                     raise NotLeaderOrFollower(f"{hosted.log.tp} is no longer led here")
                 if hosted.log.offline:
@@ -370,13 +440,30 @@ class Replicas:
             hosted.waiters.discard(waiter)
 
     def follower_fetched(
-        self, tp: TopicPartition, replica: BrokerId, offset: Offset, log_start: Offset, broker_epoch: int
+        self,
+        tp: TopicPartition,
+        replica: BrokerId,
+        offset: Offset,
+        log_start: Offset,
+        broker_epoch: int,
+        heard: Heard | None = None,
     ) -> None:
         """A follower asks from an offset on: it holds what lies below. Not to be told if the logs have parted."""
         hosted = self.leading(tp)
         leader, now_ms = hosted.leader, self.dirs.clock.now_ms()
         leader.min_isr = hosted.log.config.min_insync_replicas
-        self._carry_out(tp, hosted, leader.follower_fetched(replica, offset, log_start, now_ms, broker_epoch))
+        self._carry_out(tp, hosted, leader.follower_fetched(replica, offset, log_start, now_ms, broker_epoch, heard))
+
+    def is_throttled(self, hosted: Hosted) -> bool:
+        """Whether what followers fetch of it counts."""
+        tp = hosted.log.tp
+        return is_named(hosted.log.config.leader_replication_throttled_replicas, tp.partition, self.me)
+
+    def is_held_back(self, hosted: Hosted, replica: BrokerId) -> bool:
+        """Whether a follower gets no records for now; one that is in sync always does."""
+        if not self.is_throttled(hosted) or replica in hosted.leader.isr:
+            return False
+        return self.throttles.leader.is_exceeded(self.dirs.clock.now_ms())
 
     def _altered(self, tp: TopicPartition, proposed: Proposed, decision: Decision) -> None:
         """The controller's answer to a proposal."""
@@ -384,19 +471,28 @@ class Replicas:
         if hosted is None or hosted.leads is not leader:
             return
         if isinstance(decision, LeaderAndIsr):
-            effects = leader.isr_altered(proposed.proposal, decision, self.dirs.clock.now_ms())
+            before, now_ms = leader.isr, self.dirs.clock.now_ms()
+            effects = leader.isr_altered(proposed.proposal, decision, now_ms)
+            if leader.isr is decision.isr:
+                hosted.history.altered(proposed.proposal, before, decision, now_ms)
             log.info("%s: in sync are %s", tp, list(leader.isr))
         else:
             effects = leader.alter_refused(proposed.proposal, decision)
+        hosted.mark_copiers()  # who is not in sync now may be where it could join
         self._carry_out(tp, hosted, effects)
 
     def _carry_out(self, tp: TopicPartition, hosted: Hosted, effects: Effects) -> None:
         if effects.alter_isr is not None:
             assert hosted.leads is not None
-            log.info("%s: %s should be in sync: %s", tp, list(effects.alter_isr.wanted.isr), effects.why)
+            if effects.why is not None:
+                log.info("%s: %s should be in sync: %s", tp, list(effects.alter_isr.wanted.isr), effects.why)
+            hosted.history.asked(effects.alter_isr, effects.why)
             self.alterations.propose(tp, Proposed(hosted.leads, hosted.log.topic_id, effects.alter_isr))
         if effects.advance_to is not None:
             hosted.log.advance_high_watermark(effects.advance_to)
+            for told in hosted.acknowledgements.passed(effects.advance_to):
+                told(None)
+            hosted.mark_copiers()
         if effects.advance_to is not None or effects.wake_deletes:
             for waiter in hosted.waiters:
                 waiter.wake()
@@ -404,6 +500,7 @@ class Replicas:
     def _dir_failed(self, failure: LogDirFailed, gone: list[TopicPartition]) -> None:
         for tp in gone:
             if (hosted := self.hosted.get(tp)) is not None:
+                _dismiss(hosted, StorageError(f"{tp} is offline here: its log directory failed"))
                 hosted.wake()
 
     # Moving between log directories
@@ -424,7 +521,8 @@ class Replicas:
             if before is not None:
                 await self._call_back(tp, hosted, before)
             if hosted.log.parent != path:
-                await copy_and_switch(self.dirs, tp, hosted, path)
+                standstill = partial(self._standstill, hosted)
+                await copy_and_switch(self.dirs, tp, hosted, path, self.throttles.moves, standstill)
                 log.info("%s lies in %s now", tp, path)
         except (LogDirFailed, WireError, OSError) as error:
             log.error("%s could not be moved to %s: %s", tp, path, error)
@@ -433,11 +531,35 @@ class Replicas:
             if (current := self._moves.get(tp)) is not None and current.task is asyncio.current_task():
                 del self._moves[tp]
 
+    def _move_on(self, tp: TopicPartition) -> None:
+        """It was about to move when the broker stopped."""
+        if tp in self.dirs.future:
+            self.move(tp, self.dirs.future[tp].parent)
+
+    @asynccontextmanager
+    async def _standstill(self, hosted: Hosted) -> AsyncIterator[None]:
+        async with self._deciding, AsyncExitStack() as held:
+            if hosted.following is not None:
+                await held.enter_async_context(self._fetcher(hosted.leader_id).changing)
+            hosted.switching = True
+            try:
+                yield
+            finally:
+                hosted.switching = False
+
     async def _call_back(self, tp: TopicPartition, hosted: Hosted, move: Move) -> None:
         """End a move, and remove what there is of its copy."""
         await end(hosted, move)
         if tp in self.dirs.future:
             await self.dirs.delete(tp, future=True)
+
+
+def _dismiss(hosted: Hosted, why: WireError) -> None:
+    for told in hosted.acknowledgements.dismissed():
+        told(why)
+    if hosted.expiry is not None:
+        hosted.expiry.cancel()
+        hosted.expiry = None
 
 
 def _nowhere(broker: BrokerId) -> Peer:

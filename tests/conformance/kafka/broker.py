@@ -143,7 +143,7 @@ def broker(dir: Path, zookeeper: ZooKeeper | str, **settings: object) -> Iterato
     } | given
     file = _properties(dir / "server.properties", all_settings)
     id = int(all_settings["broker.id"])
-    _wait_for_the_end_of(id, connect)
+    wait_for_the_end_of(id, connect)
     with _running(dir / "broker.log", "kafka.Kafka", file) as process:
         server = Broker(
             f"broker {id}", process, dir / "broker.log", port, id, Path(all_settings["log.dirs"].split(",")[0])
@@ -207,7 +207,7 @@ def _four_letters(address: str, word: str) -> str:
             return answer.read().decode()
 
 
-def _wait_for_the_end_of(id: int, connect: str) -> None:
+def wait_for_the_end_of(id: int, connect: str) -> None:
     """Until ZooKeeper has noticed that a killed broker is gone: a broker that finds its own znode refuses to start."""
     address, _, chroot = connect.partition("/")
     znode = "/".join(["", *filter(None, [chroot]), "brokers", "ids", str(id)])

@@ -88,6 +88,19 @@ def test_what_is_old_or_does_not_fit_is_refused(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+def test_an_unclean_election_is_remembered_as_one(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        services = broker.services
+        await services.cluster.create_topic("t", ((services.metadata.me.id,),), {})
+        ctx = Context(services, 7, None, "", "")
+        await leader_and_isr(lead(broker, leader_recovery_state=1), ctx)
+        await leader_and_isr(lead(broker, leader=7, leader_epoch=2, leader_recovery_state=1), ctx)
+        history = services.replicas.hosted[T0].history
+        assert [(each.epoch, each.unclean) for each in history.elections] == [(0, False), (1, True), (2, True)]
+
+    run(tmp_path, test)
+
+
 def test_who_waits_is_served_across_an_epoch_in_which_the_same_broker_leads(tmp_path: Path) -> None:
     """Another assignment begins one: the log, and those who wait for more in it, stay."""
 

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from leadline.api import sessions as module
-from leadline.api.sessions import EPOCH_MAX, MIN_EVICTION_MS, Position, Session, Sessions, Told, Wanted
+from leadline.api.sessions import EPOCH_MAX, LOOK_AT_ALL_MS, MIN_EVICTION_MS, Position, Session, Sessions, Told, Wanted
 from leadline.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 
 NO_ID = UUID(int=0)
@@ -86,3 +86,42 @@ def test_news_are_told_once(sessions: Sessions) -> None:
     assert session.has_news(wanted, Told(5, 5, 0))
     assert not session.has_news(wanted, Told(5, 5, 0))
     assert session.has_news(wanted, Told(6, 5, 0))
+
+
+class Ended:
+    """A watch that tells whether it is over."""
+
+    over = False
+
+    def end(self) -> None:
+        self.over = True
+
+
+def test_only_what_is_fresh_is_looked_at_and_in_its_turn(sessions: Sessions) -> None:
+    session = opened(sessions, 0, 1, 2)
+    zero, one, two = (Wanted("t", NO_ID, n) for n in range(3))
+    assert session.candidates() == [zero, one, two]
+    session.fresh.clear()
+    sessions.resume(session.id, 1, positions(2, 0, offset=5), (), False, 0)
+    assert session.candidates() == [zero, two]
+    session.serve_last(zero)
+    assert session.candidates() == [two, zero]
+
+
+def test_all_are_looked_at_every_now_and_then(sessions: Sessions) -> None:
+    session = opened(sessions, 0, 1)
+    session.fresh.clear()
+    session.seen(LOOK_AT_ALL_MS)
+    assert session.candidates() == []
+    session.seen(LOOK_AT_ALL_MS + 1)
+    assert len(session.candidates()) == 2
+
+
+def test_watches_end_with_what_they_watch(sessions: Sessions) -> None:
+    session, first, second = opened(sessions, 0, 1), Ended(), Ended()
+    zero, one = (Wanted("t", NO_ID, n) for n in range(2))
+    session.watches.update({zero: first, one: second})
+    sessions.resume(session.id, 1, {}, [zero], False, 0)
+    assert (first.over, second.over) == (True, False)
+    sessions.close(session.id)
+    assert second.over

@@ -1,20 +1,36 @@
 """Sockets: frames in, replies out, in order; what is wrong with a connection is its own affair, and one line."""
 
 import asyncio
+import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from leadline.broker.net import CloseConnection, Connection, Limits, Net, Reply
+from leadline.broker.net import (
+    AHEAD_BYTES,
+    MOST_DUE,
+    CloseConnection,
+    Connection,
+    Later,
+    Limits,
+    Net,
+    Reply,
+    _Rest,
+    as_it_is,
+    is_cached,
+    read_through,
+)
+from leadline.broker.turns import Step
 from leadline.log.files import OpenFile
 from leadline.log.segment import FileSlice
 from leadline.ports import OsFiles
 from leadline.wire.primitives import Piece
 
-Served = Reply | Awaitable[Reply | None] | None
+Served = Reply | Later | Awaitable[Reply | None] | None
 SECONDS = 10
 
 
@@ -264,6 +280,89 @@ def test_a_request_under_way_is_cancelled_when_its_peer_leaves() -> None:
     run(test)
 
 
+class Promises:
+    """Serves everything at once, but for the replies of what begins with p: they are given when the test says so."""
+
+    def __init__(self) -> None:
+        self.served: list[bytes] = []
+        self.open: dict[bytes, asyncio.Future[Reply | None]] = {}
+
+    def __call__(self, connection: Connection, frame: memoryview) -> Served:
+        asked = bytes(frame)
+        self.served.append(asked)
+        if not asked.startswith(b"p"):
+            return [sized(asked)]
+        self.open[asked] = asyncio.get_running_loop().create_future()
+        return Later(self.open[asked], as_it_is, blocks=False)
+
+    def keep(self, asked: bytes) -> None:
+        self.open.pop(asked).set_result([sized(asked)])
+
+
+def test_what_is_only_to_be_answered_does_not_hold_up_the_next_requests() -> None:
+    async def test() -> None:
+        promises = Promises()
+        async with harbour(promises) as there:
+            peer = await there.peer()
+            peer.send(b"p1", b"p2", b"now", b"p3")
+            await until(lambda: promises.served == [b"p1", b"p2", b"now", b"p3"])
+            promises.keep(b"p2")
+            promises.keep(b"p1")
+            assert [await peer.receive() for _ in range(3)] == [b"p1", b"p2", b"now"]
+            promises.keep(b"p3")
+            assert await peer.receive() == b"p3"
+            assert await peer.ask(b"more") == b"more"
+
+    asyncio.run(test())
+
+
+def test_only_so_many_answers_may_be_due() -> None:
+    async def test() -> None:
+        promises = Promises()
+        asked = [f"p{n}".encode() for n in range(MOST_DUE + 5)]
+        async with harbour(promises) as there:
+            peer = await there.peer()
+            peer.send(*asked)
+            await until(lambda: len(promises.served) == MOST_DUE)
+            await asyncio.sleep(0.05)
+            assert promises.served == asked[:MOST_DUE]
+            for each in asked:
+                await until(lambda each=each: each in promises.open)  # type: ignore[misc]
+                promises.keep(each)
+                assert await peer.receive() == each
+
+    asyncio.run(test())
+
+
+def test_an_answer_that_fails_ends_its_connection_behind_those_before_it() -> None:
+    async def test() -> None:
+        promises = Promises()
+        async with harbour(promises) as there:
+            peer = await there.peer()
+            peer.send(b"p1", b"p2")
+            await until(lambda: len(promises.open) == 2)
+            promises.keep(b"p1")
+            promises.open[b"p2"].set_exception(CloseConnection("it cannot be answered"))
+            assert [await peer.receive(), await peer.receive()] == [b"p1", None]
+
+    asyncio.run(test())
+
+
+def test_nobody_is_owed_an_answer_once_the_peer_has_left() -> None:
+    async def test() -> None:
+        promises = Promises()
+        async with harbour(promises) as there:
+            peer = await there.peer()
+            peer.send(b"p1")
+            await until(lambda: len(promises.open) == 1)
+            peer.close()
+            peer = await there.peer()
+            await until(lambda: len(there.net.connections) == 1)
+            assert promises.open[b"p1"].cancelled()
+
+    asyncio.run(test())
+
+
 def test_a_slow_reader_stops_only_its_own_requests() -> None:
     """Ten thousand requests for 100 KB each, unread: what piles up is bounded by what the kernel takes."""
 
@@ -287,6 +386,123 @@ def test_a_slow_reader_stops_only_its_own_requests() -> None:
                 assert await slow.receive() == b"x" * 100_000
 
     run(test)
+
+
+class Raw:
+    """A peer whose bytes are there when `send` returns, also from within what serves another one."""
+
+    def __init__(self, there: Harbour) -> None:
+        self.sock = socket.create_connection((there.host, there.port), timeout=SECONDS)
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def close(self) -> None:
+        self.sock.close()
+
+
+def test_small_requests_are_served_between_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leadline.broker.turns.QUIET_SECONDS", 1000)
+    served: list[bytes] = []
+
+    async def test() -> None:
+        async with harbour(serve) as there:
+            peers.extend(Raw(there) for _ in range(3))
+            for large in peers[1:]:
+                large.send(LARGE[:70_000])
+            await until(lambda: sum(found._filled == 70_000 for found in there.net.connections) == 2)
+            peers[0].send(sized(b"small"))
+            await until(lambda: len(served) == 1)
+            peers[0].send(sized(b"small"))
+            for large in peers[1:]:
+                large.send(LARGE[70_000:])
+            await until(lambda: len(served) == 6)
+            for peer in peers:
+                peer.close()
+
+    def serve(connection: Connection, frame: memoryview) -> Served:
+        served.append(bytes(frame[:5]))
+        if served[-1] == b"large":
+            peers[0].send(sized(b"small"))
+        return None
+
+    LARGE, peers = sized(b"large" + bytes(100_000)), list[Raw]()
+    run(test)
+    assert served == [b"small", b"small", b"large", b"small", b"large", b"small"]
+
+
+def test_a_large_request_that_waits_for_its_turn_is_left_alone_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one has begun to come, and nobody asks for little any more."""
+    monkeypatch.setattr("leadline.broker.turns.QUIET_SECONDS", 1000)
+    waiting: list[Step] = []
+
+    async def test() -> None:
+        async with harbour() as there:
+            monkeypatch.setattr(there.net.turns, "take", waiting.append)
+            peer, small = await there.peer(), await there.peer()
+            assert await small.ask(b"small") == b"small"
+            peer.send(LARGE, LARGE)
+            for _ in range(100):
+                await until(lambda: bool(waiting))
+                (connection,) = [found for found in there.net.connections if found._frame is not None]
+                if connection._filled == connection._whole:
+                    break
+                waiting.pop()()
+            there.net.turns.small_at = -2000.0
+            await asyncio.sleep(0.05)
+            waiting.pop()()
+            assert [await peer.receive() for _ in range(2)] == [LARGE, LARGE]
+
+    LARGE = bytes(300_000)
+    run(test)
+
+
+def test_large_requests_are_served_at_once_while_nobody_asks_for_little() -> None:
+    async def test() -> None:
+        async with harbour(serve) as there:
+            peer = Raw(there)
+            peer.send(LARGE[:70_000])
+            await until(lambda: any(found._filled == 70_000 for found in there.net.connections))
+            peer.send(LARGE[70_000:])
+            await until(lambda: len(lines) == 1)
+            peer.close()
+
+    def serve(connection: Connection, frame: memoryview) -> Served:
+        lines.append(len(connection.net.turns._steps))
+        return None
+
+    LARGE, lines = sized(bytes(100_000)), list[int]()
+    run(test)
+    assert lines == [0]
+
+
+def test_others_are_served_between_many_small_requests_of_one() -> None:
+    served: list[bytes] = []
+    seconds = 0.0
+
+    async def test() -> None:
+        async with harbour(serve) as there:
+            there.net.now = lambda: seconds
+            peers.extend([await there.peer(), await there.peer()])
+            many = [b"many %d" % n for n in range(50)]
+            peers[0].send(*many)
+            other = Raw(there)
+            peers.append(other)
+            assert [await peers[0].receive() for _ in many] == many
+            other.close()
+
+    def serve(connection: Connection, frame: memoryview) -> Served:
+        nonlocal seconds
+        seconds += 0.0004
+        served.append(bytes(frame))
+        if served[-1] == b"many 1":
+            peers[2].send(sized(b"other"))
+        return [sized(bytes(frame))]
+
+    peers: list[Any] = []
+    run(test)
+    assert served.index(b"other") < 10
+    assert len(served) == 51
 
 
 def test_slices_of_files_and_bytes_go_out_in_their_order(tmp_path: Path) -> None:
@@ -437,3 +653,32 @@ def test_at_the_end_what_is_being_answered_may_finish() -> None:
 
 def test_replies_are_never_none_of_the_known_pieces() -> None:
     assert isinstance([b"", bytearray()], Sequence)
+
+
+def test_what_is_read_through_is_in_the_page_cache_afterwards(tmp_path: Path) -> None:
+    path = tmp_path / "cold"
+    path.write_bytes(os.urandom(3_000_000))
+    with path.open("rb") as file:
+        fd = file.fileno()
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        if is_cached(fd, 0, 3_000_000):
+            pytest.skip("needs a file system that forgets what it is told to")
+        read_through(fd, 1_000_000, 3_000_000)
+        assert is_cached(fd, 1_000_000, 2_000_000)
+
+
+def test_the_disk_is_asked_for_more_before_all_of_it_is_used_up(tmp_path: Path) -> None:
+    path = tmp_path / "long"
+    path.write_bytes(b"")
+    file = OpenFile(OsFiles(), str(path))
+    step = AHEAD_BYTES // 4
+
+    def asked_for(n: int) -> int | None:
+        """By who reads the n-th part of a file."""
+        return _Rest(file, n * step, step).take_ahead()
+
+    assert [asked_for(n) for n in range(9)] == [None] * 9  # it comes from memory
+    file.ahead_to = 4 * step
+    assert [asked_for(n) for n in range(9)] == [None, None, 4 * step, None, None, None, 8 * step, None, None]
+    assert asked_for(50) is None  # somebody else, elsewhere

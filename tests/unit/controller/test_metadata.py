@@ -117,3 +117,24 @@ def test_who_waits_for_a_change_is_called_back() -> None:
     metadata.on_change.append(lambda: calls.append(len(metadata.topics)))
     metadata.update(update(state(0)))
     assert calls == [1]
+
+
+def test_clients_are_not_sent_to_a_broker_that_may_have_ended() -> None:
+    metadata = known()
+    metadata.update(update())
+    assert metadata.reachable(2, "L") == Endpoint("h", 9002)
+    assert metadata.reachable(2, "another listener") is None
+    assert metadata.reachable(3, "L") is None
+    metadata.doubted.add(2)
+    assert metadata.reachable(2, "L") is None
+
+
+def test_a_broker_that_is_not_told_of_any_longer_has_departed_until_it_is_again() -> None:
+    metadata = known()
+    metadata.update(update(live=(1, 2, 3)))
+    metadata.update(update(live=(1, 2)))
+    metadata.update(update(live=(1,)))
+    assert metadata.departed.keys() == {2, 3}
+    assert metadata.reachable(2, "L") is None
+    metadata.update(update(live=(1, 2)))
+    assert metadata.departed.keys() == {3}

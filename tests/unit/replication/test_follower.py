@@ -19,6 +19,7 @@ from leadline.replication.fetch_session import NO_ID, Position
 from leadline.replication.follower import (
     BACKOFF_MS,
     EARLIEST_TIMESTAMP,
+    FIRST_REST_MS,
     LATEST_TIMESTAMP,
     MAY_FOLLOW,
     NOTHING,
@@ -141,16 +142,30 @@ def test_after_an_error_it_rests(error: type[Exception]) -> None:
     found = log()
     following, asked = fetching(found)
     assert following.received(asked, Answer(getattr(error, "code", 0)), found, NOW_MS) is NOTHING
-    assert following.next_request(found, NOW_MS + BACKOFF_MS - 1, 100) is None
-    assert following.next_request(found, NOW_MS + BACKOFF_MS, 100) == asked
+    assert following.next_request(found, NOW_MS + FIRST_REST_MS - 1, 100) is None
+    assert following.next_request(found, NOW_MS + FIRST_REST_MS, 100) == asked
 
 
 def test_errors_while_it_rests_do_not_make_it_rest_longer() -> None:
     found = log()
     following, _ = fetching(found)
     following.unanswered("the connection broke", NOW_MS)
-    following.unanswered("it broke again", NOW_MS + 500)
-    assert (following.rests_until_ms, following.why) == (NOW_MS + BACKOFF_MS, "the connection broke")
+    following.unanswered("it broke again", NOW_MS + FIRST_REST_MS - 1)
+    assert (following.rests_until_ms, following.why) == (NOW_MS + FIRST_REST_MS, "the connection broke")
+
+
+def test_it_rests_twice_as_long_each_time_until_the_leader_has_a_good_answer() -> None:
+    found, now_ms, rests = log(), NOW_MS, []
+    following, asked = fetching(found)
+    for _ in range(8):
+        following.received(asked, Answer(NotLeaderOrFollower.code), found, now_ms)
+        rests.append(following.rests_until_ms - now_ms)
+        now_ms = following.rests_until_ms
+    assert rests == [20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS]
+    assert following.received(asked, Answer(high_watermark=20), found, now_ms) is not NOTHING
+    following.settled(found)
+    following.unanswered("the connection broke", now_ms)
+    assert following.rests_until_ms == now_ms + FIRST_REST_MS
 
 
 def test_once_its_leader_is_over_it_waits_for_the_controller() -> None:
@@ -256,7 +271,7 @@ def test_a_leader_that_cannot_tell_is_asked_again_by_a_fetch(code: int, offset: 
 def test_no_answer_about_offsets_leads_back_to_fetching() -> None:
     following, _ = out_of_range(log())
     following.unanswered("the connection broke", NOW_MS)
-    assert (following.state, following.rests_until_ms) == (State.FETCHING, NOW_MS + BACKOFF_MS)
+    assert (following.state, following.rests_until_ms) == (State.FETCHING, NOW_MS + FIRST_REST_MS)
 
 
 # Leaders that do not tell where logs part

@@ -19,7 +19,7 @@ from leadline.errors import (
     UnknownTopicOrPartition,
     WireError,
 )
-from leadline.replication.partition import ANY_EPOCH, NOTHING, Effects, Follower, Leader, LeaderAndIsr, Proposal
+from leadline.replication.partition import ANY_EPOCH, NOTHING, Effects, Follower, Heard, Leader, LeaderAndIsr, Proposal
 
 NOW_MS = 1_000_000
 LAG_MS = 30_000
@@ -95,6 +95,19 @@ def test_when_a_follower_was_caught_up_last(offset: int, leader_end: int, caught
     follower = Follower(log_end=7, leader_end=8, fetched_ms=100, caught_up_ms=50)
     follower.fetched(offset, 0, leader_end, 200, ANY_EPOCH)
     assert (follower.caught_up_ms, follower.leader_end, follower.fetched_ms) == (caught_up_ms, leader_end, 200)
+
+
+def test_who_stays_where_it_is_was_caught_up_when_it_was_last_heard() -> None:
+    """In a session a follower says no more of a partition to which nothing happens."""
+    found, heard = leader(1, 2, 3), Heard(NOW_MS)
+    found.follower_fetched(2, 10, 0, NOW_MS, heard=heard)
+    found.follower_fetched(3, 9, 0, NOW_MS, heard=heard)
+    heard.last_ms = LATE_MS
+    found.appended(11, LATE_MS + 1)
+    assert [found.followers[replica].caught_up_ms for replica in (2, 3)] == [LATE_MS, NOW_MS]
+    shrunk = found.shrink(LATE_MS + 2).alter_isr
+    assert shrunk is not None
+    assert shrunk.wanted.isr == (1, 2)
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(-1, NotLeaderOrFollower), (4, UnknownLeaderEpoch)])

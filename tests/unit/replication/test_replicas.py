@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from leadline.api import sessions
 from leadline.errors import (
     FencedLeaderEpoch,
     LeaderNotAvailable,
@@ -17,9 +18,10 @@ from leadline.errors import (
     UnknownLeaderEpoch,
 )
 from leadline.model import TopicPartition
+from leadline.replication.channel import Peer, PeerLost
 from leadline.replication.fetcher import Followed
 from leadline.replication.follower import State, follow
-from leadline.replication.partition import LeaderAndIsr
+from leadline.replication.partition import Effects, LeaderAndIsr
 from leadline.wire.messages import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -147,7 +149,7 @@ def test_what_a_former_leader_wrote_alone_goes(tmp_path: Path) -> None:
         old = cluster.leader
         await produced(old, 3)
         cluster.cut_off.add(old.id)
-        await until(lambda: not old.hosted.copiers)  # fetches under way would still carry it out
+        await until(lambda: not old.is_asked)  # fetches under way would still carry it out
         await produced(old, 4, acks=1)
         await cluster.kill(old.id)
         cluster.cut_off.clear()
@@ -161,13 +163,49 @@ def test_what_a_former_leader_wrote_alone_goes(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+def test_who_had_to_truncate_still_hears_what_is_safe(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        old = cluster.leader
+        await produced(old, 3)
+        await cluster.all_hold(6)
+        cluster.cut_off.add(old.id)
+        await until(lambda: not old.is_asked)
+        await produced(old, 1, acks=1)
+        await cluster.kill(old.id)
+        cluster.cut_off.clear()
+        (tmp_path / str(old.id) / "replication-offset-checkpoint").unlink()
+        await cluster.restart(old.id)
+        await until(lambda: cluster.isr == {1, 2, 3})
+        await cluster.all_hold(6)  # though nothing is written any more
+
+    run(tmp_path, test)
+
+
+def test_a_leader_that_there_is_no_way_to_yet_is_tried_again_after_a_rest(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        tried = list[int]()
+
+        def nowhere(leader: int) -> Peer:
+            tried.append(leader)
+            assert len(tried) < 1000, "nobody else gets a turn"
+            raise PeerLost(f"nobody has told of broker {leader}")
+
+        node = cluster.nodes[3]
+        node.replicas._connect = nowhere
+        await node.replicas.follow(TP, TOPIC_ID, LeaderAndIsr(9, 5, (9,)))
+        await until(lambda: len(tried) > 2)
+        assert len(tried) < 1000
+
+    run(tmp_path, test)
+
+
 def test_a_leader_that_follows_tells_who_waits(tmp_path: Path) -> None:
     async def test(cluster: Brokers) -> None:
         old, resigned = cluster.leader, list[object]()
         old.replicas.on_drop.append(resigned.append)
         await produced(old, 1)
         cluster.cut_off |= {2, 3}
-        await until(lambda: not old.hosted.copiers)
+        await until(lambda: not old.is_asked)
         waiting = asyncio.create_task(produce(old))
         await until(lambda: old.log.log_end == 4)
         await old.replicas.follow(TP, TOPIC_ID, LeaderAndIsr(2, 5, (1, 2, 3)))
@@ -373,3 +411,64 @@ def test_a_follower_may_ask_where_an_epoch_ends_before_it_fetches(tmp_path: Path
         assert are_alike(cluster)
 
     run(tmp_path, test)
+
+
+@pytest.mark.parametrize("leader_is_first", [True, False])
+def test_a_partition_that_comes_does_not_wait_for_a_fetch_of_others(tmp_path: Path, leader_is_first: bool) -> None:
+    """Which waits at the leader until there is more. Who leads may hear of it before its followers do, or after."""
+    second = TopicPartition(TP.topic, 1)
+
+    async def main() -> None:
+        cluster = Brokers(tmp_path, (1, 2), {}, sockets=True)
+        for name in ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms", "replica.lag.time.max.ms"):
+            cluster.settings[name] = str(2 * PATIENCE_S * 1000)
+        await cluster.start()
+        leader, follower = cluster.nodes[1], cluster.nodes[2]
+
+        async def lead() -> None:
+            await leader.replicas.lead(second, TOPIC_ID, 0, (1, 2), isr=(1, 2))
+            leader.replicas.append(second, batch(2))
+
+        try:
+            await produced(leader, 2)
+            if leader_is_first:
+                await lead()
+            hosted = await follower.replicas.follow(second, TOPIC_ID, LeaderAndIsr(1, 0, (1, 2)))
+            if not leader_is_first:
+                await until(lambda: hosted.following is not None and hosted.following.rests_until_ms > 0)
+                await lead()
+            await until(lambda: follower.dirs.logs[second].log_end == 2)
+        finally:
+            for id in list(cluster.nodes):
+                await cluster.kill(id, noticed=False)
+
+    asyncio.run(main())
+
+
+def test_a_broker_that_stops_begins_to_follow_nothing(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        replicas = cluster.nodes[2].replicas
+        await replicas.stop()
+        with pytest.raises(NotLeaderOrFollower):
+            await replicas.follow(TP, TOPIC_ID, LeaderAndIsr(3, 9, (3,), 9))
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("sockets", [False, True])
+def test_a_follower_that_has_everything_joins_again_without_a_new_record(
+    tmp_path: Path, sockets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It caught up while it was being taken out of the ISR, and has nothing new to say."""
+    monkeypatch.setattr(sessions, "LOOK_AT_ALL_MS", LONG_MS)
+
+    async def test(cluster: Brokers) -> None:
+        await produced(cluster.leader, 2)
+        await cluster.all_hold(4)
+        hosted, leader = cluster.leader.hosted, cluster.leader.hosted.leader
+        proposal = leader._propose(tuple(replica for replica in leader.isr if replica != 3))
+        cluster.leader.replicas._carry_out(TP, hosted, Effects(proposal, "the test wants it"))
+        await until(lambda: 3 not in leader.isr)
+        await until(lambda: 3 in leader.isr)
+
+    run(tmp_path, test, sockets=sockets)

@@ -1,0 +1,207 @@
+"""Fetches of followers in their sessions, served without the codec: see `wire/copies.py` for what they look like.
+
+What is unusual, be it in the request or in one of the partitions, is left to `fetch`: before anything was done if a
+position is, and with the session as it then is if only what is to be answered is.
+"""
+
+import asyncio
+from typing import NamedTuple
+
+from leadline.api.context import Context, Services
+from leadline.api.fetch import Fetch, Watch
+from leadline.api.sessions import EPOCH_MAX, Position, Session, Told
+from leadline.log.log import Isolation
+from leadline.model import BrokerId
+from leadline.replication.partition import ANY_EPOCH
+from leadline.replication.replicas import Hosted, Replicas
+from leadline.wire import copies
+from leadline.wire.copies import MOST_TOPICS, VERSION, Asked, Request
+from leadline.wire.frames import response_frame
+from leadline.wire.messages import FetchRequest
+from leadline.wire.primitives import Piece
+
+Reply = list[Piece]
+
+
+class Origin(NamedTuple):
+    """Where it came from."""
+
+    host: str
+    listener: str
+
+
+def copy_in_lane(frame: memoryview, services: Services, origin: Origin) -> "Reply | asyncio.Future[list[Piece]] | None":
+    """The reply, if the request is as most are. If not, nothing has happened to it."""
+    request = copies.parse_request(frame)
+    if request is None:
+        return None
+    session = services.sessions.by_id.get(request.session_id)
+    if session is None or not session.by_id or session.replica != request.replica:
+        return None
+    if session.epoch != request.session_epoch or session.epoch == EPOCH_MAX:
+        return None
+    watches = [session.lanes.get((asked.topic_id, asked.partition)) for asked in request.asked]
+    for asked, watch in zip(request.asked, watches, strict=True):
+        if not isinstance(watch, Watch) or not _is_usual(asked, watch.hosted, request.replica, request.broker_epoch):
+            return None
+    copying = _Copying(request, session, services, origin)
+    for asked, watch in zip(request.asked, watches, strict=True):
+        assert isinstance(watch, Watch)
+        copying.is_at(asked, watch)
+    copying.is_still_there()
+    return copying.answer() or copying.wait()
+
+
+def _is_usual(asked: Asked, hosted: Hosted, replica: BrokerId, broker_epoch: int) -> bool:
+    leader, log = hosted.leads, hosted.log
+    if leader is None or log.offline or asked.leader_epoch != hosted.epoch or replica not in leader.followers:
+        return False
+    if ANY_EPOCH != broker_epoch < leader.brokers.get(replica, ANY_EPOCH):
+        return False
+    if not log.log_start <= asked.offset <= log.log_end:
+        return False
+    epochs = log.epochs.entries
+    return bool(epochs) and epochs[-1].epoch == asked.last_epoch
+
+
+class _Copying:
+    """One fetch, looked at as often as something changes."""
+
+    _waited_for: "asyncio.Future[list[Piece]]"  # there once it has to wait
+
+    def __init__(self, request: Request, session: Session, services: Services, origin: Origin) -> None:
+        self._request, self._session, self._services, self._origin = request, session, services, origin
+        self._unusual: Fetch | None = None
+        self._is_woken = False
+        self._now_ms = services.clock.now_ms()
+        session.epoch += 1
+        session.seen(self._now_ms)
+
+    def is_at(self, asked: Asked, watch: Watch) -> None:
+        """What the follower says of a partition."""
+        request, session = self._request, self._session
+        position = Position(asked.offset, asked.max_bytes, asked.leader_epoch, asked.last_epoch, asked.log_start)
+        session.positions[watch.wanted] = position
+        session.fresh[watch.wanted] = None
+        self._services.replicas.follower_fetched(
+            watch.hosted.log.tp, request.replica, asked.offset, asked.log_start, request.broker_epoch, session.heard
+        )
+
+    def is_still_there(self) -> None:
+        """Where it is not in sync, the follower says so with each fetch, named or not: it may join by now."""
+        request, session = self._request, self._session
+        for wanted in list(session.fresh):
+            watch, position = session.watches.get(wanted), session.positions[wanted]
+            leader = watch.hosted.leads if isinstance(watch, Watch) else None
+            if isinstance(watch, Watch) and leader is not None and request.replica not in leader.isr:
+                asked = Asked(
+                    watch.topic_id,
+                    wanted.partition,
+                    position.current_leader_epoch,
+                    position.fetch_offset,
+                    position.last_fetched_epoch,
+                    position.log_start,
+                    position.max_bytes,
+                )
+                if _is_usual(asked, watch.hosted, request.replica, request.broker_epoch):
+                    self.is_at(asked, watch)
+
+    def answer(self, *, last: bool = False) -> Reply | None:
+        """None if it is worth waiting for a better one."""
+        if self._unusual is None:
+            found = _look(self._session, self._request, self._services.replicas)
+            if found is not None:
+                least = min(self._request.min_bytes, self._request.max_bytes)
+                if found.size < least and not last and self._request.max_wait_ms > 0:
+                    return None
+                told = _news(found, self._session, self._request.replica)
+                return copies.answer(self._request.correlation_id, self._session.id, told)
+            self._unusual = self._as_any_other()
+        answer = self._unusual.try_once(last=last)
+        return None if answer is None else response_frame(answer, VERSION, self._request.correlation_id)
+
+    def _as_any_other(self) -> Fetch:
+        asked = self._request
+        request = FetchRequest(
+            max_wait_ms=asked.max_wait_ms,
+            min_bytes=asked.min_bytes,
+            max_bytes=asked.max_bytes,
+            session_id=asked.session_id,
+            session_epoch=asked.session_epoch,
+            replica_state=FetchRequest.ReplicaState(replica_id=asked.replica, replica_epoch=asked.broker_epoch),
+        )
+        return Fetch(request, Context(self._services, VERSION, None, *self._origin), self._session)
+
+    # Waiting
+
+    def wait(self) -> "asyncio.Future[list[Piece]]":
+        loop = asyncio.get_running_loop()
+        self._waited_for = answer = loop.create_future()
+        self._session.waiting = self
+        self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._look_again, True)
+        answer.add_done_callback(self._leave)
+        if self._services.replicas.stopping:
+            self._look_again(last=True)
+        return answer
+
+    def _leave(self, _: object) -> None:
+        self._timer.cancel()
+        if self._session.waiting is self:
+            self._session.waiting = None
+
+    def wake(self) -> None:
+        if not self._is_woken:
+            self._is_woken = True
+            asyncio.get_running_loop().call_soon(self._look_again)
+
+    def _look_again(self, last: bool = False) -> None:
+        self._is_woken = False
+        if not self._waited_for.done():
+            answer = self.answer(last=last or self._services.replicas.stopping)
+            if answer is not None:
+                self._waited_for.set_result(answer)
+
+
+class _Found(NamedTuple):
+    parts: list[tuple[Watch, copies.Told]]
+    size: int
+
+
+def _look(session: Session, request: Request, replicas: Replicas) -> _Found | None:
+    """At what is fresh. None: something is unusual."""
+    found, size, left, positions = [], 0, request.max_bytes, session.positions
+    for wanted in session.candidates():
+        watch = session.watches.get(wanted)
+        if not isinstance(watch, Watch):
+            return None
+        watch.seen()
+        hosted, position = watch.hosted, positions[wanted]
+        log, offset = hosted.log, position.fetch_offset
+        if hosted.leads is None or log.offline or hosted.epoch != position.current_leader_epoch:
+            return None
+        if not log.log_start <= offset <= log.log_end or log.config.leader_replication_throttled_replicas:
+            return None
+        records = None
+        if offset < log.log_end:
+            records = log.read(offset, min(left, position.max_bytes), Isolation.LOG_END, min_one=not size).slice
+            if records is not None:
+                size += records.length
+                left = max(left - records.length, 0)
+        marks = log.high_watermark, log.last_stable_offset, log.log_start
+        found.append((watch, copies.Told(watch.topic_id, wanted.partition, *marks, records)))
+    return _Found(found, size) if len({watch.topic_id for watch, _ in found}) <= MOST_TOPICS else None
+
+
+def _news(found: _Found, session: Session, replica: BrokerId) -> list[copies.Told]:
+    """What there is to tell. Who is settled need not be looked at again until something happens."""
+    told = []
+    for watch, part in found.parts:
+        wanted, leader = watch.wanted, watch.hosted.leader
+        has_news = session.has_news(wanted, Told(part.high_watermark, part.last_stable_offset, part.log_start))
+        if has_news or part.records is not None:
+            told.append(part)
+        if part.records is not None:
+            session.serve_last(wanted)
+        if session.positions[wanted].fetch_offset >= leader.log_end and replica in leader.isr:
+            session.fresh.pop(wanted, None)
+    return told

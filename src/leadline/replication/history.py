@@ -1,0 +1,112 @@
+"""What happened lately to a partition on this broker, for a person who asks why it is as it is.
+
+Kept in memory, as long as the broker has the partition: the last KEPT of each kind, so that an ISR which comes and goes
+does not push out the truncation of an hour ago. Offsets are the broker's own; who led before it was told, it cannot
+know.
+
+Pure: told what happened, and when.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from leadline.model import BrokerId, LeaderEpoch, Offset
+from leadline.replication.partition import LeaderAndIsr, Proposal
+
+KEPT = 20
+
+T = TypeVar("T")
+
+
+class Election(NamedTuple):
+    """The controller told who leads."""
+
+    at_ms: int
+    epoch: LeaderEpoch
+    leader: BrokerId  # -1: nobody
+    isr: tuple[BrokerId, ...]
+    log_end: Offset  # here, when it was told
+    unclean: bool  # the leader was not in sync: it may lack records that were acknowledged
+
+
+class IsrChange(NamedTuple):
+    """Seen by the leader: it asked for it, or the controller decided so by itself."""
+
+    at_ms: int
+    epoch: LeaderEpoch
+    before: tuple[BrokerId, ...]
+    after: tuple[BrokerId, ...]
+    why: str
+
+
+class Truncation(NamedTuple):
+    """Records at the end of this log went, because the leader does not have them."""
+
+    at_ms: int
+    epoch: LeaderEpoch  # of the leader that is followed
+    leader: BrokerId
+    log_end: Offset  # before
+    to_offset: Offset  # the log's end since then
+    warning: str | None  # they were below the high watermark: acknowledged, perhaps
+
+
+@dataclass(slots=True)
+class History:
+    """The newest comes last."""
+
+    elections: list[Election] = field(default_factory=list)
+    isr_changes: list[IsrChange] = field(default_factory=list)
+    truncations: list[Truncation] = field(default_factory=list)
+    _asked: tuple[Proposal, str] | None = None  # for another ISR, and why; asked again it is for the same reason
+
+    def elected(self, decision: LeaderAndIsr, log_end: Offset, now_ms: int) -> None:
+        leader, epoch, isr, _, recovering = decision
+        _keep(self.elections, Election(now_ms, epoch, leader, isr, log_end, recovering))
+
+    def asked(self, proposal: Proposal, why: str | None) -> None:
+        """The leader asks for another ISR."""
+        if self._asked is None or self._asked[0] is not proposal:
+            self._asked = (proposal, why or "")
+
+    def altered(self, proposal: Proposal, before: Sequence[BrokerId], now: LeaderAndIsr, now_ms: int) -> None:
+        """The controller agreed, or told what it is instead."""
+        why = self._asked[1] if self._asked is not None and self._asked[0] is proposal else ""
+        if set(now.isr) != set(proposal.wanted.isr):
+            why = "so it is at the controller"
+        self._isr_is(now, before, why, now_ms)
+
+    def decided(self, before: Sequence[BrokerId], now: LeaderAndIsr, replicas: Sequence[BrokerId], now_ms: int) -> None:
+        """The controller elected the same leader again, perhaps with another ISR. It does not say why: we can tell."""
+        gone = [replica for replica in before if replica not in now.isr]
+        dropped = [replica for replica in gone if replica not in replicas]
+        away = [replica for replica in gone if replica in replicas]
+        reasons = [f"{_named(dropped)} no longer assigned"] if dropped else []
+        reasons += [f"{_named(away)} away, shutting down, or with a failed disk"] if away else []
+        why = f"the controller took out {'; '.join(reasons)}" if reasons else "the controller decided so"
+        self._isr_is(now, before, why, now_ms)
+
+    def _isr_is(self, now: LeaderAndIsr, before: Sequence[BrokerId], why: str, now_ms: int) -> None:
+        if set(before) != set(now.isr):
+            _keep(self.isr_changes, IsrChange(now_ms, now.leader_epoch, tuple(before), now.isr, why))
+
+    def truncated(self, truncation: Truncation) -> None:
+        if truncation.to_offset != truncation.log_end:
+            _keep(self.truncations, truncation)
+
+    def told(self) -> dict[str, object]:
+        """As plain values, for JSON."""
+        return {
+            "elections": [each._asdict() for each in self.elections],
+            "isr_changes": [each._asdict() for each in self.isr_changes],
+            "truncations": [each._asdict() for each in self.truncations],
+        }
+
+
+def _keep(events: list[T], event: T) -> None:
+    events.append(event)
+    del events[:-KEPT]
+
+
+def _named(replicas: Sequence[BrokerId]) -> str:
+    return f"replica{'s' * (len(replicas) > 1)} {', '.join(map(str, replicas))}:"

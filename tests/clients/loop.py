@@ -1,0 +1,141 @@
+"""A loop that reads a topic and writes each record to another in transactions: what feeds it, runs it, and checks it.
+
+what is read from the output with read_committed is the input, each record once
+"""
+
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+
+from tests.clients.client import ROOT
+
+PARTITIONS = 6
+FED_PER_S = 200
+ALL_S = 240  # for all kills, and once more until all is through; a quiet machine needs a quarter of it
+
+
+class Feed:
+    """Numbered records, until told to stop."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "log_level": 0,
+                "reconnect.backoff.max.ms": 200,
+            }
+        )
+        self.count = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(1 / FED_PER_S):
+            self.producer.produce("input", b"%d" % self.count, b"%d" % self.count, partition=self.count % PARTITIONS)
+            self.producer.poll(0)
+            self.count += 1
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self.producer.flush(60) == 0
+
+
+class Loop:
+    """A process that runs the loop; its lines are counted as they come."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.command = command
+        self.said: Counter[str] = Counter()
+        self.last: list[str] = []
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            self.command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self._reader = threading.Thread(target=self._read, args=(self.process,))
+        self._reader.start()
+
+    def _read(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self.last = [*self.last[-20:], line]
+            self.said.update(line.split()[:3])
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.communicate()
+        self._reader.join()
+
+    def say(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+    def end(self) -> None:
+        """In order."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(60)
+        self._reader.join()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def until(done: Callable[[], bool], what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + ALL_S
+    while not done():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.1)
+
+
+def ends(bootstrap: str, topic: str) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "log_level": 0})
+    found = {n: consumer.get_watermark_offsets(TopicPartition(topic, n), 10)[1] for n in range(PARTITIONS)}
+    consumer.close()
+    return found
+
+
+def committed(bootstrap: str) -> dict[int, int]:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "loop", "log_level": 0})
+    found = consumer.committed([TopicPartition("input", n) for n in range(PARTITIONS)], 10)
+    consumer.close()
+    return {each.partition: each.offset for each in found}
+
+
+def output(bootstrap: str, isolation: str) -> Counter[bytes]:
+    """All that it shows."""
+    settings = {"group.id": "none", "isolation.level": isolation, "enable.partition.eof": True, "log_level": 0}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+    consumer.assign([TopicPartition("output", n, 0) for n in range(PARTITIONS)])
+    found: Counter[bytes] = Counter()
+    ended: set[int | None] = set()
+    deadline = time.monotonic() + 60
+    while len(ended) < PARTITIONS:
+        assert time.monotonic() < deadline, f"only {ended} were read to their end"
+        for message in consumer.consume(5000, 0.2):
+            if (error := message.error()) is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended.add(message.partition())
+            else:
+                value = message.value()
+                assert isinstance(value, bytes)
+                found[value] += 1
+    consumer.close()
+    return found
+
+
+def each_is_there_once(bootstrap: str, count: int) -> None:
+    """Once the loop has stopped and every offset is committed."""
+    found, wanted = output(bootstrap, "read_committed"), Counter(b"done: %d" % n for n in range(count))
+    missing, repeated = wanted - found, found - wanted
+    assert not missing, f"{missing.total()} of {count} are missing: {sorted(missing)[:5]}"
+    assert not repeated, f"{repeated.total()} of {count} are there more than once: {sorted(repeated)[:5]}"

@@ -1,0 +1,360 @@
+"""Kafka's own tools on a cluster of three Leadline brokers: they print what they print on one of three Kafka brokers.
+
+And beside them the commands of Leadline, on both clusters. What may differ is what `plain` leaves out.
+"""
+
+import json
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, closing
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadline.wire.messages import MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse
+from tests.conformance.both import Connection, produced, until
+from tests.conformance.kafka import jars
+from tests.conformance.kafka.broker import TOOLS, Broker, broker, zookeeper
+from tests.conformance.kafka.tools import ToolBox, tool_box
+from tests.support.broker import RunningBroker, leadline
+from tests.support.commands import leadline as command
+from tests.support.commands import lines
+from tests.support.logs import batch
+
+pytestmark = pytest.mark.conformance
+
+IDS = (1, 2, 3)
+PATIENCE_S = 60
+SETTINGS = {
+    "auto.leader.rebalance.enable": "false",
+    "auto.create.topics.enable": "false",
+    "min.insync.replicas": 2,
+    "offsets.topic.num.partitions": 3,
+    "log.retention.ms": -1,
+}
+FILTERS = (
+    "--under-replicated-partitions",
+    "--unavailable-partitions",
+    "--at-min-isr-partitions",
+    "--under-min-isr-partitions",
+)
+Member = Broker | RunningBroker
+
+
+class Cluster:
+    """Three brokers of one kind."""
+
+    def __init__(self, name: str, start: Callable[[int], AbstractContextManager[Member]], tools: ToolBox) -> None:
+        self.name, self._start, self._tools = name, start, tools
+        self._stack = ExitStack()
+        self.members: dict[int, Member] = {}
+
+    @property
+    def bootstrap(self) -> str:
+        return self.members[1].bootstrap
+
+    def start(self, *ids: int) -> None:
+        with ThreadPoolExecutor(len(IDS)) as at_once:
+            started = at_once.map(lambda id: self._stack.enter_context(self._start(id)), ids)
+            self.members |= zip(ids, started, strict=True)
+        for topic in self.topics():
+            until(partial(self.is_in_sync, topic.name or ""), PATIENCE_S)
+
+    def close(self) -> None:
+        self._stack.close()
+
+    def stop(self, id: int) -> None:
+        self.members.pop(id).stop()
+        until(lambda: all(part.leader_id != id for topic in self.topics() for part in topic.partitions), PATIENCE_S)
+
+    def tool(self, name: str, *arguments: object) -> str:
+        """What one of Kafka's tools prints, whichever broker it asks, and a line with its exit code."""
+        until(self.agree, PATIENCE_S)
+        done = self._tools(name, "--bootstrap-server", self.bootstrap, *arguments)
+        return f"{done.out}exit code {done.code}\n"
+
+    def agree(self) -> bool:
+        """Whether all brokers have heard the same."""
+        told = [sorted(self.topics(broker=id), key=lambda topic: topic.name or "") for id in self.members]
+        for topic in (topic for topics in told for topic in topics):
+            topic.partitions.sort(key=lambda part: part.partition_index)
+        return all(topics == told[0] for topics in told)
+
+    def topics(self, *names: str, broker: int = 1) -> list[MetadataResponse.MetadataResponseTopic]:
+        asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        with closing(Connection("127.0.0.1", self.members[broker].port)) as connection:
+            return connection.ask(MetadataResponse, MetadataRequest(topics=asked or None), 9).topics
+
+    def is_in_sync(self, topic: str) -> bool:
+        (found,) = self.topics(topic)
+        parts = found.partitions
+        return bool(parts) and all(len(part.isr_nodes) == len(part.replica_nodes) for part in parts)
+
+    def produce(self, topic: str, partition: int, data: bytes) -> None:
+        (found,) = self.topics(topic)
+        leader = next(part.leader_id for part in found.partitions if part.partition_index == partition)
+        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[produced(topic, data, partition)])
+        with closing(Connection("127.0.0.1", self.members[leader].port)) as connection:
+            answer = connection.ask(ProduceResponse, request, 9)
+        assert answer.responses[0].partition_responses[0].error_code == 0, answer
+
+
+class Both:
+    def __init__(self, kafka: Cluster, ours: Cluster) -> None:
+        self.kafka, self.ours = kafka, ours
+        self.clusters = (kafka, ours)
+
+    def each(self, call: Callable[[Cluster], object]) -> None:
+        with ThreadPoolExecutor(2) as at_once:
+            list(at_once.map(call, self.clusters))
+
+    def tool(self, name: str, *arguments: object) -> str:
+        """What a tool prints on both alike."""
+        theirs, ours = (plain(cluster.tool(name, *arguments)) for cluster in self.clusters)
+        assert ours == theirs
+        return ours
+
+    def create(self, topic: str, assignment: str, *more: str) -> None:
+        self.tool("topics", "--create", "--topic", topic, "--replica-assignment", assignment, *more)
+        for cluster in self.clusters:
+            until(partial(cluster.is_in_sync, topic), PATIENCE_S)
+
+
+def described(cluster: Cluster, *which: str) -> str:
+    return cluster.tool("topics", "--describe", *which).partition("exit code")[0]
+
+
+def plain(text: str) -> str:
+    """Without what each cluster has of its own: topic ids, folders, the words of errors, in which order ISRs grew."""
+    text = re.sub(r"(Exception: ).*", r"\1*", text)
+    text = re.sub(r"(TopicId: )\S+", r"\1*", text)
+    text = re.sub(r'("logDir":")[^"]+', r"\1*", text)
+    return re.sub(r"(Isr: )([\d,]+)", lambda found: found[1] + ",".join(sorted(found[2].split(","))), text)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    place = tmp_path_factory.mktemp("clusters")
+    with zookeeper(place / "zookeeper") as coordinator, tool_box() as tools:
+
+        def a_kafka(id: int) -> AbstractContextManager[Broker]:
+            settings = {**SETTINGS, "broker.id": id, "log.dirs": place / f"kafka{id}" / "data"}
+            return broker(place / f"kafka{id}", f"{coordinator.connect}/kafka", **settings)
+
+        def one_of_ours(id: int) -> AbstractContextManager[RunningBroker]:
+            settings = {**SETTINGS, "broker.id": id, "zookeeper.connect": f"{coordinator.connect}/ours"}
+            return leadline(place / f"leadline{id}", listeners="PLAINTEXT://127.0.0.1:0", **settings)
+
+        found = Both(Cluster("Kafka", a_kafka, tools), Cluster("Leadline", one_of_ours, tools))
+        with closing(found.kafka), closing(found.ours):
+            found.each(lambda cluster: cluster.start(*IDS))
+            yield found
+
+
+def test_topics_are_described_as_on_kafkas_and_by_both_tools_alike(both: Both) -> None:
+    both.create("orders", "1:2:3,2:3:1,3:1:2", "--config", "retention.ms=9000000")
+    both.create("lone", "2,3")
+    both.tool("topics", "--describe", "--topic", "nothing")
+    assert "Leader: 3\tReplicas: 3,1,2\tIsr: 1,2,3" in both.tool("topics", "--describe", "--topic", "orders")
+    for cluster in both.clusters:
+        assert command(cluster, "topics", "describe", "orders")[0] == described(cluster, "--topic", "orders")
+
+
+def test_replicas_move_to_other_brokers_and_their_sizes_are_kafkas(both: Both, tmp_path: Path) -> None:
+    both.create("moved", "1:2,2:3")
+    for cluster in both.clusters:
+        for partition in (0, 1):
+            cluster.produce("moved", partition, bytes(batch(size=5000)))
+    sizes = both.tool("log-dirs", "--describe", "--topic-list", "moved")
+    assert '"partition":"moved-0","size":5' in sizes
+    plan = write_plan(tmp_path / "plan.json", {0: [2, 3], 1: [3, 1, 2]})
+    file = ("--reassignment-json-file", plan)
+    told = both.tool("reassign", "--execute", *file, "--throttle", 50_000_000)
+    assert "Successfully started partition reassignments for moved-0,moved-1" in told
+    for cluster in both.clusters:
+        until(partial(has_replicas, cluster, "moved", [[2, 3], [3, 1, 2]]), PATIENCE_S)
+    told = both.tool("reassign", "--verify", *file)
+    assert "Reassignment of partition moved-1 is completed." in told
+    assert "Clearing topic-level throttles on topic moved" in told
+    assert "No partition reassignments found." in both.tool("reassign", "--list")
+    assert "None of the specified partition reassignments are active." in both.tool("reassign", "--cancel", *file)
+    both.tool("topics", "--describe", "--topic", "moved")
+    both.tool("log-dirs", "--describe", "--topic-list", "moved")
+
+
+def test_what_is_on_its_way_is_shown_alike_and_can_be_called_back(both: Both, tmp_path: Path) -> None:
+    """A throttle lets the first megabyte through, and then nothing for a while."""
+    both.create("slow", "1:2,2:1")
+    for cluster in both.clusters:
+        for n in range(16):
+            cluster.produce("slow", n % 2, bytes(batch(size=900_000)))
+    plan = write_plan(tmp_path / "both.json", {0: [1, 3], 1: [2, 3]}, "slow")
+    first, second = (
+        write_plan(tmp_path / f"{n}.json", {n: replicas}, "slow") for n, replicas in enumerate(([1, 3], [2, 3]))
+    )
+    both.tool("reassign", "--execute", "--reassignment-json-file", plan, "--throttle", 1000)
+    for cluster in both.clusters:
+        until(partial(has_replicas, cluster, "slow", [[1, 3, 2], [2, 3, 1]]), PATIENCE_S)
+    told = both.tool("topics", "--describe", "--topic", "slow")
+    assert "Replicas: 1,3,2\tIsr: 1,2\tAdding Replicas: 3\tRemoving Replicas: 2\t" in told
+    assert "slow-1: replicas: 2,3,1. adding: 3. removing: 1." in both.tool("reassign", "--list")
+    told = both.tool("reassign", "--verify", "--reassignment-json-file", plan)
+    assert "Reassignment of partition slow-0 is still in progress." in told
+    theirs = {cluster: described(cluster, "--topic", "slow") for cluster in both.clusters}
+
+    def by_our_commands(cluster: Cluster) -> None:
+        assert command(cluster, "topics", "describe", "slow")[0] == theirs[cluster]
+        assert command(cluster, "topics", "describe", "slow", "--under-replicated-partitions")[0] == ""
+        assert lines(cluster, "reassign", "list")[1].split() == ["slow-0", "1,3,2", "3", "2"]
+        found, _ = command(cluster, "reassign", "verify", str(plan), code=1)
+        assert "Reassignment of partition slow-1 is still in progress." in found
+        (said,) = lines(cluster, "reassign", "cancel", str(second))
+        assert said == "Successfully cancelled partition reassignments for: slow-1"
+
+    both.each(by_our_commands)
+    told = both.tool("reassign", "--cancel", "--reassignment-json-file", first)
+    assert "Successfully cancelled partition reassignment for: slow-0" in told
+    for cluster in both.clusters:
+        until(partial(has_replicas, cluster, "slow", [[1, 2], [2, 1]]), PATIENCE_S)
+    both.tool("topics", "--describe", "--topic", "slow")
+
+
+def test_what_cannot_be_reassigned_is_refused_alike(both: Both, tmp_path: Path) -> None:
+    both.create("stays", "1:2")
+    for replicas in ({0: [1, 4]}, {7: [1, 2]}):
+        both.tool("reassign", "--execute", "--reassignment-json-file", write_plan(tmp_path / "p", replicas, "stays"))
+
+
+def test_leadlines_own_commands_move_and_verify_on_both(both: Both, tmp_path: Path) -> None:
+    both.create("again", "1:2,1:2")
+
+    def moves_there_and_back(cluster: Cluster) -> None:
+        plan = tmp_path / f"{cluster.name}.json"
+        cluster.produce("again", 0, bytes(batch(size=5000)))
+        _, said = command(cluster, "reassign", "plan", "again", "--to", "2,3", "--out", str(plan))
+        assert said.startswith("2 partitions change; to be copied: 5.1 KB (5.1 KB to broker 3)\n")
+        told = lines(cluster, "reassign", "execute", str(plan), "--throttle", "50000000")
+        assert told[0].split() == "PARTITION NOW ON THEN ON TO COPY".split()
+        assert told[-1].startswith("Done after ")
+        assert lines(cluster, "reassign", "verify", str(plan))[1:] == [
+            "Reassignment of partition again-0 is completed.",
+            "Reassignment of partition again-1 is completed.",
+        ]
+        assert "throttled" not in command(cluster, "topics", "describe", "again")[0]
+        assert lines(cluster, "reassign", "execute", str(plan))[0].startswith("Nothing to move")
+        lines(cluster, "reassign", "execute", str(plan.with_suffix(".before.json")))
+        assert has_replicas(cluster, "again", [[1, 2], [1, 2]])
+
+    both.each(moves_there_and_back)
+
+
+def write_plan(file: Path, replicas: dict[int, list[int]], topic: str = "moved") -> Path:
+    entries = [{"topic": topic, "partition": number, "replicas": brokers} for number, brokers in replicas.items()]
+    file.write_text(json.dumps({"version": 1, "partitions": entries}))
+    return file
+
+
+def has_replicas(cluster: Cluster, topic: str, wanted: list[list[int]]) -> bool:
+    parts = sorted(cluster.topics(topic)[0].partitions, key=lambda part: part.partition_index)
+    return [part.replica_nodes for part in parts] == wanted
+
+
+def test_replicas_agree_for_the_tool_that_compares_them(both: Both) -> None:
+    both.create("compared", "1:2:3")
+    for cluster in both.clusters:
+        for _ in range(20):
+            cluster.produce("compared", 0, bytes(batch(size=500)))
+        assert verified(cluster, "compared") == "max lag is 0 for partition compared-0 at offset 20 among 1 partitions"
+
+
+def verified(cluster: Cluster, topic: str) -> str:
+    """The first report after what there is has been compared."""
+    where = ("--broker-list", cluster.bootstrap, "--topics-include", topic, "--time", "-2")
+    called = jars.command(TOOLS["replica-verification"], *where, "--report-interval-ms", "500")
+    process = subprocess.Popen(called, stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "max lag is 0" in line:
+                return line.strip().partition(": ")[2]
+    finally:
+        process.kill()
+        process.communicate()
+    raise AssertionError("the tool ended without a report")
+
+
+def test_with_a_broker_away_the_same_partitions_are_in_trouble_and_the_same_elections_help(
+    both: Both, tmp_path: Path
+) -> None:
+    both.create("three", "1:2:3,2:3:1,3:1:2")
+    both.create("two", "3:1,1:3,1:2")
+    both.create("only", "3,1")
+    both.each(lambda cluster: cluster.stop(3))
+    for name in FILTERS:
+        assert "Topic: " in both.tool("topics", "--describe", name)
+    theirs = {(cluster, name): described(cluster, name) for cluster in both.clusters for name in FILTERS}
+
+    def by_our_command(cluster: Cluster) -> None:
+        for name in FILTERS:
+            found = command(cluster, "topics", "describe", name, "--internal")[0]
+            assert plain(found).splitlines() == sorted(plain(theirs[cluster, name]).splitlines())
+
+    both.each(by_our_command)
+    election = ("leader-election", "--election-type")
+    assert "only-0" in both.tool(*election, "unclean", "--topic", "only", "--partition", 0)
+    both.tool(*election, "preferred", "--topic", "three", "--partition", 2)
+    both.tool(*election, "unclean", "--all-topic-partitions")
+    for cluster in both.clusters:
+        _, err = command(cluster, "leader-election", "preferred", "three:2", code=1)
+        assert "three-2: " in err
+        assert "(PREFERRED_LEADER_NOT_AVAILABLE)" in err
+    both.tool("topics", "--create", "--topic", "later", "--replica-assignment", "1:3,2:3")
+    assert "Replicas: 2,3\tIsr: 2\t" in both.tool("topics", "--describe", "--topic", "later")
+    both.each(lambda cluster: cluster.start(3))
+    happened = [each["what"] for each in explained(both.ours, "three:2")["events"]]
+    assert happened[0] == "in sync 1,2,3 instead of 1,2: replica 3 holds all records up to 0"
+    assert happened[-1].startswith("broker 3 leads: epoch 0, in sync 3,1,2")
+    file = tmp_path / "partitions.json"
+    file.write_text(json.dumps({"partitions": [{"topic": "three", "partition": number} for number in (0, 2)]}))
+    told = both.tool(*election, "preferred", "--path-to-json-file", file)
+    assert "Successfully completed leader election (PREFERRED) for partitions three-2" in told
+    assert "Valid replica already elected for partitions three-0" in told
+    for cluster in both.clusters:
+        (done,) = lines(cluster, "leader-election", "preferred", "--all")
+        assert done.startswith("Successfully completed leader election (PREFERRED) for partitions ")
+        assert "two-0" in done
+        assert lines(cluster, "leader-election", "preferred", "--all") == [
+            "Valid replica already elected for all partitions"
+        ]
+    assert both.tool(*election, "preferred", "--all-topic-partitions") == "exit code 0\n"
+    both.tool("topics", "--describe", "--topic", "two")
+
+
+def test_a_partition_is_explained_as_far_as_its_brokers_tell(both: Both) -> None:
+    both.create("told", "1:2:3")
+
+    def explains(cluster: Cluster) -> None:
+        cluster.produce("told", 0, bytes(batch()))
+        until(lambda: explained(cluster)["highWatermark"] == 1, PATIENCE_S)
+        found = explained(cluster)
+        assert (found["leader"], found["replicas"], found["lastStableOffset"]) == (1, [1, 2, 3], 1)
+        assert [(each["epoch"], each["startOffset"]) for each in found["epochs"]] == [(0, 0)]
+        copies = [(each["broker"], each["lag"], each["inSync"]) for each in found["copies"]]
+        assert copies == [(1, 0, True), (2, 0, True), (3, 0, True)]
+        assert found["historyKept"] == (cluster is both.ours)
+        if cluster is both.kafka:
+            assert lines(cluster, "explain", "told")[-1].startswith("These brokers keep no history")
+        else:
+            assert {each["logEnd"] for each in found["copies"]} == {1}
+            assert [each["what"] for each in found["events"]] == ["broker 1 leads: epoch 0, in sync 1,2,3"]
+
+    both.each(explains)
+
+
+def explained(cluster: Cluster, partition: str = "told:0") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(lines(cluster, "explain", partition, "--json")[0])
+    return found

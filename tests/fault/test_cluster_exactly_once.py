@@ -1,0 +1,56 @@
+"""Exactly once on three brokers: a loop reads a topic and writes each record to another, while brokers are killed.
+
+Coordinators of the group and of the transactions move with the brokers that are killed; what they had decided does not
+get lost on the way. LEADLINE_ROUNDS=10 kills ten times as often.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from tests.clients.loop import PARTITIONS, Feed, Loop, committed, each_is_there_once, ends, until
+from tests.support import in_memory
+from tests.support.cluster import ROUNDS, Cluster, cluster
+
+GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
+LOOPS = 2
+
+
+@pytest.fixture
+def served() -> Iterator[Cluster]:
+    for path in in_memory.directory():
+        with cluster(path, group_min_session_timeout_ms=1000) as found:
+            for topic in ("output", "input"):
+                found.create(topic, PARTITIONS)
+            yield found
+
+
+def test_each_record_is_written_once_while_coordinators_move(served: Cluster) -> None:
+    program = [sys.executable, "-m", "tests.clients.python.exactly_once", served.bootstrap, "input", "output"]
+    feed, loops = Feed(served.bootstrap), [Loop([*program, f"loop-{n}"]) for n in range(LOOPS)]
+
+    def all_commit() -> None:
+        for loop in loops:
+            before = loop.said["committed"]
+            until(lambda: loop.said["committed"] > before + 1, lambda: loop.last)  # noqa: B023 - it ends within the round
+
+    try:
+        all_commit()
+        for topic in (GROUPS, TRANSACTIONS, "output") * ROUNDS:
+            served.play(f"kill {served.leader(topic)}")
+            all_commit()
+            served.play("start it")
+            served.settle(GROUPS, TRANSACTIONS, "input", "output")
+        feed.stop()
+        due = ends(served.bootstrap, "input")
+        until(lambda: committed(served.bootstrap) == due, lambda: [loop.last for loop in loops])
+        for loop in loops:
+            loop.end()
+    finally:
+        feed.stop()
+        for loop in loops:
+            with suppress(ValueError):
+                loop.kill()
+    each_is_there_once(served.bootstrap, feed.count)

@@ -1,0 +1,179 @@
+"""Three brokers and ZooKeeper, under an idempotent producer and a reader that checks, while all kinds of things happen.
+
+    nothing that was acknowledged is lost, nothing is there twice, and each partition keeps its order
+    a reader sees each record once, and never one that is not there in the end
+    replicas end byte-identical, and agree on which leader wrote what
+
+LEADLINE_ROUNDS=10 plays each story ten times.
+"""
+
+import re
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from leadline.log.checkpoints import read_epochs
+from leadline.ports import OsFiles
+from leadline.records.batch import walk
+from tests.fault.load import PARTITIONS, Load, check, running
+from tests.support import in_memory
+from tests.support.cluster import ROUNDS, Cluster, cluster, until
+
+PRODUCER: dict[str, str | bool] = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "request.timeout.ms": "4000",
+    "socket.timeout.ms": "5000",
+}
+PAUSE_S = 0.05  # after each 50 records
+LONGEST_GAP_S = 6.0  # without an acknowledgement, after a kill: a third of the time that a session takes to end
+
+# Each with whether its topic's first partition has a new leader epoch then: somebody was missed. None: perhaps.
+STORIES = {
+    "kill leader, wait 1, start it": True,
+    "kill follower, wait 1, start it": True,
+    "kill controller, wait 1, start it": True,
+    "kill leader, start it": True,  # before its session has ended
+    "kill zookeeper, wait 2, start zookeeper": False,
+    "kill zookeeper, kill leader, wait 1, start zookeeper, wait 1, start it": True,
+    "fill follower, wait 1, start it": True,
+    "fill leader, wait 1, start it": True,
+    "stop 1, start it, settle, stop 2, start it, settle, stop 3, start it": True,
+}
+STORIES_OF_SESSIONS = {  # which take a session's time to end, or a follower's to be late
+    "pause leader, wait 4, resume it": True,
+    "pause follower, wait 4, resume it": True,
+    "pause controller, wait 4, resume it": True,
+    "isolate leader brokers, wait 4, mend": None,
+    "isolate follower brokers, wait 4, mend": None,
+    "isolate leader zookeeper, wait 4, mend": True,
+    "isolate leader all, wait 4, mend": True,
+    "isolate controller all, wait 4, mend": True,
+}
+
+
+class Reader:
+    """Reads each partition from its start, as records come."""
+
+    def __init__(self, served: Cluster, topic: str) -> None:
+        self.seen: dict[int, list[tuple[int, bytes]]] = {n: [] for n in range(PARTITIONS)}
+        self.failure: str | None = None
+        self._stop = threading.Event()
+        self._consumer = Consumer({
+            "bootstrap.servers": served.bootstrap, "group.id": "none", "enable.auto.commit": False,
+            "auto.offset.reset": "error", "log_level": 0,
+        })  # fmt: skip
+        self._consumer.assign([TopicPartition(topic, n, 0) for n in range(PARTITIONS)])
+        self._thread = threading.Thread(target=self._run, name="reader")
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            for message in self._consumer.consume(1000, 0.1):
+                if (error := message.error()) is not None:
+                    self.failure = self.failure or (None if error.retriable() else str(error))
+                else:
+                    offset, value, partition = message.offset(), message.value(), message.partition()
+                    assert offset is not None
+                    assert partition is not None
+                    assert isinstance(value, bytes)
+                    self.seen[partition].append((offset, value))
+        # not closed: librdkafka 2.16 may go on waiting for a coordinator that it has let go of
+
+    def count(self) -> int:
+        return sum(map(len, self.seen.values()))
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        assert self.failure is None, self.failure
+
+
+def number_of(value: bytes) -> int:
+    return int(value.split(b".")[0].split()[1])
+
+
+def the_reader_saw_it_all_in_order(reader: Reader, load: Load) -> None:
+    until(lambda: reader.count() >= load.sent, lambda: f"{reader.count()} of {load.sent} were seen")
+    reader.stop()
+    for partition, rows in reader.seen.items():
+        assert [offset for offset, _ in rows] == list(range(len(rows))), f"partition {partition} has gaps or repeats"
+        assert [number_of(value) for _, value in rows] == list(range(partition, load.sent, PARTITIONS))
+        assert all(load.acked.get((partition, offset), value) == value for offset, value in rows)
+
+
+def log_of(directory: Path, partition: str) -> bytes:
+    return b"".join(file.read_bytes() for file in sorted((directory / partition).glob("*.log")))
+
+
+def are_identical(places: list[Path], partition: str) -> bool:
+    return len({log_of(place, partition) for place in places}) == 1
+
+
+def replicas_are_identical(served: Cluster, topic: str) -> None:
+    places = [broker.directory for broker in served.brokers.values()]
+    for number in range(PARTITIONS):
+        partition = f"{topic}-{number}"
+        until(partial(are_identical, places, partition), partial(str, partition))
+        epochs = epochs_in(places[0], partition)
+        assert epochs == sorted(epochs), f"{partition}: {epochs}"
+        for place in places:
+            known = read_epochs(OsFiles(), str(place / partition / "leader-epoch-checkpoint"))
+            assert {entry.epoch for entry in known} >= set(epochs), f"{place.name} {partition}: {known}"
+
+
+def epochs_in(directory: Path, partition: str) -> list[int]:
+    """In the order in which they wrote."""
+    return list(dict.fromkeys(header.leader_epoch for _, header in walk(log_of(directory, partition))))
+
+
+def play(served: Cluster, story: str, new_epoch: bool | None) -> Load:
+    topic = "-".join(re.findall("[a-z0-9]+", story))
+    served.create(topic, PARTITIONS)
+    load, reader = Load(served, topic, "load", PRODUCER, pause_s=PAUSE_S), Reader(served, topic)
+    try:
+        with running(load):
+            until(lambda: len(load.acked) > 100)
+            for _ in range(ROUNDS):
+                served.play(story)
+                served.settle()
+            more = len(load.acked) + 100
+            until(lambda: len(load.acked) > more, lambda: "nothing is acknowledged any more")
+        the_reader_saw_it_all_in_order(reader, load)
+    finally:
+        reader.stop()
+    check(served, load)
+    replicas_are_identical(served, topic)
+    if new_epoch is not None:
+        assert (len(epochs_in(served.brokers[1].directory, f"{topic}-0")) > 1) is new_epoch
+    return load
+
+
+@pytest.fixture(scope="module")
+def direct() -> Iterator[Cluster]:
+    for path in in_memory.directory():
+        with cluster(path, zookeeper_session_timeout_ms=18_000) as found:
+            yield found
+
+
+@pytest.fixture(scope="module")
+def proxied() -> Iterator[Cluster]:
+    for path in in_memory.directory():
+        with cluster(path, proxied=True) as found:
+            yield found
+
+
+@pytest.mark.parametrize(("story", "new_epoch"), STORIES.items(), ids=STORIES)
+def test_nothing_is_lost_when_processes_die(direct: Cluster, story: str, new_epoch: bool | None) -> None:
+    load = play(direct, story, new_epoch)
+    if "zookeeper" not in story:
+        assert load.longest_gap_s < LONGEST_GAP_S
+
+
+@pytest.mark.parametrize(("story", "new_epoch"), STORIES_OF_SESSIONS.items(), ids=STORIES_OF_SESSIONS)
+def test_nothing_is_lost_when_brokers_are_out_of_reach(proxied: Cluster, story: str, new_epoch: bool | None) -> None:
+    play(proxied, story, new_epoch)

@@ -1,0 +1,245 @@
+"""A cluster of real processes: ZooKeeper and Leadline brokers on the loopback interface, and what can happen to them.
+
+with cluster(path) as found:
+    found.create("orders")
+    found.play("kill leader, wait 1, start it, settle")
+
+A play is a list of steps, done one after the other:
+
+    kill, start, stop, pause, resume WHO        SIGKILL, start again, SIGTERM, SIGSTOP, SIGCONT
+    fill WHO                                    its disk takes nothing more, until its process ends; which is awaited
+    isolate WHO PLACE                           nothing passes between it and the `brokers`, or `zookeeper`; or `all`
+    mend                                        the network, whatever was isolated
+    wait N                                      seconds
+    settle                                      until all brokers run and all replicas are in sync
+
+WHO: leader, follower (of the topic that was created last, at that moment), controller, a number; or `it`: the broker
+that the last step was about. ZooKeeper can be killed and started.
+"""
+
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from leadline.cli.zookeeper_server import ZooKeeperServer
+from tests.conformance.kafka import jars
+from tests.conformance.kafka.broker import _free_port
+from tests.support.broker import RunningBroker
+from tests.support.network import Network, network
+
+ROUNDS = int(os.environ.get("LEADLINE_ROUNDS", "1"))  # how often tests play what they play
+PATIENCE_S = 60.0
+POLL_S = 0.05
+ROOM_BYTES = 65536  # on a disk that is full, for what a broker says before it ends
+SETTINGS = {
+    "zookeeper.session.timeout.ms": "2000",
+    "replica.lag.time.max.ms": "2000",
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.leader.rebalance.enable": "false",
+    "log.retention.ms": "-1",
+}
+
+
+def until(condition: Callable[[], bool], told: Callable[[], object] = lambda: "") -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not so after {PATIENCE_S} s: {told()}"
+        time.sleep(POLL_S)
+
+
+class Cluster:
+    def __init__(self, path: Path, brokers: int, net: Network | None, settings: Mapping[str, str]) -> None:
+        self.path, self.net, self.topic, self._it = path, net, "", 0
+        self._zookeeper_port = _free_port()
+        self.zookeeper = self._start_zookeeper()
+        with ThreadPoolExecutor(brokers) as at_once:
+            started = at_once.map(lambda id: self._new_broker(id, settings), range(1, brokers + 1))
+            self.brokers = dict(enumerate(started, 1))
+        self.bootstrap = ",".join(f"127.0.0.1:{broker.port}" for broker in self.brokers.values())
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def _start_zookeeper(self) -> ZooKeeperServer:
+        return ZooKeeperServer.start(self.path / "zookeeper", self._zookeeper_port, f"{jars.libs()}/*")
+
+    def _new_broker(self, id: int, settings: Mapping[str, str]) -> RunningBroker:
+        port, connect = _free_port(), self._zookeeper_port
+        own = {"broker.id": str(id), "listeners": f"PLAINTEXT://127.0.0.1:{port}"}
+        if self.net is not None:
+            connect, among = self.net.way("zookeeper", connect, source=f"broker {id}"), _free_port()
+            told = self.net.way(f"broker {id}", among)
+            own |= {
+                "listeners": f"PLAINTEXT://127.0.0.1:{port},BROKERS://127.0.0.1:{among}",
+                "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},BROKERS://127.0.0.1:{told}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT",
+                "inter.broker.listener.name": "BROKERS",
+            }
+        own["zookeeper.connect"] = f"127.0.0.1:{connect}"
+        return RunningBroker(self.path / f"broker{id}", {**SETTINGS, **own, **settings})
+
+    def create(self, topic: str, partitions: int = 1, **config: str) -> None:
+        settings = {name.replace("_", "."): value for name, value in config.items()}
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=len(self.brokers), config=settings)
+        until(partial(self._is_created, new))
+        self.topic = topic
+        self.settle()
+
+    def _is_created(self, new: NewTopic) -> bool:
+        """The client does not look by itself for a controller that is another one by now."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        try:
+            admin.create_topics([new])[new.topic].result(PATIENCE_S)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.NOT_CONTROLLER:
+                return False
+            raise
+        return True
+
+    def end(self) -> None:
+        for broker in self.brokers.values():
+            if broker.process.poll() is None:
+                broker.kill()
+        self.zookeeper.kill()
+
+    # What is so
+
+    def described(self, topic: str) -> list[tuple[int, list[int]]]:
+        """Leader and ISR of each partition; nothing if nobody can tell."""
+        try:
+            told = self.admin.describe_topics(TopicCollection([topic]), request_timeout=5)[topic].result(PATIENCE_S)
+        except KafkaException:
+            return []
+        return [(each.leader.id if each.leader else -1, [node.id for node in each.isr]) for each in told.partitions]
+
+    def leader(self, topic: str = "") -> int:
+        """Of a topic's first partition, as soon as there is one."""
+        found: list[int] = []
+
+        def is_led() -> bool:
+            found[:] = [leader for leader, _ in self.described(topic or self.topic)[:1]]
+            return found[:1] > [0]
+
+        until(is_led)
+        return found[0]
+
+    def controller(self) -> int:
+        found: list[int] = []
+
+        def is_known() -> bool:
+            node = self.admin.describe_cluster(request_timeout=5).result(PATIENCE_S).controller
+            found[:] = [] if node is None else [node.id]
+            return found[:1] > [0]
+
+        until(is_known)
+        return found[0]
+
+    def settle(self, *topics: str) -> None:
+        for id, broker in self.brokers.items():
+            assert broker.process.poll() is None, f"broker {id} does not run:\n{broker.output()[-3000:]}"
+        for topic in topics or (self.topic,):
+            until(partial(self._is_in_sync, topic), partial(self.described, topic))
+
+    def _is_in_sync(self, topic: str) -> bool:
+        found = self.described(topic)
+        return bool(found) and all(leader in isr and len(isr) == len(self.brokers) for leader, isr in found)
+
+    # What happens
+
+    def play(self, story: str) -> None:
+        for step in story.split(","):
+            verb, *words = step.split()
+            VERBS[verb](self, *words)
+
+    def _broker(self, name: str) -> RunningBroker:
+        if name == "leader":
+            self._it = self.leader()
+        elif name == "follower":
+            leader = self.leader()
+            self._it = next(id for id in self.brokers if id != leader)
+        elif name == "controller":
+            self._it = self.controller()
+        elif name != "it":
+            self._it = int(name)
+        return self.brokers[self._it]
+
+    def _kill(self, name: str) -> None:
+        (self.zookeeper if name == "zookeeper" else self._broker(name)).kill()
+
+    def _start(self, name: str) -> None:
+        if name == "zookeeper":
+            self.zookeeper = self._start_zookeeper()
+        else:
+            self._broker(name).start()
+
+    def _stop(self, name: str) -> None:
+        assert self._broker(name).stop() == 0
+
+    def _pause(self, name: str) -> None:
+        self._broker(name).process.send_signal(signal.SIGSTOP)
+
+    def _resume(self, name: str) -> None:
+        self._broker(name).process.send_signal(signal.SIGCONT)
+
+    def _fill(self, name: str) -> None:
+        """No file may become longer than the longest is: each write beyond that fails."""
+        broker = self._broker(name)
+        sizes = [file.stat().st_size for file in broker.directory.glob(f"{self.topic}-*/*.log")]
+        limit = max(*sizes, broker.log.stat().st_size + ROOM_BYTES)
+        resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+        broker.process.wait(PATIENCE_S)
+
+    def _isolate(self, name: str, place: str) -> None:
+        assert self.net is not None
+        self._broker(name)
+        brokers = [f"broker {id}" for id in self.brokers if id != self._it]
+        places = {"brokers": brokers, "zookeeper": ["zookeeper"], "all": [*brokers, "zookeeper"]}
+        self.net.cut(f"broker {self._it}", *places[place])
+
+    def _mend(self) -> None:
+        assert self.net is not None
+        self.net.mend()
+
+    def _wait(self, seconds: str) -> None:
+        time.sleep(float(seconds))
+
+
+VERBS: dict[str, Callable[..., None]] = {
+    "kill": Cluster._kill,
+    "start": Cluster._start,
+    "stop": Cluster._stop,
+    "pause": Cluster._pause,
+    "resume": Cluster._resume,
+    "fill": Cluster._fill,
+    "isolate": Cluster._isolate,
+    "mend": Cluster._mend,
+    "wait": Cluster._wait,
+    "settle": Cluster.settle,
+}
+
+
+@contextmanager
+def cluster(path: Path, brokers: int = 3, *, proxied: bool = False, **settings: object) -> Iterator[Cluster]:
+    """`proxied`: with a network that can be cut. Settings with underscores for dots."""
+    given = {name.replace("_", "."): str(value) for name, value in settings.items()}
+    with network() if proxied else nullcontext() as net:
+        found = Cluster(path, brokers, net, given)
+        try:
+            yield found
+        finally:
+            found.end()

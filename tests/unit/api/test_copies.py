@@ -1,0 +1,180 @@
+"""A follower's fetch that is served by hand, and the same one through the codec: the same answer, whatever it asks."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from leadline.api.copies import Origin, copy_in_lane
+from leadline.api.fetch import MOST_MARKS, fetch
+from leadline.replication.partition import LeaderAndIsr, Proposal
+from leadline.wire.codec import decode, encode_behind, to_bytes
+from leadline.wire.frames import request_frame
+from leadline.wire.messages import FetchRequest, FetchResponse
+from tests.support import in_memory
+from tests.support.brokers import PATIENCE_S, TOPIC_ID, TP, Brokers, Node, brokers, joined, until
+from tests.support.logs import batch
+
+FOLLOWER = 2
+HERE = Origin("localhost", "PLAINTEXT")
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    yield from in_memory.directory()
+
+
+def request(session: tuple[int, int] = (0, 0), **position: int) -> FetchRequest:
+    """By a follower that does not wait; in a session, or to open one."""
+    state = FetchRequest.ReplicaState(replica_id=FOLLOWER, replica_epoch=-1)
+    built = FetchRequest(
+        min_bytes=1, max_bytes=1 << 20, session_id=session[0], session_epoch=session[1], replica_state=state
+    )
+    if position:
+        given = {"partition": 0, "partition_max_bytes": 1 << 20, "log_start_offset": 0} | position
+        built.topics = [FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[FetchRequest.FetchPartition(**given)])]
+    return built
+
+
+def frame(asked: FetchRequest) -> memoryview:
+    return memoryview(bytearray(joined(request_frame(asked, 16, 7, "test")))[4:])
+
+
+def through_the_codec(node: Node, asked: FetchRequest) -> FetchResponse:
+    answer = fetch(decode(FetchRequest, to_bytes(asked, 16), 16), node.context(16))
+    assert isinstance(answer, FetchResponse)
+    return answer
+
+
+def plain(answer: FetchResponse) -> FetchResponse:
+    """As it arrives, without the session."""
+    answer.session_id = 0
+    return decode(FetchResponse, bytearray(joined(encode_behind(bytearray(), answer, 16))), 16)
+
+
+@asynccontextmanager
+async def leading(path: Path) -> AsyncIterator[tuple[Brokers, Node]]:
+    """A leader with ten records, all of them copied, and followers that ask for nothing more."""
+    async with brokers(path) as cluster, asyncio.timeout(4 * PATIENCE_S):
+        leader = cluster.leader
+        for _ in range(10):
+            leader.replicas.append(TP, batch(1, size=100))
+        await cluster.all_hold(10)
+        leader.hosted.leader.lag_ms = 1 << 40
+        cluster.cut_off |= set(cluster.ids) - {leader.id}
+        await until(lambda: not leader.is_asked)
+        yield cluster, leader
+
+
+def run(path: Path, test: Callable[[Node], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with leading(path) as (_, leader):
+            await test(leader)
+
+    asyncio.run(main())
+
+
+def opened(node: Node) -> int:
+    epoch = node.hosted.epoch
+    asked = request(fetch_offset=10, current_leader_epoch=epoch, last_fetched_epoch=epoch)
+    return through_the_codec(node, asked).session_id
+
+
+@pytest.mark.parametrize(
+    ("position", "by_hand"),
+    [
+        ({}, True),
+        ({"fetch_offset": 10}, True),
+        ({"fetch_offset": 3}, True),
+        ({"fetch_offset": 0}, True),
+        ({"fetch_offset": 3, "partition_max_bytes": 200}, True),
+        ({"fetch_offset": 11}, False),
+        ({"fetch_offset": 10, "current_leader_epoch": 1 << 20}, False),
+        ({"fetch_offset": 10, "last_fetched_epoch": 1 << 20}, False),
+        ({"fetch_offset": 10, "partition": 1}, False),
+    ],
+)
+def test_both_ways_give_the_same_answer(tmp_path: Path, position: dict[str, int], by_hand: bool) -> None:
+    async def test(leader: Node) -> None:
+        epoch = leader.hosted.epoch
+        given = {"current_leader_epoch": epoch, "last_fetched_epoch": epoch} | position if position else {}
+        one, other = opened(leader), opened(leader)
+        found = copy_in_lane(frame(request((one, 1), **given)), leader.services, HERE)
+        assert (found is not None) is by_hand
+        expected = through_the_codec(leader, request((other, 1), **given))
+        if found is not None:
+            assert isinstance(found, list)
+            answer = decode(FetchResponse, bytearray(joined(found))[9:], 16)
+            answer.session_id = 0
+            assert answer == plain(expected)
+            assert leader.services.sessions.by_id[one].epoch == 2
+        else:
+            assert leader.services.sessions.by_id[one].epoch == 1, "something has happened to it"
+
+    run(tmp_path, test)
+
+
+def test_it_waits_for_what_is_appended_and_is_told_of_it(tmp_path: Path) -> None:
+    async def test(leader: Node) -> None:
+        asked = request((opened(leader), 1))
+        asked.max_wait_ms = 60_000
+        waiting = copy_in_lane(frame(asked), leader.services, HERE)
+        assert isinstance(waiting, asyncio.Future)
+        leader.replicas.append(TP, batch(2, size=100))
+        leader.replicas.append(TP, batch(1, size=100))
+        answer = decode(FetchResponse, bytearray(joined(await waiting))[9:], 16)
+        (part,) = answer.responses[0].partitions
+        assert isinstance(part.records, bytes | bytearray | memoryview)
+        assert len(part.records) == len(batch(2, size=100)) + len(batch(1, size=100)), "both in one answer"
+        assert not leader.is_asked
+
+    run(tmp_path, test)
+
+
+def test_who_leads_no_longer_says_so_at_once(tmp_path: Path) -> None:
+    async def test(leader: Node) -> None:
+        asked = request((opened(leader), 1))
+        asked.max_wait_ms = 60_000
+        waiting = copy_in_lane(frame(asked), leader.services, HERE)
+        assert isinstance(waiting, asyncio.Future)
+        await leader.replicas.release(TP)
+        answer = decode(FetchResponse, bytearray(joined(await waiting))[9:], 16)
+        assert [part.error_code for part in answer.responses[0].partitions] != [0]
+
+    run(tmp_path, test)
+
+
+def test_who_is_not_in_sync_may_join_without_saying_again_where_it_is(tmp_path: Path) -> None:
+    async def test(leader: Node) -> None:
+        session, leads = opened(leader), leader.hosted.leader
+        leads.isr = (leader.id,)
+        leads.pending = Proposal(LeaderAndIsr(leader.id, leads.epoch, (leader.id,), leads.partition_epoch), ())
+        leader.services.sessions.by_id[session].look_at_all(0)
+        assert copy_in_lane(frame(request((session, 1))), leader.services, HERE) is not None
+        assert leads.pending.wanted.isr == (leader.id,), "one proposal at a time"
+        leads.pending = None
+        assert copy_in_lane(frame(request((session, 2))), leader.services, HERE) is not None
+        found = leads.pending
+        assert found is not None
+        assert found.wanted.isr == (leader.id, FOLLOWER)
+
+    run(tmp_path, test)
+
+
+def test_a_session_that_is_not_used_watches_no_longer_and_misses_nothing(tmp_path: Path) -> None:
+    async def test(leader: Node) -> None:
+        for session in leader.services.sessions.by_id.values():
+            session.close()
+        session_id = opened(leader)
+        assert len(leader.hosted.copiers) == 1
+        for _ in range(MOST_MARKS):
+            leader.replicas.append(TP, batch(1, size=100))
+        await until(lambda: not leader.hosted.copiers)
+        found = copy_in_lane(frame(request((session_id, 1))), leader.services, HERE)
+        assert isinstance(found, list)
+        assert len(decode(FetchResponse, bytearray(joined(found))[9:], 16).responses) == 1
+        assert len(leader.hosted.copiers) == 1
+
+    run(tmp_path, test)

@@ -1,0 +1,108 @@
+"""What brokers tell of a partition: the leader where its followers are, each what it saw itself."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leadline.api.explanations import PREFIX, explanations
+from leadline.wire.messages import ProduceRequest, ProduceResponse
+from tests.support import in_memory
+from tests.support.brokers import PATIENCE_S, TP, Brokers, Node, brokers, until
+from tests.support.logs import batch
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    yield from in_memory.directory()
+
+
+def run(path: Path, test: Callable[[Brokers], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with brokers(path) as cluster, asyncio.timeout(4 * PATIENCE_S):
+            await test(cluster)
+
+    asyncio.run(main())
+
+
+def told(node: Node) -> dict[str, Any]:
+    (entry,) = explanations([f"{PREFIX}{TP}"], node.services)
+    assert (entry.name, entry.read_only) == (f"{PREFIX}{TP}", True)
+    found: dict[str, Any] = json.loads(str(entry.value))
+    return found
+
+
+async def produce(node: Node, acks: int) -> None:
+    data = ProduceRequest.PartitionProduceData(index=TP.partition, records=bytes(batch(2)))
+    topic = ProduceRequest.TopicProduceData(name=TP.topic, partition_data=[data])
+    request = ProduceRequest(acks=acks, timeout_ms=60_000, topic_data=[topic])
+    (done,) = (await node.serve(request, ProduceResponse, 10)).responses[0].partition_responses
+    assert done.error_code == 0
+
+
+def test_a_leader_tells_of_its_followers_and_a_follower_of_itself(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        await produce(cluster.leader, acks=-1)
+        await cluster.all_hold(2)
+        await until(lambda: all(each["log_end"] == 2 for each in told(cluster.leader)["leads"]["followers"]))
+        leader, follower = told(cluster.nodes[1]), told(cluster.nodes[3])
+        assert (leader["broker"], leader["leader"], leader["high_watermark"], leader["epochs"]) == (1, 1, 2, [[0, 0]])
+        assert (leader["leads"]["isr"], leader["leads"]["asked_isr"]) == ([1, 2, 3], None)
+        assert [each["id"] for each in leader["leads"]["followers"]] == [2, 3]
+        before = leader["leads"]["followers"][0]["fetched_ms"]
+        await until(lambda: told(cluster.leader)["leads"]["followers"][0]["caught_up_ms"] > before)  # idle, but there
+        assert (follower["leads"], follower["follows"]["state"], follower["follows"]["offset"]) == (None, "FETCHING", 2)
+        assert [each["leader"] for each in follower["history"]["elections"]] == [1]
+
+    run(tmp_path, test)
+
+
+def test_a_former_leader_remembers_what_it_truncated_and_the_new_one_who_joined(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        old = cluster.leader
+        await produce(old, acks=-1)
+        await cluster.all_hold(2)
+        cluster.cut_off.add(old.id)
+        await until(lambda: not old.is_asked)  # fetches under way would still carry it out
+        await produce(old, acks=1)
+        await cluster.kill(old.id)
+        cluster.cut_off.clear()
+        await cluster.restart(old.id)
+        await until(lambda: cluster.isr == {1, 2, 3})
+        (truncation,) = told(cluster.nodes[1])["history"]["truncations"]
+        assert (truncation["log_end"], truncation["to_offset"], truncation["leader"]) == (4, 2, 2)
+        assert truncation["warning"] is None
+        history = told(cluster.nodes[2])["history"]
+        assert [each["leader"] for each in history["elections"]][:2] == [1, 2]
+        assert history["isr_changes"][-1]["why"] == "replica 1 holds all records up to 2"
+
+    run(tmp_path, test)
+
+
+def test_who_is_late_is_out_for_a_reason_that_is_told(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        leader = cluster.leader
+        await cluster.kill(3, noticed=False)
+        leader.hosted.leader.lag_ms = 100
+        await produce(leader, acks=1)
+        while cluster.isr != {1, 2}:
+            await asyncio.sleep(0.02)
+            await leader.replicas.shrink()
+        await until(lambda: bool(told(leader)["history"]["isr_changes"]))
+        (change,) = told(leader)["history"]["isr_changes"]
+        assert (change["before"], change["after"]) == ([1, 2, 3], [1, 2])
+        assert "replica 3 is at 0, the log ends at 2" in change["why"]
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("name", ["orders-0", f"{PREFIX}orders-7", f"{PREFIX}orders", f"{PREFIX}-"])
+def test_what_is_not_held_or_no_partition_is_not_told(tmp_path: Path, name: str) -> None:
+    async def test(cluster: Brokers) -> None:
+        assert list(explanations([name], cluster.leader.services)) == []
+        assert list(explanations(None, cluster.leader.services)) == []
+
+    run(tmp_path, test)

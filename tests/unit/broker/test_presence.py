@@ -1,0 +1,102 @@
+"""A broker that stops hands over what it leads: for as long as somebody could lead instead, and no longer."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from leadline.broker import presence
+from leadline.broker.presence import Presence
+from leadline.config import BrokerConfig
+from leadline.coordination.registration import Registration
+from leadline.coordination.tree import Created, SessionState
+from leadline.errors import NotController
+from leadline.ports import OsFiles
+from leadline.replication.channel import PeerLost
+from leadline.wire.messages import ControlledShutdownRequest, ControlledShutdownResponse
+
+ME, EPOCH = 1, 7
+DONE = ControlledShutdownResponse()
+LEFT = ControlledShutdownResponse(
+    remaining_partitions=[ControlledShutdownResponse.RemainingPartition(topic_name="t", partition_index=0)]
+)
+
+
+class FakeTree:
+    session = 5
+
+    async def create(self, path: str, *_: object, **__: object) -> Created:
+        return Created(path, EPOCH)
+
+    def watch_session(self, call: Callable[[SessionState], None]) -> Any:
+        self.tell = call
+        return self
+
+    def cancel(self) -> None:
+        pass
+
+
+class Asked:
+    """The controller: its answers one after the other, the last for ever. None: it never answers."""
+
+    def __init__(self, *answers: ControlledShutdownResponse | PeerLost | None) -> None:
+        self.answers, self.count = list(answers), 0
+
+    async def __call__(self, request: ControlledShutdownRequest, version: int) -> ControlledShutdownResponse:
+        assert (request.broker_id, request.broker_epoch) == (ME, EPOCH)
+        self.count += 1
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, PeerLost):
+            raise answer
+        if answer is None:
+            await asyncio.Event().wait()
+        assert answer is not None
+        return answer
+
+
+def handed_over(
+    path: Path, asked: Asked, then: SessionState | None = None, before: SessionState | None = None, retries: int = 3
+) -> bool:
+    """`before`, `then`: how the session is when it begins, and what becomes of it."""
+    settings = {"controlled.shutdown.max.retries": str(retries), "controlled.shutdown.retry.backoff.ms": "100"}
+    config = BrokerConfig.parse({"log.dirs": str(path), "zookeeper.connect": "h", **settings})
+
+    async def main() -> bool:
+        tree = FakeTree()
+        here = Presence(cast(Any, tree), ME, Registration((), 0), OsFiles(), str(path), lambda _: None)
+        await here.begin()
+        if before is not None:
+            tree.tell(before)
+        handing = asyncio.create_task(here.hand_over(EPOCH, config, asked))
+        if then is not None:
+            asyncio.get_running_loop().call_later(0.01, tree.tell, then)
+        done = await asyncio.wait_for(handing, 30)
+        await here.stop()
+        return done
+
+    return asyncio.run(main())
+
+
+def test_it_asks_again_until_others_lead(tmp_path: Path) -> None:
+    asked = Asked(LEFT, DONE)
+    assert handed_over(tmp_path, asked)
+    assert asked.count == 2
+
+
+def test_it_gives_up_in_the_end(tmp_path: Path) -> None:
+    assert not handed_over(tmp_path, asked := Asked(LEFT))
+    assert 1 < asked.count <= 3
+
+
+def test_the_next_controller_is_asked_as_soon_as_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "NEXT_CONTROLLER_SECONDS", 0.001)
+    away = ControlledShutdownResponse(error_code=NotController.code)
+    assert handed_over(tmp_path, Asked(PeerLost("it has ended"), away, away, away, away, DONE), retries=1)
+
+
+@pytest.mark.parametrize("then", [SessionState.SUSPENDED, SessionState.EXPIRED])
+def test_without_zookeeper_nobody_is_waited_for(tmp_path: Path, then: SessionState) -> None:
+    assert not handed_over(tmp_path, Asked(None), then, retries=1000)
+    assert not handed_over(tmp_path, Asked(None), before=then, retries=1000)

@@ -1,0 +1,214 @@
+"""The watch over other brokers: who is doubted, for how long, and whose office is given up."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+import pytest
+
+from leadline.controller import vigil
+from leadline.controller.metadata import BrokerInfo, Endpoint, Metadata
+from leadline.controller.vigil import Vigil
+from leadline.model import BrokerId
+from leadline.replication.channel import PeerGone, PeerLost
+from leadline.wire.classes import Message
+from leadline.wire.messages import UpdateMetadataRequest
+
+ME, OTHER, CONTROLLER = 1, 2, 3
+M = TypeVar("M", bound=Message)
+
+
+class FakePeer:
+    """Answers, or is silent, or fails, as told."""
+
+    def __init__(self, lost: Callable[[], None]) -> None:
+        self.lost, self.is_closed = lost, False
+        self.fails_with: PeerLost | None = None
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
+        await self.answers.wait()
+        if self.fails_with is not None:
+            raise self.fails_with
+        return kind()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def break_off(self, error: PeerLost) -> None:
+        self.fails_with = error
+        self.answers.set()
+        self.lost()
+
+
+class Watched:
+    def __init__(self) -> None:
+        self.metadata = Metadata(BrokerInfo(ME, {}), "cluster")
+        self.peers: dict[int, FakePeer] = {}
+        self.vacated: list[BrokerId] = []
+        self.vigil = Vigil(self.metadata, lambda id: Endpoint("h", id), self._connect, self._vacate)
+        self.tell(ME, OTHER, CONTROLLER)
+
+    def _connect(self, at: Endpoint, lost: Callable[[], None]) -> Any:
+        self.peers[at.port] = FakePeer(lost)
+        return self.peers[at.port]
+
+    async def _vacate(self, broker: BrokerId) -> None:
+        self.vacated.append(broker)
+
+    def tell(self, *brokers: BrokerId) -> None:
+        live = [UpdateMetadataRequest.UpdateMetadataBroker(id=id, v0_host="h", v0_port=id) for id in brokers]
+        self.metadata.update(UpdateMetadataRequest(controller_id=CONTROLLER, controller_epoch=1, live_brokers=live))
+
+
+def run(test: Callable[[Watched], Awaitable[None]]) -> None:
+    async def main() -> None:
+        watched = Watched()
+        await turns()
+        try:
+            await test(watched)
+        finally:
+            await watched.vigil.stop()
+
+    asyncio.run(main())
+
+
+async def turns() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_all_others_are_watched() -> None:
+    async def test(watched: Watched) -> None:
+        assert watched.peers.keys() == {OTHER, CONTROLLER}
+        watched.tell(ME, CONTROLLER)
+        await turns()
+        assert watched.peers[OTHER].is_closed
+        assert not watched.peers[CONTROLLER].is_closed
+
+    run(test)
+
+
+def test_a_broker_whose_connection_breaks_is_doubted_at_once_until_it_answers() -> None:
+    async def test(watched: Watched) -> None:
+        peer = watched.peers[OTHER]
+        peer.answers.clear()
+        peer.lost()
+        assert watched.metadata.doubted == {OTHER}
+        peer.answers.set()
+        await turns()
+        assert watched.metadata.doubted == set()
+
+    run(test)
+
+
+def test_who_is_doubted_for_long_is_believed_to_be_what_the_controller_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vigil, "DOUBT_S", 0.01)
+
+    async def test(watched: Watched) -> None:
+        watched.peers[OTHER].break_off(PeerGone("nobody listens"))
+        await turns()
+        assert watched.metadata.doubted == {OTHER}
+        async with asyncio.timeout(30):
+            while watched.metadata.doubted:  # noqa: ASYNC110  nobody tells
+                await asyncio.sleep(0.001)
+
+    run(test)
+
+
+def test_the_office_of_a_controller_that_refuses_is_given_up_and_of_nobody_else() -> None:
+    async def test(watched: Watched) -> None:
+        watched.peers[OTHER].break_off(PeerGone("nobody listens"))
+        watched.peers[CONTROLLER].break_off(PeerLost("it broke"))
+        await turns()
+        assert watched.vacated == []
+        watched.peers[CONTROLLER].break_off(PeerGone("nobody listens"))
+        await turns()
+        assert watched.vacated == [CONTROLLER]
+
+    run(test)
+
+
+def test_a_controller_that_never_listened_keeps_its_office() -> None:
+    async def test(watched: Watched) -> None:
+        watched.tell(ME)
+        watched.tell(ME, CONTROLLER)
+        watched.peers[CONTROLLER].fails_with = PeerGone("nobody listens yet")
+        await turns()
+        assert watched.vacated == []
+
+    run(test)
+
+
+def test_a_look_waits_for_the_answer_or_for_the_end_of_the_connection() -> None:
+    async def test(watched: Watched) -> None:
+        for peer in watched.peers.values():
+            peer.answers.clear()
+        look = asyncio.create_task(watched.vigil.look([ME, OTHER, 9]))
+        await turns()
+        assert not look.done()
+        watched.peers[OTHER].break_off(PeerGone("nobody listens"))
+        await turns()
+        assert look.done()
+        assert watched.metadata.doubted == {OTHER}
+
+    run(test)
+
+
+def test_a_look_at_one_that_is_busy_ends_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vigil, "LOOK_S", 0.01)
+
+    async def test(watched: Watched) -> None:
+        watched.peers[OTHER].answers.clear()
+        async with asyncio.timeout(30):
+            await watched.vigil.look([OTHER])
+        assert watched.metadata.doubted == set()
+
+    run(test)
+
+
+def test_who_departed_is_told_of_for_a_little_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vigil, "FAREWELL_S", 0.01)
+
+    async def test(watched: Watched) -> None:
+        watched.tell(ME, CONTROLLER)
+        assert watched.metadata.departed.keys() == {OTHER}
+        async with asyncio.timeout(30):
+            while watched.metadata.departed:  # noqa: ASYNC110  nobody tells
+                await asyncio.sleep(0.001)
+        watched.tell(ME, OTHER)
+        assert watched.metadata.departed.keys() == {CONTROLLER}
+        watched.tell(ME, OTHER, CONTROLLER)
+        assert watched.metadata.departed == {}
+
+    run(test)
+
+
+def test_a_new_broker_is_informed_once_the_controller_has_told_it_who_is_there() -> None:
+    async def main() -> None:
+        metadata = Metadata(BrokerInfo(ME, {}), "cluster")
+        fresh = Vigil(metadata, lambda id: Endpoint("h", id), cast(Any, None), cast(Any, None))
+        waiting = asyncio.create_task(fresh.informed())
+        await turns()
+        assert not fresh.is_informed
+        assert not waiting.done()
+        metadata.update(UpdateMetadataRequest(controller_id=CONTROLLER, controller_epoch=1))
+        await asyncio.wait_for(waiting, 30)
+        assert fresh.is_informed
+        await fresh.stop()
+
+    asyncio.run(main())
+
+
+def test_without_a_controller_clients_wait_for_it_once_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vigil, "INFORMED_S", 0.01)
+
+    async def main() -> None:
+        metadata = Metadata(BrokerInfo(ME, {}), "cluster")
+        fresh = Vigil(metadata, lambda id: Endpoint("h", id), cast(Any, None), cast(Any, None))
+        await fresh.informed()
+        assert fresh.is_informed
+        await fresh.stop()
+
+    asyncio.run(main())

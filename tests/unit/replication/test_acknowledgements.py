@@ -1,0 +1,64 @@
+"""Who waits for records to be safe is told once, and in order."""
+
+from functools import partial
+
+import pytest
+
+from leadline.errors import WireError
+from leadline.replication.acknowledgements import FOREVER_S, Acknowledgements, Told
+
+
+class Waiting:
+    """A crowd that waits, and what it was told."""
+
+    def __init__(self) -> None:
+        self.acknowledgements, self.told = Acknowledgements(), list[str]()
+
+    def waits(self, name: str, offset: int, deadline_s: float = FOREVER_S) -> None:
+        self.acknowledgements.add(offset, deadline_s, partial(self._tell, name))
+
+    def _tell(self, name: str, error: WireError | None) -> None:
+        self.told.append(name)
+
+    def tell(self, found: list[Told]) -> list[str]:
+        self.told.clear()
+        for told in found:
+            told(None)
+        return list(self.told)
+
+
+@pytest.fixture
+def waiting() -> Waiting:
+    found = Waiting()
+    for name, offset in (("a", 3), ("b", 5), ("c", 5), ("d", 9)):
+        found.waits(name, offset)
+    return found
+
+
+def test_the_high_watermark_tells_all_that_it_passes_and_each_once(waiting: Waiting) -> None:
+    passed = waiting.acknowledgements.passed
+    assert [waiting.tell(passed(mark)) for mark in (2, 5, 5, 8, 20)] == [[], ["a", "b", "c"], [], [], ["d"]]
+    assert not waiting.acknowledgements
+
+
+def test_who_asks_late_for_an_earlier_offset_does_not_wait_for_the_later_ones(waiting: Waiting) -> None:
+    waiting.waits("late", 4)
+    assert waiting.tell(waiting.acknowledgements.passed(4)) == ["a", "late"]
+
+
+def test_who_is_out_of_time_is_told_and_the_others_wait_on() -> None:
+    waiting = Waiting()
+    for name, offset, deadline_s in (("a", 1, 10.0), ("b", 2, FOREVER_S), ("c", 3, 5.0)):
+        waiting.waits(name, offset, deadline_s)
+    found = waiting.acknowledgements
+    assert found.next_deadline_s == 5
+    assert (waiting.tell(found.expired(4.9)), waiting.tell(found.expired(5.0))) == ([], ["c"])
+    assert found.next_deadline_s == 10
+    assert waiting.tell(found.expired(10.0)) == ["a"]
+    assert found.next_deadline_s == FOREVER_S
+    assert waiting.tell(found.passed(3)) == ["b"]
+
+
+def test_who_is_dismissed_waits_no_longer(waiting: Waiting) -> None:
+    assert waiting.tell(waiting.acknowledgements.dismissed()) == ["a", "b", "c", "d"]
+    assert waiting.acknowledgements.passed(100) == []

@@ -1,0 +1,74 @@
+"""A follower that was away comes back no faster than its throttle lets it; who is in sync is not held back."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leadline.replication.throttle import Throttle
+from tests.support import in_memory
+from tests.support.brokers import PATIENCE_S, TP, Brokers, Node, brokers, until
+from tests.support.logs import batch, whole_log
+
+BYTES, LIMIT = 200_000, 200_000  # to be copied; and how many of them in a second
+AT_ONCE = 20_000
+LEAST_S = BYTES / LIMIT / 2  # some are let through at first
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    yield from in_memory.directory()
+
+
+def limit(throttle: Throttle) -> None:
+    throttle.limit, throttle.windows, throttle.window_ms = LIMIT, 3, 100
+
+
+async def filled_while_one_is_away(cluster: Brokers) -> Node:
+    await cluster.kill(3)
+    leader = cluster.leader
+    await until(lambda: cluster.isr == {1, 2})
+    while leader.log.size < BYTES:
+        leader.replicas.append(TP, batch(1, size=10_000))
+    await cluster.all_hold(leader.log.log_end)
+    return leader
+
+
+@pytest.mark.parametrize("side", ["leader", "follower"])
+@pytest.mark.parametrize("replicas", ["*", "0:1,0:3"])
+def test_who_comes_back_is_fed_at_the_rate_of_the_throttle(tmp_path: Path, side: str, replicas: str) -> None:
+    async def test() -> None:
+        named = brokers(tmp_path, leader_replication_throttled_replicas=replicas)
+        if side == "follower":
+            named = brokers(tmp_path, follower_replication_throttled_replicas=replicas)
+        async with named as cluster, asyncio.timeout(4 * PATIENCE_S):
+            cluster.settings["replica.fetch.max.bytes"] = str(AT_ONCE)
+            leader = await filled_while_one_is_away(cluster)
+            limit(leader.replicas.throttles.leader)
+            began = time.monotonic()
+            await cluster.restart(3)
+            late = cluster.nodes[3]
+            limit(late.replicas.throttles.follower)
+            leader.replicas.append(TP, batch(1, size=10_000))
+            await until(lambda: leader.log.high_watermark == leader.log.log_end)
+            assert late.log.size < BYTES / 2, "who was in sync all the time had to wait"
+            await cluster.all_hold(leader.log.log_end)
+            assert time.monotonic() - began > LEAST_S
+            await until(lambda: cluster.isr == {1, 2, 3})
+            assert whole_log(late.log) == whole_log(leader.log)
+
+    asyncio.run(test())
+
+
+def test_a_throttle_holds_back_only_whom_the_topic_names(tmp_path: Path) -> None:
+    async def test() -> None:
+        named = brokers(tmp_path, leader_replication_throttled_replicas="1:1,0:2")
+        async with named as cluster, asyncio.timeout(4 * PATIENCE_S):
+            leader = await filled_while_one_is_away(cluster)
+            await cluster.restart(3)
+            leader.replicas.throttles.leader.limit = 1
+            await cluster.all_hold(leader.log.log_end)
+
+    asyncio.run(test())
