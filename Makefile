@@ -1,6 +1,6 @@
-# Everything one types here. `make` alone lists it. ARGS="..." is handed on to start, test and bench.
+# Everything one types here. `make` alone lists it. ARGS="..." is handed on to start, demo, test and bench.
 .DEFAULT_GOAL := help
-.PHONY: help setup start test check bench format lock clean
+.PHONY: help setup start demo test check bench native format lock clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -15,8 +15,11 @@ setup: $(READY) ## .venv with all that the lock file names
 start: $(READY) ## run Leadline; stop it with Ctrl-C
 	@$(BIN)/leadline start $(ARGS)
 
+demo: $(READY) ## the data pipeline at work, in a minute or two; then look at its report
+	@$(BIN)/leadline demo $(ARGS)
+
 test: $(READY) ## all tests
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
 
 check: $(READY) ## lint, format, types
 	$(BIN)/ruff check
@@ -26,16 +29,19 @@ check: $(READY) ## lint, format, types
 bench: $(READY) ## measure the speed
 	$(BIN)/python -m tests.bench $(ARGS)
 
+native: $(READY) ## compile the pipeline's decoder, which is then twice as fast; needs a C compiler
+	$(BIN)/python -m leadline.spark.native
+
 format: $(READY) ## let ruff put the code in order
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 lock: ## renew requirements.lock; needs uv
 	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --python-version 3.11 --upgrade \
-	  --custom-compile-command 'make lock' --group dev --output-file requirements.lock pyproject.toml
+	  --custom-compile-command 'make lock' --group dev --all-extras --output-file requirements.lock pyproject.toml
 
 clean: ## remove .venv and all caches
-	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf src/leadline/spark/*.so .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find src tests -name __pycache__ -type d -exec rm -rf {} +
 
 # Built anew as a whole, so that it never holds more than the lock says. With uv where that is present and works, else with pip.

@@ -27,6 +27,8 @@ HOUSE = """
     log records wire config ports errors model hash_order
 """.split()
 
+SPARK_LOOKS_FOR = "pyspark_"  # modules beside the house that Spark finds by their name
+
 PURE_PACKAGES = {"records", "wire"}
 IMPURE = set(
     """
@@ -107,7 +109,7 @@ def calls(module: Module) -> Iterator[tuple[int, str]]:
 
 
 def upward_imports(modules: Iterable[Module]) -> list[str]:
-    modules = list(modules)
+    modules = [module for module in modules if not module.name.startswith(SPARK_LOOKS_FOR)]
     height = {name: len(HOUSE) - i for i, name in enumerate(HOUSE)} | {"": 0}
     floors = {module.floor for module in modules}
     complaints = [f"{name} has no place in HOUSE" for name in sorted(floors - height.keys())]
@@ -150,7 +152,8 @@ def dead_modules(modules: Iterable[Module], entry_points: Iterable[str]) -> list
     alive = {"leadline", *entry_points}
     for module in modules:
         others = {name for name in importers[module.name] if not f"{name}.".startswith(f"{module.name}.")}
-        if others or module.name.endswith("__main__") or is_run_with_dash_m(module):
+        by_name = module.name.endswith("__main__") or module.name.startswith(SPARK_LOOKS_FOR)
+        if others or by_name or is_run_with_dash_m(module):
             alive.add(module.name)
     return [f"{module.where}: nothing imports it" for module in modules if module.name not in alive]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import appending, cleaning, cluster, opening, reading, recovery
+from tests.bench import appending, cleaning, cluster, opening, reading, recovery, spark_files, spark_topics
 from tests.bench.load import disturbed, groups, start, steady
 from tests.bench.results import Row, heading, table
 from tests.bench.run import Progress, Run
@@ -32,6 +32,9 @@ BENCHMARKS: dict[str, tuple[Callable[[Run], list[Row]], str]] = {
     "append": (appending.measure, "append as leader and as follower"),
     "read": (reading.measure, "find what to send for an offset, and send it"),
     "cleaner": (cleaning.measure, "compact a log"),
+    "decode": (spark_files.measure_decoding, "batches into columns; goal: 2 million records/s a core, compiled 6"),
+    "audit": (spark_files.measure_audit, "check the files of replicas; goal: 500 MB/s a core"),
+    "topics": (spark_topics.measure, "topics into Spark and Parquet; goal: twice as fast as Spark's own connector"),
     "start": (start.measure, "start a broker; goal: below 0.5 s to its first answer"),
     "load": (steady.measure, "produce to a broker and fetch from it; goal: several times Kafka's speed"),
     "crowd": (steady.measure_in_a_crowd, "the same with 2,000 connections and partitions; goal: a fifth less at most"),

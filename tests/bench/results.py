@@ -1,7 +1,8 @@
 """What was measured, what it says, and how a person reads it.
 
 A row is one quantity, measured on both sides several times in turns. Its ratio tells how many times better Leadline is:
-faster, or with less. The median decides whether a goal is met; the best shows what a quiet machine would say.
+faster, or with less; where Kafka does nothing of the kind there is none. The median decides whether a goal is met; the
+best shows what a quiet machine would say.
 """
 
 from collections.abc import Sequence
@@ -24,10 +25,11 @@ FORMATS: dict[Unit, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """At least so many times as good as Kafka, or below so much in the row's own unit."""
+    """At least so many times as good as Kafka, or below or above so much in the row's own unit."""
 
     times: float | None = None
     below: float | None = None
+    above: float | None = None
 
 
 @dataclass(slots=True)
@@ -63,6 +65,8 @@ class Row:
             return None
         if self.goal.times is not None:
             return self.ratio >= self.goal.times
+        if self.goal.above is not None:
+            return median(self.leadline) > self.goal.above
         return self.goal.below is not None and median(self.leadline) < self.goal.below
 
     @property
@@ -71,16 +75,18 @@ class Row:
             return ""
         if self.goal.times is not None:
             return f">= {self.goal.times:g}x"
+        if self.goal.above is not None:
+            return "> " + FORMATS[self.unit].format(self.goal.above)
         return "< " + FORMATS[self.unit].format(self.goal.below or 0).replace(".000", "")
 
     def to_json(self) -> dict[str, object]:
+        sides = {"leadline": self.leadline} | ({"kafka": self.kafka} if self.kafka else {})
+        ratios = {"ratio": self.ratio, "best_ratio": self.best_ratio} if self.kafka else {}
         return {
             "what": self.what,
             "unit": self.unit,
-            "leadline": {"median": median(self.leadline), "best": self.best(self.leadline), "all": self.leadline},
-            "kafka": {"median": median(self.kafka), "best": self.best(self.kafka), "all": self.kafka},
-            "ratio": self.ratio,
-            "best_ratio": self.best_ratio,
+            **{name: {"median": median(all), "best": self.best(all), "all": all} for name, all in sides.items()},
+            **ratios,
             "goal": self.goal_text or None,
             "met": self.met,
         }
@@ -100,7 +106,7 @@ def table(name: str, rows: Sequence[Row], *, judged: bool) -> str:
 
 
 def _row(row: Row, *, judged: bool) -> str:
-    ratio = f"{row.ratio:.2f} ({row.best_ratio:.2f})"
+    ratio = f"{row.ratio:.2f} ({row.best_ratio:.2f})" if row.kafka else ""
     line = _line((f"  {row.what}", _samples(row, row.leadline), _samples(row, row.kafka), ratio))
     if row.met is None:
         return line
@@ -109,6 +115,8 @@ def _row(row: Row, *, judged: bool) -> str:
 
 
 def _samples(row: Row, samples: Sequence[float]) -> str:
+    if not samples:
+        return ""
     text = FORMATS[row.unit]
     best = text.format(row.best(samples)).split()[0]
     return f"{text.format(median(samples))} ({best})"

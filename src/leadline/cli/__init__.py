@@ -24,6 +24,8 @@ COMMANDS = {
     "configs": "settings of topics and brokers, and where they come from",
     "dump-log": "show what is in the files of a log",
     "perf": "measure throughput and latency",
+    "pipeline": "jobs on Spark: topics as tables, verified, replayed, mirrored; replicas audited",
+    "demo": "see the pipeline at work: a broker, a topic, a table, a crash, a proof",
 }
 
 

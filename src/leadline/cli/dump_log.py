@@ -42,14 +42,7 @@ Shows what is in .log, .index, .timeindex, .txnindex and .snapshot files, in lea
 checkpoints, partition.metadata, meta.properties and .kafka_cleanshutdown; or in all of a partition's directory, or in
 all of a log directory. Checks every CRC. Reads only: also beside a running broker."""
 
-OFFSET_FILES = (
-    names.RECOVERY_POINTS_FILE,
-    names.HIGH_WATERMARKS_FILE,
-    names.LOG_STARTS_FILE,
-    names.CLEANED_OFFSETS_FILE,
-)
 SEGMENT_KINDS = (*names.SEGMENT_SUFFIXES, names.SNAPSHOT)
-TXN_ENTRY_BYTES = len(txn_index.encode([txn_index.AbortedTxn(0, 0, 0, 0)]))
 PROPERTIES = frozenset({"metaProperties", "partitionMetadata"})  # one field a line
 OPTIONAL = frozenset({"deleteHorizonMs", "currentTxnFirstOffset"})  # Kafka prints these as Java's OptionalLong
 
@@ -422,7 +415,7 @@ def read_time_index(path: str, base: int, batches: Batches | None) -> Rows:
 
 def read_txn_index(path: str, base: int, batches: Batches | None) -> Rows:
     last = base - 1
-    for position, entry in _entries(path, TXN_ENTRY_BYTES):
+    for position, entry in _entries(path, txn_index.ENTRY_BYTES):
         try:
             (found,) = txn_index.decode(path, entry)
         except CorruptFile as error:
@@ -539,7 +532,7 @@ _TEXT_FILES: dict[str, Reader] = {
     names.META_PROPERTIES_FILE: read_meta_properties,
     names.CLEAN_SHUTDOWN_FILE: read_clean_shutdown,
     **dict.fromkeys(
-        OFFSET_FILES, partial(read_checkpoint, type="offsetCheckpoint", columns=("topic", "partition", "offset"))
+        names.OFFSET_FILES, partial(read_checkpoint, type="offsetCheckpoint", columns=("topic", "partition", "offset"))
     ),
     names.PARTITION_METADATA_FILE: read_partition_metadata,
     names.EPOCHS_FILE: partial(read_checkpoint, type="leaderEpoch", columns=("epoch", "startOffset")),

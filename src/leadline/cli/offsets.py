@@ -32,8 +32,16 @@ def committed_by(connection: Connection, admin: "AdminClient", group: str) -> di
             raise Failure(f"group {group}, {tp}: {text_of(each.error)}")
         if each.offset >= 0:
             epoch = each.leader_epoch if each.leader_epoch is not None else NO_EPOCH
-            found[tp] = Committed(each.offset, epoch, each.metadata or "")
+            found[tp] = Committed(each.offset, epoch, _remark(each))
     return found
+
+
+def _remark(partition: "confluent_kafka.TopicPartition") -> str:
+    """The metadata of a commit. librdkafka hands it over without its end: what lies behind it may be no text."""
+    try:
+        return partition.metadata or ""
+    except UnicodeDecodeError:
+        return ""
 
 
 def existing(connection: Connection, admin: "AdminClient", asked: Iterable[TopicPartition]) -> set[TopicPartition]:

@@ -31,6 +31,7 @@ RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
 LOG_STARTS_FILE = "log-start-offset-checkpoint"
 CLEANED_OFFSETS_FILE = "cleaner-offset-checkpoint"
+OFFSET_FILES = (RECOVERY_POINTS_FILE, HIGH_WATERMARKS_FILE, LOG_STARTS_FILE, CLEANED_OFFSETS_FILE)
 
 MAX_NAME_BYTES = 255
 

@@ -18,6 +18,7 @@ from leadline.ports import Files
 
 VERSION = 0
 _ENTRY = Struct(">hqqqq")
+ENTRY_BYTES = _ENTRY.size
 
 
 class AbortedTxn(NamedTuple):
@@ -40,6 +41,17 @@ def decode(path: str, data: bytes) -> list[AbortedTxn]:
             raise CorruptFile(path, at, f"an aborted transaction of version {version}, expected {VERSION}")
         entries.append(AbortedTxn(*fields))
     return entries
+
+
+def between(entries: Iterable[AbortedTxn], start: Offset, end: Offset) -> tuple[list[AbortedTxn], bool]:
+    """The aborted transactions with records in [start, end), and whether no later segment can hold more."""
+    found: list[AbortedTxn] = []
+    for entry in entries:
+        if entry.last_offset >= start and entry.first_offset < end:
+            found.append(entry)
+        if entry.last_stable_offset >= end:
+            return found, True
+    return found, False
 
 
 class TxnIndex:
@@ -94,14 +106,8 @@ class TxnIndex:
             self._entries = kept
 
     def between(self, start: Offset, end: Offset) -> tuple[list[AbortedTxn], bool]:
-        """The aborted transactions with records in [start, end), and whether no later segment can hold more."""
-        found: list[AbortedTxn] = []
-        for entry in self.entries():
-            if entry.last_offset >= start and entry.first_offset < end:
-                found.append(entry)
-            if entry.last_stable_offset >= end:
-                return found, True
-        return found, False
+        """Of this segment: see the function."""
+        return between(self.entries(), start, end)
 
     def release(self) -> None:
         self._file = None

@@ -97,6 +97,11 @@ def build_at(timestamp: int, entries: Iterable[tuple[bytes, bytes | None]], fiel
     return _finish(body, count, fields.base_offset + count - 1, timestamp, timestamp, fields)
 
 
+def build_of(body: bytearray, count: int, base_timestamp: int, newest: int, fields: BatchFields) -> bytearray:
+    """As `build`, of records that are encoded already, with offset deltas from 0 on."""
+    return _finish(body, count, fields.base_offset + count - 1, base_timestamp, newest, fields)
+
+
 def rebuild(body: Data, kept: Sequence[Span], header: Header, fields: BatchFields) -> bytearray:
     """A batch with only the kept ones of its records, as compaction leaves it; offsets stay."""
     stamped = header.max_timestamp if header.is_log_append_time else None

@@ -140,11 +140,12 @@ def records_of(data: Data, position: int, header: Header) -> Iterator[Record]:
             header.base_timestamp + span.timestamp_delta if stamped is None else stamped,
             None if span.key is None else bytes(body[span.key[0] : span.key[1]]),
             None if span.value is None else bytes(body[span.value[0] : span.value[1]]),
-            _headers(body, span.headers_at, span.end),
+            headers_of(body, span.headers_at, span.end),
         )
 
 
-def _headers(body: Data, position: int, end: int) -> tuple[RecordHeader, ...]:
+def headers_of(body: Data, position: int, end: int) -> tuple[RecordHeader, ...]:
+    """Those of a record: from where their count stands to its end."""
     try:
         return _decode_headers(body, position, end)
     except (IndexError, ValueError):

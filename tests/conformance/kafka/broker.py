@@ -126,11 +126,13 @@ def zookeeper(dir: Path) -> Iterator[ZooKeeper]:
 def broker(dir: Path, zookeeper: ZooKeeper | str, **settings: object) -> Iterator[Broker]:
     """A broker with its data in `dir`/data, known to the controller. `log_segment_bytes=9` sets log.segment.bytes.
 
+    Listeners, where they are given, have one without security on $port.
     One that was killed comes back once its session is over: zookeeper.session.timeout.ms, 18 s unless given.
     """
     port = _free_port()
     connect = zookeeper if isinstance(zookeeper, str) else zookeeper.connect
     given = {name if "." in name else name.replace("_", "."): str(value) for name, value in settings.items()}
+    given = {name: value.replace("$port", str(port)) for name, value in given.items()}
     all_settings = {
         "broker.id": "0",
         "listeners": f"PLAINTEXT://127.0.0.1:{port}",

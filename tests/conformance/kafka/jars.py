@@ -25,7 +25,12 @@ LOG4J = HERE / "log4j.properties"
 
 def libs() -> Path:
     """The folder of Kafka's jars."""
-    return _once(_cache() / f"kafka-{VERSION}", _copy_jars)
+    return jars_of(POM, f"kafka-{VERSION}")
+
+
+def jars_of(pom: Path, name: str) -> Path:
+    """The folder of the jars that a pom names."""
+    return _once(_cache() / name, lambda folder: _copy_jars(pom, folder))
 
 
 def java() -> str:
@@ -91,12 +96,12 @@ def _once(folder: Path, make: Callable[[Path], None]) -> Path:
     return folder
 
 
-def _copy_jars(folder: Path) -> None:
+def _copy_jars(pom: Path, folder: Path) -> None:
     mvn = shutil.which("mvn")
     if not mvn:
         pytest.skip("needs Maven to fetch Kafka's jars")
-    pom = shutil.copy(POM, folder.parent)
-    _run(mvn, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", f"-DoutputDirectory={folder}")
+    copy = shutil.copy(pom, folder.parent)
+    _run(mvn, "-q", "-B", "-f", str(copy), "dependency:copy-dependencies", f"-DoutputDirectory={folder}")
 
 
 def _compile(sources: tuple[Path, ...], folder: Path) -> None:

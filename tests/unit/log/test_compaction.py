@@ -8,15 +8,14 @@ import pytest
 from leadline.config import LogConfig, StorageConfig
 from leadline.errors import CorruptFile
 from leadline.log.cleaner import cleanable, request_for
-from leadline.log.compaction import KEY_BYTES, Compaction, Group, LastRecord, Request, Throttle
+from leadline.log.compaction import KEY_BYTES, LastRecord, Request, Throttle
 from leadline.log.log import Log
 from leadline.log.producers import Origin
 from leadline.log.txn_index import AbortedTxn
-from leadline.ports import OsFiles
 from leadline.records.batch import header_at
 from leadline.records.build import build
 from leadline.records.record import Record
-from tests.support.logs import START_MS, LogBench, batch, listing, marker, records_in, whole_log
+from tests.support.logs import START_MS, LogBench, batch, compact, listing, marker, records_in, whole_log
 
 DAY_MS = 86_400_000
 
@@ -36,17 +35,6 @@ def request(log: Log, bench: LogBench, cleaned_to: int = 0) -> Request:
     target = cleanable(log, cleaned_to, bench.clock.ms)
     assert target is not None
     return request_for(target, StorageConfig(), bench.clock.ms)
-
-
-def compact(log: Log, wanted: Request) -> list[Group]:
-    groups = []
-    for group in Compaction(wanted, OsFiles(), Throttle(1e12, lambda: 0.0, lambda _: None)).run():
-        new = log.cleaned_segment(group.bases[0])
-        log.ready_to_swap(new)
-        log.swap_in(new, [segment for segment in log.segments if segment.base_offset in group.bases])
-        log.swapped_in(new)
-        groups.append(group)
-    return groups
 
 
 def left(log: Log) -> dict[int, tuple[str, str | None]]:

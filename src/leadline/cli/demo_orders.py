@@ -1,0 +1,80 @@
+"""The story of the demo: orders of coffee shops, written while they come in.
+
+One shop is far busier than the others, mornings rush and ebb within seconds, and one order in BROKEN is cut off on its
+way, as if a till had lost power while it wrote.
+"""
+
+import json
+import math
+import random
+import threading
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+SHOPS = [f"{city}-{n}" for city in ("bergen", "porto", "riga", "trieste", "utrecht", "vilnius") for n in range(1, 11)]
+BUSIEST, BUSY_SHARE = "trieste-4", 0.4
+MENU = {"espresso": 1.9, "cortado": 2.6, "flat white": 3.4, "filter": 2.8, "croissant": 2.2, "cinnamon bun": 3.1}
+BROKEN = 400
+WAVE_S = 12.0
+TURN_S = 0.05
+
+
+def orders(seed: int = 4) -> Iterator[tuple[str, bytes]]:
+    """Key and value of one after the other, for ever."""
+    draw, number = random.Random(seed), 0
+    while True:
+        number += 1
+        shop = BUSIEST if draw.random() < BUSY_SHARE else draw.choice(SHOPS)
+        items = draw.choices(list(MENU), k=draw.choice((1, 1, 1, 2, 2, 3, 8)))
+        order = {
+            "order": number,
+            "shop": shop,
+            "items": items,
+            "total": round(sum(MENU[item] for item in items), 2),
+            "paid": draw.choice(("card", "card", "card", "cash")),
+        }
+        value = json.dumps(order).encode()
+        yield shop, value[: len(value) // 2] if number % BROKEN == 0 else value
+
+
+class Tills:
+    """Writes orders to a topic, in a thread of its own, until it is stopped."""
+
+    def __init__(self, producer: "Producer", topic: str, per_second: int) -> None:
+        self.written = 0
+        self._producer, self._topic, self._per_second = producer, topic, per_second
+        self._failed: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> int:
+        """How many orders are in the topic, each of them acknowledged. RuntimeError if one is not."""
+        self.halt()
+        left = self._producer.flush(30)
+        if left or self._failed:
+            raise RuntimeError(f"{left + len(self._failed)} orders were not taken: {self._failed[:1]}")
+        return self.written
+
+    def halt(self) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        began, stream = time.monotonic(), orders()
+        due = 0.0
+        while not self._stop.wait(TURN_S):
+            due += TURN_S * self._per_second * (1 + 0.7 * math.sin((time.monotonic() - began) / WAVE_S * 2 * math.pi))
+            while self.written < due:
+                key, value = next(stream)
+                self._producer.produce(self._topic, value, key, on_delivery=self._delivered)
+                self.written += 1
+            self._producer.poll(0)
+
+    def _delivered(self, error: object, _: object) -> None:
+        if error is not None:
+            self._failed.append(str(error))

@@ -1,0 +1,203 @@
+"""leadline pipeline mirror: topics of one cluster copied to another, exactly once, with a map of the offsets."""
+
+import argparse
+import re
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leadline.cli.client import Failure, add_command, at_least, duration_ms
+from leadline.cli.pipeline_job import (
+    ProgressLine,
+    add_spark_options,
+    client_properties,
+    count_text,
+    explained,
+    lag_text,
+    start_spark,
+)
+from leadline.cli.terminal import size_text, time_text
+
+if TYPE_CHECKING:
+    from leadline.spark.mirror import Mirror, Told, Wish
+    from leadline.spark.options import Topics
+
+EXAMPLES = """
+  leadline pipeline mirror orders,users --to far:9092           and what comes from now on; Ctrl-C ends
+  leadline pipeline mirror orders --to far:9092 --once          all there is, then stop
+  leadline pipeline mirror --pattern 'shop-.*' --to far:9092 --groups '.*'      and where their groups stand
+  leadline pipeline mirror orders --to far:9092 --prefix near.  as near.orders over there
+  leadline pipeline mirror orders --to far:9093 --to-config far.properties
+"""
+DESCRIPTION = """\
+Copy topics of one cluster to another, from their first record on, and keep the copies up with them.
+
+Partitions, order, keys, values, headers, times and compression stay. Each record goes over once: records, their
+offsets here and there, and how far the topic is copied are one transaction over there. So there is nothing to keep
+here, and after a crash the same command goes on where the copy ends. A second mirror of the same name takes over from
+the first. Topics that are missing over there are created with the same partitions and settings.
+
+The topic leadline-mirror-NAME over there holds the map of the offsets. With --groups, groups go on over there where
+they stopped here; groups that have members over there are left alone."""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        commands,
+        "mirror",
+        run,
+        help="topics copied to another cluster, exactly once, with a map of the offsets",
+        usage="pipeline mirror (TOPICS | --pattern REGEX) --to HOST:PORT [options]",
+        examples=EXAMPLES,
+        description=DESCRIPTION,
+    )
+    parser.add_argument("topics", metavar="TOPICS", nargs="?", help="separated by commas")
+    parser.add_argument(
+        "--pattern",
+        type=regular_expression,
+        metavar="REGEX",
+        help="all topics whose whole name it matches, also later ones",
+    )
+    there = parser.add_argument_group("the other cluster")
+    there.add_argument("--to", metavar="HOST:PORT", required=True, help="one broker or more, separated by commas")
+    there.add_argument("--to-config", metavar="FILE", type=Path, help="client properties: security, timeouts")
+    there.add_argument("--to-property", action="append", default=[], metavar="KEY=VALUE", help="one client property")
+    there.add_argument("--prefix", default="", metavar="TEXT", help="in front of the topics' names over there")
+    how = parser.add_argument_group("how to copy")
+    how.add_argument(
+        "--name", type=mirror_name, metavar="NAME", help="of this mirror (default: that of what it copies)"
+    )
+    how.add_argument(
+        "--groups", type=regular_expression, metavar="REGEX", help="translate the committed offsets of these groups"
+    )
+    how.add_argument("--once", action="store_true", help="what is there by now, then stop")
+    how.add_argument("--interval", type=duration_ms, default=2000, metavar="TIME", help="between looks at it (2s)")
+    how.add_argument("--batch-bytes", type=at_least(1), default=256 << 20, metavar="N", help="at most, in one round")
+    how.add_argument("--staging", metavar="DIR", help="that driver and executors share (default: this machine's own)")
+    how.add_argument("--allow-data-loss", action="store_true", help="go on if records are gone before they were read")
+    add_spark_options(parser)
+
+
+@dataclass(slots=True)
+class Sum:
+    """What all rounds of a run did."""
+
+    rounds: int = 0
+    records: int = 0
+    size: int = 0
+
+    def add(self, told: "Told") -> None:
+        self.rounds += bool(told.records)
+        self.records += told.records
+        self.size += told.size
+
+    def line(self, told: "Told", seconds: float) -> str:
+        rate = f"{self.records / max(seconds, 0.001):,.0f}/s"
+        behind = lag_text(told.lag_offsets, told.lag_bytes, told.newest_ms)
+        busy = f"; left alone, as they have members: {', '.join(told.busy_groups)}" if told.busy_groups else ""
+        return f"{count_text(self.records, 'record')} ({size_text(self.size)}), {rate}; {behind}{busy}"
+
+    def summary(self, options: argparse.Namespace, seconds: float) -> str:
+        what = options.topics or options.pattern
+        return (
+            f"{what} to {options.to}: {count_text(self.records, 'record')} ({size_text(self.size)}) "
+            f"in {count_text(self.rounds, 'transaction')}, in {time_text(seconds)}"
+        )
+
+
+def run(options: argparse.Namespace) -> int:
+    from leadline.spark.cluster import Cluster
+    from leadline.spark.mirror import Mirror, on_spark
+
+    wish = wish_of(options)
+    with explained(), ExitStack() as held:
+        source, target = held.enter_context(Cluster(wish.source)), held.enter_context(Cluster(wish.target))
+        source.topics()  # whoever cannot be reached is told before Spark is started
+        target.topics()
+        spark = start_spark(options, f"mirror {wish.name}")
+        held.callback(spark.stop)
+        return _follow(options, Mirror(wish, on_spark(spark), source, target))
+
+
+def wish_of(options: argparse.Namespace) -> "Wish":
+    from leadline.spark.mirror import Wish
+
+    there = argparse.Namespace(
+        bootstrap_server=options.to,
+        command_config=options.to_config,
+        property=options.to_property,
+        timeout=options.timeout,
+    )
+    source, target = client_properties(options), client_properties(there)
+    if source["bootstrap.servers"] == target["bootstrap.servers"] and not options.prefix:
+        raise Failure(f"--to {options.to}: a topic cannot be copied onto itself; --prefix gives the copy another name")
+    return Wish(
+        name=_name(options),
+        source=source,
+        target=target,
+        topics=_topics(options),
+        prefix=options.prefix,
+        groups=options.groups,
+        batch_bytes=options.batch_bytes,
+        fail_on_data_loss=not options.allow_data_loss,
+        staging=options.staging,
+    )
+
+
+def _topics(options: argparse.Namespace) -> "Topics":
+    from leadline.spark.options import Matching, Subscribed
+
+    if (options.topics is None) == (options.pattern is None):
+        raise Failure("which topics? name them, or give a --pattern")
+    if options.topics is None:
+        return Matching(options.pattern)
+    names = tuple(filter(None, (name.strip() for name in options.topics.split(","))))
+    if not names:
+        raise Failure(f"{options.topics!r} names no topic: expected names, separated by commas")
+    return Subscribed(names)
+
+
+def regular_expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+    return text
+
+
+def mirror_name(text: str) -> str:
+    """Part of a topic's name over there."""
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,200}", text):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected letters, digits, dots, dashes and underscores")
+    return text
+
+
+def _name(options: argparse.Namespace) -> str:
+    """By what is copied, so that mirrors of other topics are others."""
+    given: str | None = options.name
+    return given or re.sub(r"[^a-zA-Z0-9._-]+", "-", f"{options.prefix}{options.topics or options.pattern}")[:200]
+
+
+def _follow(options: argparse.Namespace, mirror: "Mirror") -> int:
+    """Until it is finished or a person ends it; with a summary."""
+    done, started, code = Sum(), time.monotonic(), 0
+    try:
+        mirror.begin()
+        with ProgressLine() as line:
+            while True:
+                told = mirror.round()
+                done.add(told)
+                line.show(done.line(told, time.monotonic() - started))
+                if told.lag_offsets:
+                    continue
+                if options.once:
+                    break
+                time.sleep(options.interval / 1000)
+    except KeyboardInterrupt:
+        code = 130 if options.once else 0
+        print(file=sys.stderr)  # the terminal wrote ^C there
+    print(done.summary(options, time.monotonic() - started), file=sys.stderr)
+    return code

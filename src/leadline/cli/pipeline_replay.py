@@ -1,0 +1,96 @@
+"""leadline pipeline replay: a table, or Parquet files, back into a topic, exactly once."""
+
+import argparse
+import sys
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from leadline.cli.client import Failure, add_command, at_least
+from leadline.cli.pipeline_job import (
+    ProgressLine,
+    add_spark_options,
+    client_properties,
+    count_text,
+    explained,
+    reach,
+    start_spark,
+)
+from leadline.cli.terminal import time_text
+
+if TYPE_CHECKING:
+    from leadline.spark.replay import Replay
+
+EXAMPLES = """
+  leadline pipeline replay /data/orders orders-again             as fast as it goes
+  leadline pipeline replay /data/orders orders-again --rate 500  records a second
+  leadline pipeline replay /data/files orders-again --table-format parquet
+  leadline pipeline replay /data/orders orders-again --name second-time      from the start, once more
+"""
+DESCRIPTION = """\
+Write the rows of a raw table, or of Parquet files with the columns partition, offset and value (and key, timestamp,
+headers), to a topic: in their partitions, in the order of their offsets, with their times.
+
+Each row is written once: the records of a batch and how far it has come are one transaction. Ended by whatever, the
+same command goes on where it stopped. To write the same rows again, give the replay another --name."""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        commands,
+        "replay",
+        run,
+        help="a table or Parquet files back into a topic, exactly once",
+        usage="pipeline replay TABLE TOPIC [options]",
+        examples=EXAMPLES,
+        description=DESCRIPTION,
+    )
+    parser.add_argument("table", metavar="TABLE", help="a directory; for Iceberg also CATALOG:NAMESPACE.NAME")
+    parser.add_argument("topic", metavar="TOPIC", help="one that exists, with as many partitions or more")
+    parser.add_argument("--table-format", choices=["delta", "iceberg", "parquet"], default="delta")
+    parser.add_argument("--rate", type=float, metavar="N", help="records a second at most")
+    parser.add_argument("--batch-records", type=at_least(1), default=100_000, metavar="N", help="in one transaction")
+    parser.add_argument("--name", default="", metavar="NAME", help="of this replay, to have the same rows come again")
+    add_spark_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    if options.rate is not None and options.rate <= 0:
+        raise Failure(f"--rate {options.rate}: expected a number above 0")
+    with explained(), ExitStack() as held:
+        return _run(options, held)
+
+
+def _run(options: argparse.Namespace, held: ExitStack) -> int:
+    from leadline.spark.cluster import Cluster
+    from leadline.spark.replay import Replay, Source, Wish, check_source
+
+    source = Source(options.table_format, options.table.rstrip("/"))
+    properties = client_properties(options)
+    wish = Wish(source, options.topic, properties, options.name, options.rate, options.batch_records)
+    reach(options, options.topic)
+    cluster = held.enter_context(Cluster(properties))
+    check_source(source)
+    spark = start_spark(options, f"replay {options.table}")
+    held.callback(spark.stop)
+    return _replay(options, Replay(spark, cluster, wish))
+
+
+def _replay(options: argparse.Namespace, replay: "Replay") -> int:
+    records, code, started = 0, 0, time.monotonic()
+    try:
+        with ProgressLine() as line:
+            for told in replay.batches():
+                records += told.records
+                seconds = time.monotonic() - started
+                rate = records / max(seconds, 0.001)
+                left = f"{told.left:,} offsets left, {time_text(told.left / max(rate, 0.001))}"
+                line.show(f"{count_text(records, 'record')}, {rate:,.0f}/s; {left}")
+    except KeyboardInterrupt:
+        code = 130
+        print(file=sys.stderr)  # the terminal wrote ^C there
+    seconds = time.monotonic() - started
+    print(
+        f"{options.table} to {options.topic}: {count_text(records, 'record')}, in {time_text(seconds)}", file=sys.stderr
+    )
+    return code

@@ -1,0 +1,153 @@
+"""leadline pipeline report: what there is to know of topics, as one HTML page to look at."""
+
+import argparse
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leadline import __version__
+from leadline.cli.client import Failure, Paint, add_command
+from leadline.cli.pipeline_job import (
+    ProgressLine,
+    add_spark_options,
+    client_properties,
+    count_text,
+    explained,
+    reach,
+    start_spark,
+)
+from leadline.cli.terminal import moment_text, size_text, time_text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from leadline.spark.findings import Report
+    from leadline.spark.report import Work
+
+LOOK_S = 0.3
+REMARKS_SHOWN = 8
+
+EXAMPLES = """
+  leadline pipeline report                                       all topics of localhost:9092, to report.html
+  leadline pipeline report orders payments --out orders.html
+  leadline pipeline report --dir /var/lib/leadline               from files; the broker may be stopped
+  leadline pipeline report --dir /data/1 --dir /data/2 orders    also of Apache Kafka
+"""
+DESCRIPTION = """\
+Read topics once and tell what there is to know of them: skew, hot keys, message sizes, compression and what another
+codec would give, traffic over time, growth and when a limit is met, what compaction would leave, how far consumer
+groups were behind.
+
+The result is one HTML file that needs nothing but a browser: plots, numbers below each, and on top in words what is
+remarkable. Frequent keys are counted in one pass, with an error that is told; what compaction leaves is exact up to
+20,000 keys and an estimate beyond. All times are UTC."""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        commands,
+        "report",
+        run,
+        help="skew, hot keys, sizes, traffic, growth and lag, as a page with plots",
+        usage="pipeline report [TOPIC ...] [options]",
+        examples=EXAMPLES,
+        description=DESCRIPTION,
+    )
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="default: all but the internal ones")
+    parser.add_argument("--dir", action="append", default=[], metavar="DIR", help="read log directories, not brokers")
+    parser.add_argument("--out", type=Path, default=Path("report.html"), metavar="FILE", help="(report.html)")
+    add_spark_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    started = time.monotonic()
+    with explained(), ExitStack() as held:
+        if not options.dir:
+            reach(options, *options.topics)
+        _check_writable(options.out)
+        work = _work(options)
+        spark = start_spark(options, "report")
+        held.callback(spark.stop)
+        return write(options, spark, work, started)
+
+
+def _check_writable(path: Path) -> None:
+    """Before all is read for nothing."""
+    if path.is_dir() or not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise Failure(f"--out {path}: no file can be written there")
+
+
+def _work(options: argparse.Namespace) -> "Work":
+    """What is to be read. Failure if there is nothing."""
+    from leadline.errors import CorruptFile
+    from leadline.spark import report
+    from leadline.spark.segments import NoLogs
+
+    try:
+        if options.dir:
+            return report.from_files(options.dir, options.topics)
+        return report.from_brokers(client_properties(options), options.topics)
+    except (CorruptFile, NoLogs, report.NothingToReport) as error:
+        raise Failure(str(error)) from None
+
+
+def write(options: argparse.Namespace, spark: "SparkSession", work: "Work", started: float) -> int:
+    from leadline.spark import report
+    from leadline.spark.page import page
+
+    try:
+        with _progress(spark, work):
+            found = report.make(spark, work, {} if options.dir else client_properties(options))
+    except report.NothingToReport as error:
+        raise Failure(str(error)) from None
+    seconds = time.monotonic() - started
+    made = f"Leadline {__version__}, {moment_text(time.time_ns() // 1_000_000)}: "
+    text = page(found, f"{made}{size_text(work.size)} read in {time_text(seconds)}, with the start of Spark.")
+    new = options.out.with_name(f".{options.out.name}.new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(options.out)
+    _tell(options, found, work, seconds)
+    return 0
+
+
+def _tell(options: argparse.Namespace, found: "Report", work: "Work", seconds: float) -> None:
+    from leadline.spark.remarks import remarks
+
+    paint = Paint(sys.stdout)
+    told = remarks(found)
+    for each in told[:REMARKS_SHOWN]:
+        print(f"{paint.bold(paint.harmless(each.topic))}{': ' if each.topic else ''}{paint.harmless(each.text)}")
+    if len(told) > REMARKS_SHOWN:
+        print(f"... and {len(told) - REMARKS_SHOWN} more")
+    records = count_text(sum(topic.figures.records for topic in found.topics), "record")
+    what = f"{records} in {count_text(len(found.topics), 'topic')}, {size_text(work.size)}, {time_text(seconds)}"
+    print(f"{paint.bold(str(options.out))}: {what}; open it in a browser")
+
+
+@contextmanager
+def _progress(spark: "SparkSession", work: "Work") -> Iterator[None]:
+    """A line that tells how much was read, while Spark is at it."""
+    stop, tracker = threading.Event(), spark.sparkContext.statusTracker()
+    started = time.monotonic()
+
+    def watch() -> None:
+        with ProgressLine() as line:
+            while not stop.wait(LOOK_S):
+                stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+                done = max((stage.numCompletedTasks for stage in stages if stage is not None), default=0)
+                share = min(done / max(len(work.tasks), 1), 1.0)
+                spent = time_text(time.monotonic() - started)
+                line.show(f"{size_text(round(work.size * share))} of {size_text(work.size)} read, {share:.0%}, {spent}")
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

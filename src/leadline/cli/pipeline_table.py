@@ -1,0 +1,292 @@
+"""leadline pipeline table: a topic becomes a Delta or Iceberg table, exactly once, and stays one."""
+
+import argparse
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leadline.cli.client import Failure, add_command, at_least, complain, duration_ms
+from leadline.cli.pipeline_job import (
+    ProgressLine,
+    add_spark_options,
+    client_properties,
+    count_text,
+    explained,
+    lag_text,
+    reach,
+    start_spark,
+)
+from leadline.cli.terminal import size_text, time_text
+
+if TYPE_CHECKING:
+    from leadline.spark.lock import WriterLock
+    from leadline.spark.table import Following, Told, Wish
+    from leadline.spark.tables import Table
+
+FORMATS = ("raw", "json", "avro", "protobuf")
+SAFE_HOURS = 24  # what a running writer has not committed yet is younger
+NEED_REGISTRY = ("avro", "protobuf")
+
+FOLLOW = """
+  leadline pipeline table orders /data/orders --once            all there is, then stop
+  leadline pipeline table orders /data/orders                   and what comes from now on; Ctrl-C ends
+  leadline pipeline table orders /data/orders --format json --partition-by day
+  leadline pipeline table users /data/users --format json --mode upsert      one row a key; tombstones delete
+  leadline pipeline table orders /data/orders --format avro --registry http://localhost:8081
+  leadline pipeline table orders /data/orders --table-format iceberg
+  leadline pipeline table orders prod:sales.orders --table-format iceberg    in a catalog that pyiceberg knows
+  leadline pipeline table compact /data/orders                  small files become few
+"""
+DESCRIPTION = """\
+Turn a topic into a table, from its first record on, and keep the table up with it.
+
+Each record is in the table once. The table itself knows up to which offsets: files, offsets and the number of the
+batch are one commit, so there is no checkpoint that could get lost, and after a crash the same command goes on where
+the table ends. A second writer on the same table is refused. Records that are bad (no JSON, a value that contradicts
+its column, no key to update by) go to TABLE_dead_letters, with the cause.
+
+raw has the columns of Spark's Kafka connector. json, avro and protobuf have one for each field, and _key, _partition,
+_offset, _timestamp and _headers beside them; fields that are new become columns."""
+COMPACT = """
+  leadline pipeline table compact /data/orders
+"""
+VACUUM = """
+  leadline pipeline table vacuum /data/orders --dry-run         which files would go
+  leadline pipeline table vacuum /data/orders --older-than 30d
+"""
+REPLAY = """
+  leadline pipeline table replay-dead-letters /data/orders      after the schema registry has what it lacked
+"""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        commands,
+        "table",
+        run,
+        help="a topic as a Delta or Iceberg table, exactly once",
+        usage="pipeline table TOPIC TABLE [options]\n       leadline pipeline table "
+        "(compact | vacuum | replay-dead-letters) TABLE [options]",
+        examples=FOLLOW,
+        description=DESCRIPTION,
+    )
+    parser.add_argument("topic", metavar="TOPIC")
+    add_table_options(parser)
+    _add_following_options(parser)
+    add_spark_options(parser)
+    forks = argparse.ArgumentParser().add_subparsers()
+    compact = add_command(
+        forks,
+        "compact",
+        _compact,
+        help="put small files together",
+        usage="pipeline table compact TABLE [options]",
+        examples=COMPACT,
+        description="Put small files together, while the table is written to and read.",
+        connects=False,
+    )
+    vacuum = add_command(
+        forks,
+        "vacuum",
+        _vacuum,
+        help="delete files that no version of the table needs any more",
+        usage="pipeline table vacuum TABLE [options]",
+        examples=VACUUM,
+        description="Delete files that the table does not need any more: what compaction and updates replaced, "
+        "and what was written and never committed.",
+        connects=False,
+    )
+    vacuum.add_argument("--older-than", type=duration_ms, default=7 * 86_400_000, metavar="TIME", help="(7d)")
+    vacuum.add_argument("--dry-run", action="store_true", help="tell which, and delete nothing")
+    replay = add_command(
+        forks,
+        "replay-dead-letters",
+        _replay,
+        help="try the bad records again",
+        usage="pipeline table replay-dead-letters TABLE [options]",
+        examples=REPLAY,
+        description="Try the bad records of a table again: those that fit by now become rows of the table, once, "
+        "and are no dead letters any more.",
+        connects=False,
+    )
+    replay.add_argument("--registry", default="", metavar="URL|DIR", help="of schemas, for avro and protobuf")
+    for fork in (compact, vacuum, replay):
+        add_table_options(fork)
+    vars(parser)["forks"] = {"compact": compact, "vacuum": vacuum, "replay-dead-letters": replay}
+
+
+def add_table_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("table", metavar="TABLE", help="a directory; for Iceberg also CATALOG:NAMESPACE.NAME")
+    parser.add_argument("--table-format", choices=["delta", "iceberg"], default="delta")
+
+
+def _add_following_options(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_argument_group("what the table is like")
+    what.add_argument("--format", choices=FORMATS, default="raw", help="of the records' values")
+    what.add_argument("--mode", choices=["append", "upsert"], default="append", help="a row a record, or a row a key")
+    what.add_argument("--partition-by", choices=["day", "hour", "none"], default="none", help="the time of records")
+    what.add_argument("--registry", default="", metavar="URL|DIR", help="of schemas, for avro and protobuf")
+    how = parser.add_argument_group("how to read")
+    how.add_argument("--once", action="store_true", help="what is there by now, then stop")
+    how.add_argument("--interval", type=duration_ms, default=2000, metavar="TIME", help="between looks at it (2s)")
+    how.add_argument("--batch-bytes", type=at_least(1), default=512 << 20, metavar="N", help="at most, in one commit")
+    how.add_argument("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
+    how.add_argument("--allow-data-loss", action="store_true", help="go on if records are gone before they were read")
+    how.add_argument("--group", metavar="G", help="where offsets are committed for lag tools (default table-NAME)")
+
+
+def table_of(options: argparse.Namespace, suffix: str = "") -> "Table":
+    """The table, or one beside it."""
+    from leadline.spark.homes import home
+
+    return home(options.table_format, options.table.rstrip("/") + suffix)
+
+
+@dataclass(slots=True)
+class Sum:
+    """What all batches of a run did."""
+
+    batches: int = 0
+    records: int = 0
+    size: int = 0
+    dead: int = 0
+    newest_ms: int = -1
+
+    def add(self, told: "Told") -> None:
+        self.batches += 1
+        self.records += told.records
+        self.size += told.size
+        self.dead += told.dead
+        self.newest_ms = max(self.newest_ms, told.newest_ms)
+
+    def line(self, told: "Told", seconds: float) -> str:
+        rate = f"{self.records / max(seconds, 0.001):,.0f}/s"
+        behind = lag_text(told.lag_offsets, told.lag_bytes, told.newest_ms)
+        return f"batch {told.batch}: {count_text(self.records, 'record')} ({size_text(self.size)}), {rate}; {behind}"
+
+    def summary(self, options: argparse.Namespace, seconds: float) -> str:
+        dead = (
+            f", {count_text(self.dead, 'dead letter')} in {options.table.rstrip('/')}_dead_letters" if self.dead else ""
+        )
+        return (
+            f"{options.topic} to {options.table}: {count_text(self.records, 'record')} ({size_text(self.size)}) "
+            f"in {count_text(self.batches, 'commit')}, in {time_text(seconds)}{dead}"
+        )
+
+
+def run(options: argparse.Namespace) -> int:
+    with explained(), ExitStack() as held:
+        return _run(options, held)
+
+
+def _run(options: argparse.Namespace, held: ExitStack) -> int:
+    from leadline.spark.cluster import Cluster
+    from leadline.spark.table import DEAD, Following, check_table
+
+    wish = wish_of(options)
+    reach(options, options.topic)
+    cluster = held.enter_context(Cluster(wish.properties))
+    table, dead = table_of(options), table_of(options, DEAD)
+    check_table(cluster, table, wish)
+    held.enter_context(_locked(options))
+    spark = start_spark(options, f"table {options.topic}")
+    held.callback(spark.stop)
+    return _follow(options, Following(spark, cluster, table, dead, wish))
+
+
+def wish_of(options: argparse.Namespace) -> "Wish":
+    from leadline.spark.table import Wish
+
+    if options.format in NEED_REGISTRY and not options.registry:
+        raise Failure(f"--format {options.format} needs --registry: a URL, or a directory with schema files")
+    name = options.table.rstrip("/").rpartition("/")[2].rpartition(":")[2]
+    return Wish(
+        options.topic,
+        client_properties(options),
+        options.format,
+        options.mode,
+        options.partition_by,
+        options.registry,
+        options.isolation == "read_committed",
+        not options.allow_data_loss,
+        options.batch_bytes,
+        f"table-{name}" if options.group is None else options.group,
+    )
+
+
+def local_directory(options: argparse.Namespace) -> Path | None:
+    elsewhere = "://" in options.table or (options.table_format == "iceberg" and "/" not in options.table)
+    return None if elsewhere else Path(options.table)
+
+
+def _follow(options: argparse.Namespace, following: "Following") -> int:
+    """Until it is finished or a person ends it; with a summary."""
+    done, started = Sum(), time.monotonic()
+    code = 0
+    try:
+        with ProgressLine() as line:
+            while True:
+                for told in following.batches():
+                    done.add(told)
+                    line.show(done.line(told, time.monotonic() - started))
+                if options.once:
+                    break
+                time.sleep(options.interval / 1000)
+    except KeyboardInterrupt:
+        code = 130 if options.once else 0
+        print(file=sys.stderr)  # the terminal wrote ^C there
+    print(done.summary(options, time.monotonic() - started), file=sys.stderr)
+    return code
+
+
+# Upkeep
+
+
+def _existing(options: argparse.Namespace) -> "Table":
+    table = table_of(options)
+    if table.state() is None:
+        raise Failure(f"there is no {options.table_format} table at {options.table}")
+    return table
+
+
+def _locked(options: argparse.Namespace) -> "WriterLock":
+    from leadline.spark.lock import WriterLock
+
+    return WriterLock(local_directory(options), options.table)
+
+
+def _compact(options: argparse.Namespace) -> int:
+    with explained():
+        done = _existing(options).compact()
+    print(f"{options.table}: {count_text(done['removed'], 'file')} became {done['added']:,}")
+    return 0
+
+
+def _vacuum(options: argparse.Namespace) -> int:
+    hours = options.older_than // 3_600_000
+    with explained(), ExitStack() as held:
+        table = _existing(options)
+        if hours < SAFE_HOURS and not options.dry_run:  # a writer's files are not part of the table before it commits
+            held.enter_context(_locked(options))
+        files = table.vacuum(hours, options.dry_run)
+    for file in files if options.dry_run else ():
+        print(file)
+    print(f"{options.table}: {count_text(len(files), 'file')} {'would go' if options.dry_run else 'deleted'}")
+    return 0
+
+
+def _replay(options: argparse.Namespace) -> int:
+    with explained(), ExitStack() as held:
+        from leadline.spark.dead_letters import replay
+        from leadline.spark.table import DEAD
+
+        table, dead = _existing(options), table_of(options, DEAD)
+        held.enter_context(_locked(options))
+        done = replay(table, dead, options.registry)
+    if done.left:
+        complain(f"{count_text(done.left, 'dead letter')} still do not fit, the first because {done.cause}")
+    print(f"{options.table}: {count_text(done.replayed, 'dead letter')} became rows, {done.left:,} are left")
+    return 0

@@ -1,0 +1,1 @@
+"""The data pipeline on Spark: topics and log files as tables."""

@@ -1,0 +1,272 @@
+"""A connection to one broker: a socket, TLS and SASL where the properties ask for them, and messages of our codec.
+
+It blocks, asks one thing at a time in the newest version that both sides know, and receives into one buffer: records
+in an answer are bytes of that buffer, untouched, and last until the next answer is received.
+Properties go by the names of Kafka's clients. Certificates and keys are PEM; SASL speaks through kafka-python.
+"""
+# mypy: disable-error-code="import-untyped"
+
+import re
+import socket
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from leadline import __version__
+from leadline.wire.apis import API_VERSIONS, APIS, UNSUPPORTED_VERSION
+from leadline.wire.classes import Message
+from leadline.wire.codec import decode, decode_from
+from leadline.wire.frames import SIZE, parse_response, request_frame
+from leadline.wire.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    ResponseHeader,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from leadline.wire.primitives import MalformedRequest
+
+M = TypeVar("M", bound=Message)
+
+MAX_FRAME_BYTES = 1 << 30
+BUFFER_BYTES = 1 << 16
+HEADER_BYTES = 256  # of an answer's header at most; its decoder copies what it is given
+
+# Newer versions say the same for one group, one transaction and topics by name, at greater length.
+NEWEST = {
+    "FetchRequest": 12,
+    "FindCoordinatorRequest": 3,
+    "OffsetFetchRequest": 7,
+    "AddPartitionsToTxnRequest": 3,
+}
+
+
+class Unreachable(Exception):
+    """Nobody answers there, or not as a broker would; worth another try, or another broker."""
+
+
+class Refused(Exception):
+    """The broker does not let us in, or a property that says how to get in is wrong: no use to try again."""
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How to get into a cluster, out of a client's properties."""
+
+    client_id: str
+    timeout_s: float  # of one request
+    tls: bool
+    mechanism: str | None  # of SASL
+    properties: Mapping[str, str]
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> "Access":
+        protocol = properties.get("security.protocol", "PLAINTEXT").upper()
+        if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+            raise Refused(f"security.protocol={protocol}: it is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL")
+        sasl = protocol.startswith("SASL")
+        return cls(
+            properties.get("client.id", "leadline-spark"),
+            int(properties.get("request.timeout.ms", 30_000)) / 1000,
+            protocol.endswith("SSL"),
+            properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "GSSAPI")).upper() if sasl else None,
+            properties,
+        )
+
+
+class Connection:
+    def __init__(self, address: Address, access: Access) -> None:
+        self.address, self._access = address, access
+        self._correlation_id = 0
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._versions: dict[int, range] = {}
+        self._sock = self._connected()
+        try:
+            self._introduce()
+            if access.mechanism is not None:
+                self._authenticate(access.mechanism)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._sock.close()
+
+    def ask(self, request: Message, kind: type[M]) -> M:
+        """One request and its answer."""
+        return self.answer(self.send(request), kind)
+
+    def send(self, request: Message) -> int:
+        """A request, whose `answer` is taken later; the version that it went out in."""
+        version = self._version(type(request))
+        self._write(request, version)
+        return version
+
+    def answer(self, version: int, kind: type[M]) -> M:
+        assert kind.API_KEY is not None
+        frame, header_version = self._frame(), APIS[kind.API_KEY].response_header_version(version)
+        try:
+            header, body_at = decode_from(ResponseHeader, frame[:HEADER_BYTES], header_version)
+            if header.correlation_id != self._correlation_id:
+                raise Unreachable(f"{self.address} answers request {header.correlation_id}, not {self._correlation_id}")
+            return decode(kind, frame, version, body_at)
+        except MalformedRequest as error:
+            raise Unreachable(f"{self.address} answers what cannot be understood: {error}") from None
+
+    def swap_buffer(self, other: bytearray | None) -> bytearray:
+        """Receive into another buffer from now on, so that the records of the last answer stay; the one until now."""
+        mine, self._buffer = self._buffer, bytearray(BUFFER_BYTES) if other is None else other
+        return mine
+
+    def _version(self, kind: type[Message]) -> int:
+        assert kind.API_KEY is not None
+        theirs = self._versions.get(kind.API_KEY)
+        newest = min(kind.VERSIONS[-1], NEWEST.get(kind.__name__, kind.VERSIONS[-1]))
+        if theirs is None or theirs[0] > newest or theirs[-1] < kind.VERSIONS[0]:
+            known = f"{theirs[0]} to {theirs[-1]}" if theirs is not None else "none"
+            name = kind.__name__.removesuffix("Request")
+            raise Refused(f"{self.address} knows {known} of {name}, and we know {kind.VERSIONS[0]} to {newest}")
+        return min(newest, theirs[-1])
+
+    def _connected(self) -> socket.socket:
+        context = tls_context(self._access.properties) if self._access.tls else None
+        try:
+            sock = socket.create_connection(self.address, self._access.timeout_s)
+        except OSError as error:
+            raise Unreachable(f"cannot reach {self.address}: {error.strerror or error}") from None
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if context is None:
+            return sock
+        try:
+            return context.wrap_socket(sock, server_hostname=self.address.host)
+        except (ssl.SSLCertVerificationError, OSError) as error:
+            sock.close()
+            raise Refused(f"{self.address}: no TLS: {error}") from None
+
+    def _introduce(self) -> None:
+        """Learn which versions the broker knows; one that is older than our newest question says so in version 0."""
+        request = ApiVersionsRequest(client_software_name="leadline-spark", client_software_version=__version__)
+        for version in (3, 0):
+            self._write(request, version)
+            frame = self._frame()
+            failed = int.from_bytes(frame[4:6], "big", signed=True) == UNSUPPORTED_VERSION
+            if version == 3 and failed:
+                continue
+            _, answer = parse_response(ApiVersionsResponse, frame, version)
+            self._versions = {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
+            return
+        raise Unreachable(f"{self.address} has no version of ApiVersions (api {API_VERSIONS})")
+
+    def _authenticate(self, mechanism: str) -> None:
+        from kafka.errors import KafkaError
+        from kafka.net.sasl import SASL_MECHANISMS, get_sasl_mechanism
+
+        if mechanism not in SASL_MECHANISMS:
+            raise Refused(f"sasl.mechanism={mechanism}: it is one of {', '.join(SASL_MECHANISMS)}")
+        shaken = self.ask(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse)
+        if shaken.error_code:
+            raise Refused(f"sasl.mechanism={mechanism}: {self.address} has {', '.join(shaken.mechanisms)}")
+        username, password = credentials(self._access.properties)
+        try:
+            side = get_sasl_mechanism(mechanism)(
+                sasl_mechanism=mechanism,
+                sasl_plain_username=username,
+                sasl_plain_password=password,
+                security_protocol="SASL_SSL",
+                host=self.address.host,
+            )
+            while not side.is_done():
+                self._exchange(side)
+        except (KafkaError, ValueError, KeyError) as error:
+            raise Refused(f"{self.address}: {mechanism}: {error}") from None
+
+    def _exchange(self, side: "object") -> None:
+        from kafka.net.sasl.abc import SaslMechanism
+
+        assert isinstance(side, SaslMechanism)
+        request = SaslAuthenticateRequest(auth_bytes=side.auth_bytes())
+        answer = self.ask(request, SaslAuthenticateResponse)
+        if answer.error_code:
+            raise Refused(f"{self.address} does not let us in: {answer.error_message or 'wrong credentials'}")
+        side.receive(answer.auth_bytes)
+
+    def _write(self, request: Message, version: int) -> None:
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
+        pieces = request_frame(request, version, self._correlation_id, self._access.client_id)
+        try:
+            for piece in pieces:
+                assert isinstance(piece, bytes | bytearray | memoryview)
+                self._sock.sendall(piece)
+        except OSError as error:
+            raise Unreachable(f"{self.address}: {error}") from None
+
+    def _frame(self) -> memoryview:
+        (size,) = SIZE.unpack(self._exactly(SIZE.size))
+        if not 0 <= size <= MAX_FRAME_BYTES:
+            raise Unreachable(f"{self.address} announces an answer of {size} bytes; {MAX_FRAME_BYTES} are the limit")
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> memoryview:
+        if size > len(self._buffer):
+            self._buffer = bytearray(size)
+        view, got = memoryview(self._buffer)[:size], 0
+        try:
+            while got < size:
+                count = self._sock.recv_into(view[got:])
+                if not count:
+                    raise Unreachable(f"{self.address} closed the connection")
+                got += count
+        except OSError as error:
+            raise Unreachable(f"{self.address}: {error}") from None
+        return view
+
+
+# Properties
+
+
+def credentials(properties: Mapping[str, str]) -> tuple[str, str]:
+    """User and password, as Kafka's clients are told them in a line of JAAS, or as librdkafka is."""
+    found = dict(re.findall(r'(username|password)\s*=\s*"([^"]*)"', properties.get("sasl.jaas.config", "")))
+    username = properties.get("sasl.username", found.get("username"))
+    password = properties.get("sasl.password", found.get("password"))
+    if username is None or password is None:
+        raise Refused("sasl.jaas.config: username=\"...\" password=\"...\" are missing in it")  # fmt: skip
+    return username, password
+
+
+def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
+    for store in ("truststore", "keystore"):
+        kind = properties.get(f"ssl.{store}.type", "PEM" if f"ssl.{store}.location" not in properties else "JKS")
+        if kind.upper() != "PEM":
+            raise Refused(f"ssl.{store}.location is a {kind.upper()} store; only PEM can be read: ssl.{store}.type=PEM")
+    authorities = properties.get("ssl.truststore.location", properties.get("ssl.ca.location"))
+    written_out = properties.get("ssl.truststore.certificates", properties.get("ssl.ca.pem"))
+    try:
+        context = ssl.create_default_context(cafile=authorities, cadata=written_out)
+        _present_ourselves(context, properties)
+    except (OSError, ValueError) as error:
+        raise Refused(f"ssl: a certificate or key cannot be read: {error}") from None
+    if properties.get("ssl.endpoint.identification.algorithm", "https").lower() in ("", "none"):
+        context.check_hostname = False
+    return context
+
+
+def _present_ourselves(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
+    keystore = properties.get("ssl.keystore.location")
+    certificate = properties.get("ssl.certificate.location", keystore)
+    if certificate is not None:
+        key = properties.get("ssl.key.location", keystore)
+        context.load_cert_chain(certificate, key, properties.get("ssl.key.password"))
+    elif "ssl.keystore.certificate.chain" in properties:
+        raise Refused("ssl.keystore.certificate.chain: only files can be read: ssl.keystore.location")

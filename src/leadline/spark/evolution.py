@@ -1,0 +1,114 @@
+"""How the columns of a table follow the values of its records: types inferred, compared and merged.
+
+A table only gains columns, and fields of structs in them. A value whose type contradicts that of its column does not
+fit; a whole number fits where others are, and null fits everywhere.
+
+Pure: types in, types out.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache, partial, reduce
+from typing import Any
+
+import pyarrow as pa
+
+UNFIT_FOR_NAMES = frozenset(" ,;{}()\n\t=")  # in Delta and in Parquet
+NOTHING = pa.struct([])
+
+
+class Conflict(Exception):
+    """A value does not fit into the table; says which and why."""
+
+
+# What tells the type of a value of JSON: a Python type; of an array "array" and that of each kind of element;
+# of an object "object" and name and that of each field.
+Signature = type | tuple[str, tuple[Any, ...]]
+SCALARS = {type(None): pa.null(), bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+
+
+def signature(value: Any) -> Signature:
+    kind = type(value)
+    if kind is dict:
+        return "object", tuple((name, signature(each)) for name, each in value.items())
+    if kind is list:
+        return "array", tuple(dict.fromkeys(map(signature, value)))
+    return kind
+
+
+@lru_cache(maxsize=4096)
+def inferred(found: Signature) -> pa.DataType:
+    """The type of all values with a signature. Conflict: there is none."""
+    if isinstance(found, type):
+        return SCALARS[found]
+    what, parts = found
+    if what == "array":
+        return pa.list_(reduce(partial(merged, widen=True), map(inferred, parts), pa.null()))
+    return pa.struct([pa.field(name, inferred(part)) for name, part in parts])
+
+
+def merged(known: pa.DataType, seen: pa.DataType, *, widen: bool = False, at: str = "") -> pa.DataType:
+    """The type that holds both; `known` itself if `seen` fits into it. `widen`: whole numbers may yet become others."""
+    if known.equals(seen) or pa.types.is_null(seen):
+        return known
+    if pa.types.is_null(known):
+        return seen
+    if pa.types.is_struct(known) and pa.types.is_struct(seen):
+        return _merged_structs(known, seen, widen, at)
+    if pa.types.is_list(known) and pa.types.is_list(seen):
+        inner = merged(known.value_type, seen.value_type, widen=widen, at=f"{at}[]")
+        return known if inner.equals(known.value_type) else pa.list_(inner)
+    if pa.types.is_float64(known) and pa.types.is_int64(seen):
+        return known
+    if widen and pa.types.is_int64(known) and pa.types.is_float64(seen):
+        return seen
+    raise Conflict(f"{at or 'the value'} is {seen}, where the table has {known}")
+
+
+def _merged_structs(known: pa.StructType, seen: pa.StructType, widen: bool, at: str) -> pa.DataType:
+    types = {field.name: field.type for field in known}
+    spellings = {name.lower(): name for name in types}
+    changed = False
+    for field in seen:
+        path = f"{at}.{field.name}" if at else field.name
+        if field.name in types:
+            both = merged(types[field.name], field.type, widen=widen, at=path)
+            changed |= both is not types[field.name]
+        else:
+            check_name(field.name, path, spellings)
+            both, changed = field.type, True
+            spellings[field.name.lower()] = field.name
+        types[field.name] = both
+    return pa.struct([pa.field(name, each) for name, each in types.items()]) if changed else known
+
+
+def check_name(name: str, path: str, spellings: Mapping[str, str]) -> None:
+    if not name or not UNFIT_FOR_NAMES.isdisjoint(name):
+        raise Conflict(f"{path!r} can be no column's name: it is empty or has one of space , ; {{ }} ( ) = in it")
+    if (other := spellings.get(name.lower())) is not None:
+        raise Conflict(f"{path} differs from {other} by upper and lower case only")
+
+
+def storable(kind: pa.DataType) -> pa.DataType | None:
+    """Without what has no type yet (always null, always empty): a table cannot hold it. None: nothing is left."""
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_list(kind):
+        inner = storable(kind.value_type)
+        return None if inner is None else pa.list_(inner)
+    if pa.types.is_struct(kind):
+        kept = [(field.name, storable(field.type)) for field in kind]
+        left = [pa.field(name, each) for name, each in kept if each is not None]
+        return pa.struct(left) if left else None
+    return kind
+
+
+def additions(known: pa.Schema, seen: Iterable[pa.DataType]) -> pa.DataType:
+    """Known columns and all that was seen beside them, by several. Of what contradicts, the first stays."""
+    found: pa.DataType = pa.struct(list(known))
+    for each in seen:
+        for field in each:
+            try:
+                found = merged(found, pa.struct([field]), widen=True)
+            except Conflict:
+                continue  # whoever has it will be told once the table has the other
+    return found

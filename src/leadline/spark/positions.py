@@ -1,0 +1,125 @@
+"""How far a stream has read: what its checkpoint holds, and what became of it since.
+
+Format: JSON as Spark's own Kafka connector writes it, {"topic": {"0": 17}}, so that a checkpoint of it can be gone on
+with. Beside the topics, under a name that no topic can have, stand the group that the progress is committed to and the
+ids of the topics, by which one that was deleted and created again is known from what it was.
+
+Pure: values in, values out.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from leadline.model import Offset, TopicPartition
+from leadline.spark.ranges import Range
+
+BESIDE = "@leadline"
+GONE = "the topic or the partition no longer exists, or is no longer asked for"
+
+
+class BadCheckpoint(Exception):
+    """What a checkpoint holds is not what this stream could have written."""
+
+
+class DataLoss(Exception):
+    """Records that were to be read are gone: which, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    offsets: Mapping[TopicPartition, Offset]  # the next to read
+    group: str = ""  # empty: of a checkpoint that the connector wrote
+    ids: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def topics(self) -> set[str]:
+        return {tp.topic for tp in self.offsets}
+
+    def to_json(self) -> dict[str, object]:
+        found: dict[str, dict[str, Offset]] = {topic: {} for topic in sorted(self.topics)}
+        for tp, offset in sorted(self.offsets.items()):
+            found[tp.topic][str(tp.partition)] = offset
+        return {**found, BESIDE: {"group": self.group, "ids": dict(sorted(self.ids.items()))}}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, object]) -> "Positions":
+        try:
+            return _parsed(found)
+        except (KeyError, TypeError, ValueError):
+            raise BadCheckpoint(f"the checkpoint holds {found}, which are no offsets of topics") from None
+
+
+def _parsed(found: Mapping[str, object]) -> Positions:
+    offsets: dict[TopicPartition, Offset] = {}
+    for topic, each in found.items():
+        if topic != BESIDE:
+            partitions = _object(each)
+            offsets |= {TopicPartition(topic, int(number)): int(offset) for number, offset in partitions.items()}
+    beside = _object(found.get(BESIDE, {"group": "", "ids": {}}))
+    return Positions(offsets, str(beside["group"]), dict(_object(beside["ids"])))
+
+
+def _object(found: object) -> "Mapping[str, Any]":
+    if not isinstance(found, Mapping):
+        raise TypeError(found)
+    return found
+
+
+class Loss(NamedTuple):
+    range: Range  # at least these; of a topic that is gone, nobody knows how many
+    why: str
+
+    def __str__(self) -> str:
+        one = self.range
+        which = f"offsets {one.first} to {one.until - 1}" if one.length > 0 else f"all from offset {one.first} on"
+        return f"{one.tp}: {which} are gone: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """What the cluster has."""
+
+    earliest: Mapping[TopicPartition, Offset]
+    latest: Mapping[TopicPartition, Offset]
+    ids: Mapping[str, str]
+
+
+def losses(before: Positions, now: Now) -> list[Loss]:
+    """What lies between the place where a stream stopped and the place where it can go on."""
+    return [loss for tp, offset in sorted(before.offsets.items()) if (loss := _loss(before, now, tp, offset))]
+
+
+def _loss(before: Positions, now: Now, tp: TopicPartition, offset: Offset) -> Loss | None:
+    if tp not in now.latest:
+        return Loss(Range(tp, offset, offset), GONE)
+    if is_another(before, now, tp.topic):
+        return Loss(Range(tp, offset, offset), "the topic was deleted, and another one has its name")
+    if offset < now.earliest[tp]:
+        why = f"the log begins at {now.earliest[tp]} (retention, or records were deleted)"
+        return Loss(Range(tp, offset, now.earliest[tp]), why)
+    if offset > now.latest[tp]:
+        why = f"the log ends at {now.latest[tp]} (truncated: an unclean election, or a disk restored from a backup)"
+        return Loss(Range(tp, now.latest[tp], offset), why)
+    return None
+
+
+def is_another(before: Positions, now: Now, topic: str) -> bool:
+    known = before.ids.get(topic)
+    return known is not None and topic in now.ids and now.ids[topic] != known
+
+
+def go_on(before: Positions, now: Now) -> dict[TopicPartition, Offset]:
+    """Where to read on, whatever was lost; partitions that are new from their begin."""
+    return {
+        tp: now.earliest[tp]
+        if tp not in before.offsets or is_another(before, now, tp.topic)
+        else min(max(before.offsets[tp], now.earliest[tp]), latest)
+        for tp, latest in now.latest.items()
+    }
+
+
+def told(lost: Iterable[Loss]) -> DataLoss:
+    return DataLoss(
+        "records that were to be read are gone; failOnDataLoss=false reads what is left: " + "; ".join(map(str, lost))
+    )

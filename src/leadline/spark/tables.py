@@ -1,0 +1,182 @@
+"""A table that follows a topic: what it is made from, how far it has come, and what its homes (Delta, Iceberg) can do.
+
+One commit of the table holds the files of a batch, the next offset of every partition, the batch's number and the
+epoch of its writer. The table is its own checkpoint: there is no other place that could contradict it or get lost.
+    a record is in the table once if its offset lies below the table's next offset, and not at all otherwise
+    who writes has the highest epoch; a commit under a lower one is refused
+
+Pure: values and their text.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Protocol
+
+import pyarrow as pa
+
+from leadline.model import Offset
+
+NO_BATCH = -1
+PROPERTY = "leadline."  # in front of the names under which a table keeps its origin
+
+
+class TableError(Exception):
+    """What is wrong with a table, or with what it is asked to follow; one line."""
+
+
+class WriterRefused(TableError):
+    """Another writer is at work on the table, or has taken it over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a table is made from. Fixed when it is created, but for the mode."""
+
+    topic: str
+    topic_id: str  # a topic that was deleted and created again has another one
+    format: str  # raw, json, avro or protobuf
+    mode: str  # append or upsert
+    partition_by: str  # day, hour or none
+    isolation: str  # read_committed or read_uncommitted
+
+    def properties(self) -> dict[str, str]:
+        return {PROPERTY + name.replace("_", "."): value for name, value in asdict(self).items()}
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> "Origin | None":
+        names = {name: PROPERTY + name.replace("_", ".") for name in cls.__dataclass_fields__}
+        if not all(key in properties for key in names.values()):
+            return None
+        return cls(**{name: properties[key] for name, key in names.items()})
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a table has come."""
+
+    batch: int = NO_BATCH  # the last one that is in it
+    offsets: Mapping[int, Offset] = field(default_factory=dict)  # of each partition, the next one to be read
+    epoch: int = 0  # of its writer
+
+    def after(self, ends: Mapping[int, Offset]) -> "Progress":
+        return replace(self, batch=self.batch + 1, offsets={**self.offsets, **ends})
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A table as of one of its versions."""
+
+    origin: Origin
+    progress: Progress
+    schema: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A Parquet file that lies in the table's directory and is not part of the table yet."""
+
+    path: str  # within that directory
+    size: int
+    rows: int
+    slot: Mapping[str, str]  # of time: the column that the table is partitioned by, and its value in all rows
+    lowest: Mapping[str, int]  # of the columns that a reader may skip files by
+    highest: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Under which names a table keeps where its records come from."""
+
+    key: str
+    partition: str
+    offset: str
+    timestamp: str
+
+    @property
+    def names(self) -> list[str]:
+        return [self.key, self.partition, self.offset, self.timestamp]
+
+    @classmethod
+    def of(cls, format: str) -> "Columns":
+        prefix = "" if format == "raw" else "_"
+        return cls(*(prefix + name for name in ("key", "partition", "offset", "timestamp")))
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Rows that come from some offsets of one partition."""
+
+    columns: Columns
+    partition: int
+    first: Offset
+    until: Offset  # exclusive
+
+
+class Table(Protocol):
+    """A home of tables. What commits is all or nothing, and refused for a writer that was overtaken."""
+
+    uri: str
+
+    @property
+    def data_directory(self) -> str:
+        """Where files must lie before they are appended."""
+
+    def slot(self, origin: Origin) -> str | None:
+        """The column that a table is partitioned by, of which no file knows; None: the table knows by itself."""
+
+    def state(self) -> State | None:
+        """None: there is no table. TableError: there is one, and it follows no topic."""
+
+    def create(self, origin: Origin, schema: pa.Schema, progress: Progress) -> None: ...
+
+    def take_over(self, origin: Origin) -> State:
+        """Begin a new writer's epoch; whoever wrote until now is refused from now on."""
+
+    def add_columns(self, fields: Sequence[pa.Field], before: Progress) -> None: ...
+
+    def append(self, files: Sequence[DataFile], before: Progress, after: Progress) -> None: ...
+
+    def upsert(self, rows: pa.Table, key: str, before: Progress, after: Progress) -> None:
+        """Rows with the column DELETED: one for each key, which takes the place of what the table has for it."""
+
+    def rewrite(self, rows: pa.RecordBatchReader, before: Progress) -> None:
+        """These rows take the place of all."""
+
+    def columns(self, names: Sequence[str] | None = None, where: Slice | None = None) -> pa.RecordBatchReader:
+        """All rows, or those of a slice, in no order."""
+
+    def compact(self) -> Mapping[str, int]: ...
+
+    def vacuum(self, older_than_hours: int, dry_run: bool) -> list[str]: ...
+
+
+DELETED = "_deleted"
+
+
+def check_origin(found: Origin, wanted: Origin, uri: str) -> None:
+    """TableError if the table follows another topic, or in another way."""
+    if found.topic != wanted.topic:
+        raise TableError(f"{uri} follows the topic {found.topic}, not {wanted.topic}")
+    if found.topic_id != wanted.topic_id:
+        raise TableError(
+            f"{uri} follows a topic {found.topic} with the id {found.topic_id}, but {wanted.topic} has the id "
+            f"{wanted.topic_id} now: it was deleted and created again; choose another table"
+        )
+    for name in ("format", "partition_by", "isolation"):
+        if getattr(found, name) != getattr(wanted, name):
+            option = "--" + name.replace("_", "-")
+            raise TableError(f"{uri} was made with {option} {getattr(found, name)}, not {getattr(wanted, name)}")
+
+
+def check_writer(uri: str, epoch: int, batch: int, before: Progress) -> None:
+    """WriterRefused unless the table, at this epoch and batch, is as its writer left it."""
+    if epoch != before.epoch:
+        raise WriterRefused(f"{uri} has another writer now: it began epoch {epoch}, and this one has {before.epoch}")
+    if batch != before.batch:
+        raise WriterRefused(f"{uri} is at batch {batch}, not at {before.batch}: others wrote to it")
+
+
+def one_line(error: Exception) -> str:
+    """What libraries say in many lines, and in colours."""
+    return " ".join(re.sub(r"\x1b\[\d+m|\u21b3", " ", str(error)).split())

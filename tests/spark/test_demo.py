@@ -1,0 +1,53 @@
+"""The demo, up to the point where its table is whole again; what follows in it has tests of its own."""
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import psutil
+import pytest
+from deltalake import DeltaTable
+
+from leadline.cli import main
+from leadline.cli.client import Failure
+from leadline.cli.demo import MARK, Demo, cleared
+from leadline.cli.demo_orders import BROKEN
+
+RATE = 500
+
+
+def test_a_table_that_was_cut_off_ends_up_with_each_order_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ExitStack() as ends:
+        demo = Demo(tmp_path, RATE, ends)
+        demo.start_broker()
+        tills = demo.write_orders()
+        demo.crash(demo.stream())
+        demo.go_on(tills)
+        demo.ask_the_table()
+    numbers = DeltaTable(demo.table).to_pyarrow_table(columns=["order"])["order"].to_pylist()
+    broken = tills.written // BROKEN
+    assert sorted(numbers) == [n for n in range(1, tills.written + 1) if n % BROKEN]
+    assert DeltaTable(f"{demo.table}_dead_letters").to_pyarrow_table().num_rows == broken
+    said = capsys.readouterr().out
+    assert f"{tills.written:,} orders in all, each of them acknowledged" in said
+    assert [line for line in said.splitlines() if line.startswith("6. ")] == ["6. Ask the table"]
+    assert not [each for each in psutil.Process().children(recursive=True) if str(tmp_path) in " ".join(each.cmdline())]
+
+
+def test_another_demo_takes_the_place_of_the_last_one(tmp_path: Path) -> None:
+    folder = cleared(tmp_path / "demo")
+    (folder / "report.html").touch()
+    assert [path.name for path in cleared(folder).iterdir()] == [MARK]
+
+
+def test_what_no_demo_made_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine").touch()
+    with pytest.raises(Failure, match="no demo made it"):
+        cleared(tmp_path)
+    assert main(["demo", "--dir", str(tmp_path)]) == 1
+    assert (
+        capsys.readouterr().err
+        == f"leadline: {tmp_path} is there already, and no demo made it: --dir names another place\n"
+    )
+    assert (tmp_path / "mine").exists()
