@@ -208,6 +208,13 @@ def write_txn_markers(version: int, target: Target) -> Message:
     return m.WriteTxnMarkersRequest(markers=[marker])
 
 
+def alter_reassignments(_: int, to: Target) -> Message:
+    """Called off: where nothing is under way, nothing happens."""
+    partition = m.AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=0, replicas=None)
+    topic = m.AlterPartitionReassignmentsRequest.ReassignableTopic(name=to.topic, partitions=[partition])
+    return m.AlterPartitionReassignmentsRequest(topics=[topic])
+
+
 MAKERS: list[tuple[type[Message], type[Message], Maker]] = [
     (m.ProduceRequest, m.ProduceResponse, produce),
     (m.FetchRequest, m.FetchResponse, fetch),
@@ -254,6 +261,19 @@ MAKERS: list[tuple[type[Message], type[Message], Maker]] = [
     ),
     (m.ListTransactionsRequest, m.ListTransactionsResponse, lambda *_: m.ListTransactionsRequest()),
     (m.DeleteGroupsRequest, m.DeleteGroupsResponse, lambda _, to: m.DeleteGroupsRequest(groups_names=[to.topic])),
+    (m.AlterPartitionReassignmentsRequest, m.AlterPartitionReassignmentsResponse, alter_reassignments),
+    (
+        m.ListPartitionReassignmentsRequest,
+        m.ListPartitionReassignmentsResponse,
+        lambda *_: m.ListPartitionReassignmentsRequest(topics=None),
+    ),
+    # What brokers ask each other: whoever asks one that is alone is refused.
+    (m.LeaderAndIsrRequest, m.LeaderAndIsrResponse, lambda *_: m.LeaderAndIsrRequest()),
+    (m.StopReplicaRequest, m.StopReplicaResponse, lambda *_: m.StopReplicaRequest()),
+    (m.UpdateMetadataRequest, m.UpdateMetadataResponse, lambda *_: m.UpdateMetadataRequest()),
+    (m.ControlledShutdownRequest, m.ControlledShutdownResponse, lambda *_: m.ControlledShutdownRequest()),
+    (m.AlterPartitionRequest, m.AlterPartitionResponse, lambda *_: m.AlterPartitionRequest()),
+    (m.AllocateProducerIdsRequest, m.AllocateProducerIdsResponse, lambda *_: m.AllocateProducerIdsRequest()),
 ]
 
 
@@ -297,7 +317,7 @@ def read_by_kio(api_key: int, version: int, frame: bytes) -> None:
     serial: Any = pytest.importorskip("kio.serial", reason="needs kio")
     try:
         schema = index.load_response_schema(api_key, version)
-    except index.UnknownEntity:
+    except (index.UnknownEntity, index.UnknownAPIKey):  # it knows of no ZooKeeper
         return
     header = serial.entity_reader(schema.__header_schema__)(frame, 0)
     body = serial.entity_reader(schema)(frame, header[1])

@@ -28,12 +28,16 @@ def client_properties(options: argparse.Namespace) -> dict[str, str]:
     return dict(Connection(options).properties)
 
 
+def soon(options: argparse.Namespace) -> dict[str, str]:
+    """Who does not answer within --timeout counts as out of reach."""
+    return {"default.api.timeout.ms": str(int(options.timeout * 1000))}
+
+
 def reach(options: argparse.Namespace, *topics: str) -> None:
     """Before Spark is started for nothing: the cluster answers within --timeout, and has these topics."""
     from leadline.spark.cluster import Cluster
 
-    soon = {"default.api.timeout.ms": str(int(options.timeout * 1000))}
-    with Cluster(client_properties(options) | soon) as cluster:
+    with Cluster(client_properties(options) | soon(options)) as cluster:
         cluster.existing(topics)
 
 

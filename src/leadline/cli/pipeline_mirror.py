@@ -17,6 +17,7 @@ from leadline.cli.pipeline_job import (
     count_text,
     explained,
     lag_text,
+    soon,
     start_spark,
 )
 from leadline.cli.terminal import size_text, time_text
@@ -114,9 +115,10 @@ def run(options: argparse.Namespace) -> int:
 
     wish = wish_of(options)
     with explained(), ExitStack() as held:
+        for each in (wish.source, wish.target):  # whoever cannot be reached is told before Spark is started
+            with Cluster(each | soon(options)) as cluster:
+                cluster.topics()
         source, target = held.enter_context(Cluster(wish.source)), held.enter_context(Cluster(wish.target))
-        source.topics()  # whoever cannot be reached is told before Spark is started
-        target.topics()
         spark = start_spark(options, f"mirror {wish.name}")
         held.callback(spark.stop)
         return _follow(options, Mirror(wish, on_spark(spark), source, target))

