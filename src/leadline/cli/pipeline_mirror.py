@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
     wish = wish_of(options)
     with explained(), ExitStack() as held:
         for each in (wish.source, wish.target):  # whoever cannot be reached is told before Spark is started
-            with Cluster(each | soon(options)) as cluster:
+            with Cluster({**each, **soon(options)}) as cluster:
                 cluster.topics()
         source, target = held.enter_context(Cluster(wish.source)), held.enter_context(Cluster(wish.target))
         spark = start_spark(options, f"mirror {wish.name}")
