@@ -1,6 +1,7 @@
 """The demo, up to the point where its table is whole again; what follows in it has tests of its own."""
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psutil
@@ -13,6 +14,13 @@ from leadline.cli.demo import MARK, Demo, cleared
 from leadline.cli.demo_orders import BROKEN
 
 RATE = 500
+
+
+def running() -> Iterator[str]:
+    """The commands of processes below this one."""
+    for each in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has ended, and perhaps nobody has taken note of it yet
+            yield " ".join(each.cmdline())
 
 
 def test_a_table_that_was_cut_off_ends_up_with_each_order_once(
@@ -32,7 +40,7 @@ def test_a_table_that_was_cut_off_ends_up_with_each_order_once(
     said = capsys.readouterr().out
     assert f"{tills.written:,} orders in all, each of them acknowledged" in said
     assert [line for line in said.splitlines() if line.startswith("6. ")] == ["6. Ask the table"]
-    assert not [each for each in psutil.Process().children(recursive=True) if str(tmp_path) in " ".join(each.cmdline())]
+    assert [command for command in running() if str(tmp_path) in command] == []
 
 
 def test_another_demo_takes_the_place_of_the_last_one(tmp_path: Path) -> None:
