@@ -6,7 +6,7 @@ transaction.partition.verification.enable=false asks nobody.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TypeVar, Union
+from typing import TypeAlias, TypeVar
 
 from leadline.api.context import Context
 from leadline.controller.metadata import NO_LEADER
@@ -45,7 +45,7 @@ Verdicts = dict[TopicPartition, Verdict]
 Refusals = dict[TopicPartition, WireError | None]
 T = TypeVar("T")
 U = TypeVar("U")
-Later = Union[T, Awaitable[T]]  # noqa: UP007  at once, if the coordinator is this broker
+Later: TypeAlias = T | Awaitable[T]  # at once, if the coordinator is this broker
 
 
 def verify_records(request: ProduceRequest, ctx: Context) -> Later[Verdicts]:

@@ -37,22 +37,19 @@ class Requests:
 
     def serve(self, connection: Connection, frame: memoryview) -> Reply | Later | Awaitable[Reply | None] | None:
         started = perf_counter()
+        blocks = False
         in_lane = None if connection.state is None else commit_in_lane(frame, connection.state, self.services)
         if in_lane is None:
             in_lane = produce_in_lane(frame, self._lanes, self._replicas)
+        if in_lane is None:
+            in_lane = copy_in_lane(frame, self.services, Origin(connection.host, connection.listener))
+            blocks = True
         if in_lane is not None:
             self.served += 1
             seconds = perf_counter() - started
             if seconds > SLOW_SECONDS or seconds > self.slowest_turn:
                 self._note(seconds, request_head(frame), connection)
-            return Later(in_lane, as_it_is, blocks=False) if isinstance(in_lane, asyncio.Future) else in_lane
-        copied = copy_in_lane(frame, self.services, Origin(connection.host, connection.listener))
-        if copied is not None:
-            self.served += 1
-            seconds = perf_counter() - started
-            if seconds > SLOW_SECONDS or seconds > self.slowest_turn:
-                self._note(seconds, request_head(frame), connection)
-            return Later(copied, as_it_is, blocks=True) if isinstance(copied, asyncio.Future) else copied
+            return Later(in_lane, as_it_is, blocks=blocks) if isinstance(in_lane, asyncio.Future) else in_lane
         try:
             head = request_head(frame)
             entry = TABLE.get(head.api_key)

@@ -3,7 +3,7 @@
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -99,6 +99,16 @@ def start_spark(options: argparse.Namespace, app: str) -> "SparkSession":
     with Status() as status:
         status.show("starting Spark ...")
         return session(f"leadline {app}", master=options.master, settings=dict(options.conf))
+
+
+def until_ended(work: Callable[[], None], *, would_go_on: bool = False) -> int:
+    """The exit code of a job that a person may end with Ctrl-C; of one that would go on for ever, that is its end."""
+    try:
+        work()
+    except KeyboardInterrupt:
+        print(file=sys.stderr)  # the terminal wrote ^C there
+        return 0 if would_go_on else 130
+    return 0
 
 
 class ProgressLine:

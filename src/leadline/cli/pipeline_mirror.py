@@ -19,6 +19,7 @@ from leadline.cli.pipeline_job import (
     lag_text,
     soon,
     start_spark,
+    until_ended,
 )
 from leadline.cli.terminal import size_text, time_text
 
@@ -185,8 +186,9 @@ def _name(options: argparse.Namespace) -> str:
 
 def _follow(options: argparse.Namespace, mirror: "Mirror") -> int:
     """Until it is finished or a person ends it; with a summary."""
-    done, started, code = Sum(), time.monotonic(), 0
-    try:
+    done, started = Sum(), time.monotonic()
+
+    def work() -> None:
         mirror.begin()
         with ProgressLine() as line:
             while True:
@@ -198,8 +200,7 @@ def _follow(options: argparse.Namespace, mirror: "Mirror") -> int:
                 if options.once:
                     break
                 time.sleep(options.interval / 1000)
-    except KeyboardInterrupt:
-        code = 130 if options.once else 0
-        print(file=sys.stderr)  # the terminal wrote ^C there
+
+    code = until_ended(work, would_go_on=not options.once)
     print(done.summary(options, time.monotonic() - started), file=sys.stderr)
     return code

@@ -15,6 +15,7 @@ from leadline.cli.pipeline_job import (
     explained,
     reach,
     start_spark,
+    until_ended,
 )
 from leadline.cli.terminal import time_text
 
@@ -77,8 +78,10 @@ def _run(options: argparse.Namespace, held: ExitStack) -> int:
 
 
 def _replay(options: argparse.Namespace, replay: "Replay") -> int:
-    records, code, started = 0, 0, time.monotonic()
-    try:
+    records, started = 0, time.monotonic()
+
+    def work() -> None:
+        nonlocal records
         with ProgressLine() as line:
             for told in replay.batches():
                 records += told.records
@@ -86,9 +89,8 @@ def _replay(options: argparse.Namespace, replay: "Replay") -> int:
                 rate = records / max(seconds, 0.001)
                 left = f"{told.left:,} offsets left, {time_text(told.left / max(rate, 0.001))}"
                 line.show(f"{count_text(records, 'record')}, {rate:,.0f}/s; {left}")
-    except KeyboardInterrupt:
-        code = 130
-        print(file=sys.stderr)  # the terminal wrote ^C there
+
+    code = until_ended(work)
     seconds = time.monotonic() - started
     print(
         f"{options.table} to {options.topic}: {count_text(records, 'record')}, in {time_text(seconds)}", file=sys.stderr

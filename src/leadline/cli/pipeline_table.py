@@ -18,6 +18,7 @@ from leadline.cli.pipeline_job import (
     lag_text,
     reach,
     start_spark,
+    until_ended,
 )
 from leadline.cli.terminal import size_text, time_text
 
@@ -225,8 +226,8 @@ def local_directory(options: argparse.Namespace) -> Path | None:
 def _follow(options: argparse.Namespace, following: "Following") -> int:
     """Until it is finished or a person ends it; with a summary."""
     done, started = Sum(), time.monotonic()
-    code = 0
-    try:
+
+    def work() -> None:
         with ProgressLine() as line:
             while True:
                 for told in following.batches():
@@ -235,9 +236,8 @@ def _follow(options: argparse.Namespace, following: "Following") -> int:
                 if options.once:
                     break
                 time.sleep(options.interval / 1000)
-    except KeyboardInterrupt:
-        code = 130 if options.once else 0
-        print(file=sys.stderr)  # the terminal wrote ^C there
+
+    code = until_ended(work, would_go_on=not options.once)
     print(done.summary(options, time.monotonic() - started), file=sys.stderr)
     return code
 
