@@ -42,8 +42,10 @@ CREATABLE = CreateTopicsRequest.CreatableTopic
 _SIZE = Struct(">i")
 _MEMBER_END = re.compile(r"-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
 
-# The same for both. Two directories, so that replicas can move; frequent upkeep, so that tests need not wait for it.
+# The same for both. Two directories, so that replicas can move; frequent upkeep, so that tests need not wait for it;
+# connections that outlast the tests between two uses of them.
 SETTINGS = {
+    "connections.max.idle.ms": 3_600_000,
     "broker.id": 1,
     "broker.rack": "here",
     "num.partitions": 2,
