@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import psutil
 import pytest
 from pyspark.sql import SparkSession
 
@@ -29,6 +28,7 @@ from leadline.spark.tables import TableError
 from tests.support import in_memory
 from tests.support.broker import RunningBroker, leadline
 from tests.support.commands import LEADLINE
+from tests.support.fire import kill_workers, little_room, small_disk
 from tests.support.following import Feed, Pipeline
 from tests.support.topics import create_topic
 
@@ -186,17 +186,13 @@ def test_tasks_that_are_killed_leave_nothing_behind_that_counts(made: Made) -> N
 
 @contextmanager
 def _killing_workers() -> Iterator[None]:
-    """The processes that Spark runs tasks in, twice."""
+    """Twice."""
     stop = threading.Event()
 
     def kill() -> None:
         for _ in range(2):
             stop.wait(random.uniform(0.1, 0.5))
-            for process in psutil.Process().children(recursive=True):
-                with suppress(psutil.Error):
-                    parent = process.parent()
-                    if parent is not None and "pyspark.daemon" in " ".join(parent.cmdline()):
-                        process.kill()
+            kill_workers(os.getpid())
 
     thread = threading.Thread(target=kill)
     thread.start()
@@ -233,29 +229,20 @@ def test_a_broker_that_is_killed_and_comes_back(made: Made, broker: RunningBroke
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path | None]:
-    """A file system of its own with little room, where one may be mounted."""
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(place)], capture_output=True)
-    if mounted.returncode != 0:
-        yield None
-        return
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path | None]:
+    with small_disk(tmp_path / "small", "3m") as found:
+        yield found
 
 
 def test_a_disk_without_room_stops_it_and_costs_nothing(
-    made: Made, small_disk: Path | None, monkeypatch: pytest.MonkeyPatch
+    made: Made, disk: Path | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    feed, pipeline = made(path=small_disk / "table" if small_disk else None)
+    feed, pipeline = made(path=disk / "table" if disk else None)
     feed.more(50)
     pipeline.run()
     for number in range(4 * FACTOR):
         feed.more(300)
-        little = _little_room(small_disk, 4096 * (number % 4), monkeypatch)
+        little = _little_room(disk, 4096 * (number % 4), monkeypatch)
         with little, pytest.raises(TableError, match="No space left"):
             pipeline.run()
     pipeline.run()
@@ -269,13 +256,8 @@ def _little_room(disk: Path | None, left: int, monkeypatch: pytest.MonkeyPatch) 
             patch.setattr(Delta, "append", _no_space)
             yield
         return
-    filler = disk / "filler"
-    room = os.statvfs(disk)
-    filler.write_bytes(bytes(max(room.f_bavail * room.f_frsize - left, 0)))
-    try:
+    with little_room(disk, left):
         yield
-    finally:
-        filler.unlink()
 
 
 def _no_space(*_: object) -> None:

@@ -1,7 +1,7 @@
-"""A whole pipeline killed at random moments, driver, executors and all, and the broker with it: each row arrives once.
+"""A stream from topic to topic, from which all it needs is taken away at random moments: each row arrives once.
 
 What happens between two steps of a commit is in test_sink_cut_off; this is Spark's part of the bargain.
-LEADLINE_FIRE tells how often to kill (once).
+LEADLINE_FIRE tells how often something is taken away (four times: each, the driver with the broker).
 """
 
 import os
@@ -10,27 +10,40 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import psutil
 from confluent_kafka import Producer
 
 from leadline.spark.cluster import Cluster
 from leadline.spark.options import read_options
 from leadline.spark.source import BatchReader, close_clusters
 from tests.support.broker import RunningBroker, leadline
+from tests.support.fire import kill_workers, little_room, small_disk
 from tests.support.topics import create_topic
 
-KILLS = int(os.environ.get("LEADLINE_FIRE", "1"))
 ROWS = 300
-START_S = 300
+PATIENCE_S = 300
 
 
-class Pipeline:
-    def __init__(self, broker: RunningBroker, home: Path, until: str) -> None:
-        given = [broker.bootstrap, "in", "out", str(home / "checkpoint"), until]
-        self.log = home / "pipeline.log"
+class Stream:
+    """Runs as a process, if it runs. Spark's checkpoint and what tasks leave behind are in `home`."""
+
+    def __init__(self, broker: RunningBroker, home: Path, log: Path) -> None:
+        self.broker, self.home, self.log = broker, home, log
+        self.sent = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, until: str = "on") -> None:
+        given = [self.broker.bootstrap, "in", "out", str(self.home / "checkpoint"), until]
         with self.log.open("ab") as output:
-            self.process = subprocess.Popen(
+            self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.spark.topic_to_topic", *given],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -40,24 +53,88 @@ class Pipeline:
 
     def kill(self) -> None:
         """With all that it started."""
-        os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def kill_executors(self) -> None:
+        with suppress(psutil.NoSuchProcess):
+            assert self._process is not None
+            kill_workers(self._process.pid)
+
+    def send(self, rows: int) -> None:
+        producer = Producer({"bootstrap.servers": self.broker.bootstrap})
+        for n in range(self.sent, self.sent + rows):
+            producer.produce("in", key=str(n), value=str(n))
+        assert producer.flush(PATIENCE_S) == 0
+        self.sent += rows
+
+    def written(self) -> int:
+        """How far readers of committed records could read."""
+        with Cluster({"bootstrap.servers": self.broker.bootstrap}) as cluster:
+            return sum(cluster.latest(cluster.existing(["out"])["out"].partitions, committed=True).values())
+
+    def go_on(self) -> None:
+        """Until something new has arrived; started again if need be."""
+        before = self.written()
+        self.wait_until(lambda: self.written() > before)
+
+    def finish(self) -> None:
+        self.kill()
+        self.start("end")
+        assert self._process is not None
+        assert self._process.wait(PATIENCE_S) == 0, self.log.read_text()[-3000:]
+
+    def wait_until(self, done: Callable[[], bool], again: bool = True) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not done():
+            if again and not self.runs:
+                self.start()
+            assert time.monotonic() < deadline, self.log.read_text()[-3000:]
+            time.sleep(0.05)
 
 
-def written(broker: RunningBroker) -> int:
-    """How far readers of committed records could read."""
-    with Cluster({"bootstrap.servers": broker.bootstrap}) as cluster:
-        return sum(cluster.latest(cluster.existing(["out"])["out"].partitions, committed=True).values())
+def _everything(stream: Stream) -> None:
+    stream.kill()
+    stream.broker.kill()
+    stream.broker.start()
 
 
-def produce(broker: RunningBroker, first: int, until: int) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
-    for n in range(first, until):
-        producer.produce("in", key=str(n), value=str(n))
-    producer.flush()
+def _driver(stream: Stream) -> None:
+    stream.kill()
 
 
-def read(broker: RunningBroker) -> list[int]:
+def _executors(stream: Stream) -> None:
+    stream.kill_executors()
+
+
+def _broker(stream: Stream) -> None:
+    stream.broker.kill()
+    stream.broker.start()
+
+
+def _room(stream: Stream) -> None:
+    """Until it can go on no longer."""
+    with little_room(stream.home, 0):
+        stream.send(ROWS)
+        stream.wait_until(lambda: not stream.runs, again=False)
+
+
+@contextmanager
+def _stream(folder: Path) -> Iterator[tuple[Stream, list[Callable[[Stream], None]]]]:
+    """And what can be taken away from it here."""
+    with leadline(folder / "data") as broker, small_disk(folder / "small", "20m") as disk:
+        for topic in ("in", "out"):
+            create_topic(broker.bootstrap, topic, 2)
+        stream = Stream(broker, disk or folder, folder / "stream.log")
+        try:
+            yield stream, [_executors, _broker, *([_room] if disk else []), _everything, _driver]
+        finally:
+            stream.kill()
+
+
+def _read(broker: RunningBroker) -> list[int]:
     given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "out", "kafka.isolation.level": "read_committed"}
     reader = BatchReader(read_options(given, streaming=False))
     found = [rows.column("value").to_pylist() for part in reader.partitions() for rows in reader.read(part)]
@@ -67,28 +144,11 @@ def read(broker: RunningBroker) -> list[int]:
 
 def test_each_row_arrives_once(tmp_path: Path) -> None:
     chance = random.Random(7)
-    with leadline(tmp_path / "data") as broker:
-        for topic in ("in", "out"):
-            create_topic(broker.bootstrap, topic, 2)
-        for kill in range(KILLS):
-            produce(broker, kill * ROWS, (kill + 1) * ROWS)
-            before, pipeline = written(broker), Pipeline(broker, tmp_path, "on")
-            try:
-                deadline = time.monotonic() + START_S
-                while written(broker) == before:
-                    assert pipeline.process.poll() is None, pipeline.log.read_text()[-3000:]
-                    assert time.monotonic() < deadline, pipeline.log.read_text()[-3000:]
-                    time.sleep(0.05)
-                time.sleep(chance.uniform(0, 1.0))
-            finally:
-                pipeline.kill()
-            if kill % 2 == 0:
-                broker.kill()
-                broker.start()
-        last = Pipeline(broker, tmp_path, "end")
-        try:
-            assert last.process.wait(START_S) == 0, last.log.read_text()[-3000:]
-        finally:
-            if last.process.poll() is None:
-                last.kill()
-        assert read(broker) == list(range(KILLS * ROWS))
+    with _stream(tmp_path) as (stream, losses):
+        for n in range(int(os.environ.get("LEADLINE_FIRE", len(losses) - 1))):
+            stream.send(ROWS)
+            stream.go_on()
+            time.sleep(chance.uniform(0, 1))
+            losses[n % len(losses)](stream)
+        stream.finish()
+        assert _read(stream.broker) == list(range(stream.sent))

@@ -10,7 +10,7 @@ from tests.spark.conftest import QUICK_TO_START, SMALL
 
 
 def main(servers: str, topic: str, out: str, checkpoint: str, until: str) -> None:
-    spark = session("under fire", master="local[2]", settings=SMALL, java_options=QUICK_TO_START)
+    spark = session("under fire", master="local[2,4]", settings=SMALL, java_options=QUICK_TO_START)
     given = {"kafka.bootstrap.servers": servers}
     rows = spark.readStream.format("leadline").options(**given, subscribe=topic, startingOffsets="earliest")
     writer = rows.option("maxOffsetsPerTrigger", "50").load().writeStream.format("leadline").options(**given, topic=out)
