@@ -32,7 +32,7 @@ bench: $(READY) ## measure the speed
 	$(BIN)/python -m tests.bench $(ARGS)
 
 native: $(READY) ## compile the pipeline's decoder, which is then twice as fast; needs a C compiler
-	$(BIN)/python -m leadline.spark.native
+	$(BIN)/python -m leadline.spark.batches.native
 
 format: $(READY) ## let ruff put the code in order
 	$(BIN)/ruff check --fix
@@ -43,7 +43,7 @@ lock: ## renew requirements.lock; needs uv
 	  --custom-compile-command 'make lock' --group dev --all-extras --output-file requirements.lock pyproject.toml
 
 clean: ## remove .venv and all caches
-	rm -rf src/leadline/spark/*.so .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf src/leadline/spark/batches/*.so .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
 	find src tests -name __pycache__ -type d -exec rm -rf {} +
 
 # Built anew as a whole, so that it never holds more than the lock says. With uv where that is present and works, else with pip.

@@ -14,9 +14,9 @@ from leadline.ports import OsFiles
 from leadline.records.batch import header_at
 from leadline.records.build import recompressed
 from leadline.records.compression import Codec
-from leadline.spark import native, places
-from leadline.spark.audit_job import audit_unit, logs_of, units
-from leadline.spark.decode import Wanted, decode
+from leadline.spark.audit.job import audit_unit, logs_of, units
+from leadline.spark.batches import native, places
+from leadline.spark.batches.decode import Wanted, decode
 from tests.bench.batches import Maker, fill
 from tests.bench.results import Goal, Row
 from tests.bench.run import Run, settle

@@ -14,10 +14,10 @@ from pathlib import Path
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
-from leadline.spark.cluster import Cluster
-from leadline.spark.homes import home
+from leadline.spark.client.cluster import Cluster
 from leadline.spark.session import session
-from leadline.spark.table import DEAD, Following, Wish
+from leadline.spark.table.following import DEAD, Following, Wish
+from leadline.spark.table.homes import home
 from tests.bench.results import Goal, Row
 from tests.bench.run import Run
 from tests.bench.sides import same

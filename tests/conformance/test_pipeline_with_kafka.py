@@ -11,15 +11,15 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from leadline.spark.cluster import Cluster
-from leadline.spark.connection import Refused
-from leadline.spark.copying import copy
-from leadline.spark.mirror import Mirror, Wish
-from leadline.spark.options import Subscribed, read_options, write_options
-from leadline.spark.sink import Note, stage, write_once
-from leadline.spark.source import BatchReader, close_clusters
-from leadline.spark.staging import Staging
-from leadline.spark.transaction import Fenced, Transaction
+from leadline.spark.client.cluster import Cluster
+from leadline.spark.client.connection import Refused
+from leadline.spark.client.transaction import Fenced, Transaction
+from leadline.spark.mirror.copying import copy
+from leadline.spark.mirror.mirror import Mirror, Wish
+from leadline.spark.topics.options import Subscribed, read_options, write_options
+from leadline.spark.topics.sink import Note, stage, write_once
+from leadline.spark.topics.source import BatchReader, close_clusters
+from leadline.spark.topics.staging import Staging
 from tests.conformance.kafka.broker import Broker, broker, zookeeper
 from tests.support.broker import leadline
 from tests.support.topics import create_topic

@@ -4,9 +4,10 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
-from leadline.spark import report, segments
-from leadline.spark.findings import TopicReport
-from leadline.spark.report import Outcome, Work
+from leadline.spark.files import segments
+from leadline.spark.report import report
+from leadline.spark.report.findings import TopicReport
+from leadline.spark.report.report import Outcome, Work
 from tests.conformance.both import Both, until
 
 pytestmark = pytest.mark.conformance

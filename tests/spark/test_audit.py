@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from leadline.cli import main, pipeline_audit
-from leadline.spark.audit_job import audit_all, logs_of, units
+from leadline.spark.audit.job import audit_all, logs_of, units
 from tests.support.logs import batch
 from tests.support.replica_files import Replicas
 

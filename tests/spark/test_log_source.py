@@ -12,9 +12,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from leadline.spark.log_source import LogReader, log_options, tasks
-from leadline.spark.log_views import VIEWS
-from leadline.spark.options import BadOption
+from leadline.spark.files.log_source import LogReader, log_options, tasks
+from leadline.spark.files.log_views import VIEWS
+from leadline.spark.topics.options import BadOption
 from tests.support.broker import leadline
 
 RECORDS = 300

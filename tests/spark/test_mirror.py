@@ -13,15 +13,15 @@ import pytest
 from confluent_kafka import Producer
 
 from leadline.model import TopicPartition
-from leadline.spark.cluster import Cluster
-from leadline.spark.copying import copy
-from leadline.spark.fetching import Fetching, rows
-from leadline.spark.mirror import Mirror, Told, Wish
-from leadline.spark.offset_map import OffsetMap
-from leadline.spark.options import Matching, Subscribed
+from leadline.spark.client.cluster import Cluster
+from leadline.spark.client.fetching import Fetching, rows
+from leadline.spark.client.transaction import Fenced
+from leadline.spark.mirror.copying import copy
+from leadline.spark.mirror.mirror import Mirror, Told, Wish
+from leadline.spark.mirror.offset_map import OffsetMap
 from leadline.spark.positions import DataLoss
 from leadline.spark.ranges import Range
-from leadline.spark.transaction import Fenced
+from leadline.spark.topics.options import Matching, Subscribed
 from tests.support.broker import RunningBroker, leadline
 from tests.support.steps import Died, Steps
 from tests.support.topics import create_topic
@@ -149,7 +149,7 @@ def test_all_kinds_of_records_go_over_and_the_map_knows_where(both: Both) -> Non
 def test_topics_over_there_are_made_alike(both: Both) -> None:
     both.produce(10)
     until_done(both.mirror())
-    from leadline.spark.alike import settings
+    from leadline.spark.mirror.alike import settings
 
     with Cluster({"bootstrap.servers": both.target.bootstrap}) as target:
         assert settings(target, f"copy.{both.topic}") == {"max.message.bytes": "500000"}

@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from leadline.model import TopicPartition
-from leadline.spark import replay as replaying
-from leadline.spark.cluster import Cluster
-from leadline.spark.fetching import Fetching, rows
+from leadline.spark.client.cluster import Cluster
+from leadline.spark.client.fetching import Fetching, rows
 from leadline.spark.ranges import Range
-from leadline.spark.replay import Replay, Source, Wish
-from leadline.spark.table import Wish as TableWish
-from leadline.spark.tables import TableError
+from leadline.spark.table import replay as replaying
+from leadline.spark.table.following import Wish as TableWish
+from leadline.spark.table.replay import Replay, Source, Wish
+from leadline.spark.table.tables import TableError
 from tests.support.broker import RunningBroker, leadline
 from tests.support.following import Feed, Pipeline
 from tests.support.steps import Died, Steps

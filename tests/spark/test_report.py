@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 
 from leadline.cli import pipeline_report
 from leadline.records.compression import Codec
-from leadline.spark import report, segments
-from leadline.spark.findings import TopicReport
+from leadline.spark.files import segments
+from leadline.spark.report import report
+from leadline.spark.report.findings import TopicReport
 from tests.support import commands
 from tests.support.broker import RunningBroker, leadline
 from tests.support.topics import create_topic

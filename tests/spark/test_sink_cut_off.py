@@ -12,13 +12,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from leadline.spark.cluster import Cluster
-from leadline.spark.connection import Connection
-from leadline.spark.options import WriteOptions, read_options, write_options
-from leadline.spark.sink import Left, Note, stage, write_once
-from leadline.spark.source import BatchReader
-from leadline.spark.staging import Staging
-from leadline.spark.transaction import Fenced, Transaction
+from leadline.spark.client.cluster import Cluster
+from leadline.spark.client.connection import Connection
+from leadline.spark.client.transaction import Fenced, Transaction
+from leadline.spark.topics.options import WriteOptions, read_options, write_options
+from leadline.spark.topics.sink import Left, Note, stage, write_once
+from leadline.spark.topics.source import BatchReader
+from leadline.spark.topics.staging import Staging
 from leadline.wire.classes import Message
 from leadline.wire.messages import ProduceResponse
 from tests.support.broker import RunningBroker, leadline

@@ -13,11 +13,11 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from leadline.model import TopicPartition
-from leadline.spark.cluster import Cluster, NoSuchTopic
-from leadline.spark.connection import Connection, Unreachable
-from leadline.spark.options import BadOption, read_options
+from leadline.spark.client.cluster import Cluster, NoSuchTopic
+from leadline.spark.client.connection import Connection, Unreachable
 from leadline.spark.positions import BadCheckpoint, DataLoss, Positions
-from leadline.spark.source import BatchReader, StreamReader, TaskPartition, close_clusters
+from leadline.spark.topics.options import BadOption, read_options
+from leadline.spark.topics.source import BatchReader, StreamReader, TaskPartition, close_clusters
 from leadline.wire.classes import Message
 from leadline.wire.messages import FetchResponse, MetadataResponse
 from tests.support.broker import RunningBroker, leadline

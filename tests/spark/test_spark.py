@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from leadline.spark.cluster import Cluster
-from leadline.spark.mirror import Mirror, Wish, on_spark
-from leadline.spark.options import Subscribed
+from leadline.spark.client.cluster import Cluster
+from leadline.spark.mirror.mirror import Mirror, Wish, on_spark
 from leadline.spark.positions import Positions
+from leadline.spark.topics.options import Subscribed
 from tests.conformance.kafka.jars import jars_of
 from tests.support.broker import RunningBroker, leadline
 from tests.support.topics import create_topic

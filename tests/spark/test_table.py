@@ -10,13 +10,13 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from leadline.spark.cluster import Cluster, NoSuchTopic
-from leadline.spark.connection import Unreachable
-from leadline.spark.dead_letters import replay
-from leadline.spark.homes import KINDS
+from leadline.spark.client.cluster import Cluster, NoSuchTopic
+from leadline.spark.client.connection import Unreachable
 from leadline.spark.positions import DataLoss
-from leadline.spark.table import Wish
-from leadline.spark.tables import TableError, WriterRefused
+from leadline.spark.table.dead_letters import replay
+from leadline.spark.table.following import Wish
+from leadline.spark.table.homes import KINDS
+from leadline.spark.table.tables import TableError, WriterRefused
 from tests.support.broker import RunningBroker, leadline
 from tests.support.following import Feed, Pipeline
 from tests.support.topics import create_topic
@@ -182,7 +182,7 @@ def test_dead_letters_that_fit_by_now_become_rows_once(made: Made, mode: str, mo
     more = ', {"name": "note", "type": ["null", "string"], "default": null}'
     fields = '{"name": "id", "type": "long"}'
     (registry / "2.avsc").write_text(f'{{"type": "record", "name": "r", "fields": [{fields}{more}]}}'.replace(more, ""))
-    monkeypatch.setattr("leadline.spark.registry.MISSING_S", 0)
+    monkeypatch.setattr("leadline.spark.table.registry.MISSING_S", 0)
     dead = pipeline.dead
     with monkeypatch.context() as patch:  # ended between the two commits
         patch.setattr(type(dead), "rewrite", _fail)

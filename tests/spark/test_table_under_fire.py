@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from leadline.spark import table
-from leadline.spark.cluster import Cluster
-from leadline.spark.delta import Delta
-from leadline.spark.iceberg import Iceberg
+from leadline.spark.client.cluster import Cluster
 from leadline.spark.session import TaskFailed
-from leadline.spark.table import Wish
-from leadline.spark.tables import TableError
+from leadline.spark.table import following
+from leadline.spark.table.delta import Delta
+from leadline.spark.table.following import Wish
+from leadline.spark.table.iceberg import Iceberg
+from leadline.spark.table.tables import TableError
 from tests.support import in_memory
 from tests.support.broker import RunningBroker, leadline
 from tests.support.commands import LEADLINE
@@ -104,7 +104,7 @@ def test_a_driver_that_dies_around_any_commit(
     made: Made, monkeypatch: pytest.MonkeyPatch, kind: str, mode: str, deaths: int
 ) -> None:
     """Tasks run in the driver here: it is their results that matter, and fifty deaths shall not take minutes."""
-    monkeypatch.setattr(table, "run_tasks", lambda _, work, tasks: list(map(work, tasks)))
+    monkeypatch.setattr(following, "run_tasks", lambda _, work, tasks: list(map(work, tasks)))
     feed, pipeline = made(kind, mode=mode)
     cut = Cut(monkeypatch)
     died, bad = 0, 0

@@ -17,9 +17,9 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Producer
 
-from leadline.spark.cluster import Cluster
-from leadline.spark.options import read_options
-from leadline.spark.source import BatchReader, close_clusters
+from leadline.spark.client.cluster import Cluster
+from leadline.spark.topics.options import read_options
+from leadline.spark.topics.source import BatchReader, close_clusters
 from tests.support.broker import RunningBroker, leadline
 from tests.support.fire import kill_workers, little_room, small_disk
 from tests.support.topics import create_topic

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from leadline.spark.decode import SCHEMA_WITH_HEADERS
+from leadline.spark.batches.decode import SCHEMA_WITH_HEADERS
 
 
 def decoded(*values: bytes | None, keys: "list[bytes | None] | None" = None) -> pa.RecordBatch:

@@ -9,11 +9,11 @@ from pathlib import Path
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from leadline.spark.cluster import Cluster
-from leadline.spark.homes import home
-from leadline.spark.table import DEAD, Following, Told, Wish
-from leadline.spark.tables import Table
-from leadline.spark.verify import Verdict, verify
+from leadline.spark.client.cluster import Cluster
+from leadline.spark.table.following import DEAD, Following, Told, Wish
+from leadline.spark.table.homes import home
+from leadline.spark.table.tables import Table
+from leadline.spark.table.verify import Verdict, verify
 from tests.support.broker import RunningBroker
 
 FLUSHED_S = 60

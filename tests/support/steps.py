@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leadline.spark.connection import Connection
+from leadline.spark.client.connection import Connection
 
 
 class Died(BaseException):

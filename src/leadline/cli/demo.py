@@ -25,8 +25,8 @@ from leadline.cli.pipeline_job import count_text
 from leadline.cli.terminal import size_text, time_text
 
 if TYPE_CHECKING:
-    from leadline.spark.cluster import Cluster
-    from leadline.spark.tables import State
+    from leadline.spark.client.cluster import Cluster
+    from leadline.spark.table.tables import State
 
 T = TypeVar("T")
 
@@ -208,7 +208,7 @@ class Demo:
     # What the table says
 
     def _state(self) -> "State | None":
-        from leadline.spark.homes import home
+        from leadline.spark.table.homes import home
 
         return home("delta", str(self.table)).state()
 
@@ -234,7 +234,7 @@ class Demo:
             return {tp.partition: end for tp, end in cluster.latest(partitions, committed=True).items()}
 
     def _cluster(self) -> "Cluster":
-        from leadline.spark.cluster import Cluster
+        from leadline.spark.client.cluster import Cluster
 
         return Cluster({"bootstrap.servers": self.server})
 

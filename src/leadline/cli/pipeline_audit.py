@@ -11,9 +11,9 @@ from leadline.cli.pipeline_job import ProgressLine, add_spark_options, count_tex
 from leadline.cli.terminal import size_text, time_text
 
 if TYPE_CHECKING:
-    from leadline.spark.audit import Finding
-    from leadline.spark.audit_job import Result, Unit
-    from leadline.spark.segments import LogFiles
+    from leadline.spark.audit.checks import Finding
+    from leadline.spark.audit.job import Result, Unit
+    from leadline.spark.files.segments import LogFiles
 
 EXAMPLES = """
   leadline pipeline audit /data/1 /data/2 /data/3               the log directories of three brokers
@@ -61,8 +61,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    from leadline.spark.audit_job import Result, logs_of, units
-    from leadline.spark.segments import NoLogs
+    from leadline.spark.audit.job import Result, logs_of, units
+    from leadline.spark.files.segments import NoLogs
 
     try:
         logs, findings = logs_of(options.paths, options.topic)
@@ -81,7 +81,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 def _work(options: argparse.Namespace, work: "list[Unit]", total: "Result") -> float:
     """How long it took once Spark was there."""
-    from leadline.spark.audit_job import audit_all
+    from leadline.spark.audit.job import audit_all
 
     with explained():
         spark = start_spark(options, "audit")

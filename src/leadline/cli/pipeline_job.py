@@ -35,7 +35,7 @@ def soon(options: argparse.Namespace) -> dict[str, str]:
 
 def reach(options: argparse.Namespace, *topics: str) -> None:
     """Before Spark is started for nothing: the cluster answers within --timeout, and has these topics."""
-    from leadline.spark.cluster import Cluster
+    from leadline.spark.client.cluster import Cluster
 
     with Cluster(client_properties(options) | soon(options)) as cluster:
         cluster.existing(topics)
@@ -59,17 +59,17 @@ def explained() -> Iterator[None]:
 @contextmanager
 def _explained() -> Iterator[None]:
     from leadline.errors import CorruptMessage
-    from leadline.spark.alike import TooFewPartitions
-    from leadline.spark.cluster import Answered, NoSuchTopic
-    from leadline.spark.connection import Refused, Unreachable
+    from leadline.spark.client.cluster import Answered, NoSuchTopic
+    from leadline.spark.client.connection import Refused, Unreachable
+    from leadline.spark.client.transaction import Fenced
     from leadline.spark.java import NoJava
-    from leadline.spark.mirror import BadMirror
-    from leadline.spark.options import BadOption
+    from leadline.spark.mirror.alike import TooFewPartitions
+    from leadline.spark.mirror.mirror import BadMirror
     from leadline.spark.positions import DataLoss
     from leadline.spark.session import NoSession, TaskFailed
-    from leadline.spark.staging import StagingFailed
-    from leadline.spark.tables import TableError
-    from leadline.spark.transaction import Fenced
+    from leadline.spark.table.tables import TableError
+    from leadline.spark.topics.options import BadOption
+    from leadline.spark.topics.staging import StagingFailed
 
     try:
         yield

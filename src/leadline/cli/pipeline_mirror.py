@@ -24,8 +24,8 @@ from leadline.cli.pipeline_job import (
 from leadline.cli.terminal import size_text, time_text
 
 if TYPE_CHECKING:
-    from leadline.spark.mirror import Mirror, Told, Wish
-    from leadline.spark.options import Topics
+    from leadline.spark.mirror.mirror import Mirror, Told, Wish
+    from leadline.spark.topics.options import Topics
 
 EXAMPLES = """
   leadline pipeline mirror orders,users --to far:9092           and what comes from now on; Ctrl-C ends
@@ -111,8 +111,8 @@ class Sum:
 
 
 def run(options: argparse.Namespace) -> int:
-    from leadline.spark.cluster import Cluster
-    from leadline.spark.mirror import Mirror, on_spark
+    from leadline.spark.client.cluster import Cluster
+    from leadline.spark.mirror.mirror import Mirror, on_spark
 
     wish = wish_of(options)
     with explained(), ExitStack() as held:
@@ -126,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def wish_of(options: argparse.Namespace) -> "Wish":
-    from leadline.spark.mirror import Wish
+    from leadline.spark.mirror.mirror import Wish
 
     there = argparse.Namespace(
         bootstrap_server=options.to,
@@ -151,7 +151,7 @@ def wish_of(options: argparse.Namespace) -> "Wish":
 
 
 def _topics(options: argparse.Namespace) -> "Topics":
-    from leadline.spark.options import Matching, Subscribed
+    from leadline.spark.topics.options import Matching, Subscribed
 
     if (options.topics is None) == (options.pattern is None):
         raise Failure("which topics? name them, or give a --pattern")

@@ -20,7 +20,7 @@ from leadline.cli.pipeline_job import (
 from leadline.cli.terminal import time_text
 
 if TYPE_CHECKING:
-    from leadline.spark.replay import Replay
+    from leadline.spark.table.replay import Replay
 
 EXAMPLES = """
   leadline pipeline replay /data/orders orders-again             as fast as it goes
@@ -63,8 +63,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, held: ExitStack) -> int:
-    from leadline.spark.cluster import Cluster
-    from leadline.spark.replay import Replay, Source, Wish, check_source
+    from leadline.spark.client.cluster import Cluster
+    from leadline.spark.table.replay import Replay, Source, Wish, check_source
 
     source = Source(options.table_format, options.table.rstrip("/"))
     properties = client_properties(options)

@@ -26,8 +26,8 @@ from leadline.cli.terminal import moment_text, size_text, time_text
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from leadline.spark.findings import Report
-    from leadline.spark.report import Work
+    from leadline.spark.report.findings import Report
+    from leadline.spark.report.report import Work
 
 LOOK_S = 0.3
 REMARKS_SHOWN = 8
@@ -85,8 +85,8 @@ def _check_writable(path: Path) -> None:
 def _work(options: argparse.Namespace) -> "Work":
     """What is to be read. Failure if there is nothing."""
     from leadline.errors import CorruptFile
-    from leadline.spark import report
-    from leadline.spark.segments import NoLogs
+    from leadline.spark.files.segments import NoLogs
+    from leadline.spark.report import report
 
     try:
         if options.dir:
@@ -97,8 +97,8 @@ def _work(options: argparse.Namespace) -> "Work":
 
 
 def write(options: argparse.Namespace, spark: "SparkSession", work: "Work", started: float) -> int:
-    from leadline.spark import report
-    from leadline.spark.page import page
+    from leadline.spark.report import report
+    from leadline.spark.report.page import page
 
     try:
         with _progress(spark, work):
@@ -116,7 +116,7 @@ def write(options: argparse.Namespace, spark: "SparkSession", work: "Work", star
 
 
 def _tell(options: argparse.Namespace, found: "Report", work: "Work", seconds: float) -> None:
-    from leadline.spark.remarks import remarks
+    from leadline.spark.report.remarks import remarks
 
     paint = Paint(sys.stdout)
     told = remarks(found)

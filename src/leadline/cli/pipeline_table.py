@@ -23,9 +23,9 @@ from leadline.cli.pipeline_job import (
 from leadline.cli.terminal import size_text, time_text
 
 if TYPE_CHECKING:
-    from leadline.spark.lock import WriterLock
-    from leadline.spark.table import Following, Told, Wish
-    from leadline.spark.tables import Table
+    from leadline.spark.table.following import Following, Told, Wish
+    from leadline.spark.table.lock import WriterLock
+    from leadline.spark.table.tables import Table
 
 FORMATS = ("raw", "json", "avro", "protobuf")
 SAFE_HOURS = 24  # what a running writer has not committed yet is younger
@@ -141,7 +141,7 @@ def _add_following_options(parser: argparse.ArgumentParser) -> None:
 
 def table_of(options: argparse.Namespace, suffix: str = "") -> "Table":
     """The table, or one beside it."""
-    from leadline.spark.homes import home
+    from leadline.spark.table.homes import home
 
     return home(options.table_format, options.table.rstrip("/") + suffix)
 
@@ -184,8 +184,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, held: ExitStack) -> int:
-    from leadline.spark.cluster import Cluster
-    from leadline.spark.table import DEAD, Following, check_table
+    from leadline.spark.client.cluster import Cluster
+    from leadline.spark.table.following import DEAD, Following, check_table
 
     wish = wish_of(options)
     reach(options, options.topic)
@@ -199,7 +199,7 @@ def _run(options: argparse.Namespace, held: ExitStack) -> int:
 
 
 def wish_of(options: argparse.Namespace) -> "Wish":
-    from leadline.spark.table import Wish
+    from leadline.spark.table.following import Wish
 
     if options.format in NEED_REGISTRY and not options.registry:
         raise Failure(f"--format {options.format} needs --registry: a URL, or a directory with schema files")
@@ -253,7 +253,7 @@ def _existing(options: argparse.Namespace) -> "Table":
 
 
 def _locked(options: argparse.Namespace) -> "WriterLock":
-    from leadline.spark.lock import WriterLock
+    from leadline.spark.table.lock import WriterLock
 
     return WriterLock(local_directory(options), options.table)
 
@@ -280,8 +280,8 @@ def _vacuum(options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     with explained(), ExitStack() as held:
-        from leadline.spark.dead_letters import replay
-        from leadline.spark.table import DEAD
+        from leadline.spark.table.dead_letters import replay
+        from leadline.spark.table.following import DEAD
 
         table, dead = _existing(options), table_of(options, DEAD)
         held.enter_context(_locked(options))

@@ -14,8 +14,8 @@ from leadline.cli.pipeline_table import add_table_options
 from leadline.cli.terminal import Status, time_text
 
 if TYPE_CHECKING:
-    from leadline.spark.tables import State
-    from leadline.spark.verify import Verdict
+    from leadline.spark.table.tables import State
+    from leadline.spark.table.verify import Verdict
 
 EXAMPLES = """
   leadline pipeline verify /data/orders                          exit status 0: the table is the topic
@@ -51,11 +51,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, held: ExitStack) -> int:
-    from leadline.spark.cluster import Cluster
-    from leadline.spark.homes import home
-    from leadline.spark.table import DEAD
-    from leadline.spark.tables import TableError
-    from leadline.spark.verify import check_topic, verify
+    from leadline.spark.client.cluster import Cluster
+    from leadline.spark.table.following import DEAD
+    from leadline.spark.table.homes import home
+    from leadline.spark.table.tables import TableError
+    from leadline.spark.table.verify import check_topic, verify
 
     uri = options.table.rstrip("/")
     started = time.monotonic()

@@ -6,7 +6,7 @@ import pytest
 
 from leadline.cli.client import Failure
 from leadline.cli.pipeline_job import ProgressLine, count_text, explained, lag_text
-from leadline.spark.tables import TableError
+from leadline.spark.table.tables import TableError
 
 
 def test_lag_is_told_in_offsets_bytes_and_time() -> None:

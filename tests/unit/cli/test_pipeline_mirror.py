@@ -6,7 +6,7 @@ import pytest
 
 from leadline.cli import main
 from leadline.cli.pipeline_mirror import Sum, add_to, wish_of
-from leadline.spark.mirror import Told
+from leadline.spark.mirror.mirror import Told
 
 MIRROR = ["pipeline", "mirror"]
 

@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from leadline.spark import native
+from leadline.spark.batches import native
 from tests.support.compiled import load
 
 

@@ -1,0 +1,191 @@
+"""What must hold of several replicas: below the high watermark they are the same, batch by batch.
+
+Where one was compacted, every record that another one still has is there, or was allowed to go: compaction keeps the
+last record of each key, tombstones for a while, and nothing of aborted transactions.
+
+Pure: columns in, findings out.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from leadline.model import Offset, TopicPartition
+from leadline.spark.audit.checks import Batches, Bools, Finding, Kind, Longs, Read, found
+
+
+@dataclass(frozen=True)
+class Replica:
+    """What was read of one log, as far as a range of offsets goes."""
+
+    tp: TopicPartition
+    files: tuple[Read, ...]
+    log_start: Offset
+    high_watermark: Offset | None
+    cleaned_until: Offset = 0  # compaction has been at work below
+
+    @cached_property
+    def batches(self) -> Batches:
+        columns = zip(*(file.batches.columns() for file in self.files), strict=True)
+        return Batches(*map(np.concatenate, columns)) if self.files else Batches.of([])
+
+    def file_of(self, row: int) -> Read:
+        """The file that the n-th batch of all is in."""
+        for file in self.files:
+            if row < len(file.batches):
+                return file
+            row -= len(file.batches)
+        return self.files[-1]
+
+    def place_of(self, offset: Offset) -> tuple[Read, int]:
+        """The file and the position of the batch that holds an offset, or follows it."""
+        file = max((file for file in self.files if file.base_offset <= offset), key=lambda file: file.base_offset)
+        row = int(np.searchsorted(file.batches.last, offset))
+        return file, int(file.batches.position[row]) if row < len(file.batches) else file.end
+
+    @property
+    def has_holes(self) -> bool:
+        return any(file.unreadable for file in self.files)
+
+
+def committed_until(replicas: Sequence[Replica]) -> Offset:
+    """Below this all of them must agree: the highest watermark that one has; without any, what all of them hold."""
+    marks = [each.high_watermark for each in replicas if each.high_watermark is not None]
+    return max(marks) if marks else min((each.batches.end or 0 for each in replicas), default=0)
+
+
+def compare(replicas: Sequence[Replica], first: Offset, until: Offset) -> Iterator[Finding]:
+    """Where the others differ from the first one, in offsets that both hold, batch by batch. The fewer are wrong."""
+    holding = [each for each in replicas if len(each.batches)]
+    for other in holding[1:]:
+        yield from _compare(holding, holding[0], other, first, until)
+
+
+def _compare(
+    all_of_them: Sequence[Replica], one: Replica, other: Replica, first: Offset, until: Offset
+) -> Iterator[Finding]:
+    ours, theirs = one.batches, other.batches
+    first = max(first, int(ours.base[0]), int(theirs.base[0]), one.log_start, other.log_start)
+    until = min(until, int(ours.last[-1]) + 1, int(theirs.last[-1]) + 1)
+    rows, their_rows = (np.flatnonzero((b.base >= first) & (b.last < until)) for b in (ours, theirs))
+    if _alike(ours, rows, theirs, their_rows):
+        return
+    _, mine, yours = np.intersect1d(ours.base[rows], theirs.base[their_rows], return_indices=True)
+    mine, yours = rows[mine], their_rows[yours]
+    for begin, behind in _runs(_differences(ours, mine, theirs, yours)):
+        row, their_row, last = int(mine[begin]), int(yours[begin]), int(ours.last[mine[behind - 1]])
+        if _votes(all_of_them, theirs.version(their_row)) > _votes(all_of_them, ours.version(row)):
+            yield _difference(other, their_row, one, row, last)
+        else:
+            yield _difference(one, row, other, their_row, last)
+    yield from _lacking(one, other, first, until)
+    yield from _lacking(other, one, first, until)
+
+
+def _votes(replicas: Iterable[Replica], version: tuple[int, ...]) -> int:
+    """How many have a batch as it is."""
+    rows = ((each.batches, int(np.searchsorted(each.batches.base, version[0]))) for each in replicas)
+    return sum(row < len(batches) and batches.version(row) == version for batches, row in rows)
+
+
+def _alike(ours: Batches, rows: Longs, theirs: Batches, their_rows: Longs) -> bool:
+    return len(rows) == len(their_rows) and not _differences(ours, rows, theirs, their_rows).any()
+
+
+def _differences(ours: Batches, rows: Longs, theirs: Batches, their_rows: Longs) -> Bools:
+    differ = np.zeros(len(rows), np.bool_)
+    for name in ("base", "last", "size", "epoch", "crc"):
+        differ |= getattr(ours, name)[rows] != getattr(theirs, name)[their_rows]
+    return differ
+
+
+def _runs(flags: Bools) -> Iterator[tuple[int, int]]:
+    """From where to where flags are set without a gap."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
+    yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
+
+
+def _difference(right: Replica, right_row: int, wrong: Replica, row: int, last: Offset) -> Finding:
+    """Of batches up to one that ends with `last`."""
+    due, found = right.batches, wrong.batches
+    base, mark = int(found.base[row]), wrong.high_watermark
+    offsets = f"the offsets {base} to {last}" if last > found.last[row] else f"the batch of offset {base}"
+    parts = [
+        f"{label} {getattr(found, name)[row]}, not {getattr(due, name)[right_row]}"
+        for name, label in (("epoch", "epoch"), ("last", "last offset"), ("size", "size"), ("crc", "CRC"))
+        if getattr(found, name)[row] != getattr(due, name)[right_row]
+    ]
+    there = f"as in {right.file_of(right_row).path} at byte {due.position[right_row]}"
+    above = "; above its own high watermark: it will be cut off there" if mark is not None and base >= mark else ""
+    kind = Kind.EPOCH if found.epoch[row] != due.epoch[right_row] else Kind.BYTES
+    text = f"{offsets}: {', '.join(parts)} {there}{above}"
+    return wrong.file_of(row).finding(kind, found.position[row], text, base)
+
+
+def _lacking(holder: Replica, lacking: Replica, first: Offset, until: Offset) -> Iterator[Finding]:
+    """Batches of the one that the other does not have, or has cut differently."""
+    held, lacked = holder.batches, lacking.batches
+    rows = np.flatnonzero((held.base >= first) & (held.last < until) & ~np.isin(held.base, lacked.base))
+    known = np.searchsorted(lacked.last, held.base[rows])  # what holds the offset there, or lies behind it
+    for at, begin, count in zip(*np.unique(known, return_index=True, return_counts=True), strict=True):
+        if at == len(lacked) or lacking.has_holes:
+            continue  # what cannot be read was told already
+        row, last_row = rows[begin], rows[begin + count - 1]
+        is_there = lacked.base[at] <= held.base[row]
+        kind, what = (Kind.BYTES, "are part of a larger batch") if is_there else (Kind.MISSING, "are not there")
+        there = f"{holder.file_of(row).path} from byte {held.position[row]} on"
+        text = f"offsets {held.base[row]} to {held.last[last_row]} {what}; they are in {there}"
+        yield lacking.file_of(at).finding(kind, lacked.position[at], text, held.base[row])
+
+
+# What compaction left
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of one log, without those of aborted transactions."""
+
+    offset: Longs
+    key: Longs  # a hash; of no meaning where there is none
+    content: Longs  # a hash of key, value and time
+    may_go: Bools  # without a key or a value: compaction may drop it on its own account
+
+
+def compare_compacted(
+    one: Replica, records: Records, other: Replica, their_records: Records, until: Offset
+) -> Iterator[Finding]:
+    """Each record of the first one is in the other, and the same there, unless that was compacted and may lack it."""
+    first, cleaned_until = max(one.log_start, other.log_start), other.cleaned_until
+    theirs = their_records.offset
+    end = min(until, int(theirs[-1]) + 1) if len(theirs) else first
+    inside = (records.offset >= first) & (records.offset < end)
+    at, there = found(theirs, records.offset)
+    rows = np.flatnonzero(inside & there)
+    for row in rows[records.content[rows] != their_records.content[at[rows]]].tolist():
+        yield _of_record(other, int(records.offset[row]), "differs from that", one, Kind.BYTES)
+    newest = _newest(records, their_records, cleaned_until)
+    for row in np.flatnonzero(inside & ~there & ~records.may_go).tolist():
+        offset = int(records.offset[row])
+        if offset >= cleaned_until or newest.get(int(records.key[row]), -1) <= offset:
+            yield _of_record(other, offset, "is not there, and nothing newer of its key; it is", one, Kind.MISSING)
+
+
+def _newest(one: Records, other: Records, until: Offset) -> dict[int, Offset]:
+    """The last offset of each key below an offset, by either."""
+    found: dict[int, Offset] = {}
+    for records in (one, other):
+        below = records.offset < until
+        for key, offset in zip(records.key[below].tolist(), records.offset[below].tolist(), strict=True):
+            if offset > found.get(key, -1):
+                found[key] = offset
+    return found
+
+
+def _of_record(here: Replica, offset: Offset, what: str, there: Replica, kind: Kind) -> Finding:
+    """At the batch that holds an offset, or would."""
+    file, position = here.place_of(offset)
+    other, other_position = there.place_of(offset)
+    text = f"the record of offset {offset} {what} in {other.path} at byte {other_position}"
+    return file.finding(kind, position, text, offset)

@@ -1,0 +1,360 @@
+"""Record batches into Arrow: what every reader of the pipeline does with bytes, whether of files or of a broker.
+
+    offset          int64
+    timestamp       timestamp[ms], UTC
+    timestamp_type  int32, as in Kafka: 0 the producer's time, 1 the time of the append
+    key, value      binary, either may be null
+    headers         list<struct<key: string, value: binary>>, only where wanted
+
+Whole batches lie back to back; one that is cut off at the end is left out. Control batches are left out, too, and
+where aborted transactions are given, so are their records.
+    the checksum of a batch is right before anything in it is believed
+    whatever the input: the columns, or an error that names offset and position
+    what lies in memory at a time is the input, decompressed batches of PIECE_BYTES and one more, and what comes of
+    PIECE_RECORDS
+
+Pure: bytes in, columns out.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from leadline.errors import CorruptMessage, RecordListTooLarge, WireError
+from leadline.log.txn_index import AbortedTxn
+from leadline.model import Offset, ProducerId
+from leadline.records.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
+    Data,
+    Header,
+    crc_of,
+    walk,
+)
+from leadline.records.control import ControlType, read_end_marker
+from leadline.records.record import body_of, headers_of
+from leadline.spark.batches.places import Bodies, Longs, Places, WrongBody, header_places, places, skip
+
+END_UNKNOWN: Offset = (1 << 63) - 1  # as last offset of an aborted transaction: its marker in the data tells
+PIECE_BYTES = 8 << 20  # of decompressed batches, which become one record batch of Arrow's
+PIECE_RECORDS = 1_000_000  # and so many at most
+MAX_BYTES = (1 << 31) - 1  # of one column
+SLACK = bytes(8)  # behind bodies that are joined, so that numbers can be looked at there
+TIMESTAMP = pa.timestamp("ms", "UTC")
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+COLUMNS = [
+    pa.field("offset", pa.int64(), nullable=False),
+    pa.field("timestamp", TIMESTAMP, nullable=False),
+    pa.field("timestamp_type", pa.int32(), nullable=False),
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+]
+SCHEMA = pa.schema(COLUMNS)
+SCHEMA_WITH_HEADERS = pa.schema([*COLUMNS, pa.field("headers", HEADERS)])
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The records that a reader asks for, out of the batches at hand."""
+
+    first: Offset
+    until: Offset  # exclusive
+    headers: bool = False
+    aborted: tuple[AbortedTxn, ...] | None = None  # None: read_uncommitted, all records
+
+    @property
+    def schema(self) -> pa.Schema:
+        return SCHEMA_WITH_HEADERS if self.headers else SCHEMA
+
+
+class WrongBatch(CorruptMessage):
+    """One that is damaged, by its place in the data."""
+
+    def __init__(self, position: int, header: Header, reason: str) -> None:
+        super().__init__(f"the batch of offset {header.base_offset} at byte {position}: {reason}")
+        self.position, self.offset, self.reason = position, header.base_offset, reason
+
+
+def decode(data: Data, wanted: Wanted) -> pa.RecordBatch:
+    """All records at once; for data that may be packed so well that this is too much, there is `pieces`."""
+    found = list(pieces(data, wanted))
+    if len(found) == 1:
+        return found[0]
+    size = sum(piece.nbytes for piece in found)
+    if size > MAX_BYTES:
+        raise RecordListTooLarge(f"{len(data)} bytes of batches hold {size}, more than {MAX_BYTES}: read fewer at once")
+    return pa.concat_batches(found) if found else pa.RecordBatch.from_pylist([], wanted.schema)
+
+
+def pieces(data: Data, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+    """The records in their order, none of them from behind a batch that is damaged."""
+    piece = _Piece(data)
+    for position, header in _chosen(data, wanted):
+        for body in _bodies(data, position, header):
+            piece.add(position, header, body)
+            if piece.size >= PIECE_BYTES or piece.records >= PIECE_RECORDS:
+                yield piece.columns(wanted)
+                piece = _Piece(data)
+    if piece.headers:
+        yield piece.columns(wanted)
+
+
+# Which batches
+
+
+def _chosen(data: Data, wanted: Wanted) -> Iterator[tuple[int, Header]]:
+    """The batches with records that are wanted. What is skipped is not looked at: whoever wants it checks it."""
+    void = _Void(data, wanted.aborted) if wanted.aborted else None
+    for position, header in _walk(data):
+        if header.last_offset_delta < 0 or header.base_offset < 0:
+            raise WrongBatch(position, header, f"it holds the offsets {header.base_offset} to {header.last_offset}")
+        if header.last_offset < wanted.first or header.base_offset >= wanted.until or header.attributes & CONTROL:
+            continue
+        if void is None or not void.holds(header):
+            yield position, header
+
+
+def _walk(data: Data) -> Iterator[tuple[int, Header]]:
+    behind, last = 0, -1
+    try:
+        for position, header in walk(data):
+            yield position, header
+            behind, last = position + header.size, header.last_offset
+    except WireError as error:
+        raise type(error)(f"at byte {behind}, behind offset {last}: {error}") from error
+
+
+class _Void:
+    """What aborted transactions wrote, by producer: from where to where. Those of one producer do not overlap."""
+
+    def __init__(self, data: Data, aborted: Iterable[AbortedTxn]) -> None:
+        self._ranges: dict[ProducerId, list[tuple[Offset, Offset]]] = {}
+        markers: dict[ProducerId, list[Offset]] | None = None
+        for txn in sorted(aborted, key=lambda txn: txn.first_offset):
+            last = txn.last_offset
+            if last == END_UNKNOWN:
+                markers = _abort_markers(data) if markers is None else markers
+                ends = markers.get(txn.producer_id, [])
+                n = bisect_left(ends, txn.first_offset)
+                last = ends[n] if n < len(ends) else END_UNKNOWN
+            self._ranges.setdefault(txn.producer_id, []).append((txn.first_offset, last))
+
+    def holds(self, header: Header) -> bool:
+        ranges = self._ranges.get(header.producer_id)
+        if ranges is None or not header.attributes & TRANSACTIONAL:
+            return False
+        n = bisect_right(ranges, header.base_offset, key=itemgetter(0))
+        return n > 0 and header.base_offset <= ranges[n - 1][1]
+
+
+def _abort_markers(data: Data) -> dict[ProducerId, list[Offset]]:
+    found: dict[ProducerId, list[Offset]] = {}
+    for position, header in _walk(data):
+        if header.attributes & CONTROL:
+            _check_crc(data, position, header)
+            marker = read_end_marker(data, position, header)
+            if marker is not None and marker.type is ControlType.ABORT:
+                found.setdefault(header.producer_id, []).append(header.base_offset)
+    return found
+
+
+def _check_crc(data: Data, position: int, header: Header) -> None:
+    crc = crc_of(data, position, header.size)
+    if crc != header.crc:
+        raise WrongBatch(position, header, f"its CRC is {crc}, but it says {header.crc}")
+
+
+# What is in them
+
+
+class _Body(NamedTuple):
+    """Records of a batch: all of them, unless they are very many."""
+
+    records: Data
+    record_count: int
+    at: int  # where they lie in the data; of no meaning if they were decompressed
+
+
+def _bodies(data: Data, position: int, header: Header) -> Iterator[_Body]:
+    _check_crc(data, position, header)
+    try:
+        body = body_of(data, position, header)
+    except CorruptMessage as error:
+        raise WrongBatch(position, header, str(error)) from error
+    at, left = 0, header.record_count
+    while left > PIECE_RECORDS:
+        end = skip(body, at, PIECE_RECORDS)
+        yield _Body(body[at:end], PIECE_RECORDS, position + HEADER_BYTES + at)
+        at, left = end, left - PIECE_RECORDS
+    yield _Body(body[at:], left, position + HEADER_BYTES + at)
+
+
+class _Piece:
+    """Batches on their way into columns."""
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+        self._bodies: list[_Body] = []
+        self._positions: list[int] = []  # of the batches
+        self.headers: list[Header] = []
+        self.size = self.records = 0
+
+    def add(self, position: int, header: Header, body: _Body) -> None:
+        self._bodies.append(body)
+        self._positions.append(position)
+        self.headers.append(header)
+        self.size += len(body.records)
+        self.records += body.record_count
+
+    def columns(self, wanted: Wanted) -> pa.RecordBatch:
+        bodies = self._joined()
+        try:
+            return _columns(self.headers, bodies, places(bodies), wanted)
+        except WrongBody as error:
+            raise WrongBatch(self._positions[error.body], self.headers[error.body], str(error)) from error
+
+    def _joined(self) -> Bodies:
+        """As one buffer: the one they came in, if none of them was compressed."""
+        counts = _longs(body.record_count for body in self._bodies)
+        sizes = _longs(len(body.records) for body in self._bodies)
+        if any(header.attributes & CODEC_MASK for header in self.headers):
+            ends = np.cumsum(sizes)
+            return Bodies(b"".join((*(body.records for body in self._bodies), SLACK)), ends - sizes, ends, counts)
+        begins = _longs(body.at for body in self._bodies)
+        return Bodies(self._data, begins, begins + sizes, counts)
+
+
+def _columns(headers: Sequence[Header], bodies: Bodies, parts: Places, wanted: Wanted) -> pa.RecordBatch:
+    def by_row(values: Iterable[int]) -> Longs:
+        return np.repeat(_longs(values), bodies.counts)
+
+    _check_deltas(bodies, parts, by_row(header.last_offset_delta for header in headers))
+    offset = by_row(header.base_offset for header in headers)
+    offset += parts.offset_delta
+    timestamp = by_row(header.base_timestamp for header in headers)
+    timestamp += parts.timestamp_delta
+    timestamp_type = np.zeros(len(offset), np.int32)
+    if any(header.attributes & LOG_APPEND_TIME for header in headers):
+        timestamp_type = by_row(header.is_log_append_time for header in headers).astype(np.int32)
+        timestamp = np.where(timestamp_type, by_row(header.max_timestamp for header in headers), timestamp)
+    if not all(wanted.first <= header.base_offset and header.last_offset < wanted.until for header in headers):
+        kept = (offset >= wanted.first) & (offset < wanted.until)
+        offset, timestamp, timestamp_type, parts = offset[kept], timestamp[kept], timestamp_type[kept], parts.only(kept)
+    columns = [
+        pa.array(offset),
+        pa.array(timestamp).view(TIMESTAMP),
+        pa.array(timestamp_type),
+        _binary(bodies.data, parts.key_at, parts.key_bytes),
+        _binary(bodies.data, parts.value_at, parts.value_bytes),
+    ]
+    if wanted.headers:
+        columns.append(_headers(bodies, parts))
+    return pa.record_batch(columns, schema=wanted.schema)
+
+
+def _check_deltas(bodies: Bodies, parts: Places, last_delta: Longs) -> None:
+    """Offsets lie within what their batch says; as unsigned numbers, those below it lie above it, too."""
+    outside = parts.offset_delta.view(np.uint64) > last_delta.view(np.uint64)
+    if outside.any():
+        row = int(outside.argmax())
+        reason = f"a record of offset delta {parts.offset_delta[row]}, but {last_delta[row]} is the last"
+        raise WrongBody(bodies.holding(int(parts.headers_at[row])), reason)
+
+
+def _longs(values: Iterable[int]) -> Longs:
+    return np.fromiter(values, np.int64)
+
+
+def _binary(data: Data, at: Longs, sizes: Longs) -> pa.Array:
+    """Cut out of the data, in which they stand in the same order; what lies between them is dropped."""
+    count, is_null = len(at), sizes < 0
+    if is_null.all():
+        return pa.nulls(count, pa.binary())
+    bounds = np.empty(2 * count, np.int32)
+    bounds[::2] = at
+    bounds[1::2] = at + np.maximum(sizes, 0)
+    with_gaps = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
+    cut = with_gaps.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+    if not is_null.any():
+        return cut
+    valid = pa.py_buffer(np.packbits(~is_null, bitorder="little"))
+    return pa.Array.from_buffers(pa.binary(), count, [valid, *cut.buffers()[1:]])
+
+
+def _headers(bodies: Bodies, parts: Places) -> pa.Array:
+    data, found = bodies.data, header_places(bodies.data, parts)
+    if found is None:
+        return pa.array(list(_headers_one_by_one(bodies, parts)), HEADERS)
+    keys = _binary(data, found.key_at, found.key_bytes)
+    try:
+        keys = keys.cast(pa.string())
+    except pa.ArrowInvalid:  # not UTF-8
+        keys = pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
+    values = _binary(data, found.value_at, found.value_bytes)
+    both = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS.value_type))
+    ends = np.concatenate(([0], np.cumsum(found.counts))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(ends), both, HEADERS)
+
+
+def _headers_one_by_one(bodies: Bodies, parts: Places) -> Iterator[list[Mapping[str, object]]]:
+    for at, end in zip(parts.headers_at.tolist(), parts.end.tolist(), strict=True):
+        try:
+            yield [header._asdict() for header in headers_of(bodies.data, at, end)]
+        except CorruptMessage as error:
+            raise WrongBody(bodies.holding(at), str(error)) from error
+
+
+# As Spark's own connector has them
+
+MICROSECONDS = pa.timestamp("us", "UTC")
+LAST_MS = ((1 << 63) - 1) // 1000
+SPARK_COLUMNS = [
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", MICROSECONDS),
+    pa.field("timestampType", pa.int32()),
+]
+SPARK_SCHEMA = pa.schema(SPARK_COLUMNS)
+SPARK_SCHEMA_WITH_HEADERS = pa.schema([*SPARK_COLUMNS, pa.field("headers", HEADERS)])
+
+
+def spark_columns(batch: pa.RecordBatch, topic: str, partition: int) -> pa.RecordBatch:
+    """The columns of Spark's own Kafka connector."""
+    count = batch.num_rows
+    columns = [
+        batch.column("key"),
+        batch.column("value"),
+        pa.repeat(pa.scalar(topic), count),
+        pa.repeat(pa.scalar(partition, pa.int32()), count),
+        batch.column("offset"),
+        _microseconds(batch.column("timestamp")),
+        batch.column("timestamp_type"),
+    ]
+    if "headers" not in batch.schema.names:
+        return pa.record_batch(columns, schema=SPARK_SCHEMA)
+    return pa.record_batch([*columns, _null_if_none(batch.column("headers"))], schema=SPARK_SCHEMA_WITH_HEADERS)
+
+
+def _null_if_none(headers: pa.Array) -> pa.Array:
+    """The connector has no empty lists of headers."""
+    offsets = headers.offsets.to_numpy()
+    mask = pa.array(np.diff(offsets) == 0)
+    return pa.ListArray.from_arrays(pa.array(offsets), headers.values, type=HEADERS, mask=mask)
+
+
+def _microseconds(times: pa.Array) -> pa.Array:
+    """What lies beyond the years that they can tell is put at their ends."""
+    ms = np.clip(times.view(pa.int64()).to_numpy(), -LAST_MS, LAST_MS)
+    return pa.array(ms * 1000).view(MICROSECONDS)

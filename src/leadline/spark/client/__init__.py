@@ -1,0 +1,1 @@
+"""The pipeline's own client of a cluster: raw fetches, offsets, groups and transactions."""

@@ -1,0 +1,448 @@
+"""A cluster as the pipeline sees it: who leads what, where partitions begin and end, what groups have committed.
+
+A blocking client for drivers and tasks, over `connection`. Leaders and coordinators are looked up when they are first
+needed and again when a broker says that it is not the one; what may pass is tried again until default.api.timeout.ms
+are over (60 s), and then told with the last reason.
+"""
+
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from leadline.config import nearest
+from leadline.errors import NotCoordinator, UnknownTopicOrPartition, WireError
+from leadline.model import BrokerId, Offset, TopicId, TopicPartition
+from leadline.spark.client.connection import Access, Address, Connection, Refused, Unreachable
+from leadline.wire.classes import Message
+from leadline.wire.messages import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
+
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+
+EARLIEST, LATEST = -2, -1  # as times of ListOffsets
+GROUP, TRANSACTION = 0, 1  # as kinds of coordinators
+NO_LEADER = -1
+LEADER_NOT_AVAILABLE = 5
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
+CREATION_S = 5.0  # for which a topic may be on its way
+NO_ID = uuid.UUID(int=0)
+
+
+def _codes(kind: type[WireError]) -> Iterator[tuple[int, type[WireError]]]:
+    for below in kind.__subclasses__():
+        if "code" in vars(below):
+            yield below.code, below
+        yield from _codes(below)
+
+
+KNOWN = dict(_codes(WireError))
+PASSING = {code for code, kind in KNOWN.items() if kind.retriable} | {
+    LEADER_NOT_AVAILABLE,
+    13,  # the network
+    20,  # too few replicas, found out behind the append
+    41,  # another controller
+    78,  # a new leader that does not know its end yet
+    89,  # a quota
+}
+
+
+class Answered(Exception):
+    """A broker said no: what was asked, and its code."""
+
+    def __init__(self, what: str, code: int, more: str | None = None) -> None:
+        name = KNOWN[code].__name__ if code in KNOWN else f"error {code}"
+        super().__init__(f"{what}: {name} ({code}){f': {more}' if more else ''}")
+        self.code = code
+
+    @property
+    def may_pass(self) -> bool:
+        return self.code in PASSING
+
+
+class NoSuchTopic(Exception):
+    """What was asked for is not there; says what is, if it is nearly that."""
+
+
+class Topic(NamedTuple):
+    name: str
+    id: TopicId
+    leaders: dict[int, BrokerId]  # of each partition; NO_LEADER while there is none
+    is_internal: bool = False
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(self.name, partition) for partition in sorted(self.leaders)]
+
+
+@dataclass(slots=True)
+class Patience:
+    """How long something is tried again, with longer and longer pauses."""
+
+    timeout_s: float
+    pause_s: float = FIRST_PAUSE_S
+    deadline_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.deadline_s = time.monotonic() + self.timeout_s
+
+    def wait(self, error: Exception) -> None:
+        """Until the next try; the error itself if there is none."""
+        if time.monotonic() + self.pause_s > self.deadline_s:
+            raise error
+        time.sleep(self.pause_s)
+        self.pause_s = min(2 * self.pause_s, LONGEST_PAUSE_S)
+
+
+class Cluster:
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.servers = properties.get("bootstrap.servers", "")
+        self.access = Access.of(properties)
+        self.timeout_s = int(properties.get("default.api.timeout.ms", 60_000)) / 1000
+        self._bootstrap = list(addresses(self.servers))
+        self._brokers: dict[BrokerId, Address] = {}
+        self._controller: BrokerId = NO_LEADER
+        self._connections: dict[Address, Connection] = {}
+        self._topics: dict[str, Topic] = {}
+        self._coordinators: dict[tuple[int, str], Address] = {}
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # Who is where
+
+    def topics(self, names: Collection[str] | None = None) -> dict[str, Topic]:
+        """As they are now: those of the names that exist, or all."""
+        asked = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        answer = self._metadata(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
+        found: dict[str, Topic] = {}
+        for topic in answer.topics:
+            if topic.error_code in (0, LEADER_NOT_AVAILABLE) and topic.name is not None:
+                leaders = {part.partition_index: part.leader_id for part in topic.partitions}
+                found[topic.name] = Topic(topic.name, topic.topic_id, leaders, topic.is_internal)
+            elif topic.error_code != UnknownTopicOrPartition.code:
+                raise Answered(f"topic {topic.name}", topic.error_code)
+        self._topics |= found
+        for gone in set(names or ()) - found.keys():
+            self._topics.pop(gone, None)
+        return found
+
+    def existing(self, names: Collection[str]) -> dict[str, Topic]:
+        """As `topics`; NoSuchTopic if one is missing."""
+        found = self.topics(names)
+        for name in names:
+            if name not in found:
+                raise NoSuchTopic(f"there is no topic {name} at {self.servers}{nearest(name, self.topics())}")
+        return found
+
+    def created(self, name: str) -> Topic:
+        """A topic to write to: created, if it is missing and the brokers create topics by themselves."""
+
+        def ask() -> Topic:
+            asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
+            codes = {topic.error_code for topic in self._metadata(asked).topics}
+            found = self.topics([name])
+            if name not in found:
+                raise Answered(f"there is no topic {name} at {self.servers}", max(codes))
+            return found[name]
+
+        return self.topics([name]).get(name) or self.retried(ask, timeout_s=min(CREATION_S, self.timeout_s))
+
+    def _metadata(self, request: MetadataRequest) -> MetadataResponse:
+        answer = self.ask_anyone(request, MetadataResponse)
+        self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        self._controller = answer.controller_id
+        return answer
+
+    def ask_anyone(self, request: Message, kind: type[M]) -> M:
+        """The first broker that answers."""
+        patience = Patience(self.timeout_s)
+        while True:
+            error: Exception = Refused("kafka.bootstrap.servers is empty: expected host:port, or several by commas")
+            for address in dict.fromkeys([*self._brokers.values(), *self._bootstrap]):
+                try:
+                    return self._connection(address).ask(request, kind)
+                except Unreachable as failed:
+                    error = failed
+                    self.forget(address)
+            patience.wait(error)
+
+    def _connection(self, address: Address) -> Connection:
+        found = self._connections.get(address)
+        if found is None:
+            found = self._connections[address] = Connection(address, self.access)
+        return found
+
+    def forget(self, address: Address) -> None:
+        """Nobody answers there, for now."""
+        if (connection := self._connections.pop(address, None)) is not None:
+            connection.close()
+
+    def each_broker(self, request: Message, kind: type[M]) -> list[M]:
+        """What each of the brokers answers that there are now."""
+
+        def ask() -> list[M]:
+            self.topics([])
+            connections = [self._connection(address) for address in self._brokers.values()]
+            return [self.on(connection, partial(connection.ask, request, kind)) for connection in connections]
+
+        return self.retried(ask)
+
+    def controller(self) -> Connection:
+        """Whoever it is now."""
+        self.topics([])
+        if self._controller not in self._brokers:
+            raise Answered("the controller", LEADER_NOT_AVAILABLE)
+        return self._connection(self._brokers[self._controller])
+
+    def leader(self, tp: TopicPartition) -> Connection:
+        """Of the partition, as far as is known. Answered or Unreachable while there is none."""
+        topic = self._topics.get(tp.topic) or self.existing([tp.topic])[tp.topic]
+        if tp.partition not in topic.leaders:
+            raise NoSuchTopic(f"topic {tp.topic} has {len(topic.leaders)} partitions; there is no {tp}")
+        leader = topic.leaders[tp.partition]
+        if leader == NO_LEADER or leader not in self._brokers:
+            raise Answered(str(tp), LEADER_NOT_AVAILABLE)
+        return self._connection(self._brokers[leader])
+
+    def led_by_another(self, topic: str) -> None:
+        """What is known of it is no longer so: look it up before it is next needed."""
+        self._topics.pop(topic, None)
+
+    def retried(self, what: Callable[[], T], topics: Collection[str] = (), timeout_s: float | None = None) -> T:
+        """The answer, also if it takes some tries; leaders are looked up again before each."""
+        patience = Patience(self.timeout_s if timeout_s is None else timeout_s)
+        while True:
+            try:
+                return what()
+            except (Unreachable, Answered) as error:
+                if isinstance(error, Answered) and not error.may_pass:
+                    raise
+                patience.wait(error)
+            for topic in topics:
+                self.led_by_another(topic)
+
+    def each_leader(
+        self,
+        partitions: Collection[TopicPartition],
+        ask: Callable[[Connection, list[TopicPartition]], Mapping[TopicPartition, tuple[int, T]]],
+    ) -> dict[TopicPartition, T]:
+        """What the leaders answer, each for its own: `ask` returns an error code and an answer for each partition."""
+        found: dict[TopicPartition, T] = {}
+
+        def ask_for_the_rest() -> dict[TopicPartition, T]:
+            by_leader: dict[Connection, list[TopicPartition]] = defaultdict(list)
+            for tp in partitions:
+                if tp not in found:
+                    by_leader[self.leader(tp)].append(tp)
+            failed: Answered | None = None
+            for connection, tps in by_leader.items():
+                for tp, (code, answer) in self.on(connection, partial(ask, connection, tps)).items():
+                    if code == 0:
+                        found[tp] = answer
+                    else:
+                        failed = Answered(str(tp), code)
+            if failed is not None:
+                raise failed
+            return found
+
+        return self.retried(ask_for_the_rest, {tp.topic for tp in partitions})
+
+    def on(self, connection: Connection, ask: Callable[[], T]) -> T:
+        """What happens on a connection; a broken one is forgotten."""
+        try:
+            return ask()
+        except Unreachable:
+            self.forget(connection.address)
+            raise
+
+    # Offsets
+
+    def offsets(
+        self, times: Mapping[TopicPartition, int], *, committed: bool = False
+    ) -> dict[TopicPartition, Offset | None]:
+        """For each partition that of the first record at or behind a time (EARLIEST, LATEST); None: no such record.
+
+        `committed`: the latest is the end of what is decided, not that of what is replicated.
+        """
+
+        def ask(connection: Connection, tps: list[TopicPartition]) -> dict[TopicPartition, tuple[int, Offset | None]]:
+            topics = [
+                ListOffsetsRequest.ListOffsetsTopic(
+                    name=name,
+                    partitions=[
+                        ListOffsetsRequest.ListOffsetsPartition(partition_index=tp.partition, timestamp=times[tp])
+                        for tp in each
+                    ],
+                )
+                for name, each in by_topic(tps).items()
+            ]
+            request = ListOffsetsRequest(replica_id=-1, isolation_level=int(committed), topics=topics)
+            answer = connection.ask(request, ListOffsetsResponse)
+            return {
+                TopicPartition(topic.name, part.partition_index): (
+                    part.error_code,
+                    part.offset if part.offset >= 0 else None,
+                )
+                for topic in answer.topics
+                for part in topic.partitions
+            }
+
+        return self.each_leader(list(times), ask)
+
+    def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        return _known(self.offsets(dict.fromkeys(partitions, EARLIEST)))
+
+    def latest(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, Offset]:
+        return _known(self.offsets(dict.fromkeys(partitions, LATEST), committed=committed))
+
+    def sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """In bytes on the leaders' disks. Answered if we may not know."""
+
+        def ask(connection: Connection, tps: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+            asked = [
+                DescribeLogDirsRequest.DescribableLogDirTopic(topic=name, partitions=[tp.partition for tp in each])
+                for name, each in by_topic(tps).items()
+            ]
+            answer = connection.ask(DescribeLogDirsRequest(topics=asked), DescribeLogDirsResponse)
+            if answer.error_code:
+                raise Answered("sizes of partitions", answer.error_code)
+            return dict.fromkeys(tps, (0, 0)) | {
+                TopicPartition(topic.name, part.partition_index): (0, part.partition_size)
+                for each_dir in answer.results
+                for topic in each_dir.topics
+                for part in topic.partitions
+                if not part.is_future_key
+            }
+
+        return self.each_leader(partitions, ask)
+
+    # Groups
+
+    def coordinator(self, kind: int, key: str) -> Connection:
+        address = self._coordinators.get((kind, key))
+        if address is None:
+            answer = self.ask_anyone(FindCoordinatorRequest(key=key, key_type=kind), FindCoordinatorResponse)
+            if answer.error_code:
+                raise Answered(f"coordinator of {key}", answer.error_code, answer.error_message)
+            address = self._coordinators[kind, key] = Address(answer.host, answer.port)
+        return self._connection(address)
+
+    def coordinated(self, kind: int, key: str, ask: Callable[[Connection], T]) -> T:
+        """What the coordinator answers, whoever that is by then."""
+
+        def once() -> T:
+            try:
+                connection = self.coordinator(kind, key)
+                return self.on(connection, lambda: ask(connection))
+            except (Unreachable, Answered) as error:
+                if not isinstance(error, Answered) or error.code in (NotCoordinator.code, 15):
+                    self._coordinators.pop((kind, key), None)
+                raise
+
+        return self.retried(once)
+
+    def committed(
+        self, group: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, "Committed"]:
+        """What a group has committed, of these partitions or of all; what may yet change is waited for."""
+
+        def ask(connection: Connection) -> dict[TopicPartition, Committed]:
+            topics = None
+            if partitions is not None:
+                topics = [
+                    OffsetFetchRequest.OffsetFetchRequestTopic(
+                        name=name, partition_indexes=[tp.partition for tp in each]
+                    )
+                    for name, each in by_topic(partitions).items()
+                ]
+            request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=True)
+            answer = connection.ask(request, OffsetFetchResponse)
+            found = {
+                TopicPartition(topic.name, part.partition_index): part
+                for topic in answer.topics
+                for part in topic.partitions
+            }
+            for code in (answer.error_code, *(part.error_code for part in found.values())):
+                if code:
+                    raise Answered(f"group {group}", code)
+            return {
+                tp: Committed(part.committed_offset, part.metadata or "")
+                for tp, part in found.items()
+                if part.committed_offset >= 0
+            }
+
+        return self.coordinated(GROUP, group, ask)
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, Offset], metadata: str = "") -> None:
+        """For a group without members."""
+
+        def ask(connection: Connection) -> None:
+            topics = [
+                OffsetCommitRequest.OffsetCommitRequestTopic(
+                    name=name,
+                    partitions=[
+                        OffsetCommitRequest.OffsetCommitRequestPartition(
+                            partition_index=tp.partition, committed_offset=offsets[tp], committed_metadata=metadata
+                        )
+                        for tp in each
+                    ],
+                )
+                for name, each in by_topic(offsets).items()
+            ]
+            answer = connection.ask(OffsetCommitRequest(group_id=group, topics=topics), OffsetCommitResponse)
+            for topic in answer.topics:
+                for part in topic.partitions:
+                    if part.error_code:
+                        raise Answered(f"group {group}: {topic.name}-{part.partition_index}", part.error_code)
+
+        self.coordinated(GROUP, group, ask)
+
+
+class Committed(NamedTuple):
+    offset: Offset
+    metadata: str
+
+
+def addresses(servers: str) -> Iterator[Address]:
+    """Out of host:port,host:port; a protocol in front is passed over, as Kafka's clients do."""
+    for server in filter(None, (part.strip() for part in servers.split(","))):
+        host, colon, port = server.rpartition("://")[2].rpartition(":")
+        if not (colon and host and port.isdigit() and int(port) < 1 << 16):
+            raise Refused(f"kafka.bootstrap.servers={servers}: {server!r} is not host:port")
+        yield Address(host.strip("[]"), int(port))
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    found: dict[str, list[TopicPartition]] = defaultdict(list)
+    for tp in partitions:
+        found[tp.topic].append(tp)
+    return found
+
+
+def _known(offsets: Mapping[TopicPartition, Offset | None]) -> dict[TopicPartition, Offset]:
+    return {tp: 0 if offset is None else offset for tp, offset in offsets.items()}

@@ -1,0 +1,184 @@
+"""Ranges out of brokers: raw fetches from the leader of a partition, its bytes untouched.
+
+While the bytes of one answer are worked on, the next one is already asked for. Leaders that move and brokers that are
+away are waited for; offsets that are gone are told in numbers, or passed over.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from leadline.errors import OffsetOutOfRange
+from leadline.log.txn_index import AbortedTxn
+from leadline.model import Offset
+from leadline.ports import Buffer
+from leadline.records.batch import walk
+from leadline.spark.batches.decode import END_UNKNOWN, Wanted, pieces
+from leadline.spark.client.cluster import Answered, Cluster, NoSuchTopic, Patience
+from leadline.spark.client.connection import Connection, Unreachable
+from leadline.spark.positions import Loss, told
+from leadline.spark.ranges import Range
+from leadline.wire.messages import FetchRequest, FetchResponse
+
+FETCH_BYTES = 4 << 20  # of one answer, unless max.partition.fetch.bytes says otherwise
+WAIT_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Fetching:
+    """How ranges are fetched."""
+
+    committed: bool = False
+    fail_on_data_loss: bool = True
+    fetch_bytes: int = FETCH_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    data: Buffer  # whole batches, and perhaps the begin of another; good until the next ones are asked for
+    first: Offset  # what lies before it in the data was not asked for
+    aborted: tuple[AbortedTxn, ...] | None  # None: of readers who want all records
+
+
+def rows(cluster: Cluster, one: Range, how: Fetching, *, headers: bool) -> Iterator[pa.RecordBatch]:
+    """The records of a range, as `decode` gives them."""
+    for fetched in fetch(cluster, one, how):
+        wanted = Wanted(fetched.first, one.until, headers, fetched.aborted)
+        yield from (found for found in pieces(fetched.data, wanted) if found.num_rows)
+
+
+def fetch(cluster: Cluster, one: Range, how: Fetching) -> Iterator[Fetched]:
+    """All bytes of a range, in order. DataLoss if some are gone and that matters."""
+    yield from _Fetch(cluster, one, how).run()
+
+
+class _Fetch:
+    def __init__(self, cluster: Cluster, one: Range, how: Fetching) -> None:
+        self.cluster, self.tp, self.until, self.how = cluster, one.tp, one.until, how
+        self.position = one.first
+        self._connection: Connection | None = None
+        self._due: int | None = None  # the version of a request whose answer has not been taken yet
+        self._spare: bytearray | None = None
+        self._patience = Patience(cluster.timeout_s)
+
+    def run(self) -> Iterator[Fetched]:
+        try:
+            while self.position < self.until:
+                try:
+                    part = self._answer()
+                except (Unreachable, Answered, NoSuchTopic) as error:
+                    self._recover(error)
+                    continue
+                behind = _behind(part, self.position)
+                if behind is not None:
+                    yield self._move_on(part, behind)
+                elif self._has_no_more(part):
+                    return
+        finally:
+            self._hang_up()
+
+    def _answer(self) -> FetchResponse.PartitionData:
+        """What the leader has from the position on; asked for already, or now."""
+        if self._due is None:
+            self._connection = self.cluster.leader(self.tp)
+            self._ask()
+        assert self._connection is not None
+        assert self._due is not None
+        answer = self._connection.answer(self._due, FetchResponse)
+        self._due = None
+        if answer.error_code:
+            raise Answered(f"fetch of {self.tp}", answer.error_code)
+        ((part,),) = [topic.partitions for topic in answer.responses]
+        if part.error_code:
+            raise Answered(f"fetch of {self.tp} from offset {self.position}", part.error_code)
+        return part
+
+    def _ask(self) -> None:
+        assert self._connection is not None
+        part = FetchRequest.FetchPartition(
+            partition=self.tp.partition, fetch_offset=self.position, partition_max_bytes=self.how.fetch_bytes
+        )
+        request = FetchRequest(
+            max_wait_ms=WAIT_MS,
+            min_bytes=1,
+            max_bytes=self.how.fetch_bytes,
+            isolation_level=int(self.how.committed),
+            topics=[FetchRequest.FetchTopic(topic=self.tp.topic, partitions=[part])],
+        )
+        self._due = self._connection.send(request)
+
+    def _move_on(self, part: FetchResponse.PartitionData, behind: Offset) -> Fetched:
+        """Ask for what comes next, into another buffer, and hand out what came."""
+        assert self._connection is not None
+        assert isinstance(part.records, memoryview)
+        self._patience = Patience(self.cluster.timeout_s)
+        fetched = Fetched(part.records, self.position, _aborted(part) if self.how.committed else None)
+        self.position = behind
+        if behind < self.until:
+            self._spare = self._connection.swap_buffer(self._spare)
+            with suppress(Unreachable):  # then it is asked for again, when it is due
+                self._ask()
+        return fetched
+
+    def _has_no_more(self, part: FetchResponse.PartitionData) -> bool:
+        """Whether nothing is left of the range, as after compaction; else it is not yet there: wait."""
+        end = part.last_stable_offset if self.how.committed else part.high_watermark
+        if end >= self.until:
+            return True
+        what = "its last stable offset, which an open transaction holds," if self.how.committed else "its end"
+        self._patience.wait(Unreachable(f"{self.tp} is to be read up to {self.until}, and {what} is {end}"))
+        return False
+
+    def _recover(self, error: Exception) -> None:
+        """So that another try makes sense; raises if it makes none."""
+        if isinstance(error, NoSuchTopic):
+            self._lose(self.until, "the topic or the partition no longer exists")
+        elif isinstance(error, Answered) and error.code == OffsetOutOfRange.code:
+            self._look_for_the_rest()
+        elif isinstance(error, Answered) and not error.may_pass:
+            raise error
+        else:
+            if isinstance(error, Unreachable) and self._connection is not None:
+                self.cluster.forget(self._connection.address)
+                self._due = None
+            self._patience.wait(error)
+            self.cluster.led_by_another(self.tp.topic)
+
+    def _look_for_the_rest(self) -> None:
+        earliest = self.cluster.earliest([self.tp])[self.tp]
+        latest = self.cluster.latest([self.tp], committed=False)[self.tp]
+        if self.position < earliest:
+            begin = min(earliest, self.until)
+            self._lose(begin, f"the log begins at {earliest} by now (retention, or records were deleted)")
+        elif self.position > latest:
+            self._lose(self.until, f"the log ends at {latest} by now (truncated, or another topic of that name)")
+        else:
+            self._patience.wait(Unreachable(f"{self.tp}: offset {self.position} is there, and is refused"))
+
+    def _lose(self, until: Offset, why: str) -> None:
+        if self.how.fail_on_data_loss:
+            raise told([Loss(Range(self.tp, self.position, until), why)])
+        self.position = until
+
+    def _hang_up(self) -> None:
+        """An answer that nobody takes would be taken for that to the next request."""
+        if self._connection is not None and self._due is not None:
+            self.cluster.forget(self._connection.address)
+
+
+def _behind(part: FetchResponse.PartitionData, position: Offset) -> Offset | None:
+    """The offset behind the whole batches at hand; None if there is none of use."""
+    assert part.records is None or isinstance(part.records, bytes | memoryview)
+    last = None
+    for _, header in walk(part.records or b""):
+        last = header.last_offset
+    return last + 1 if last is not None and last >= position else None
+
+
+def _aborted(part: FetchResponse.PartitionData) -> tuple[AbortedTxn, ...]:
+    return tuple(
+        AbortedTxn(each.producer_id, each.first_offset, END_UNKNOWN, END_UNKNOWN)
+        for each in part.aborted_transactions or ()
+    )

@@ -1,0 +1,1 @@
+"""Log directories without a broker: the format `leadline-log`."""

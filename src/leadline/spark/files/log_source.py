@@ -1,0 +1,176 @@
+"""The format `leadline-log`: the files of log directories as DataFrames, without a broker.
+
+    spark.read.format("leadline-log").option("view", "batches").load("/var/lib/leadline")
+
+    option                  means
+    path, paths             log directories, or folders of partitions (what `load` is given; paths: a JSON list)
+    view                    records (default), batches, indexes, checkpoints, producers, offsets, transactions
+    topic                   only these, separated by commas
+    until                   records: high-watermark (default) or log-end
+    kafka.isolation.level   records: read_uncommitted (default) or read_committed
+    includeHeaders          records: also the column `headers`
+    minPartitions           at least so many tasks, where there is as much to read
+
+`offsets` and `transactions` are the journals of coordinators, decoded: all that was committed to them, in order.
+The directories must be visible to all executors under the same paths.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from leadline.config import nearest
+from leadline.spark.files import segments
+from leadline.spark.files.log_part import Part, in_columns
+from leadline.spark.files.log_views import CHECKPOINTS, RECORDS_WITH_HEADERS, VIEWS, By, checkpoints_of
+from leadline.spark.files.segments import LogFiles, SegmentFile
+from leadline.spark.ranges import SPLIT_BYTES, Range, plan
+from leadline.spark.topics.options import BadOption, Given
+
+NAMES = "path paths view topic until includeHeaders minPartitions".split()
+UNTIL = {"high-watermark": False, "log-end": True}
+ISOLATION = {"read_uncommitted": False, "read_committed": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    paths: tuple[str, ...]
+    view: str
+    topics: tuple[str, ...] = ()
+    to_log_end: bool = False
+    committed: bool = False
+    headers: bool = False
+    min_partitions: int = 1
+
+    @property
+    def schema(self) -> pa.Schema:
+        return RECORDS_WITH_HEADERS if self.view == "records" and self.headers else VIEWS[self.view].schema
+
+
+def log_options(options: Mapping[str, str]) -> LogOptions:
+    given = Given(options, NAMES, ["isolation.level"])
+    view = (given.text("view") or "records").strip()
+    if view not in VIEWS:
+        raise BadOption(f"view={view}: there are {', '.join(VIEWS)}{nearest(view, VIEWS)}")
+    topics = VIEWS[view].topic or given.text("topic") or ""
+    return LogOptions(
+        paths=_paths(given),
+        view=view,
+        topics=tuple(name.strip() for name in topics.split(",") if name.strip()),
+        to_log_end=_choice("until", given.text("until") or "high-watermark", UNTIL),
+        committed=_choice("kafka.isolation.level", given.client.get("isolation.level", "read_uncommitted"), ISOLATION),
+        headers=given.flag("includeHeaders", default=False),
+        min_partitions=given.count("minPartitions") or 1,
+    )
+
+
+def _choice(name: str, text: str, known: Mapping[str, bool]) -> bool:
+    if text.strip() not in known:
+        raise BadOption(f"{name}={text}: expected {' or '.join(known)}")
+    return known[text.strip()]
+
+
+def _paths(given: Given) -> tuple[str, ...]:
+    single, several = given.text("path"), given.text("paths")
+    try:
+        found = [] if several is None else json.loads(several)
+    except ValueError:
+        found = None
+    if not isinstance(found, list) or not all(isinstance(path, str) for path in found):
+        raise BadOption(f'paths={several}: expected a JSON list, as ["/data/1", "/data/2"]')
+    paths = [path.removeprefix("file://").removeprefix("file:") for path in [*([single] if single else []), *found]]
+    if not paths:
+        raise BadOption("path is missing: a log directory, or the folder of a partition")
+    return tuple(paths)
+
+
+class LeadlineLogSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "leadline-log"
+
+    def schema(self) -> StructType:
+        return from_arrow_schema(log_options(dict(self.options)).schema)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return LogReader(log_options(dict(self.options)))
+
+
+@dataclass
+class LogTask(InputPartition):
+    parts: tuple[Part, ...] = ()
+    log_dirs: tuple[str, ...] = ()  # whose own checkpoints are read as well
+
+
+class LogReader(DataSourceReader):
+    def __init__(self, options: LogOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return tasks(self.options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, LogTask):
+            return  # Spark makes one of its own where nothing is planned
+        for log_dir in partition.log_dirs:
+            yield from in_columns(checkpoints_of(log_dir), CHECKPOINTS)
+        for part in partition.parts:
+            yield from VIEWS[self.options.view].read(part)
+
+
+# Which task reads what
+
+
+def tasks(options: LogOptions) -> list[InputPartition]:
+    logs, by = segments.logs_in(options.paths, options.topics), VIEWS[options.view].by
+    if by is By.FILES:
+        return list(_file_tasks(logs, options.min_partitions))
+    if by is By.OFFSETS:
+        return list(_record_tasks(logs, options))
+    log_dirs = {log.log_dir for log in logs} if options.view == "checkpoints" else ()
+    return [LogTask(tuple(map(Part, logs)), tuple(sorted(log_dirs)))]
+
+
+def _record_tasks(logs: Iterable[LogFiles], options: LogOptions) -> Iterator[InputPartition]:
+    """By offsets, planned as those of topics are; each log directory for itself: several may hold the same topics."""
+    committed = options.committed or options.view != "records"
+    by_dir: dict[str, list[LogFiles]] = defaultdict(list)
+    for log in logs:
+        by_dir[log.log_dir].append(log)
+    for of_dir in by_dir.values():
+        ranges, sizes, by_tp = [], {}, {log.tp: log for log in of_dir}
+        for log in of_dir:
+            until = segments.readable_until(log, committed=committed, to_log_end=options.to_log_end)
+            ranges.append(Range(log.tp, log.log_start, until))
+            sizes[log.tp] = log.size / max(until - log.log_start, 1)
+        least = -(-options.min_partitions // len(by_dir))
+        for task in plan(ranges, sizes, min_tasks=least):
+            parts = [Part(by_tp[one.tp], (), one.first, one.until, committed, options.headers) for one in task]
+            yield LogTask(tuple(parts))
+
+
+def _file_tasks(logs: Iterable[LogFiles], least: int) -> Iterator[InputPartition]:
+    """By files: large ones alone, small ones of the same log or of several together."""
+    files = [(log, segment) for log in logs for segment in log.segments]
+    limit = min(SPLIT_BYTES, sum(segment.size for _, segment in files) // least)
+    task: dict[str, list[tuple[LogFiles, SegmentFile]]] = defaultdict(list)
+    filled = 0
+    for log, segment in files:
+        if task and filled + segment.size > limit:
+            yield _file_task(task.values())
+            task.clear()
+            filled = 0
+        task[log.directory].append((log, segment))
+        filled += segment.size
+    if task:
+        yield _file_task(task.values())
+
+
+def _file_task(by_log: Iterable[list[tuple[LogFiles, SegmentFile]]]) -> LogTask:
+    return LogTask(tuple(Part(some[0][0], tuple(segment for _, segment in some)) for some in by_log))

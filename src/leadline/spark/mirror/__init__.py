@@ -1,0 +1,1 @@
+"""The job `mirror`: topics from cluster to cluster, with a map of offsets."""

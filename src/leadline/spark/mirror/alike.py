@@ -1,0 +1,80 @@
+"""What a mirror needs beside records: topics made like those of another cluster, and the groups that there are."""
+
+from leadline.errors import TopicAlreadyExists
+from leadline.spark.client.cluster import Answered, Cluster, Topic
+from leadline.wire.messages import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+
+TOPIC = 2  # as kind of a resource with settings
+SET_FOR_THE_TOPIC = 1  # as source of a setting
+DEFAULT_REPLICATION = -1
+CREATE_MS = 30_000
+CLASSIC = "consumer"
+
+
+class TooFewPartitions(Exception):
+    """A copy keeps partitions, and has fewer of them."""
+
+
+def settings(cluster: Cluster, topic: str) -> dict[str, str]:
+    """What was set for the topic itself."""
+    resource = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC, resource_name=topic, configuration_keys=None
+    )
+    (result,) = cluster.ask_anyone(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse).results
+    if result.error_code:
+        raise Answered(f"settings of topic {topic}", result.error_code, result.error_message)
+    return {
+        each.name: each.value
+        for each in result.configs
+        if each.config_source == SET_FOR_THE_TOPIC and each.value is not None
+    }
+
+
+def create(cluster: Cluster, name: str, partitions: int, configs: dict[str, str]) -> None:
+    """A topic, unless it is there."""
+    topic = CreateTopicsRequest.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=DEFAULT_REPLICATION,
+        configs=[CreateTopicsRequest.CreateableTopicConfig(name=key, value=value) for key, value in configs.items()],
+    )
+
+    def ask() -> None:
+        controller = cluster.controller()
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=CREATE_MS)
+        (result,) = cluster.on(controller, lambda: controller.ask(request, CreateTopicsResponse)).topics
+        if result.error_code not in (0, TopicAlreadyExists.code):
+            raise Answered(f"creating topic {name}", result.error_code, result.error_message)
+
+    cluster.retried(ask)
+    cluster.created(name)
+
+
+def create_like(target: Cluster, name: str, source: Cluster, original: Topic) -> None:
+    """A topic for a copy: as many partitions, the same settings. One that is there must have enough partitions."""
+    found = target.topics([name]).get(name)
+    if found is None:
+        create(target, name, len(original.leaders), settings(source, original.name))
+    elif len(found.leaders) < len(original.leaders):
+        raise TooFewPartitions(
+            f"topic {name} at {target.servers} has {len(found.leaders)} partitions, and {original.name} at "
+            f"{source.servers} has {len(original.leaders)}: a copy keeps partitions; add some to it"
+        )
+
+
+def groups(cluster: Cluster) -> list[str]:
+    """Of consumers, by name; also those that only commit."""
+    answers = cluster.each_broker(ListGroupsRequest(), ListGroupsResponse)
+    for answer in answers:
+        if answer.error_code:
+            raise Answered("groups", answer.error_code)
+    return sorted(
+        {each.group_id for answer in answers for each in answer.groups if each.protocol_type in ("", CLASSIC)}
+    )

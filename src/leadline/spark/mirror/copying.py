@@ -1,0 +1,108 @@
+"""Ranges copied as they are: what a task of a mirror does.
+
+Batches go over with their bytes unopened: keys, values, headers, times and compression stay. Opened and built again are
+only those that another cluster would not take, or would take for something else: with records removed by compaction,
+stamped by the broker, or only partly in the range. Markers and records of aborted transactions stay behind.
+    a batch whose checksum is wrong is not given a new one
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from leadline.errors import CorruptMessage
+from leadline.log.txn_index import AbortedTxn
+from leadline.model import NO_TIMESTAMP, Offset, TopicPartition
+from leadline.ports import Buffer
+from leadline.records.batch import Header, crc_of, walk
+from leadline.records.build import BatchFields, build
+from leadline.records.control import ControlType, read_end_marker
+from leadline.records.record import records_of
+from leadline.spark.batches.encode import Batch
+from leadline.spark.client.cluster import Cluster
+from leadline.spark.client.fetching import Fetched, Fetching, fetch
+from leadline.spark.ranges import Range, Task
+from leadline.spark.topics.staging import Staged, Staging
+
+Span = tuple[Offset, int]  # records whose offsets follow each other: the first, and how many
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    source: Mapping[str, str]  # properties of a client
+    task: Task
+    prefix: str  # of the topics' names over there
+    how: Fetching
+    staging: Staging
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    staged: Staged
+    spans: tuple[tuple[Span, ...], ...]  # of each staged piece, the offsets that its records had
+    newest_ms: int
+
+
+def copy(job: Job) -> Copied:
+    spans: list[tuple[Span, ...]] = []
+    newest_ms = NO_TIMESTAMP
+
+    def batches() -> Iterator[Batch]:
+        nonlocal newest_ms
+        for one in job.task:
+            there = TopicPartition(job.prefix + one.tp.topic, one.tp.partition)
+            for fetched in fetch(cluster, one, job.how):
+                for position, header in committed(fetched.data, fetched.aborted or ()):
+                    data, found = taken(fetched, position, header, one)
+                    if found:
+                        newest_ms = max(newest_ms, header.max_timestamp)
+                        spans.append(found)
+                        yield Batch(there, data, sum(length for _, length in found))
+
+    with Cluster(job.source) as cluster:
+        staged = job.staging.write(batches())
+    return Copied(staged, tuple(spans), newest_ms)
+
+
+def committed(data: Buffer, aborted: tuple[AbortedTxn, ...]) -> Iterator[tuple[int, Header]]:
+    """The batches of records that are not of an aborted transaction, each with its position."""
+    due = sorted(aborted, key=lambda txn: txn.first_offset, reverse=True)
+    under_way: set[int] = set()  # producers whose transaction, here, is one that was aborted
+    for position, header in walk(data):
+        _check(data, position, header)
+        while due and due[-1].first_offset <= header.last_offset:
+            under_way.add(due.pop().producer_id)
+        if header.is_control:
+            marker = read_end_marker(data, position, header)
+            if marker is not None and marker.type is ControlType.ABORT:
+                under_way.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in under_way):
+            yield position, header
+
+
+def _check(data: Buffer, position: int, header: Header) -> None:
+    if (crc := crc_of(data, position, header.size)) != header.crc:
+        raise CorruptMessage(f"the batch at offset {header.base_offset}: its CRC is {crc}, but it says {header.crc}")
+
+
+def taken(fetched: Fetched, position: int, header: Header, one: Range) -> tuple[bytearray, tuple[Span, ...]]:
+    """The batch as it goes over, and the offsets that its records had; none if it has none in the range."""
+    first = max(fetched.first, one.first)
+    inside = first <= header.base_offset and header.last_offset < one.until
+    gapless = header.record_count == header.last_offset_delta + 1
+    if inside and gapless and not header.is_log_append_time and header.delete_horizon_ms is None:
+        data = bytearray(fetched.data[position : position + header.size])
+        return data, ((header.base_offset, header.record_count),)
+    records = [r for r in records_of(fetched.data, position, header) if first <= r.offset < one.until]
+    if not records:
+        return bytearray(), ()
+    fields = BatchFields(codec=header.codec, transactional=True, producer_id=0, producer_epoch=0, base_sequence=0)
+    data = build([record._replace(offset=n) for n, record in enumerate(records)], fields)
+    return data, tuple(_spans([record.offset for record in records]))
+
+
+def _spans(offsets: list[Offset]) -> Iterator[Span]:
+    begin = 0
+    for n in range(1, len(offsets) + 1):
+        if n == len(offsets) or offsets[n] != offsets[n - 1] + 1:
+            yield offsets[begin], n - begin
+            begin = n

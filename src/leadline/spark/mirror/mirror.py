@@ -1,0 +1,297 @@
+"""Topics of one cluster copied to another: partitions kept, each record once, and a map from offset to offset.
+
+A round copies what has come since the last one. Tasks stage batches, the driver sends them in one transaction, and in
+the same transaction go the runs of the offset map and, as a group's committed offsets, how far the source is copied:
+    what is over there, what the map says of it and where the next round begins are never at odds
+Nothing else is kept: a mirror goes on where the transaction of its last round ended, whoever starts it and where.
+A second one of the same name takes over: the first one's transaction is fenced.
+
+    over there                      holds
+    group leadline-mirror-NAME      {"source": offset, "id": of the source's topic} for each partition
+    topic leadline-mirror-NAME      the offset map (see offset_map)
+"""
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from leadline.errors import UnknownMemberId
+from leadline.model import NO_TIMESTAMP, Offset, TopicPartition
+from leadline.records.compression import Codec
+from leadline.spark.batches.encode import Columns, Packing
+from leadline.spark.client.cluster import Answered, Cluster, Committed
+from leadline.spark.client.fetching import Fetching, rows
+from leadline.spark.client.transaction import Transaction, Unsent
+from leadline.spark.mirror.alike import create, create_like, groups
+from leadline.spark.mirror.copying import Copied, Job, copy
+from leadline.spark.mirror.offset_map import OffsetMap, Run
+from leadline.spark.positions import Now, Positions, go_on, losses, told
+from leadline.spark.ranges import Range, admit, plan
+from leadline.spark.session import run_tasks
+from leadline.spark.topics import resolve
+from leadline.spark.topics.options import Topics
+from leadline.spark.topics.sink import Left, unsent
+from leadline.spark.topics.staging import Staging
+
+BATCH_BYTES = 256 << 20  # of one round
+TRANSACTION_MS = 600_000
+UNCHANGED = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+class BadMirror(Exception):
+    """What was noted over there is not what a mirror writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a person asked for."""
+
+    name: str
+    source: Mapping[str, str]  # properties of a client
+    target: Mapping[str, str]
+    topics: Topics
+    prefix: str = ""  # of the topics' names over there
+    groups: str | None = None  # a regular expression: whose committed offsets are translated
+    batch_bytes: int = BATCH_BYTES
+    fail_on_data_loss: bool = True
+    staging: str | None = None
+    min_tasks: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a round has done, and what is left."""
+
+    records: int
+    size: int
+    lag_offsets: int
+    lag_bytes: int
+    newest_ms: int  # of the records that were copied; -1: there were none
+    seconds: float
+    groups: int = 0  # whose offsets moved over there
+    busy_groups: tuple[str, ...] = ()  # which have members over there, and are left alone
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a partition is copied."""
+
+    source: Offset
+    target: Offset
+    id: str
+
+    @property
+    def note(self) -> Committed:
+        return Committed(self.target, json.dumps({"source": self.source, "id": self.id}))
+
+    @classmethod
+    def of(cls, note: Committed, group: str) -> "Place":
+        try:
+            found = json.loads(note.metadata)
+            return cls(int(found["source"]), note.offset, str(found["id"]))
+        except (KeyError, TypeError, ValueError):
+            raise BadMirror(
+                f"group {group} has committed {note}, which no mirror does: it needs another name"
+            ) from None
+
+
+RunTasks = Callable[[Sequence[Job]], list[Copied]]
+
+
+def on_spark(spark: SparkSession) -> RunTasks:
+    return partial(run_tasks, spark, copy)
+
+
+@dataclass(slots=True)
+class Mirror:
+    wish: Wish
+    run: RunTasks  # on Spark
+    source: Cluster
+    target: Cluster
+    map: OffsetMap = field(default_factory=OffsetMap)
+    _known: set[str] = field(default_factory=set)  # topics that are ready over there
+
+    @property
+    def id(self) -> str:
+        """Of the transaction, the group and the topic of the map."""
+        return f"leadline-mirror-{self.wish.name}"
+
+    @property
+    def map_tp(self) -> TopicPartition:
+        return TopicPartition(self.id, 0)
+
+    def begin(self) -> None:
+        """What earlier rounds left, read once."""
+        create(self.target, self.id, 1, UNCHANGED)
+        one = Range(
+            self.map_tp,
+            self.target.earliest([self.map_tp])[self.map_tp],
+            self.target.latest([self.map_tp], committed=True)[self.map_tp],
+        )
+        for found in rows(self.target, one, Fetching(committed=True), headers=False):
+            keys, values = found.column("key").to_pylist(), found.column("value").to_pylist()
+            for key, value in zip(keys, values, strict=True):
+                self.map.take(key, value)
+
+    def round(self) -> Told:
+        started = time.monotonic()
+        at = resolve.now(self.source, resolve.find(self.source, self.wish.topics), committed=True)
+        if self._begin(self._places(), at) == at.latest:
+            moved, busy = self._translate(at)
+            return Told(0, 0, 0, 0, NO_TIMESTAMP, time.monotonic() - started, moved, busy)
+        self._prepare(at)
+        transaction = Transaction(self.target, self.id, TRANSACTION_MS)
+        transaction.begin()  # from here on nobody else moves what was noted
+        places = self._places()
+        begin = self._begin(places, at)
+        sizes = resolve.bytes_per_offset(self.source, at)
+        end = admit(begin, at.latest, sizes, max_bytes=self.wish.batch_bytes)
+        copied = self._copied([Range(tp, begin[tp], end[tp]) for tp in sorted(end)], sizes)
+        self._commit(transaction, copied, places, at, end)
+        left = {tp: at.latest[tp] - end[tp] for tp in end}
+        moved, busy = self._translate(at)
+        return Told(
+            sum(piece.count for each in copied for piece in each.staged.pieces),
+            sum(each.staged.bytes for each in copied),
+            sum(left.values()),
+            int(sum(count * sizes.get(tp, 0.0) for tp, count in left.items())),
+            max((each.newest_ms for each in copied), default=NO_TIMESTAMP),
+            time.monotonic() - started,
+            moved,
+            busy,
+        )
+
+    def _there(self, tp: TopicPartition) -> TopicPartition:
+        return TopicPartition(self.wish.prefix + tp.topic, tp.partition)
+
+    def _places(self) -> dict[TopicPartition, Place]:
+        """By the partitions over there."""
+        return {tp: Place.of(note, self.id) for tp, note in self.target.committed(self.id).items()}
+
+    def _prepare(self, at: Now) -> None:
+        for name in {tp.topic for tp in at.latest} - self._known:
+            create_like(self.target, self.wish.prefix + name, self.source, self.source.existing([name])[name])
+            self._known.add(name)
+
+    def _begin(self, places: Mapping[TopicPartition, Place], at: Now) -> dict[TopicPartition, Offset]:
+        """Where each partition goes on; one that is new, from what is there of it."""
+        copied = {tp: places[self._there(tp)] for tp in at.latest if self._there(tp) in places}
+        ids = {tp.topic: place.id for tp, place in copied.items() if place.id}
+        before = Positions({tp: place.source for tp, place in copied.items()}, "", ids)
+        lost = losses(before, at)
+        if lost and self.wish.fail_on_data_loss:
+            raise told(lost)
+        return go_on(before, at)
+
+    def _copied(self, ranges: list[Range], sizes: Mapping[TopicPartition, float]) -> list[Copied]:
+        how = Fetching(committed=True, fail_on_data_loss=self.wish.fail_on_data_loss)
+        staging = Staging.of(self.wish.staging, self.id)
+        tasks = plan(ranges, sizes, min_tasks=self.wish.min_tasks)
+        jobs = [Job(self.wish.source, task, self.wish.prefix, how, staging) for task in tasks]
+        return self.run(jobs) if jobs else []
+
+    def _commit(
+        self,
+        transaction: Transaction,
+        copied: Sequence[Copied],
+        places: Mapping[TopicPartition, Place],
+        at: Now,
+        end: Mapping[TopicPartition, Offset],
+    ) -> None:
+        """Records, map and places: all or nothing."""
+        news = OffsetMap()
+        staging = Staging.of(self.wish.staging, self.id)
+        transaction.on_stored = self._noticed(news)
+        try:
+            lefts = [Left(staging, each.staged, None) for each in copied]
+            pieces = {piece.tp for each in copied for piece in each.staged.pieces}
+            if pieces:
+                transaction.add({*pieces, self.map_tp})
+                with unsent(lefts, [span for each in copied for span in each.spans]) as batches:
+                    transaction.send(batches)
+                transaction.on_stored = None
+                transaction.send(self._written(news))
+            transaction.note(self.id, self._notes(transaction, places, at, end))
+            transaction.commit()
+        except Exception:
+            transaction.abort()
+            raise
+        for tp, runs in news.runs().items():
+            self.map.take_runs(tp, runs)
+        staging.clear()
+
+    def _noticed(self, news: OffsetMap) -> Callable[[Unsent, Offset], None]:
+        def stored(batch: Unsent, base_offset: Offset) -> None:
+            assert isinstance(batch.tag, tuple)
+            for first, length in batch.tag:
+                news.add(batch.tp, Run(first, base_offset, length))
+                base_offset += length
+
+        return stored
+
+    def _written(self, news: OffsetMap) -> list[Unsent]:
+        records = list(news.to_records())
+        now_ms = time.time_ns() // 1_000_000
+        columns = Columns(
+            self.id,
+            [key.encode() for key, _ in records],
+            [value.encode() for _, value in records],
+            None,
+            [now_ms] * len(records),
+            np.zeros(len(records), np.int64),
+        )
+        packing = Packing(Codec.LZ4, 256 << 10)
+        batches = [*packing.add(columns), *packing.rest()]
+        return [Unsent(batch.tp, len(batch.data), batch.count, partial(bytes, batch.data)) for batch in batches]
+
+    def _notes(
+        self,
+        transaction: Transaction,
+        places: Mapping[TopicPartition, Place],
+        at: Now,
+        end: Mapping[TopicPartition, Offset],
+    ) -> dict[TopicPartition, Committed]:
+        found: dict[TopicPartition, Committed] = {}
+        for tp, until in end.items():
+            there = self._there(tp)
+            target = transaction.ends.get(there, places[there].target if there in places else 0)
+            found[there] = Place(until, target, at.ids.get(tp.topic, "")).note
+        return found
+
+    # Groups
+
+    def _translate(self, at: Now) -> tuple[int, tuple[str, ...]]:
+        """Offsets of the source's groups, committed over there, for groups of the same name; never backwards."""
+        if self.wish.groups is None:
+            return 0, ()
+        wanted = re.compile(self.wish.groups)
+        moved, busy = 0, []
+        for group in groups(self.source):
+            if not wanted.fullmatch(group) or group.startswith("leadline-mirror-"):
+                continue
+            try:
+                moved += self._translate_group(group, at)
+            except Answered as error:
+                if error.code != UnknownMemberId.code:
+                    raise
+                busy.append(group)
+        return moved, tuple(busy)
+
+    def _translate_group(self, group: str, at: Now) -> bool:
+        here = self.source.committed(group, list(at.latest))
+        there = self.target.committed(group, [self._there(tp) for tp in here]) if here else {}
+        ahead = {}
+        for tp, committed in here.items():
+            target = self._there(tp)
+            offset = self.map.translate(target, committed.offset)
+            if offset is not None and (target not in there or there[target].offset < offset):
+                ahead[target] = offset
+        if ahead:
+            self.target.commit(group, ahead)
+        return bool(ahead)

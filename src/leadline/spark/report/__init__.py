@@ -1,0 +1,1 @@
+"""The job `report`: topics measured and told on one page."""

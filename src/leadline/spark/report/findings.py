@@ -1,0 +1,26 @@
+"""What a report has found out, all of it.
+
+Pure: values.
+"""
+
+from dataclasses import dataclass
+
+from leadline.spark.report.forecast import Forecast, Limits
+from leadline.spark.report.lag import Lag
+from leadline.spark.report.measure import Figures
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    name: str
+    figures: Figures
+    limits: Limits
+    forecast: Forecast | None
+    lags: list[Lag]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    where: str
+    topics: list[TopicReport]  # the largest first
+    errors: list[str]  # what could not be read, and why

@@ -1,0 +1,95 @@
+"""How far behind groups were, over time: what they committed, held against the log's end at that time.
+
+The journal of the groups is compacted: of old times it has fewer commits, at last one for each group and partition.
+
+Pure: commits and slots in, lines out.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from leadline.coordinator import group_records
+from leadline.coordinator.group_records import CommitKey
+from leadline.errors import WireError
+from leadline.model import Offset, TopicPartition
+from leadline.spark.batches.places import Longs
+from leadline.spark.report.traffic import Slots
+
+MOST_COMMITS = 2000  # of one group and partition that are held; beyond that, every other one goes
+
+
+class Committed(NamedTuple):
+    ms: int
+    offset: Offset
+
+
+@dataclass(slots=True)
+class Commits:
+    """By group and partition, in their order; an offset of -1: the group forgot it."""
+
+    found: dict[tuple[str, TopicPartition], list[Committed]] = field(default_factory=dict)
+
+    def add(self, at: Offset, ms: int, key: bytes | None, value: bytes | None, topics: frozenset[str]) -> None:
+        """A record of the journal."""
+        try:
+            parsed = group_records.read_key(key)
+            if isinstance(parsed, CommitKey) and parsed.tp.topic in topics:
+                offset = -1 if value is None else group_records.read_commit(value, at).offset
+                self._add(parsed.group, parsed.tp, [Committed(ms, offset)])
+        except WireError:
+            return  # of a kind that only a newer Kafka knows; a report does without it
+
+    def merge(self, other: "Commits") -> None:
+        for (group, tp), commits in other.found.items():
+            self._add(group, tp, commits)
+
+    def _add(self, group: str, tp: TopicPartition, commits: Iterable[Committed]) -> None:
+        known = self.found.setdefault((group, tp), [])
+        known.extend(commits)
+        if len(known) > MOST_COMMITS:
+            known.sort()
+            del known[1:-1:2]
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """Of one group, on one topic."""
+
+    group: str
+    times: Longs  # ms since 1970: the ends of slots
+    behind: Longs  # records, in all partitions that the group has committed by then
+    by_partition: Mapping[int, tuple[Offset, Offset]]  # committed and log end, at last
+
+
+def histories(commits: Commits, topic: str, slots: Mapping[int, Slots]) -> list[Lag]:
+    """Of all groups that committed on a topic, by name. `slots` is the traffic of its partitions, of one width."""
+    groups = sorted({group for group, tp in commits.found if tp.topic == topic})
+    return [_history(group, commits, topic, slots) for group in groups]
+
+
+def _history(group: str, commits: Commits, topic: str, slots: Mapping[int, Slots]) -> Lag:
+    mine = {tp.partition: sorted(c) for (name, tp), c in commits.found.items() if (name, tp.topic) == (group, topic)}
+    times = _times(mine.values(), slots.values())
+    behind = np.zeros(len(times), np.int64)
+    now: dict[int, tuple[Offset, Offset]] = {}
+    for partition, found in sorted(mine.items()):
+        ends = slots.get(partition, Slots()).end_at(times)
+        n = np.searchsorted([commit.ms for commit in found], times, side="left")
+        offsets = np.array([-1, *(commit.offset for commit in found)], np.int64)[n]
+        behind += np.where(offsets < 0, 0, np.maximum(ends - offsets, 0))
+        if len(times) and offsets[-1] >= 0:
+            now[partition] = int(offsets[-1]), int(max(ends[-1], offsets[-1]))
+    return Lag(group, times, behind, now)
+
+
+def _times(commits: Iterable[list[Committed]], slots: Iterable[Slots]) -> Longs:
+    """When the lag is told: at the end of each slot with records or commits, from the first commit on."""
+    all_slots = list(slots)
+    width = max((each.width_ms for each in all_slots), default=1000)
+    committed = np.array([commit.ms for each in commits for commit in each], np.int64)
+    ends = [each.starts + width for each in all_slots]
+    times = np.unique(np.concatenate([*ends, committed // width * width + width]))
+    return times[times > (committed.min() if len(committed) else 0)]

@@ -1,0 +1,212 @@
+"""What a report tells of a topic, gathered from the bytes of its batches in one pass, by many tasks.
+
+Each task measures the ranges that it was given; the figures of all tasks are merged. A batch counts where its last
+offset lies, so that ranges may begin and end within one. Two measures of size are told apart:
+    stored   bytes as they lie in the log; a record's are its share of those of its batch
+    payload  of a record: its key and its value
+Control batches are stored, and hold no records. Records of aborted transactions count like any other.
+
+Pure: bytes in, figures out.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from leadline.model import Offset
+from leadline.records.batch import CODEC_MASK, CONTROL, HEADER_BYTES, Data, Header, codec_of, walk
+from leadline.records.compression import Codec, compress
+from leadline.records.record import body_of
+from leadline.spark.batches.decode import Wanted, pieces
+from leadline.spark.batches.places import Longs
+from leadline.spark.report.sketches import Histogram, HotKeys, Kept, KeyColumn, KeySample
+from leadline.spark.report.traffic import Slots
+
+TRIED_BYTES = 512 << 10  # of a range, on which all codecs are tried
+TRIED_AT_ONCE = 8  # batches out of those that are handed over together
+EVERY_OFFSET = Wanted(0, (1 << 63) - 1)
+
+
+@dataclass(slots=True)
+class Part:
+    """One partition, or a range of it."""
+
+    batches: int = 0
+    records: int = 0
+    stored: int = 0
+    payload: int = 0
+    keyless: int = 0  # records without a key
+    tombstones: int = 0  # records without a value
+    slots: Slots = field(default_factory=Slots)
+
+    def merge(self, other: "Part") -> None:
+        self.batches += other.batches
+        self.records += other.records
+        self.stored += other.stored
+        self.payload += other.payload
+        self.keyless += other.keyless
+        self.tombstones += other.tombstones
+        self.slots.merge(other.slots)
+
+
+@dataclass(slots=True)
+class Packed:
+    """Batches of one codec."""
+
+    batches: int = 0
+    records: int = 0
+    stored: int = 0
+    unpacked: int = 0  # what they would take without compression
+
+    def add(self, batches: int, records: int, stored: int, unpacked: int) -> None:
+        self.batches += batches
+        self.records += records
+        self.stored += stored
+        self.unpacked += unpacked
+
+    @property
+    def ratio(self) -> float:
+        return self.unpacked / self.stored if self.stored else 1.0
+
+
+@dataclass(slots=True)
+class Figures:
+    """Of a topic, or of some ranges of it."""
+
+    parts: dict[int, Part] = field(default_factory=dict)
+    sizes: Histogram = field(default_factory=Histogram)  # of payloads
+    hot: HotKeys = field(default_factory=HotKeys)
+    last: KeySample = field(default_factory=KeySample)
+    codecs: dict[Codec, Packed] = field(default_factory=dict)
+    tried: dict[Codec, int] = field(default_factory=dict)  # what the batches of the sample would take with each codec
+    tried_stored: int = 0  # and what they take now
+
+    def merge(self, other: "Figures") -> None:
+        for partition, part in other.parts.items():
+            self.part(partition).merge(part)
+        self.sizes.merge(other.sizes)
+        self.hot.merge(other.hot)
+        self.last.merge(other.last)
+        for codec, packed in other.codecs.items():
+            self.packed(codec).add(packed.batches, packed.records, packed.stored, packed.unpacked)
+        for codec, size in other.tried.items():
+            self.tried[codec] = self.tried.get(codec, 0) + size
+        self.tried_stored += other.tried_stored
+
+    def part(self, partition: int) -> Part:
+        return self.parts.setdefault(partition, Part())
+
+    def packed(self, codec: Codec) -> Packed:
+        return self.codecs.setdefault(codec, Packed())
+
+    def kept(self) -> Kept:
+        """What compaction would leave; an estimate never tells more than there is."""
+        found, keyed = self.last.kept(), self.records - sum(part.keyless for part in self.parts.values())
+        return replace(found, keys=min(found.keys, keyed), bytes=min(found.bytes, self.stored))
+
+    @property
+    def records(self) -> int:
+        return sum(part.records for part in self.parts.values())
+
+    @property
+    def stored(self) -> int:
+        return sum(part.stored for part in self.parts.values())
+
+    @property
+    def batches(self) -> int:
+        return sum(part.batches for part in self.parts.values())
+
+
+def merged(some: Iterable[Figures]) -> Figures:
+    whole = Figures()
+    for each in some:
+        whole.merge(each)
+    return whole
+
+
+class Measuring:
+    """A range on its way into figures."""
+
+    def __init__(self, partition: int, first: Offset, until: Offset) -> None:
+        self.partition, self.first, self.until = partition, first, until
+        self.figures = Figures()
+        self._to_try = TRIED_BYTES
+
+    def add(self, data: Data) -> None:
+        """Whole batches, in order, and perhaps some that are none of ours. CorruptMessage if one is damaged."""
+        ours = [(at, header) for at, header in walk(data) if self.first <= header.last_offset < self.until]
+        part = self.figures.part(self.partition)
+        part.batches += len(ours)
+        part.stored += sum(header.size for _, header in ours)
+        with_records = [(at, header) for at, header in ours if not header.attributes & CONTROL]
+        if not with_records:
+            return
+        self._add_records(data, with_records)
+        for at, header in with_records[:: -(-len(with_records) // TRIED_AT_ONCE)]:
+            self._try_codecs(data, at, header)
+
+    def _add_records(self, data: Data, ours: list[tuple[int, Header]]) -> None:
+        at, end = ours[0][0], ours[-1][0] + ours[-1][1].size
+        headers = [header for _, header in ours]
+        for rows in pieces(data[at:end], EVERY_OFFSET):
+            self._add_rows(rows, _shares(headers, _longs(rows.column("offset"))))
+        for at, header in ours:
+            packed = self.figures.packed(codec_of(header.attributes))
+            packed.add(1, header.record_count, header.size, _unpacked(data, at, header))
+
+    def _add_rows(self, rows: pa.RecordBatch, stored: Longs) -> None:
+        part, figures = self.figures.part(self.partition), self.figures
+        key, value, offsets = rows.column("key"), rows.column("value"), _longs(rows.column("offset"))
+        payload = _lengths(key) + _lengths(value)
+        keys, is_tombstone = KeyColumn.of(key), value.is_null().to_numpy(zero_copy_only=False)
+        part.records += rows.num_rows
+        part.payload += int(payload.sum())
+        part.keyless += key.null_count
+        part.tombstones += value.null_count
+        part.slots.add(_longs(rows.column("timestamp")), stored, offsets)
+        figures.sizes.add(payload)
+        figures.hot.add(self.partition, keys, stored)
+        figures.last.add(self.partition, keys, offsets, stored, is_tombstone)
+
+    def _try_codecs(self, data: Data, at: int, header: Header) -> None:
+        """Until enough was tried."""
+        if self._to_try <= 0:
+            return
+        whole = body_of(data, at, header)
+        body = whole[:TRIED_BYTES]
+        self._to_try -= len(body)
+        self.figures.tried_stored += HEADER_BYTES + (header.size - HEADER_BYTES) * len(body) // max(len(whole), 1)
+        for codec in Codec:
+            size = HEADER_BYTES + len(body if codec is Codec.NONE else compress(codec, body))
+            self.figures.tried[codec] = self.figures.tried.get(codec, 0) + size
+
+
+def _unpacked(data: Data, at: int, header: Header) -> int:
+    if not header.attributes & CODEC_MASK:
+        return header.size
+    return HEADER_BYTES + len(body_of(data, at, header))
+
+
+def _shares(headers: Sequence[Header], offsets: Longs) -> Longs:
+    """Of each record in the bytes of its batch; what does not divide goes to the first. Of whole batches, in order."""
+    bases, counts, stored = (
+        np.fromiter((getattr(header, name) for header in headers), np.int64)
+        for name in ("base_offset", "record_count", "size")
+    )
+    batch = np.searchsorted(bases, offsets, side="right") - 1
+    each, left = np.divmod(stored, np.maximum(counts, 1))
+    is_first = np.append(True, batch[1:] != batch[:-1])[: len(batch)]
+    return each[batch] + np.where(is_first, left[batch], 0)
+
+
+def _longs(column: pa.Array) -> Longs:
+    longs: Longs = column.view(pa.int64()).to_numpy()
+    return longs
+
+
+def _lengths(column: pa.Array) -> Longs:
+    lengths: Longs = pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
+    return lengths

@@ -1,0 +1,139 @@
+"""A report as one HTML page, which needs nothing but itself: plots are SVG within it, nothing is loaded or run.
+
+On top what is remarkable, in words; then a chapter for each topic, each figure of which has a plot, and below it the
+numbers. Light or dark, as the reader's system is set.
+
+Pure: figures in, text out.
+"""
+
+from html import escape
+
+from leadline.spark.report import plots, quantities
+from leadline.spark.report.findings import Report, TopicReport
+from leadline.spark.report.page_growth import SECONDS_A_DAY
+from leadline.spark.report.page_parts import table
+from leadline.spark.report.page_style import STYLE
+from leadline.spark.report.page_topic import chapter
+from leadline.spark.report.plots import Bar
+from leadline.spark.report.remarks import Weight, remarks
+
+TOPICS = 16  # that are drawn, of all; the table has the others, too
+CHAPTERS = 100  # of the largest topics; of all others there is a line
+REMARKS = 10  # that are shown at once
+MARKS = {Weight.TROUBLE: "trouble", Weight.WASTE: "waste", Weight.WORTH_KNOWING: "known"}
+
+
+def page(report: Report, made: str) -> str:
+    """`made`: when and how, for the foot of the page."""
+    topics = "".join(chapter(topic, n) for n, topic in enumerate(report.topics[:CHAPTERS]))
+    many = _overview(report) if len(report.topics) > 1 else ""
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{escape(_title(report))}</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<main>
+<header>
+<p class="over">Leadline report</p>
+<h1>{escape(_title(report))}</h1>
+<p class="where">{escape(_span(report))}</p>
+</header>
+{_tiles(report)}
+{_remarks(report)}
+{many}
+{topics}
+<footer>{escape(made)}</footer>
+</main>
+</body>
+</html>
+"""
+
+
+def _title(report: Report) -> str:
+    if len(report.topics) == 1:
+        return f"{report.topics[0].name} at {report.where}"
+    return f"{len(report.topics)} topics at {report.where}"
+
+
+def _span(report: Report) -> str:
+    known = [topic.forecast for topic in report.topics if topic.forecast]
+    if not known:
+        return "The records carry no times."
+    first, last = min(each.first_ms for each in known), max(each.last_ms for each in known)
+    covered = quantities.length(last - first)
+    return f"Records from {quantities.moment(first)} to {quantities.moment(last)} UTC: {covered}"
+
+
+# The top
+
+
+def _tiles(report: Report) -> str:
+    figures = [topic.figures for topic in report.topics]
+    stored = sum(each.stored for each in figures)
+    unpacked = sum(packed.unpacked for each in figures for packed in each.codecs.values())
+    packed = sum(packed.stored for each in figures for packed in each.codecs.values())
+    groups = {lag.group for topic in report.topics for lag in topic.lags}
+    tiles = [
+        ("records", quantities.short(sum(each.records for each in figures))),
+        ("on disk", quantities.size(stored)),
+        ("partitions", quantities.number(sum(len(each.parts) for each in figures))),
+        ("compression", f"{unpacked / packed:.2f} : 1" if packed else "none"),
+        _pace(report),
+        ("consumer groups", quantities.number(len(groups))),
+    ]
+    shown = "".join(f"<div><b>{value}</b><span>{name}</span></div>" for name, value in tiles)
+    return f'<div class="tiles">{shown}</div>'
+
+
+def _pace(report: Report) -> tuple[str, str]:
+    known = [topic.forecast for topic in report.topics if topic.forecast]
+    rate = sum(each.rate for each in known if not each.is_too_short)
+    if rate:
+        return "written a day", quantities.size(rate)
+    return "written a second", quantities.size(sum(each.rate for each in known) / SECONDS_A_DAY)
+
+
+def _remarks(report: Report) -> str:
+    found = remarks(report)
+    if not found:
+        return '<section class="remarks"><h2>Remarkable</h2><p>Nothing: even, packed, caught up.</p></section>'
+    numbers = {topic.name: n for n, topic in enumerate(report.topics[:CHAPTERS])}
+    items = []
+    for each in found:
+        name = f"<b>{escape(each.topic)}</b> " if each.topic and len(report.topics) > 1 else ""
+        text = escape(each.text) if name else escape(each.text[:1].upper() + each.text[1:])
+        link = f' <a href="#{each.about}-{numbers[each.topic]}">see</a>' if each.topic in numbers else ""
+        items.append(f'<li class="{MARKS[each.weight]}">{name}{text}.{link}</li>')
+    first, rest = "".join(items[:REMARKS]), "".join(items[REMARKS:])
+    more = f"<details><summary>{len(items) - REMARKS} more</summary><ul>{rest}</ul></details>" if rest else ""
+    return f'<section class="remarks"><h2>Remarkable</h2><ul>{first}</ul>{more}</section>'
+
+
+def _overview(report: Report) -> str:
+    rows = []
+    stored = sum(topic.figures.stored for topic in report.topics)
+    for n, topic in enumerate(report.topics):
+        figures = topic.figures
+        rows.append([
+            f'<a href="#topic-{n}">{escape(topic.name)}</a>' if n < CHAPTERS else escape(topic.name),
+            quantities.number(len(figures.parts)),
+            quantities.number(figures.records),
+            quantities.size(figures.stored),
+            quantities.share(figures.stored, stored),
+            _a_day(topic),
+        ])  # fmt: skip
+    heads = ["topic", "partitions", "records", "on disk", "share", "a day"]
+    sizes = [(topic.name, topic.figures.stored) for topic in report.topics[:TOPICS]]
+    drawn = [Bar(name, size, quantities.size(size)) for name, size in sizes]
+    body = plots.bars(drawn, "bytes of each topic") + table(heads, rows)
+    return f'<section><h2>All topics</h2><div class="card wide">{body}</div></section>'
+
+
+def _a_day(topic: TopicReport) -> str:
+    found = topic.forecast
+    return "" if found is None or found.is_too_short else quantities.size(found.rate)

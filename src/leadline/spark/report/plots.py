@@ -1,0 +1,304 @@
+"""Plots as SVG: bars, columns, lines over time, and a field of shades.
+
+Written out here, because the four of them are little more than rectangles: no library, no script, a few kilobytes each,
+and colours that the page gives by its style sheet, for light and for dark (classes c1 to c6, grid, axis, limit, ...).
+Every mark carries its figures as a <title>, which browsers show under the pointer.
+
+Pure: figures in, text out.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from leadline.spark.report import quantities
+
+WIDTH = 560
+LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 36  # room around the plot itself, for what is written there
+TITLED = 2000  # cells of a field; more are shown without their figures
+LEAST = 1e-6  # below this, a figure is nothing
+CHAR = 6.3  # the width of a letter, about
+
+Text = Callable[[float], str]
+
+STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200]
+DAYS = [1, 2, 7, 14, 28, 91, 182, 365, 1826, 3652]
+STEPS_MS = [1000 * step for step in [*STEPS_S, *(86_400 * days for days in DAYS)]]
+
+
+# Ticks
+
+
+def ticks(highest: float, most: int = 5) -> list[float]:
+    """From 0 to the first one that is not below the highest; steps of 1, 2 or 5 times a power of ten."""
+    if highest < LEAST:
+        return [0.0, 1.0]
+    rough = highest / most
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * n for n in (1, 2, 5, 10) if power * n >= rough * 0.999)
+    count = math.ceil(highest / step - 1e-9)
+    return [step * n for n in range(count + 1)]
+
+
+def time_ticks(first: int, last: int, most: int = 6) -> list[tuple[int, str, str]]:
+    """Moments within a span of time, what is written below each, and the date where it begins."""
+    step = next((step for step in STEPS_MS if (last - first) / step <= most), STEPS_MS[-1])
+    found: list[tuple[int, str, str]] = []
+    day = ""
+    for at in range(-(-first // step) * step, last + 1, step):
+        moment = quantities.moment(at)
+        date, clock = moment[:10], moment[11:] if step < 60_000 else moment[11:16]
+        if step >= 86_400_000:
+            found.append((at, date, ""))
+        else:
+            found.append((at, clock, date if date != day else ""))
+        day = date
+    return found
+
+
+# Pieces of SVG
+
+
+def _tag(name: str, content: str = "", **attributes: object) -> str:
+    given = "".join(f' {key.strip("_").replace("_", "-")}="{_value(value)}"' for key, value in attributes.items())
+    return f"<{name}{given}>{content}</{name}>" if content else f"<{name}{given}/>"
+
+
+def _value(value: object) -> str:
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else escape(str(value), quote=True)
+
+
+def _text(x: float, y: float, text: str, kind: str = "axis", anchor: str = "middle") -> str:
+    return _tag("text", escape(text), x=x, y=y, class_=kind, text_anchor=anchor)
+
+
+def _titled(tag: str, title: str) -> str:
+    return f"<g><title>{escape(title)}</title>{tag}</g>"
+
+
+def _svg(height: float, label: str, parts: Sequence[str]) -> str:
+    box = f"0 0 {WIDTH} {height:.0f}"
+    return _tag("svg", "".join(parts), viewBox=box, role="img", aria_label=label)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The plot itself: where a figure lies in it."""
+
+    height: float
+    top: float  # the largest figure
+    left: float = LEFT
+
+    @property
+    def right(self) -> float:
+        return WIDTH - RIGHT
+
+    @property
+    def floor(self) -> float:
+        return self.height - BOTTOM
+
+    def y(self, value: float) -> float:
+        return self.floor - (self.floor - TOP) * min(value / self.top, 1.0)
+
+    def grid(self, marks: Sequence[float], text: Text) -> list[str]:
+        parts = []
+        for mark in marks:
+            kind = "base" if mark == 0 else "grid"
+            parts.append(_tag("line", x1=self.left, x2=self.right, y1=self.y(mark), y2=self.y(mark), class_=kind))
+            parts.append(_text(self.left - 7, self.y(mark) + 3.5, text(mark), anchor="end"))
+        return parts
+
+    def limit(self, value: float, label: str) -> list[str]:
+        y = self.y(value)
+        return [
+            _tag("line", x1=self.left, x2=self.right, y1=y, y2=y, class_="limit"),
+            _text(self.right, y - 4 if y > TOP + 8 else y + 12, label, "limit-text", "end"),
+        ]
+
+
+def _time_axis(first: int, last: int, left: float, floor: float, x: Callable[[int], float]) -> list[str]:
+    """Moments, and below them dates; none is written over another, nor beyond the plot."""
+    parts, free_from, dates_from = [], left - RIGHT, left - RIGHT
+    for at, clock, date in time_ticks(first, last):
+        parts.append(_tag("line", x1=x(at), x2=x(at), y1=floor, y2=floor + 4, class_="base"))
+        half = len(clock) * CHAR / 2
+        where = min(max(x(at), left - RIGHT + half), WIDTH - half)
+        if where - half >= free_from:
+            parts.append(_text(where, floor + 15, clock))
+            free_from = where + half + CHAR
+        half = len(date) * CHAR / 2
+        where = min(max(x(at), left - RIGHT + half), WIDTH - half)
+        if date and where - half >= dates_from:
+            parts.append(_text(where, floor + 27, date))
+            dates_from = where + half + CHAR
+    return parts
+
+
+# Bars, one below the other
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    label: str
+    value: float
+    text: str  # beside the bar
+    kind: str = "c1"
+    title: str = ""
+
+
+def bars(rows: Sequence[Bar], label: str) -> str:
+    """The longest is as long as there is room for; each has its figure beside it."""
+    pitch, thick = 24, 14
+    left = min(max(len(row.label) for row in rows), 30) * CHAR + 12
+    room = WIDTH - left - max(len(row.text) for row in rows) * CHAR - 14
+    longest = max(row.value for row in rows) or 1
+    parts = []
+    for n, row in enumerate(rows):
+        y, wide = 6 + n * pitch, max(room * row.value / longest, 1.5)
+        name = row.label if len(row.label) <= 30 else f"{row.label[:29]}…"
+        parts.append(_text(left - 8, y + 11, name, "name", "end"))
+        mark = _tag("rect", x=left, y=y, width=wide, height=thick, rx=2, class_=row.kind)
+        parts.append(_titled(mark, row.title or f"{row.label}: {row.text}"))
+        parts.append(_text(left + wide + 7, y + 11, row.text, "figure", "start"))
+    return _svg(12 + len(rows) * pitch, label, parts)
+
+
+# Columns, one beside the other
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    label: str
+    value: float
+    title: str
+    kind: str = "c1"
+
+
+def columns(rows: Sequence[Column], text: Text, label: str, *, mean: str = "", x_title: str = "") -> str:
+    """`mean`: a line where all would be alike, and what is written on it."""
+    marks = ticks(max(row.value for row in rows))
+    frame = Frame(208, marks[-1])
+    parts = frame.grid(marks, text)
+    pitch = (frame.right - frame.left) / len(rows)
+    wide = min(pitch * 0.78, 46)
+    every = max(math.ceil(max(len(row.label) for row in rows) * CHAR * 1.6 / pitch), 1)
+    for n, row in enumerate(rows):
+        middle = frame.left + pitch * (n + 0.5)
+        y = frame.y(row.value)
+        y = min(y, frame.floor - 1.5) if row.value else y
+        mark = _tag("rect", x=middle - wide / 2, y=y, width=wide, height=frame.floor - y, class_=row.kind)
+        parts.append(_titled(mark, row.title))
+        if n % every == 0:
+            parts.append(_text(middle, frame.floor + 14, row.label))
+    if mean:
+        parts += frame.limit(sum(row.value for row in rows) / len(rows), mean)
+    parts.append(_text((frame.left + frame.right) / 2, frame.height - 4, x_title))
+    return _svg(frame.height, label, parts)
+
+
+# Lines over time
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    name: str
+    points: Sequence[tuple[int, float]]  # ms since 1970, and a figure
+    kind: str = "c1"
+    filled: bool = False
+    dashed: bool = False
+    steps: bool = False  # a figure holds until the next one, rather than changing on the way to it
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    value: float
+    label: str
+
+
+def lines(
+    rows: Sequence[Line], text: Text, label: str, *, limits: Sequence[Limit] = (), top: float | None = None
+) -> str:
+    """`top`: no figure above it is shown; else the largest."""
+    everything = [point for row in rows for point in row.points]
+    first, last = min(at for at, _ in everything), max(at for at, _ in everything)
+    last = max(last, first + 1)
+    largest = max([value for _, value in everything] if top is None else [top])
+    marks = ticks(max(largest, *(limit.value for limit in limits)) if limits else largest)
+    frame = Frame(208, marks[-1])
+
+    def x(at: int) -> float:
+        return frame.left + (frame.right - frame.left) * (at - first) / (last - first)
+
+    parts = frame.grid(marks, text)
+    parts += _time_axis(first, last, frame.left, frame.floor, x)
+    for limit in limits:
+        parts += frame.limit(limit.value, limit.label)
+    for row in rows:
+        parts += _line(row, [(x(at), frame.y(value)) for at, value in row.points], frame.floor)
+    parts += [_titled(_spot(x(at), frame), f"{row.name} {quantities.moment(at)}: {text(value)}")
+              for row in rows if not row.dashed for at, value in _spread(row.points)]  # fmt: skip
+    return _svg(frame.height, label, parts)
+
+
+def _line(row: Line, points: Sequence[tuple[float, float]], floor: float) -> list[str]:
+    corners = list(points)
+    if row.steps:
+        corners = [corner for (x, y), (x2, _) in zip(points, [*points[1:], points[-1]], strict=True)
+                   for corner in ((x, y), (x2, y))]  # fmt: skip
+    path = " ".join(f"{'L' if n else 'M'}{x:.1f},{y:.1f}" for n, (x, y) in enumerate(corners))
+    kind = f"line {row.kind.replace('c', 's')}" + (" dashed" if row.dashed else "")
+    parts = [_tag("path", d=path, class_=kind)]
+    if row.filled:
+        area = f"{path} L{corners[-1][0]:.1f},{floor:.1f} L{corners[0][0]:.1f},{floor:.1f} Z"
+        parts.insert(0, _tag("path", d=area, class_=f"area {row.kind}"))
+    return parts
+
+
+def _spot(x: float, frame: Frame) -> str:
+    """Where the pointer finds a figure: the whole height, and not to be seen."""
+    return _tag("rect", x=x - 3, y=TOP, width=6, height=frame.floor - TOP, class_="spot")
+
+
+def _spread(points: Sequence[tuple[int, float]], most: int = 80) -> Sequence[tuple[int, float]]:
+    return points[:: math.ceil(len(points) / most)]
+
+
+def legend(names: Sequence[tuple[str, str]]) -> str:
+    """Name and class of each line, as HTML."""
+    entries = "".join(f'<span><i class="{kind}"></i>{escape(name)}</span>' for name, kind in names)
+    return f'<p class="legend">{entries}</p>'
+
+
+# A field of shades
+
+
+def field(
+    rows: Sequence[tuple[str, Sequence[float]]], starts: Sequence[int], width_ms: int, text: Text, label: str
+) -> str:
+    """A row for each partition, a cell for each slot of time; the more, the stronger its shade."""
+    tall = min(22, max(4, 170 // len(rows)))
+    left = LEFT
+    first, last = starts[0], starts[-1] + width_ms
+    most = max(max(values) for _, values in rows) or 1
+    floor = 8 + tall * len(rows)
+
+    def x(at: int) -> float:
+        return left + (WIDTH - RIGHT - left) * (at - first) / (last - first)
+
+    parts = []
+    every = math.ceil(12 / tall)
+    for n, (name, values) in enumerate(rows):
+        if n % every == 0:
+            parts.append(_text(left - 7, 8 + tall * n + tall / 2 + 3.5, name, anchor="end"))
+        for at, value in zip(starts, values, strict=True):
+            if value:
+                shade = f"{0.12 + 0.88 * math.sqrt(value / most):.2f}"
+                wide = max(x(at + width_ms) - x(at) - 0.4, 0.8)
+                box = _tag(
+                    "rect", x=x(at), y=8 + tall * n, width=wide, height=tall - 1, class_="c1", fill_opacity=shade
+                )
+                title = f"{name}, {quantities.moment(at)}: {text(value)}"
+                parts.append(_titled(box, title) if len(rows) * len(starts) <= TITLED else box)
+    parts += _time_axis(first, last, left, floor, x)
+    return _svg(floor + 32, label, parts)

@@ -1,0 +1,265 @@
+"""What there is to know of topics, measured by Spark in one pass over their batches (measure.py, lag.py, forecast.py).
+
+Read from brokers, or from the files of log directories, of which the fullest replica of each partition counts. Tasks
+hand back figures, never records; the figures of all tasks are merged on the way to the driver. The journal of the
+groups is read along with the topics: it tells who lagged behind them.
+    what cannot be read is told beside the figures, which then lack it
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from leadline.coordinator.group_shard import OFFSETS_TOPIC
+from leadline.errors import CorruptFile, WireError
+from leadline.model import Offset, TopicPartition
+from leadline.ports import Buffer
+from leadline.spark.batches.decode import Wanted, pieces
+from leadline.spark.client.cluster import Answered, Cluster, NoSuchTopic, by_topic
+from leadline.spark.client.connection import Connection, Refused, Unreachable
+from leadline.spark.client.fetching import Fetching, fetch
+from leadline.spark.files import segments
+from leadline.spark.files.segments import LogFiles
+from leadline.spark.ranges import Range, plan
+from leadline.spark.report.findings import Report, TopicReport
+from leadline.spark.report.forecast import Limits, forecast
+from leadline.spark.report.lag import Commits, histories
+from leadline.spark.report.measure import Figures, Measuring
+from leadline.spark.topics import resolve
+from leadline.spark.topics.options import Subscribed
+from leadline.wire.messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+)
+
+LEAST_TASKS = 8  # where there is as much to read: for all cores, and for a progress that moves
+TOPIC_RESOURCE = 2
+SETTINGS = ("retention.ms", "retention.bytes", "cleanup.policy")
+EXPECTED = (Answered, CorruptFile, NoSuchTopic, OSError, Refused, Unreachable, WireError)
+
+
+class NothingToReport(Exception):
+    """There is no such topic, or no record in any."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A range for a task, and where it lies: in files, or else at the brokers."""
+
+    range: Range
+    log: LogFiles | None = None
+
+
+Task = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What is to be read, split into tasks."""
+
+    where: str  # for a person
+    tasks: list[Task]
+    partitions: Sequence[TopicPartition]  # that are reported, also those without a record
+    limits: Mapping[str, Limits]
+    size: int  # bytes, about
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return frozenset(tp.topic for tp in self.partitions)
+
+
+# What there is to read
+
+
+def from_brokers(properties: Mapping[str, str], topics: Sequence[str]) -> Work:
+    """Topics by name; none: all but the internal ones."""
+    with Cluster(properties) as cluster:
+        known = cluster.topics()
+        chosen = sorted(topics or (name for name, topic in known.items() if not topic.is_internal))
+        read = [*chosen, *([OFFSETS_TOPIC] if OFFSETS_TOPIC in known and OFFSETS_TOPIC not in chosen else [])]
+        at = resolve.now(cluster, resolve.find(cluster, Subscribed(tuple(read))), committed=False)
+        average = resolve.bytes_per_offset(cluster, at)
+        ranges = [Range(tp, at.earliest[tp], until) for tp, until in sorted(at.latest.items())]
+        tasks = [tuple(map(Piece, task)) for task in plan(ranges, average, min_tasks=LEAST_TASKS)]
+        size = sum(one.length * average.get(one.tp, 0.0) for one in ranges)
+        partitions = [one.tp for one in ranges if one.tp.topic in chosen]
+        return Work(cluster.servers, tasks, partitions, _limits(cluster, chosen, partitions), round(size))
+
+
+def _limits(cluster: Cluster, topics: Sequence[str], partitions: Sequence[TopicPartition]) -> dict[str, Limits]:
+    """As far as the brokers tell."""
+    disks: dict[TopicPartition, tuple[int, int]] = {}
+    settings: dict[str, dict[str, str]] = {}
+    try:
+        disks = cluster.each_leader(partitions, _disks)
+        settings = _settings(cluster, topics)
+    except (Answered, Refused):
+        pass  # without the right to know, a report does without
+    found = {}
+    for topic in topics:
+        of_topic = [disk for tp, disk in disks.items() if tp.topic == topic and disk[1] > 0]
+        free, total = min(of_topic, default=(None, None))
+        given = settings.get(topic, {})
+        keep_ms, keep_bytes = (int(given[name]) if name in given else None for name in SETTINGS[:2])
+        found[topic] = Limits(keep_ms, keep_bytes, given.get("cleanup.policy", "unknown"), free, total)
+    return found
+
+
+def _disks(
+    connection: Connection, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, tuple[int, tuple[int, int]]]:
+    """Of the disk that each of them lies on: free and whole."""
+    asked = [
+        DescribeLogDirsRequest.DescribableLogDirTopic(topic=name, partitions=[tp.partition for tp in each])
+        for name, each in by_topic(partitions).items()
+    ]
+    answer = connection.ask(DescribeLogDirsRequest(topics=asked), DescribeLogDirsResponse)
+    unknown = dict.fromkeys(partitions, (answer.error_code, (-1, -1)))
+    return unknown | {
+        TopicPartition(topic.name, part.partition_index): (0, (each.usable_bytes, each.total_bytes))
+        for each in answer.results
+        for topic in each.topics
+        for part in topic.partitions
+    }
+
+
+def _settings(cluster: Cluster, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+    asked = [
+        DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(SETTINGS)
+        )
+        for topic in topics
+    ]
+    answer = cluster.ask_anyone(DescribeConfigsRequest(resources=asked), DescribeConfigsResponse)
+    return {
+        each.resource_name: {found.name: found.value for found in each.configs if found.value is not None}
+        for each in answer.results
+        if not each.error_code
+    }
+
+
+def from_files(paths: Sequence[str], topics: Sequence[str]) -> Work:
+    """Topics by name; none: all but the internal ones."""
+    fullest: dict[TopicPartition, LogFiles] = {}
+    for log in segments.logs_in(paths):
+        if log.tp not in fullest or log.size > fullest[log.tp].size:
+            fullest[log.tp] = log
+    there = {tp.topic for tp in fullest}
+    if missing := sorted(set(topics) - there):
+        raise NothingToReport(f"no topic {missing[0]} in {', '.join(paths)}: there are {', '.join(sorted(there))}")
+    chosen = frozenset(topics or (name for name in there if not name.startswith("__")))
+    logs = {tp: log for tp, log in sorted(fullest.items()) if tp.topic in chosen or tp.topic == OFFSETS_TOPIC}
+    ranges = [Range(tp, log.log_start, segments.readable_until(log, committed=False)) for tp, log in logs.items()]
+    average = {one.tp: logs[one.tp].size / max(one.length, 1) for one in ranges}
+    tasks = [tuple(Piece(one, logs[one.tp]) for one in task) for task in plan(ranges, average, min_tasks=LEAST_TASKS)]
+    limits = {topic: _limits_of_files([log for tp, log in logs.items() if tp.topic == topic]) for topic in chosen}
+    partitions = [tp for tp in logs if tp.topic in chosen]
+    return Work(", ".join(paths), tasks, partitions, limits, sum(log.size for log in logs.values()))
+
+
+def _limits_of_files(logs: Sequence[LogFiles]) -> Limits:
+    """Files do not tell how long they are to be kept; the disk tells what it has."""
+    disks = [os.statvfs(log.log_dir) for log in logs]
+    free, total = min((disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize) for disk in disks)
+    policy = "compact" if any(log.cleaned_until is not None for log in logs) else "unknown"
+    return Limits(None, None, policy, free, total)
+
+
+# What tasks do
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Of a task, or of several."""
+
+    topics: dict[str, Figures] = field(default_factory=dict)
+    commits: Commits = field(default_factory=Commits)
+    errors: list[str] = field(default_factory=list)
+
+    def merge(self, other: "Outcome") -> "Outcome":
+        for topic, figures in other.topics.items():
+            self.topics.setdefault(topic, Figures()).merge(figures)
+        self.commits.merge(other.commits)
+        self.errors += other.errors
+        return self
+
+
+def measure(properties: Mapping[str, str], topics: frozenset[str], task: Task) -> Outcome:
+    outcome = Outcome()
+    with Cluster(properties) as cluster:
+        for piece in task:
+            try:
+                _measure(cluster, topics, piece, outcome)
+            except EXPECTED as error:
+                outcome.errors.append(f"{piece.range.tp}: {error}")
+    return outcome
+
+
+def _measure(cluster: Cluster, topics: frozenset[str], piece: Piece, outcome: Outcome) -> None:
+    one = piece.range
+    measuring = Measuring(one.tp.partition, one.first, one.until)
+    if one.tp.topic in topics:
+        outcome.topics.setdefault(one.tp.topic, Figures())
+    try:
+        for data in _bytes_of(cluster, piece):
+            if one.tp.topic in topics:
+                measuring.add(data)
+            if one.tp.topic == OFFSETS_TOPIC:
+                _add_commits(data, one.first, one.until, topics, outcome.commits)
+    finally:
+        if one.tp.topic in topics:
+            outcome.topics[one.tp.topic].merge(measuring.figures)
+
+
+def _bytes_of(cluster: Cluster, piece: Piece) -> Iterator[Buffer]:
+    if piece.log is None:
+        for fetched in fetch(cluster, piece.range, Fetching(fail_on_data_loss=False)):
+            yield fetched.data
+    else:
+        for _, _, data in segments.batches_of(piece.log, piece.range.first, piece.range.until):
+            yield data
+
+
+def _add_commits(data: Buffer, first: Offset, until: Offset, topics: frozenset[str], commits: Commits) -> None:
+    for rows in pieces(data, Wanted(first, until)):
+        times = rows.column("timestamp").view(pa.int64())
+        columns = (rows.column("offset"), times, rows.column("key"), rows.column("value"))
+        for at, ms, key, value in zip(*(column.to_pylist() for column in columns), strict=True):
+            commits.add(at, ms, key, value, topics)
+
+
+# The whole
+
+
+def make(spark: SparkSession, work: Work, properties: Mapping[str, str]) -> Report:
+    """Runs the tasks. NothingToReport if there is no record anywhere."""
+    outcome = Outcome()
+    if work.tasks:
+        tasks = spark.sparkContext.parallelize(work.tasks, len(work.tasks))
+        do: Callable[[Task], Outcome] = partial(measure, dict(properties), work.topics)
+        outcome = tasks.map(do).treeReduce(Outcome.merge)
+    return finished(work, outcome)
+
+
+def finished(work: Work, outcome: Outcome) -> Report:
+    for tp in work.partitions:
+        outcome.topics.setdefault(tp.topic, Figures()).part(tp.partition)
+    found = [_of_topic(name, figures, work, outcome.commits) for name, figures in outcome.topics.items()]
+    if not any(each.figures.records for each in found) and not outcome.errors:
+        raise NothingToReport(f"there is no record in any topic of {work.where}")
+    return Report(work.where, sorted(found, key=lambda each: (-each.figures.stored, each.name)), outcome.errors)
+
+
+def _of_topic(name: str, figures: Figures, work: Work, commits: Commits) -> TopicReport:
+    width = max((part.slots.width_ms for part in figures.parts.values()), default=0)
+    for part in figures.parts.values():
+        part.slots.widen(width)
+    limits = work.limits.get(name, Limits())
+    slots = {partition: part.slots for partition, part in figures.parts.items()}
+    return TopicReport(name, figures, limits, forecast(figures.parts, limits), histories(commits, name, slots))

@@ -1,0 +1,1 @@
+"""The jobs `table`, `verify` and `replay`: topics as tables, and back."""

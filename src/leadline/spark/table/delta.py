@@ -1,0 +1,216 @@
+"""A table in Delta's format, through `deltalake`.
+
+Offsets, batch number and writer's epoch are `txn` actions, which stay in the table whatever becomes of its history:
+
+    leadline:offset:<partition>   the next offset
+    leadline:batch                the number of the last batch
+    leadline:writer               the epoch of the writer
+
+Two commits with a `txn` action of the same name exclude each other, unless one has seen the other. Every commit of a
+writer names its epoch, so that one that was overtaken cannot commit.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction
+
+from leadline.spark.table.tables import (
+    DELETED,
+    NO_BATCH,
+    DataFile,
+    Origin,
+    Progress,
+    Slice,
+    State,
+    TableError,
+    WriterRefused,
+    check_writer,
+    one_line,
+)
+
+CHECKPOINT_EVERY = 20  # commits
+TRIES = 5  # of a commit, while others compact the table
+WRITER, BATCH, OFFSET = "leadline:writer", "leadline:batch", "leadline:offset:"
+PARTITIONS = "leadline:partitions"
+SLOTS = {"day": pa.date32(), "hour": pa.string()}
+
+
+class Delta:
+    """Reads its newest version before each commit, so that others may compact the table in between."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri.rstrip("/")
+
+    @cached_property
+    def _local(self) -> Path | None:
+        return None if "://" in self.uri else Path(self.uri)
+
+    @property
+    def data_directory(self) -> str:
+        return self.uri
+
+    def slot(self, origin: Origin) -> str | None:
+        if origin.partition_by == "none":
+            return None
+        return origin.partition_by if origin.format == "raw" else f"_{origin.partition_by}"
+
+    def state(self) -> State | None:
+        if not DeltaTable.is_deltatable(self.uri):
+            return None
+        return self._state_of(DeltaTable(self.uri))
+
+    def _state_of(self, table: DeltaTable) -> State:
+        origin = Origin.of(table.metadata().configuration)
+        if origin is None:
+            raise TableError(f"{self.uri} is a Delta table that follows no topic: choose another place")
+        schema = pa.schema(table.schema().to_arrow())
+        return State(origin, self._progress_of(table), schema)
+
+    def _progress_of(self, table: DeltaTable) -> Progress:
+        offsets = {n: _noted(table, f"{OFFSET}{n}", -1) for n in range(_noted(table, PARTITIONS, 0))}
+        return Progress(
+            _noted(table, BATCH, NO_BATCH),
+            {partition: offset for partition, offset in offsets.items() if offset >= 0},
+            _noted(table, WRITER, 0),
+        )
+
+    def create(self, origin: Origin, schema: pa.Schema, progress: Progress) -> None:
+        if slot := self.slot(origin):
+            schema = schema.append(pa.field(slot, SLOTS[origin.partition_by]))
+        DeltaTable.create(
+            self.uri,
+            schema,
+            partition_by=[slot] if slot else None,
+            configuration=origin.properties() | {"delta.checkpointInterval": str(CHECKPOINT_EVERY)},
+            commit_properties=_properties(progress),
+            raise_if_key_not_exists=False,
+        )
+
+    def take_over(self, origin: Origin) -> State:
+        state = self._state_of(DeltaTable(self.uri))
+        if state.origin != origin:
+            DeltaTable(self.uri).alter.set_table_properties(origin.properties(), raise_if_not_exists=False)
+        after = replace(state.progress, epoch=state.progress.epoch + 1)
+        self._commit(state.progress, after)
+        return State(origin, after, state.schema)
+
+    def add_columns(self, fields: Sequence[pa.Field], before: Progress) -> None:
+        self._guarded(before, lambda table: table.alter.add_columns(Schema.from_arrow(pa.schema(fields)).fields))
+
+    def append(self, files: Sequence[DataFile], before: Progress, after: Progress) -> None:
+        self._commit(before, after, [self._action(file) for file in files])
+
+    def _action(self, file: DataFile) -> AddAction:
+        stats = {"numRecords": file.rows, "minValues": dict(file.lowest), "maxValues": dict(file.highest)}
+        return AddAction(file.path, file.size, dict(file.slot), 0, True, json.dumps(stats))
+
+    def _commit(self, before: Progress, after: Progress, actions: Sequence[AddAction] = ()) -> None:
+        def commit(table: DeltaTable) -> None:
+            table.create_write_transaction(
+                list(actions),
+                "append",
+                table.schema(),
+                table.metadata().partition_columns or None,
+                commit_properties=_properties(after),
+            )
+
+        self._guarded(before, commit)
+
+    def upsert(self, rows: pa.Table, key: str, before: Progress, after: Progress) -> None:
+        columns = {f"`{name}`": f"s.`{name}`" for name in rows.column_names if name != DELETED}
+        deleted = f"s.`{DELETED}`"
+
+        def commit(table: DeltaTable) -> None:
+            merger = table.merge(
+                rows, f"t.`{key}` = s.`{key}`", source_alias="s", target_alias="t", commit_properties=_properties(after)
+            )
+            merger = merger.when_matched_delete(deleted).when_matched_update(columns)
+            merger.when_not_matched_insert(columns, f"not {deleted}").execute()
+
+        if rows.num_rows:
+            self._guarded(before, commit)
+        else:
+            self._commit(before, after)
+
+    def rewrite(self, rows: pa.RecordBatchReader, before: Progress) -> None:
+        def commit(table: DeltaTable) -> None:
+            write_deltalake(table, rows, mode="overwrite", commit_properties=_properties(before))
+
+        self._guarded(before, commit, tries=1)  # the rows can be read once
+
+    def _guarded(self, before: Progress, commit: Callable[[DeltaTable], object], tries: int = TRIES) -> None:
+        """Commit upon the newest version, unless this writer was overtaken in it; again, if others were quicker."""
+        for left in reversed(range(tries)):
+            table = self._mine(before)
+            try:
+                commit(table)
+                break
+            except CommitFailedError as error:
+                if not left:
+                    raise WriterRefused(f"{self.uri}: others committed at the same time: {error}") from None
+            except (OSError, DeltaError) as error:
+                raise TableError(f"{self.uri}: {one_line(error)}") from error
+        if self._local is not None:
+            flush_newest(self._local / "_delta_log")
+
+    def _mine(self, before: Progress) -> DeltaTable:
+        """The newest version, if it is the one that this writer left behind."""
+        table = DeltaTable(self.uri)
+        check_writer(self.uri, _noted(table, WRITER, 0), _noted(table, BATCH, NO_BATCH), before)
+        return table
+
+    # Readers and upkeep
+
+    def columns(self, names: Sequence[str] | None = None, where: Slice | None = None) -> pa.RecordBatchReader:
+        dataset = DeltaTable(self.uri).to_pyarrow_dataset()
+        chosen = None if names is None else list(names)
+        return dataset.scanner(columns=chosen, filter=None if where is None else _filter(where)).to_reader()
+
+    def compact(self) -> Mapping[str, int]:
+        done = DeltaTable(self.uri).optimize.compact()
+        return {"removed": int(done["numFilesRemoved"]), "added": int(done["numFilesAdded"])}
+
+    def vacuum(self, older_than_hours: int, dry_run: bool) -> list[str]:
+        table = DeltaTable(self.uri)
+        return table.vacuum(older_than_hours, dry_run=dry_run, enforce_retention_duration=False, full=True)
+
+
+def _noted(table: DeltaTable, name: str, default: int) -> int:
+    version = table.transaction_version(name)
+    return default if version is None else version
+
+
+def _filter(where: Slice) -> pc.Expression:
+    offset = pc.field(where.columns.offset)
+    in_range = (offset >= where.first) & (offset < where.until)
+    return (pc.field(where.columns.partition) == where.partition) & in_range
+
+
+def _properties(progress: Progress) -> CommitProperties:
+    numbers = {
+        WRITER: progress.epoch,
+        BATCH: progress.batch,
+        PARTITIONS: max(progress.offsets, default=-1) + 1,
+        **{f"{OFFSET}{partition}": offset for partition, offset in progress.offsets.items()},
+    }
+    told = {"leadline.batch": str(progress.batch), "leadline.offsets": json.dumps(dict(progress.offsets))}
+    return CommitProperties(told, app_transactions=[Transaction(name, number) for name, number in numbers.items()])
+
+
+def flush_newest(folder: Path) -> None:
+    """What was just committed there survives a power failure, too."""
+    for path in (max(folder.glob("*.json"), default=folder), folder):
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,294 @@
+"""A topic becomes a table, exactly once, batch after batch.
+
+A batch: take offsets from where the table ends, have tasks write files (tasks.py), and commit. Commits of a
+batch, in this order:
+
+    1. columns that the table lacks               no row depends on it; again, it changes nothing
+    2. bad records, to the dead-letter table      with the batch's number and the offsets where it ends
+    3. files, offsets, batch number               the table's own commit, which makes the batch part of it
+
+Ended before 3, the batch never was, but for 2: if the dead letters are one batch ahead, the next start takes that very
+batch again, to the same offsets, and leaves out 2. The columns are there by then, so the same records are bad.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from leadline.model import Offset, TopicPartition, format_id
+from leadline.spark.batches.decode import SPARK_SCHEMA_WITH_HEADERS
+from leadline.spark.client.cluster import Cluster, Topic
+from leadline.spark.client.fetching import Fetching
+from leadline.spark.positions import Loss, told
+from leadline.spark.ranges import Range, Task, admit, plan
+from leadline.spark.session import run_tasks
+from leadline.spark.table.evolution import additions
+from leadline.spark.table.payload import BESIDE, DEAD_LETTERS, RESERVED
+from leadline.spark.table.tables import Columns, DataFile, Origin, Progress, State, Table, TableError, check_origin
+from leadline.spark.table.tasks import Done, Job, do
+from leadline.spark.table.upserts import Waiting, last_of_each_key, rows_by_key, with_slot
+
+BATCH_BYTES, BY_KEY_BYTES = 512 << 20, 64 << 20  # of a topic, at most, in one commit
+ROUNDS = 3  # of tasks that find columns which the table lacks: one finds, one writes
+DEAD = "_dead_letters"
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person asked for."""
+
+    topic: str
+    properties: Mapping[str, str]  # of the client
+    format: str = "raw"
+    mode: str = "append"
+    partition_by: str = "none"
+    registry: str = ""
+    committed: bool = True  # leave out records of transactions that are open or were aborted
+    fail_on_data_loss: bool = True
+    batch_bytes: int = BATCH_BYTES
+    group: str = ""  # where offsets are committed, for tools that show lag; empty: nowhere
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a batch has done, and what is left."""
+
+    batch: int
+    records: int
+    size: int
+    dead: int
+    files: int
+    lag_offsets: int
+    lag_bytes: int
+    newest_ms: int  # the latest time of a record in the batch; -1: it had none
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Which offsets a batch takes, and what is known of the rest."""
+
+    begin: Mapping[TopicPartition, Offset]
+    end: Mapping[TopicPartition, Offset]
+    latest: Mapping[TopicPartition, Offset]
+    bytes_per_offset: Mapping[TopicPartition, float]
+
+    @property
+    def ranges(self) -> list[Range]:
+        return [Range(tp, self.begin[tp], until) for tp, until in self.end.items() if until > self.begin[tp]]
+
+    def left(self) -> tuple[int, int]:
+        """Offsets and bytes behind the batch."""
+        rest = {tp: latest - self.end.get(tp, latest) for tp, latest in self.latest.items()}
+        size = sum(count * self.bytes_per_offset.get(tp, 0.0) for tp, count in rest.items())
+        return sum(rest.values()), int(size)
+
+
+class Following:
+    """A table that follows its topic. It is this writer's from the start on."""
+
+    def __init__(self, spark: SparkSession, cluster: Cluster, table: Table, dead: Table, wish: Wish) -> None:
+        self.spark, self.cluster, self.table, self.dead, self.wish = spark, cluster, table, dead, wish
+        self.topic = cluster.existing([wish.topic])[wish.topic]
+        self.origin = origin_of(wish, self.topic)
+        self.columns = Columns.of(wish.format)
+        self.state = self._begin(table, self.origin, schema_of(wish.format))
+        self.dead_state = self._begin_dead()
+        if self.dead_state and self.dead_state.progress.batch > self.state.progress.batch + 1:
+            raise TableError(f"{dead.uri} is ahead of {table.uri}: it belongs to another table")
+
+    def _begin(self, table: Table, origin: Origin, schema: pa.Schema) -> State:
+        found = table.state()
+        if found is None:
+            table.create(origin, schema, Progress())
+            return table.take_over(origin)
+        check_origin(found.origin, origin, table.uri)
+        if (found.origin.mode, origin.mode) == ("append", "upsert"):
+            before = table.take_over(found.origin).progress  # it is not by key before its rows are
+            table.rewrite(rows_by_key(table, Columns.of(origin.format)), before)
+        return table.take_over(origin)
+
+    def _begin_dead(self) -> State | None:
+        found = self.dead.state()
+        if found is None:
+            return None
+        origin = dead_origin(self.origin)
+        check_origin(found.origin, origin, self.dead.uri)
+        return self.dead.take_over(origin)
+
+    # One batch
+
+    def next_batch(self) -> Batch | None:
+        """None: the table has all there is."""
+        self.topic = self.cluster.existing([self.wish.topic])[self.wish.topic]
+        check_origin(self.origin, origin_of(self.wish, self.topic), self.table.uri)
+        partitions = self.topic.partitions
+        earliest = self.cluster.earliest(partitions)
+        latest = self.cluster.latest(partitions, committed=self.wish.committed)
+        begin = {tp: self.state.progress.offsets.get(tp.partition, earliest[tp]) for tp in partitions}
+        begin = self._without_the_lost(begin, earliest, latest)
+        average = self._bytes_per_offset(earliest, latest)
+        end = self._resumed(latest) or admit(begin, latest, average, max_bytes=self._batch_bytes)
+        batch = Batch(begin, end, latest, average)
+        return batch if batch.ranges else None
+
+    @property
+    def _batch_bytes(self) -> int:
+        """Rows that are to take the place of others are in the driver's memory for a while."""
+        return min(self.wish.batch_bytes, BY_KEY_BYTES) if self.wish.mode == "upsert" else self.wish.batch_bytes
+
+    def _resumed(self, latest: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset] | None:
+        """Where the batch ends whose dead letters are there already, and which is not."""
+        if self.dead_state is None or self.dead_state.progress.batch <= self.state.progress.batch:
+            return None
+        ends = self.dead_state.progress.offsets
+        return {tp: ends[tp.partition] for tp in latest if tp.partition in ends}
+
+    def _without_the_lost(
+        self,
+        begin: Mapping[TopicPartition, Offset],
+        earliest: Mapping[TopicPartition, Offset],
+        latest: Mapping[TopicPartition, Offset],
+    ) -> dict[TopicPartition, Offset]:
+        gone = [
+            Loss(Range(tp, first, earliest[tp]), f"the log begins at {earliest[tp]} by now (retention, or deleted)")
+            for tp, first in begin.items()
+            if first < earliest[tp]
+        ]
+        if gone and self.wish.fail_on_data_loss:
+            raise told(gone)
+        for tp, first in begin.items():
+            if first > latest[tp]:
+                raise TableError(f"{self.table.uri} has {tp} up to {first}, but the log ends at {latest[tp]}")
+        return {tp: max(first, earliest[tp]) for tp, first in begin.items()}
+
+    def _bytes_per_offset(
+        self, earliest: Mapping[TopicPartition, Offset], latest: Mapping[TopicPartition, Offset]
+    ) -> dict[TopicPartition, float]:
+        sizes = self.cluster.sizes(self.topic.partitions)
+        return {tp: size / max(latest[tp] - earliest[tp], 1) for tp, size in sizes.items()}
+
+    def take(self, batch: Batch) -> Told:
+        started = time.monotonic()
+        done = self._done(batch)
+        after = self.state.progress.after({tp.partition: until for tp, until in batch.end.items()})
+        self._commit_dead([file for each in done for file in each.dead], after)
+        files = [file for each in done for file in each.files]
+        if files and self.wish.mode == "upsert":
+            self._upsert(files, after)
+        else:
+            self.table.append(files, self.state.progress, after)
+        self.state = replace(self.state, progress=after)
+        if self.wish.group:
+            self.cluster.commit(self.wish.group, batch.end)
+        lag_offsets, lag_bytes = batch.left()
+        return Told(
+            after.batch,
+            sum(each.records for each in done),
+            sum(each.size for each in done),
+            sum(file.rows for each in done for file in each.dead),
+            len(files),
+            lag_offsets,
+            lag_bytes,
+            max(each.newest_ms for each in done),
+            time.monotonic() - started,
+        )
+
+    def _done(self, batch: Batch) -> list[Done]:
+        """Until the table has all columns that the records need."""
+        tasks = plan(batch.ranges, batch.bytes_per_offset, min_tasks=self.spark.sparkContext.defaultParallelism)
+        done: list[Done] = []
+        unknown: list[pa.DataType] = []
+        for _ in range(ROUNDS):
+            results = self._run(tasks)
+            done += [each for each in results if not each.lacks_columns]
+            unknown = [each.unknown for each in results if each.lacks_columns]
+            if not unknown:
+                return done
+            tasks = [task for task, each in zip(tasks, results, strict=True) if each.lacks_columns]
+            self._add_columns(unknown)
+        raise TableError(f"{self.table.uri}: records have fields that its columns do not get to hold: {unknown[0]}")
+
+    def _run(self, tasks: Sequence[Task]) -> list[Done]:
+        results: list[Done] = run_tasks(self.spark, partial(do, self._job()), tasks)
+        for each in results:
+            if each.error:
+                raise TableError(each.error)
+        return results
+
+    def _job(self) -> Job:
+        return Job(
+            self.wish.properties,
+            Fetching(committed=self.wish.committed, fail_on_data_loss=self.wish.fail_on_data_loss),
+            self.wish.format,
+            self.wish.registry,
+            self.columns,
+            self.state.schema,
+            self._directory,
+            self.dead.data_directory,
+            self.wish.partition_by if self.wish.mode == "append" else "none",
+            self.table.slot(self.origin),
+            self.wish.mode == "upsert",
+        )
+
+    def _add_columns(self, unknown: Sequence[pa.DataType]) -> None:
+        known = pa.schema([column for column in self.state.schema if column.name not in RESERVED])
+        wanted = additions(known, unknown)
+        new = [column for column in wanted if column not in known]
+        self.table.add_columns(new, self.state.progress)
+        found = self.table.state()
+        assert found is not None
+        self.state = replace(self.state, schema=found.schema)
+
+    def _upsert(self, files: Sequence[DataFile], after: Progress) -> None:
+        """Files of tasks are read here, never part of the table, and gone afterwards."""
+        with Waiting(self._directory, files) as waiting:
+            rows = last_of_each_key(waiting.rows(), self.columns)
+            if slot := self.table.slot(self.origin):
+                rows = with_slot(rows, slot, self.wish.partition_by, self.columns)
+            self.table.upsert(rows, self.columns.key, self.state.progress, after)
+
+    @property
+    def _directory(self) -> str:
+        """Where tasks put their files."""
+        return f"{self.table.data_directory}/_by_key" if self.wish.mode == "upsert" else self.table.data_directory
+
+    def _commit_dead(self, files: Sequence[DataFile], after: Progress) -> None:
+        if not files or (self.dead_state is not None and self.dead_state.progress.batch == after.batch):
+            return
+        if self.dead_state is None:
+            self.dead.create(dead_origin(self.origin), DEAD_LETTERS, Progress())
+            self.dead_state = self.dead.take_over(dead_origin(self.origin))
+        before = self.dead_state.progress
+        ahead = replace(after, epoch=before.epoch)
+        self.dead.append(files, before, ahead)
+        self.dead_state = replace(self.dead_state, progress=ahead)
+
+    def batches(self) -> Iterator[Told]:
+        """One after the other, until the table has all there is by then."""
+        while (batch := self.next_batch()) is not None:
+            yield self.take(batch)
+
+
+def check_table(cluster: Cluster, table: Table, wish: Wish) -> None:
+    """Before anything is written anywhere: there is such a topic, and a table, if there is one, is its own."""
+    origin = origin_of(wish, cluster.existing([wish.topic])[wish.topic])
+    if (found := table.state()) is not None:
+        check_origin(found.origin, origin, table.uri)
+
+
+def origin_of(wish: Wish, topic: Topic) -> Origin:
+    isolation = "read_committed" if wish.committed else "read_uncommitted"
+    return Origin(topic.name, format_id(topic.id), wish.format, wish.mode, wish.partition_by, isolation)
+
+
+def dead_origin(origin: Origin) -> Origin:
+    return replace(origin, format="raw", mode="append", partition_by="none")
+
+
+def schema_of(format: str) -> pa.Schema:
+    return SPARK_SCHEMA_WITH_HEADERS if format == "raw" else BESIDE

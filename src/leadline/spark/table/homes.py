@@ -1,0 +1,16 @@
+"""Where tables live, by the name of their format."""
+
+from leadline.spark.table.tables import Table
+
+KINDS = ("delta", "iceberg")
+
+
+def home(kind: str, uri: str) -> Table:
+    """A table that is there, or may be created. What its format needs is loaded now."""
+    if kind == "iceberg":
+        from leadline.spark.table.iceberg import Iceberg
+
+        return Iceberg(uri)
+    from leadline.spark.table.delta import Delta
+
+    return Delta(uri)

@@ -1,0 +1,279 @@
+"""What is in a record, as the columns of a table: the bytes themselves, or the fields of a document.
+
+Bytes as they are (raw) have the columns of Spark's Kafka connector. Documents have a column for each of their fields
+and, in front of them,
+
+    _key, _partition, _offset, _timestamp, _headers
+
+A record that is no document, or one whose fields contradict the table's columns, is bad: it is left out, and the
+reason is handed back. Fields that the table has no column for are handed back as well: the table must get them first.
+A record without a value (a tombstone) is a row without fields.
+
+Pure: columns in, columns out.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from leadline.spark.batches.decode import HEADERS, SPARK_SCHEMA_WITH_HEADERS, spark_columns
+from leadline.spark.table.evolution import NOTHING, Conflict, inferred, merged, signature, storable
+
+BESIDE = pa.schema(
+    [
+        pa.field("_key", pa.binary()),
+        pa.field("_partition", pa.int32()),
+        pa.field("_offset", pa.int64()),
+        pa.field("_timestamp", pa.timestamp("us", "UTC")),
+        pa.field("_headers", HEADERS),
+    ]
+)
+RESERVED = frozenset({*BESIDE.names, "_day", "_hour", "_deleted"})
+DEAD_LETTERS = SPARK_SCHEMA_WITH_HEADERS.append(pa.field("cause", pa.string()))
+
+LONGEST, SURELY_64_BITS = 1 << 63, 19  # of whole numbers: the first that is too great, and how many digits never are
+OUT_OF_RANGE = (pa.ArrowException, ArithmeticError, TypeError, ValueError)
+
+Document = tuple[dict[str, object], pa.DataType]  # and the type that its fields have
+Parser = Callable[[bytes], Document]  # Conflict: it is none
+
+
+@dataclass(frozen=True, slots=True)
+class Shaped:
+    """What became of some records."""
+
+    rows: pa.RecordBatch
+    deleted: pa.Array  # of each row, whether it is a tombstone
+    bad: pa.RecordBatch | None = None  # with a column for the cause
+    unknown: pa.DataType = NOTHING  # fields without a column, as a struct; if there are any, the rows are of no use
+
+    def with_bad(self, more: pa.RecordBatch, topic: str, partition: int, cause: str) -> "Shaped":
+        """And these records, as they were decoded, all for the same cause."""
+        dead = _dead(more, topic, partition, [cause] * more.num_rows)
+        both = dead if self.bad is None else pa.concat_batches([self.bad, dead])
+        return replace(self, bad=both)
+
+
+def raw(batch: pa.RecordBatch, topic: str, partition: int, _: pa.Schema) -> Shaped:
+    return Shaped(spark_columns(batch, topic, partition), batch.column("value").is_null())
+
+
+def documents(parse: Parser, quick: "Quick | None" = None) -> "Shape":
+    """Records whose values are documents. `quick` does all of them at once, or gives up."""
+
+    def shape(batch: pa.RecordBatch, topic: str, partition: int, schema: pa.Schema) -> Shaped:
+        fields = pa.schema([field for field in schema if field.name not in RESERVED])
+        if quick is not None and (columns := quick(batch.column("value"), fields)) is not None:
+            return Shaped(_row(batch, partition, columns, fields), batch.column("value").is_null())
+        return _one_by_one(batch, topic, partition, fields, parse)
+
+    return shape
+
+
+Shape = Callable[[pa.RecordBatch, str, int, pa.Schema], Shaped]
+Quick = Callable[[pa.Array, pa.Schema], "list[pa.Array] | None"]
+
+
+def _row(batch: pa.RecordBatch, partition: int, columns: Sequence[pa.Array], fields: pa.Schema) -> pa.RecordBatch:
+    beside = [
+        batch.column("key"),
+        pa.repeat(pa.scalar(partition, pa.int32()), batch.num_rows),
+        batch.column("offset"),
+        batch.column("timestamp").cast(pa.timestamp("us", "UTC")),
+        batch.column("headers"),
+    ]
+    return pa.record_batch([*beside, *columns], schema=pa.schema([*BESIDE, *fields]))
+
+
+def _one_by_one(batch: pa.RecordBatch, topic: str, partition: int, fields: pa.Schema, parse: Parser) -> Shaped:
+    known: pa.DataType = pa.struct(list(fields))
+    fit = _Fit(known)
+    found: list[dict[str, object] | Conflict] = []
+    for value in batch.column("value").to_pylist():
+        try:
+            document, kind = ({}, NOTHING) if value is None else parse(value)
+            fit.check(kind)
+            found.append(document)
+        except Conflict as error:
+            found.append(error)
+    unknown = _beyond(known, fit.seen)
+    columns = _columns(found, known)
+    causes = [str(each) for each in found if isinstance(each, Conflict)]
+    is_bad = pa.array([isinstance(each, Conflict) for each in found], pa.bool_())
+    rest, bad = batch.filter(pc.invert(is_bad)), batch.filter(is_bad)
+    dead = _dead(bad, topic, partition, causes) if causes else None
+    return Shaped(_row(rest, partition, columns, fields), rest.column("value").is_null(), dead, unknown)
+
+
+def _columns(found: "list[dict[str, object] | Conflict]", known: pa.DataType) -> list[pa.Array]:
+    """Of the documents; one whose values are out of the range of their types becomes a conflict, in its place."""
+    try:
+        return _flat([each for each in found if not isinstance(each, Conflict)], known)
+    except OUT_OF_RANGE:
+        for n, each in enumerate(found):
+            if not isinstance(each, Conflict):
+                try:
+                    found[n] = rounded = _rounded(each, known)
+                    _flat([rounded], known)
+                except OUT_OF_RANGE as error:
+                    found[n] = Conflict(str(error))
+        return _flat([each for each in found if not isinstance(each, Conflict)], known)
+
+
+def _rounded(value: Any, kind: pa.DataType) -> Any:
+    """Whole numbers in columns of others become such: Arrow does that by itself only where nothing is lost."""
+    if value is None:
+        return None
+    if pa.types.is_float64(kind):
+        return float(value)
+    if pa.types.is_list(kind):
+        return [_rounded(each, kind.value_type) for each in value]
+    if pa.types.is_struct(kind):
+        types = {field.name: field.type for field in kind}
+        return {name: _rounded(each, types[name]) for name, each in value.items() if name in types}
+    return value
+
+
+def _flat(documents: Sequence[dict[str, object]], known: pa.DataType) -> list[pa.Array]:
+    return list(pa.array(documents, known).flatten())
+
+
+class _Fit:
+    """Whether types fit into that of the table, and all of them together. Most are the same object: looked at once."""
+
+    def __init__(self, known: pa.DataType) -> None:
+        self._known = self.seen = known
+        self._checked: dict[int, tuple[pa.DataType, Conflict | None]] = {}  # by identity, which the first part keeps
+
+    def check(self, kind: pa.DataType) -> None:
+        if id(kind) not in self._checked:
+            self._checked[id(kind)] = kind, self._conflict(kind)
+        _, conflict = self._checked[id(kind)]
+        if conflict is not None:
+            raise conflict
+
+    def _conflict(self, kind: pa.DataType) -> Conflict | None:
+        try:
+            for field in kind:
+                if field.name.lower() in RESERVED:
+                    raise Conflict(f"{field.name} is the name of a column that every table has")
+            merged(self._known, kind)
+            self.seen = merged(self.seen, kind, widen=True)  # whole numbers and others may come in any order
+        except Conflict as error:
+            return error
+        return None
+
+
+def _beyond(known: pa.DataType, seen: pa.DataType) -> pa.DataType:
+    """The columns of what was seen that are new, or have new fields in them; what is always null is no news."""
+    types = {field.name: field.type for field in known}
+    new = []
+    for field in seen:
+        kind = storable(field.type)
+        if kind is not None and kind != types.get(field.name):
+            new.append(pa.field(field.name, kind))
+    return pa.struct(new)
+
+
+def _dead(bad: pa.RecordBatch, topic: str, partition: int, causes: Sequence[str]) -> pa.RecordBatch:
+    columns = spark_columns(bad, topic, partition).columns
+    return pa.record_batch([*columns, pa.array(causes, pa.string())], schema=DEAD_LETTERS)
+
+
+# JSON
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")
+
+
+def _whole_number(text: str) -> int | float:
+    """As Arrow's parser takes it: beyond 64 bits, it is one like any other."""
+    if len(text) < SURELY_64_BITS:
+        return int(text)
+    number = int(text) if len(text) <= SURELY_64_BITS + 1 else LONGEST
+    return number if -LONGEST <= number < LONGEST else float(text)
+
+
+def parse_json(value: bytes) -> Document:
+    try:
+        document = json.loads(value, parse_int=_whole_number, parse_constant=_no_number)
+    except (ValueError, RecursionError) as error:
+        raise Conflict(f"no JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise Conflict(f"no JSON object, but a {type(document).__name__}")
+    try:
+        if b"\\u" in value:
+            json.dumps(document, ensure_ascii=False).encode()
+        return document, inferred(signature(document))
+    except UnicodeEncodeError:
+        raise Conflict("half of a surrogate pair, which is no character") from None
+    except RecursionError:
+        raise Conflict("nested too deep") from None
+
+
+def quick_json(values: pa.Array, fields: pa.Schema) -> list[pa.Array] | None:
+    """All values at once. None unless each is one object that has nothing but these fields, in their types.
+
+    Each value begins with { and ends with }: so no object can begin in one value and end in another, and as many
+    objects as values means one in each.
+    """
+    if not len(fields) or not len(values) or values.null_count or not _all_objects(values):
+        return None
+    if pc.any(
+        pc.match_substring_regex(values, r"NaN|Inf|-0")
+    ).as_py():  # numbers that not all parsers take for the same
+        return None
+    options = pa.json.ParseOptions(explicit_schema=fields, unexpected_field_behavior="error", newlines_in_values=True)
+    joined = b"\n".join(values.to_pylist())
+    try:
+        found = pa.json.read_json(
+            pa.BufferReader(joined), pa.json.ReadOptions(use_threads=False, block_size=max(len(joined), 1)), options
+        )
+    except pa.ArrowInvalid:
+        return None
+    if found.num_rows != len(values):
+        return None
+    return [found.column(name).combine_chunks() for name in fields.names]
+
+
+def _all_objects(values: pa.Array) -> bool:
+    text = values.cast(pa.string(), safe=False)
+    return bool(pc.all(pc.match_substring_regex(text, r"(?s)^\{.*\}$")).as_py())
+
+
+# Formats
+
+
+@lru_cache(maxsize=8)
+def shape_of(format: str, registry: str, *, by_key: bool) -> Shape:
+    """What a task does with its records. `registry`: where schemas are, for formats that need them."""
+    if format == "raw":
+        shape: Shape = raw
+    elif format == "json":
+        shape = documents(parse_json, quick_json)
+    else:
+        from leadline.spark.table.registry import parser_of
+
+        shape = documents(parser_of(format, registry))
+    return _with_keys(shape) if by_key else shape
+
+
+def _with_keys(shape: Shape) -> Shape:
+    """Records without a key are bad."""
+
+    def checked(batch: pa.RecordBatch, topic: str, partition: int, schema: pa.Schema) -> Shaped:
+        if not batch.column("key").null_count:
+            return shape(batch, topic, partition, schema)
+        has_key = batch.column("key").is_valid()
+        shaped = shape(batch.filter(has_key), topic, partition, schema)
+        keyless = batch.filter(pc.invert(has_key))
+        return shaped.with_bad(keyless, topic, partition, "no key, and the table is to be updated by key")
+
+    return checked

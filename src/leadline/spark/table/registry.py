@@ -1,0 +1,337 @@
+"""Values that name their schema: Avro and Protobuf as clients of a schema registry write them.
+
+Format: 0, the schema's id (4 bytes, big-endian), then the document; in Protobuf, first which message of the schema it
+is: a count and that many indexes, from the outermost message inwards (varints; a count of 0 stands for the first one).
+Schemas come from a registry (a URL, in Confluent's API) or from a directory: ID.avsc, or ID.desc as
+`protoc --include_imports --descriptor_set_out` writes it.
+"""
+# mypy: disable-error-code="import-untyped"
+
+import base64
+import io
+import json
+import struct
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from functools import partial, wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import pyarrow as pa
+
+from leadline.spark.table.evolution import Conflict
+from leadline.spark.table.payload import Document, Parser
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+HEAD = struct.Struct(">bI")
+TIMEOUT_S = 10
+MISSING_S = 30
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class NoSchema(OSError):
+    """The registry does not answer, or does not know a schema that records name."""
+
+
+def parser_of(format: str, registry: str) -> Parser:
+    return {"avro": partial(_parse_avro, registry), "protobuf": partial(_parse_protobuf, registry)}[format]
+
+
+def remembered(find: Callable[P, T]) -> Callable[P, T]:
+    """What was found stays; that nothing was found is believed for a while, so that not every record asks again."""
+    found: dict[object, T] = {}
+    missing: dict[object, tuple[float, Conflict]] = {}
+
+    @wraps(find)
+    def look_up(*args: P.args, **kwargs: P.kwargs) -> T:
+        if args in found:
+            return found[args]
+        until_s, conflict = missing.get(args, (0.0, None))
+        if conflict is not None and time.monotonic() < until_s:
+            raise conflict
+        try:
+            found[args] = find(*args, **kwargs)
+        except Conflict as error:
+            missing[args] = time.monotonic() + MISSING_S, error
+            raise
+        return found[args]
+
+    return look_up
+
+
+def _split(value: bytes) -> tuple[int, bytes]:
+    """The schema's id and the document."""
+    if len(value) < HEAD.size or value[0] != 0:
+        raise Conflict("not written through a schema registry: it does not begin with 0 and a schema's id")
+    return HEAD.unpack_from(value)[1], value[HEAD.size :]
+
+
+def _get(registry: str, path: str) -> Any:
+    url = f"{registry.rstrip('/')}/{path}"
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code == 404:
+                raise Conflict(f"the registry at {registry} knows nothing at /{path}") from None
+            raise NoSchema(f"{url}: {error}") from None
+    except (OSError, ValueError) as error:
+        raise NoSchema(f"{url}: {error}") from None
+
+
+def _file(registry: str, name: str) -> bytes:
+    try:
+        return (Path(registry) / name).read_bytes()
+    except FileNotFoundError:
+        raise Conflict(f"there is no {name} in {registry}") from None
+
+
+def _is_url(registry: str) -> bool:
+    return registry.startswith(("http://", "https://"))
+
+
+# Avro
+
+
+def _parse_avro(registry: str, value: bytes) -> Document:
+    import fastavro
+
+    number, body = _split(value)
+    schema, kind = _avro(registry, number)
+    try:
+        document = fastavro.schemaless_reader(io.BytesIO(body), schema, None)
+    except (
+        ValueError,
+        TypeError,
+        EOFError,
+        IndexError,
+        KeyError,
+        StopIteration,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        raise Conflict(f"no Avro of schema {number}: {error or type(error).__name__}") from None
+    assert isinstance(document, dict)
+    return document, kind
+
+
+@remembered
+def _avro(registry: str, number: int) -> tuple[Any, pa.DataType]:
+    import fastavro
+
+    if _is_url(registry):
+        text = _get(registry, f"schemas/ids/{number}")["schema"]
+    else:
+        text = _file(registry, f"{number}.avsc")
+    try:
+        plain = json.loads(text)
+        kind = avro_type(plain, {})
+        schema = fastavro.parse_schema(plain)
+    except (ValueError, KeyError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType) as error:
+        raise Conflict(f"schema {number} is no Avro schema: {error}") from None
+    if not pa.types.is_struct(kind):
+        raise Conflict(f"schema {number} is no record, but {kind}")
+    return schema, kind
+
+
+AVRO = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float64(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+AVRO_LOGICAL = {
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("us", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+}
+
+
+def avro_type(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
+    """The type of what fastavro makes of it. Conflict: tables have no such type."""
+    if isinstance(schema, str):
+        return AVRO[schema] if schema in AVRO else named[schema]
+    if isinstance(schema, list):
+        kinds = [kind for kind in (avro_type(each, named) for each in schema) if not pa.types.is_null(kind)]
+        if len(kinds) > 1:
+            raise Conflict(f"a union of {' and '.join(map(str, kinds))}: a column has one type")
+        return kinds[0] if kinds else pa.null()
+    logical = schema.get("logicalType")
+    if logical in AVRO_LOGICAL:
+        return AVRO_LOGICAL[logical]
+    if logical == "decimal":
+        return pa.decimal128(schema["precision"], schema.get("scale", 0))
+    if logical is not None and logical != "uuid":
+        raise Conflict(f"{logical}: tables have no such type")
+    return _complex(schema, named)
+
+
+def _complex(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
+    what = schema["type"]
+    if what == "record":
+        kind = pa.struct([pa.field(field["name"], avro_type(field["type"], named)) for field in schema["fields"]])
+    elif what == "enum":
+        kind = pa.string()
+    elif what == "fixed":
+        kind = pa.binary()
+    elif what == "array":
+        return pa.list_(avro_type(schema["items"], named))
+    elif what == "map":
+        raise Conflict("a map: tables have columns for fields of records only")
+    else:
+        return avro_type(what, named)
+    named[schema["name"]] = kind
+    return kind
+
+
+# Protobuf
+
+
+def _parse_protobuf(registry: str, value: bytes) -> Document:
+    from google.protobuf.message import DecodeError
+
+    number, body = _split(value)
+    indexes, body = _indexes(body)
+    make, kind = _protobuf(registry, number, indexes)
+    message = make()
+    try:
+        message.ParseFromString(body)
+    except DecodeError as error:
+        raise Conflict(f"no Protobuf of schema {number}: {error}") from None
+    return _fields(message), kind
+
+
+def _indexes(body: bytes) -> tuple[tuple[int, ...], bytes]:
+    def varint(at: int) -> tuple[int, int]:
+        number = shift = 0
+        while True:
+            if at >= len(body) or shift > 63:
+                raise Conflict("no Protobuf of a registry: it does not say which message it is")
+            number |= (body[at] & 0x7F) << shift
+            shift, at = shift + 7, at + 1
+            if body[at - 1] < 0x80:
+                return (number >> 1) ^ -(number & 1), at
+
+    count, at = varint(0)
+    found: list[int] = []
+    if not 0 <= count <= len(body):
+        raise Conflict("no Protobuf of a registry: it does not say which message it is")
+    for _ in range(count):
+        index, at = varint(at)
+        found.append(index)
+    return tuple(found) or (0,), body[at:]
+
+
+@remembered
+def _protobuf(registry: str, number: int, indexes: tuple[int, ...]) -> tuple[Callable[[], Any], pa.DataType]:
+    from google.protobuf import message_factory
+
+    messages = _messages(registry, number)
+    found = None
+    for index in indexes:
+        if not 0 <= index < len(messages):
+            raise Conflict(f"schema {number} has no message {'.'.join(map(str, indexes))}")
+        found = messages[index]
+        messages = list(found.nested_types)
+    assert found is not None
+    return message_factory.GetMessageClass(found), protobuf_type(found, ())
+
+
+def _messages(registry: str, number: int) -> "list[Descriptor]":
+    from google.protobuf import descriptor_pb2, descriptor_pool
+    from google.protobuf.message import DecodeError
+
+    files = descriptor_pb2.FileDescriptorSet()
+    pool = descriptor_pool.DescriptorPool()
+    try:
+        if _is_url(registry):
+            _download(registry, _get(registry, f"schemas/ids/{number}?format=serialized"), files)
+        else:
+            files.ParseFromString(_file(registry, f"{number}.desc"))
+        for file in files.file:
+            pool.Add(file)
+        newest = pool.FindFileByName(files.file[-1].name)
+    except (DecodeError, TypeError, KeyError, IndexError, ValueError) as error:
+        raise Conflict(f"schema {number} is no Protobuf schema: {error}") from None
+    return list(newest.message_types_by_name.values())
+
+
+def _download(registry: str, answer: Any, files: Any) -> None:
+    """What the schema imports, then itself."""
+    for reference in answer.get("references", ()):
+        path = f"subjects/{reference['subject']}/versions/{reference['version']}?format=serialized"
+        _download(registry, _get(registry, path), files)
+        files.file[-1].name = reference["name"]
+    files.file.add().ParseFromString(base64.b64decode(answer["schema"]))
+
+
+PROTOBUF = {
+    "CPPTYPE_INT32": pa.int64(),
+    "CPPTYPE_INT64": pa.int64(),
+    "CPPTYPE_UINT32": pa.int64(),
+    "CPPTYPE_UINT64": pa.decimal128(20, 0),
+    "CPPTYPE_DOUBLE": pa.float64(),
+    "CPPTYPE_FLOAT": pa.float64(),
+    "CPPTYPE_BOOL": pa.bool_(),
+    "CPPTYPE_ENUM": pa.string(),
+}
+
+
+def protobuf_type(message: "Descriptor", above: tuple[str, ...]) -> pa.DataType:
+    if message.full_name in above:
+        raise Conflict(f"{message.full_name} contains itself: tables have no such type")
+    if message.full_name == "google.protobuf.Timestamp":
+        return pa.timestamp("us", "UTC")
+    return pa.struct(
+        [pa.field(field.name, _field_type(field, (*above, message.full_name))) for field in message.fields]
+    )
+
+
+def _field_type(field: "FieldDescriptor", above: tuple[str, ...]) -> pa.DataType:
+    kind: pa.DataType
+    if field.message_type is not None:
+        kind = protobuf_type(field.message_type, above)
+    elif field.cpp_type == field.CPPTYPE_STRING:
+        kind = pa.binary() if field.type == field.TYPE_BYTES else pa.string()
+    else:
+        kind = next(kind for name, kind in PROTOBUF.items() if getattr(field, name) == field.cpp_type)
+    return pa.list_(kind) if field.is_repeated else kind
+
+
+def _fields(message: Any) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if field.is_repeated:
+            elements = value.items() if field.message_type and field.message_type.GetOptions().map_entry else value
+            found[field.name] = [_element(field, each) for each in elements]
+        else:
+            is_there = not field.has_presence or message.HasField(field.name)
+            found[field.name] = _element(field, value) if is_there else None
+    return found
+
+
+def _element(field: "FieldDescriptor", value: Any) -> object:
+    if field.message_type is not None:
+        if field.message_type.GetOptions().map_entry:
+            key, inner = value
+            entry = field.message_type.fields_by_name["value"]
+            return {"key": key, "value": _element(entry, inner)}
+        if field.message_type.full_name == "google.protobuf.Timestamp":
+            return value.seconds * 1_000_000 + value.nanos // 1000
+        return _fields(value)
+    if field.enum_type is not None:
+        known = field.enum_type.values_by_number.get(value)
+        return known.name if known is not None else str(value)
+    return value

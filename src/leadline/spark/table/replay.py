@@ -1,0 +1,203 @@
+"""A table, or Parquet files, back into a topic: exactly once, in the original partitions and their order.
+
+Each batch is one transaction (sink.py). In it, beside the records, a group commits how far each partition has come:
+for the partition of the topic, as a remark, {"next": the next offset of the source}. So a replay that was interrupted
+goes on where it stopped, whatever else is in the topic, as long as the cluster keeps the offsets of a group that nobody
+uses (offsets.retention.minutes); and a second one of the same name takes over from the first.
+    a row of the source is in the topic once if its offset lies below the remark's, and not at all otherwise
+"""
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyspark.sql import SparkSession
+
+from leadline.model import Offset, TopicPartition
+from leadline.spark.client.cluster import Cluster, Committed
+from leadline.spark.client.transaction import Transaction
+from leadline.spark.ranges import Range
+from leadline.spark.session import run_tasks
+from leadline.spark.table.homes import home
+from leadline.spark.table.tables import Columns, Slice, TableError
+from leadline.spark.topics.options import WriteOptions
+from leadline.spark.topics.sink import Left, stage, unsent
+from leadline.spark.topics.staging import Staging
+
+BATCH_RECORDS = 100_000
+NEEDED = ("partition", "offset", "value")
+TAKEN = ("key", "value", "partition", "timestamp", "headers")
+TRANSACTION_MS = 600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Rows with a partition and an offset: of a table, or of Parquet files."""
+
+    kind: str  # delta, iceberg or parquet
+    uri: str
+
+    def columns(self, names: Sequence[str], where: Slice | None = None) -> Iterator[pa.RecordBatch]:
+        if self.kind != "parquet":
+            yield from home(self.kind, self.uri).columns(names, where)
+            return
+        chosen = None
+        if where is not None:
+            offset = pc.field("offset")
+            in_range = (offset >= where.first) & (offset < where.until)
+            chosen = (pc.field("partition") == where.partition) & in_range
+        yield from self._files().scanner(columns=list(names), filter=chosen).to_batches()
+
+    def _files(self) -> ds.Dataset:
+        try:
+            return ds.dataset(self.uri, format="parquet", exclude_invalid_files=True, ignore_prefixes=["_", "."])
+        except (OSError, ValueError) as error:
+            raise TableError(f"{self.uri}: no Parquet files can be read there: {error}") from None
+
+    def names(self) -> list[str]:
+        if self.kind == "parquet":
+            return list(self._files().schema.names)
+        state = home(self.kind, self.uri).state()
+        if state is None:
+            raise TableError(f"there is no {self.kind} table at {self.uri}")
+        return list(state.schema.names)
+
+
+def check_source(source: Source) -> None:
+    names = source.names()
+    for name in NEEDED:
+        if name not in names:
+            raise TableError(
+                f"{source.uri} has no column {name}: a replay needs {', '.join(NEEDED)}, as a table of --format raw has"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    source: Source
+    topic: str
+    properties: Mapping[str, str]  # of the client
+    name: str = ""  # of the replay; empty: made out of source and topic
+    rate: float | None = None  # records a second; None: as fast as it goes
+    batch_records: int = BATCH_RECORDS
+
+    @property
+    def id(self) -> str:
+        made = hashlib.sha256(f"{self.source.kind} {self.source.uri} {self.topic}".encode()).hexdigest()[:16]
+        return f"leadline-replay-{self.name or made}"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    records: int
+    left: int  # offsets of the source
+    seconds: float
+
+
+class Replay:
+    def __init__(self, spark: SparkSession, cluster: Cluster, wish: Wish) -> None:
+        self.spark, self.cluster, self.wish = spark, cluster, wish
+        check_source(wish.source)
+        self.ends = ends_of(wish.source)
+        check_partitions(cluster, wish, self.ends)
+
+    def batches(self) -> Iterator[Told]:
+        """Until all is in the topic. No faster than the rate asks for."""
+        started, records = time.monotonic(), 0
+        while (told := self._batch()) is not None:
+            records += told.records
+            if self.wish.rate is not None:
+                time.sleep(max(records / self.wish.rate - (time.monotonic() - started), 0))
+            yield told
+
+    def _batch(self) -> Told | None:
+        began = time.monotonic()
+        transaction = Transaction(self.cluster, self.wish.id, TRANSACTION_MS)
+        transaction.begin()  # first: from here on nobody else can move the remarks
+        places = places_of(self.cluster, self.wish)
+        ranges = self._ranges(places)
+        if not ranges:
+            return None
+        lefts = self._staged(ranges)
+        try:
+            self._send(transaction, ranges, lefts)
+        except BaseException:
+            transaction.abort()
+            raise
+        finally:
+            for left in lefts:
+                left.staging.clear()
+        records = sum(piece.count for left in lefts for piece in left.staged.pieces)
+        after = {**places, **{one.tp.partition: one.until for one in ranges}}
+        left_over = sum(max(end - after.get(partition, first), 0) for partition, (first, end) in self.ends.items())
+        return Told(records, left_over, time.monotonic() - began)
+
+    def _ranges(self, places: Mapping[int, Offset]) -> list[Range]:
+        """The same number of offsets of each partition that has any left."""
+        begins = {partition: max(places.get(partition, first), first) for partition, (first, _) in self.ends.items()}
+        unfinished = [partition for partition, (_, end) in self.ends.items() if begins[partition] < end]
+        most = self.wish.batch_records if self.wish.rate is None else min(self.wish.batch_records, int(self.wish.rate))
+        each = max(most // max(len(unfinished), 1), 1)
+        return [
+            Range(TopicPartition(self.wish.topic, n), begins[n], min(begins[n] + each, self.ends[n][1]))
+            for n in unfinished
+        ]
+
+    def _staged(self, ranges: Sequence[Range]) -> list[Left]:
+        options = WriteOptions(topic=self.wish.topic, timestamps=True, client=self.wish.properties)
+        staging = Staging.of(None, self.wish.id)
+        task = partial(_stage, self.wish.source, options, staging)
+        return run_tasks(self.spark, task, ranges)
+
+    def _send(self, transaction: Transaction, ranges: Sequence[Range], lefts: Sequence[Left]) -> None:
+        transaction.add({one.tp for one in ranges})
+        with unsent(lefts) as batches:
+            transaction.send(batches)
+        notes = {one.tp: Committed(transaction.ends.get(one.tp, 0), json.dumps({"next": one.until})) for one in ranges}
+        transaction.note(self.wish.id, notes)
+        transaction.commit()
+
+
+def _stage(source: Source, options: WriteOptions, staging: Staging, one: Range) -> Left:
+    where = Slice(Columns.of("raw"), one.tp.partition, one.first, one.until)
+    known = source.names()
+    names = [name for name in TAKEN if name in known]
+    rows = pa.Table.from_batches(list(source.columns([*names, "offset"], where)))
+    ordered = rows.sort_by("offset").drop_columns(["offset"]) if rows.num_rows else rows
+    if "timestamp" not in names:
+        ordered = ordered.append_column("timestamp", pa.nulls(rows.num_rows, pa.timestamp("us", "UTC")))
+    return stage(iter(ordered.combine_chunks().to_batches()), options, staging, None)
+
+
+def ends_of(source: Source) -> dict[int, tuple[Offset, Offset]]:
+    """Of each partition, the lowest offset and the one behind the highest."""
+    found: dict[int, tuple[Offset, Offset]] = {}
+    for batch in source.columns(["partition", "offset"]):
+        grouped = pa.Table.from_batches([batch]).group_by("partition").aggregate([("offset", "min"), ("offset", "max")])
+        for row in grouped.to_pylist():
+            first, end = found.get(row["partition"], (row["offset_min"], 0))
+            found[row["partition"]] = min(first, row["offset_min"]), max(end, row["offset_max"] + 1)
+    return found
+
+
+def check_partitions(cluster: Cluster, wish: Wish, ends: Mapping[int, object]) -> None:
+    count = len(cluster.existing([wish.topic])[wish.topic].leaders)
+    if ends and max(ends) >= count:
+        raise TableError(
+            f"{wish.source.uri} has rows of partition {max(ends)}, and {wish.topic} has {count} partitions: "
+            f"leadline topics alter {wish.topic} --partitions {max(ends) + 1}"
+        )
+
+
+def places_of(cluster: Cluster, wish: Wish) -> dict[int, Offset]:
+    """How far each partition has come."""
+    noted = cluster.committed(wish.id)
+    return {
+        tp.partition: int(json.loads(note.metadata)["next"]) for tp, note in noted.items() if tp.topic == wish.topic
+    }

@@ -1,0 +1,203 @@
+"""What a task does for a table: fetch ranges, shape the records, write Parquet files into the table's directory.
+
+Records stay in the task: the driver hears of files and counts only. A file belongs to the table once the driver has
+committed it; one of a task that failed, or was tried twice, never does, and is left to vacuum.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+from leadline.errors import CorruptMessage
+from leadline.spark.client.cluster import Answered, Cluster, NoSuchTopic
+from leadline.spark.client.connection import Refused, Unreachable
+from leadline.spark.client.fetching import Fetching, rows
+from leadline.spark.positions import DataLoss
+from leadline.spark.ranges import Task
+from leadline.spark.table.evolution import NOTHING, merged
+from leadline.spark.table.payload import Shaped, shape_of
+from leadline.spark.table.tables import DELETED, Columns, DataFile
+
+EXPECTED = (Answered, CorruptMessage, DataLoss, NoSuchTopic, OSError, Refused, Unreachable)
+SLOT_FORMATS = {"day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}
+ROW_GROUP_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What all tasks of a batch must know."""
+
+    properties: Mapping[str, str]  # of the client
+    how: Fetching
+    format: str
+    registry: str  # of schemas, for formats that need one
+    columns: Columns
+    schema: pa.Schema  # of the table, as far as records fill it
+    directory: str  # where files go: the table's
+    dead_directory: str
+    partition_by: str
+    slot: str | None  # the column that stands for it, if the table has one
+    by_key: bool  # rows are to take the place of others: files say which of them are tombstones
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What became of a task."""
+
+    files: list[DataFile] = field(default_factory=list)
+    dead: list[DataFile] = field(default_factory=list)
+    unknown: pa.DataType = NOTHING  # if it has fields, the table must get them, and the task is to be done again
+    records: int = 0
+    size: int = 0  # of keys and values
+    newest_ms: int = -1  # the latest time of a record
+    error: str = ""  # why it failed, where that is no bug
+
+    @property
+    def lacks_columns(self) -> bool:
+        return bool(self.unknown.num_fields)
+
+
+def do(job: Job, task: Task) -> Done:
+    try:
+        with Cluster(job.properties) as cluster, ExitStack() as open_files:
+            return _do(job, task, cluster, open_files)
+    except EXPECTED as error:
+        return Done(error=str(error))
+
+
+def _do(job: Job, task: Task, cluster: Cluster, open_files: ExitStack) -> Done:
+    good = open_files.enter_context(Files(job.directory, job.columns, job.partition_by, job.slot))
+    dead = open_files.enter_context(Files(job.dead_directory, Columns.of("raw"), "none", None))
+    unknown, records, size, newest_ms = NOTHING, 0, 0, -1
+    for batch, shaped in _shaped(job, task, cluster):
+        unknown = merged(unknown, shaped.unknown, widen=True)
+        records += batch.num_rows
+        size += batch.column("key").nbytes + batch.column("value").nbytes
+        newest_ms = max(newest_ms, pc.max(batch.column("timestamp").cast(pa.int64())).as_py())
+        if not unknown.num_fields:
+            good.write(shaped.rows.append_column(DELETED, shaped.deleted) if job.by_key else shaped.rows)
+            if shaped.bad is not None:
+                dead.write(shaped.bad)
+    if unknown.num_fields:
+        return Done(unknown=unknown)
+    return Done(good.finish(), dead.finish(), NOTHING, records, size, newest_ms)
+
+
+def _shaped(job: Job, task: Task, cluster: Cluster) -> Iterator[tuple[pa.RecordBatch, Shaped]]:
+    shape = shape_of(job.format, job.registry, by_key=job.by_key)
+    for one in task:
+        for batch in rows(cluster, one, job.how, headers=True):
+            yield batch, shape(batch, one.tp.topic, one.tp.partition, job.schema)
+
+
+class Files:
+    """Parquet files of a task, one for each slot of time."""
+
+    def __init__(self, directory: str, columns: Columns, partition_by: str, slot: str | None) -> None:
+        self._filesystem, self._root = pa.fs.FileSystem.from_uri(as_uri(directory))
+        self._columns, self._partition_by, self._slot = columns, partition_by, slot
+        self._open: dict[str, _File] = {}
+
+    def __enter__(self) -> "Files":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._open.values():
+            file.close()
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for slot, part in self._by_slot(batch):
+            if part.num_rows:
+                if slot not in self._open:
+                    self._open[slot] = self._create(slot, part.schema)
+                self._open[slot].write(part)
+
+    def _by_slot(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        if self._partition_by == "none":
+            yield "", batch
+            return
+        slots = pc.strftime(batch.column(self._columns.timestamp), SLOT_FORMATS[self._partition_by])
+        for slot in pc.unique(slots).to_pylist():
+            yield slot, batch.filter(pc.equal(slots, slot))
+
+    def _create(self, slot: str, schema: pa.Schema) -> "_File":
+        folder = f"{self._slot or self._partition_by}={slot}/" if slot else ""
+        self._filesystem.create_dir(f"{self._root}/{folder}", recursive=True)
+        values = {self._slot: slot} if self._slot and slot else {}
+        path = f"{folder}part-{uuid.uuid4()}.parquet"
+        return _File(self._filesystem, self._root, path, schema, self._columns, values)
+
+    def finish(self) -> list[DataFile]:
+        return [file.finish() for file in self._open.values()]
+
+
+class _File:
+    def __init__(
+        self,
+        filesystem: pa.fs.FileSystem,
+        root: str,
+        path: str,
+        schema: pa.Schema,
+        columns: Columns,
+        slot: Mapping[str, str],
+    ) -> None:
+        self._filesystem, self._whole, self._path, self._slot = filesystem, f"{root}/{path}", path, slot
+        self._ranged = (columns.partition, columns.offset)
+        self._sink = filesystem.open_output_stream(self._whole)
+        repetitive = [name for name in ("topic",) if name in schema.names]
+        self._writer = pq.ParquetWriter(self._sink, schema, use_dictionary=repetitive or False)
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._rows = 0
+        self._lowest: dict[str, int] = {}
+        self._highest: dict[str, int] = {}
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        self._rows += batch.num_rows
+        for name in self._ranged:
+            ends = pc.min_max(batch.column(name)).as_py()
+            self._lowest[name] = min(self._lowest.get(name, ends["min"]), ends["min"])
+            self._highest[name] = max(self._highest.get(name, ends["max"]), ends["max"])
+        if self._waiting_bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting))
+            self._waiting, self._waiting_bytes = [], 0
+
+    def finish(self) -> DataFile:
+        self._flush()
+        self.close()
+        if isinstance(self._filesystem, pa.fs.LocalFileSystem):
+            flush_to_disk(Path(self._whole))
+        size = self._filesystem.get_file_info(self._whole).size
+        return DataFile(self._path, size, self._rows, self._slot, self._lowest, self._highest)
+
+    def close(self) -> None:
+        self._writer.close()
+        self._sink.close()
+
+
+def as_uri(directory: str) -> str:
+    return directory if "://" in directory else Path(directory).absolute().as_uri()
+
+
+def flush_to_disk(path: Path) -> None:
+    """The file and its name survive a power failure."""
+    for each in (path, path.parent):
+        fd = os.open(each, os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)

@@ -1,0 +1,302 @@
+"""A topic against its table, record by record: what is in one and not in the other, and what is there twice.
+
+For each partition, the offsets below the table's next one, as far as the log still has them, are accounted for:
+
+    records that readers see    each is a row of the table or a dead letter, once
+    control, aborted            offsets of transactions that no reader sees: rows with them are wrong
+    compacted                   offsets that the log has no record for any more: rows with them are older than that
+
+On both sides a checksum is taken over offset, time, key and, where the table has it, value of all records that both
+must have. It does not depend on their order.
+Of a table by key, the row of each key must be the last record with it that is no dead letter; a tombstone leaves none.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from crc32c import crc32c
+from pyspark.sql import SparkSession
+
+from leadline.model import Offset, TopicPartition, format_id
+from leadline.records.batch import walk
+from leadline.spark.batches.decode import Wanted, decode
+from leadline.spark.client.cluster import Cluster
+from leadline.spark.client.fetching import Fetched, Fetching, fetch
+from leadline.spark.ranges import Range, plan
+from leadline.spark.session import run_tasks
+from leadline.spark.table.homes import home
+from leadline.spark.table.tables import Columns, Origin, Slice, State, Table, TableError
+
+Longs = npt.NDArray[np.int64]
+
+SHOWN = 10  # of the offsets that are wrong in one way
+NONE = np.empty(0, np.int64)
+MIX = 0x9E37_79B9_7F4A_7C15
+MASK = (1 << 64) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Of one partition, or of a part of it. Lists of offsets name the first ones only; counts count all."""
+
+    partition: int
+    first: Offset
+    until: Offset
+    records: int = 0  # of the topic, that readers see
+    rows: int = 0  # of the table
+    dead: int = 0
+    replaced: int = 0  # records that the table has no row for, because a later one has the same key
+    control: int = 0
+    aborted: int = 0
+    compacted: int = 0
+    older: int = 0  # rows whose record is compacted away by now
+    missing: int = 0
+    repeated: int = 0
+    wrong: int = 0  # rows, or dead letters, with an offset at which no reader sees a record
+    different: int = 0  # 1: the checksums differ although the offsets agree
+    topic_checksum: int = 0
+    table_checksum: int = 0
+    missing_at: tuple[Offset, ...] = ()
+    repeated_at: tuple[Offset, ...] = ()
+    wrong_at: tuple[Offset, ...] = ()
+
+    @property
+    def is_good(self) -> bool:
+        return not (self.missing or self.repeated or self.wrong or self.different)
+
+    def and_then(self, other: "Verdict") -> "Verdict":
+        """Both, of the same partition, the other one behind this one."""
+        assert self.partition == other.partition
+        sums = {
+            name: getattr(self, name) + getattr(other, name)
+            for name in self.__dataclass_fields__
+            if name not in ("partition", "first", "until", "topic_checksum", "table_checksum")
+        }
+        for name in ("missing_at", "repeated_at", "wrong_at"):
+            sums[name] = sums[name][:SHOWN]
+        return Verdict(
+            self.partition,
+            self.first,
+            other.until,
+            topic_checksum=(self.topic_checksum + other.topic_checksum) & MASK,
+            table_checksum=(self.table_checksum + other.table_checksum) & MASK,
+            **sums,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    properties: Mapping[str, str]
+    kind: str  # of the table's format
+    uri: str
+    dead_uri: str | None
+    origin: Origin
+
+
+def verify(spark: SparkSession, cluster: Cluster, kind: str, uri: str, dead_uri: str) -> tuple[State, list[Verdict]]:
+    """By partition."""
+    state = home(kind, uri).state()
+    if state is None:
+        raise TableError(f"there is no {kind} table at {uri}")
+    tps = check_topic(cluster, state.origin, uri)
+    has_dead = home(kind, dead_uri).state() is not None
+    job = Job(dict(cluster.access.properties), kind, uri, dead_uri if has_dead else None, state.origin)
+    ranges = ranges_of(cluster, tps, state)
+    tasks = [(one,) for one in ranges] if state.origin.mode == "upsert" else plan(ranges, {}, min_tasks=len(ranges))
+    found: list[list[Verdict]] = []
+    if tasks:
+        found = run_tasks(spark, partial(judge, job), tasks)
+    by_partition: dict[int, list[Verdict]] = {one.tp.partition: [] for one in ranges}
+    for verdict in sorted((each for part in found for each in part), key=lambda each: each.first):
+        by_partition[verdict.partition].append(verdict)
+    return state, [reduce(Verdict.and_then, parts) for parts in by_partition.values()]
+
+
+def check_topic(cluster: Cluster, origin: Origin, uri: str) -> list[TopicPartition]:
+    topic = cluster.existing([origin.topic])[origin.topic]
+    if format_id(topic.id) != origin.topic_id:
+        raise TableError(
+            f"{uri} follows a topic {origin.topic} with the id {origin.topic_id}, not {format_id(topic.id)}"
+        )
+    return topic.partitions
+
+
+def ranges_of(cluster: Cluster, tps: Sequence[TopicPartition], state: State) -> list[Range]:
+    """What the log still has of what the table has."""
+    earliest = cluster.earliest(tps)
+    ends = {tp: state.progress.offsets.get(tp.partition, 0) for tp in tps}
+    return [Range(tp, min(earliest[tp], end), end) for tp, end in ends.items() if end > earliest[tp]]
+
+
+# Tasks
+
+
+@dataclass(slots=True)
+class Log:
+    """What a log has at the offsets of a range."""
+
+    visible: list[pa.RecordBatch] = field(default_factory=list)
+    control: list[Longs] = field(default_factory=list)
+    aborted: list[Longs] = field(default_factory=list)
+
+    def add(self, fetched: Fetched, one: Range) -> None:
+        seen = decode(fetched.data, Wanted(fetched.first, one.until, False, fetched.aborted))
+        self.visible.append(seen)
+        if fetched.aborted:
+            every = decode(fetched.data, Wanted(fetched.first, one.until))
+            self.aborted.append(np.setdiff1d(_longs(every, "offset"), _longs(seen, "offset")))
+        for _, header in walk(fetched.data):
+            if header.is_control:
+                offsets = np.arange(header.base_offset, header.last_offset + 1)
+                self.control.append(offsets[(offsets >= fetched.first) & (offsets < one.until)])
+
+
+def judge(job: Job, task: Sequence[Range]) -> list[Verdict]:
+    judgement = _judge_by_key if job.origin.mode == "upsert" else _judge
+    with Cluster(job.properties) as cluster:
+        return [judgement(job, one, _read(cluster, job, one)) for one in task]
+
+
+def _read(cluster: Cluster, job: Job, one: Range) -> Log:
+    log = Log()
+    for fetched in fetch(cluster, one, Fetching(committed=job.origin.isolation == "read_committed")):
+        log.add(fetched, one)
+    return log
+
+
+def _judge(job: Job, one: Range, log: Log) -> Verdict:
+    columns = Columns.of(job.origin.format)
+    table = list(_rows(home(job.kind, job.uri), columns, one, value=job.origin.format == "raw"))
+    rows = _all(table, columns.offset)
+    dead = _dead(job, one)
+    seen, control, aborted = _all(log.visible, "offset"), _joined(log.control), _joined(log.aborted)
+    stored = np.concatenate([rows, dead])
+    once, counts = np.unique(stored, return_counts=True)
+    repeated, missing = once[counts > 1], np.setdiff1d(seen, once)
+    beside = np.setdiff1d(once, seen)
+    wrong = np.intersect1d(beside, np.concatenate([control, aborted]))
+    both = np.intersect1d(seen, np.setdiff1d(rows, dead))
+    names = (columns.offset, columns.timestamp, columns.key, "value" if job.origin.format == "raw" else None)
+    of_topic = _checksum(log.visible, ("offset", "timestamp", "key", names[3]), both)
+    of_table = _checksum(table, names, both)
+    exact = not (len(missing) or len(repeated) or len(wrong))
+    return Verdict(
+        one.tp.partition,
+        one.first,
+        one.until,
+        records=len(seen),
+        rows=len(rows),
+        dead=len(dead),
+        control=len(control),
+        aborted=len(aborted),
+        compacted=one.length - len(seen) - len(control) - len(aborted),
+        older=len(beside) - len(wrong),
+        missing=len(missing),
+        repeated=len(repeated),
+        wrong=len(wrong),
+        different=int(exact and of_topic != of_table),
+        topic_checksum=of_topic,
+        table_checksum=of_table,
+        missing_at=_shown(missing),
+        repeated_at=_shown(repeated),
+        wrong_at=_shown(wrong),
+    )
+
+
+def _judge_by_key(job: Job, one: Range, log: Log) -> Verdict:
+    """A partition as a whole: of each key the last record, unless that is a tombstone."""
+    columns = Columns.of(job.origin.format)
+    table = list(_rows(home(job.kind, job.uri), columns, one, value=job.origin.format == "raw"))
+    dead = set(_dead(job, one).tolist())
+    last: dict[bytes | None, tuple[Offset, bool]] = {}
+    for batch in log.visible:
+        values = batch.column("value").is_null().to_pylist()
+        for key, offset, gone in zip(
+            batch.column("key").to_pylist(), batch.column("offset").to_pylist(), values, strict=True
+        ):
+            if offset not in dead:
+                last[key] = offset, bool(gone)
+    expected = np.array(sorted(offset for offset, gone in last.values() if not gone), np.int64)
+    rows = _all(table, columns.offset)
+    once, counts = np.unique(rows, return_counts=True)
+    missing, beside = np.setdiff1d(expected, once), np.setdiff1d(once, expected)
+    seen = _all(log.visible, "offset")
+    wrong = np.intersect1d(beside, np.concatenate([seen, _joined(log.control), _joined(log.aborted)]))
+    names = (columns.offset, columns.timestamp, columns.key, "value" if job.origin.format == "raw" else None)
+    of_topic = _checksum(log.visible, ("offset", "timestamp", "key", names[3]), np.intersect1d(expected, once))
+    of_table = _checksum(table, names, np.intersect1d(expected, once))
+    control, aborted = len(_joined(log.control)), len(_joined(log.aborted))
+    exact = not (len(missing) or len(wrong) or (counts > 1).any())
+    return Verdict(
+        one.tp.partition,
+        one.first,
+        one.until,
+        records=len(seen),
+        rows=len(rows),
+        dead=len(dead),
+        replaced=len(seen) - len(expected) - len(dead),
+        control=control,
+        aborted=aborted,
+        compacted=one.length - len(seen) - control - aborted,
+        older=len(beside) - len(wrong),
+        missing=len(missing),
+        repeated=int((counts > 1).sum()),
+        wrong=len(wrong),
+        different=int(exact and of_topic != of_table),
+        topic_checksum=of_topic,
+        table_checksum=of_table,
+        missing_at=_shown(missing),
+        repeated_at=_shown(once[counts > 1]),
+        wrong_at=_shown(wrong),
+    )
+
+
+def _rows(table: Table, columns: Columns, one: Range, *, value: bool) -> Iterator[pa.RecordBatch]:
+    names = [*columns.names, *(["value"] if value else [])]
+    yield from table.columns(names, Slice(columns, one.tp.partition, one.first, one.until))
+
+
+def _dead(job: Job, one: Range) -> Longs:
+    if job.dead_uri is None:
+        return NONE
+    columns = Columns.of("raw")
+    return _all(_rows(home(job.kind, job.dead_uri), columns, one, value=False), columns.offset)
+
+
+def _all(batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch], name: str) -> Longs:
+    return _joined([_longs(batch, name) for batch in batches])
+
+
+def _longs(batch: pa.RecordBatch, name: str) -> Longs:
+    found: Longs = batch.column(name).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _joined(parts: Sequence[Longs]) -> Longs:
+    return np.concatenate(parts) if parts else NONE
+
+
+def _shown(offsets: Longs) -> tuple[Offset, ...]:
+    return tuple(offsets[:SHOWN].tolist())
+
+
+def _checksum(batches: Sequence[pa.RecordBatch], names: tuple[str, str, str, str | None], offsets: Longs) -> int:
+    """The sum of a number for each of the records with these offsets; each counts once."""
+    offset, timestamp, key, value = names
+    total = 0
+    for batch in batches:
+        chosen = batch.filter(pa.array(np.isin(_longs(batch, offset), offsets)))
+        times = chosen.column(timestamp).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_pylist()
+        values = chosen.column(value).to_pylist() if value is not None else [b""] * chosen.num_rows
+        each = zip(chosen.column(offset).to_pylist(), times, chosen.column(key).to_pylist(), values, strict=True)
+        total += sum(_number(*record) for record in each)
+    return total & MASK
+
+
+def _number(offset: Offset, time_ms: int, key: bytes | None, value: bytes | None) -> int:
+    crc = crc32c(b"\1" if key is None else b"\2" + key, time_ms & 0xFFFF_FFFF)
+    return ((crc32c(b"\1" if value is None else b"\2" + value, crc) | 1) * (offset + MIX)) & MASK

@@ -1,0 +1,165 @@
+"""What the options leave open, asked of the cluster: which partitions, and at which offsets to begin and to end."""
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from leadline.model import Offset, TopicPartition, format_id
+from leadline.spark.client.cluster import NO_ID, Answered, Cluster, NoSuchTopic, Topic
+from leadline.spark.positions import Loss, Now, told
+from leadline.spark.ranges import Range
+from leadline.spark.topics.options import (
+    EARLIEST,
+    LATEST,
+    Ago,
+    Assigned,
+    BadOption,
+    Edge,
+    Last,
+    Offsets,
+    OfGroup,
+    ReadOptions,
+    Subscribed,
+    Time,
+    Times,
+    Topics,
+    Where,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    partitions: list[TopicPartition]
+    ids: Mapping[str, str]  # of the topics, where the brokers know them
+
+
+def find(cluster: Cluster, topics: Topics, *, all_of_them: bool = True) -> Found:
+    """The partitions that are meant. `all_of_them`: NoSuchTopic if one that is named is missing."""
+    if isinstance(topics, Subscribed):
+        found = cluster.existing(topics.names) if all_of_them else cluster.topics(topics.names)
+        return _found(found, [tp for topic in found.values() for tp in topic.partitions])
+    if isinstance(topics, Assigned):
+        return _assigned(cluster, topics, all_of_them)
+    wanted = re.compile(topics.pattern)
+    found = {name: t for name, t in cluster.topics().items() if wanted.fullmatch(name) and not t.is_internal}
+    return _found(found, [tp for topic in found.values() for tp in topic.partitions])
+
+
+def _assigned(cluster: Cluster, topics: Assigned, all_of_them: bool) -> Found:
+    names = {tp.topic for tp in topics.partitions}
+    found = cluster.existing(names) if all_of_them else cluster.topics(names)
+    there = [tp for tp in topics.partitions if tp.topic in found and tp.partition in found[tp.topic].leaders]
+    if all_of_them and len(there) < len(topics.partitions):
+        missing = next(tp for tp in topics.partitions if tp not in there)
+        raise NoSuchTopic(
+            f"assign: topic {missing.topic} has {len(found[missing.topic].leaders)} partitions; there is no {missing}"
+        )
+    return _found(found, there)
+
+
+def _found(topics: Mapping[str, Topic], partitions: list[TopicPartition]) -> Found:
+    return Found(sorted(partitions), {name: format_id(topic.id) for name, topic in topics.items() if topic.id != NO_ID})
+
+
+def now(cluster: Cluster, found: Found, *, committed: bool) -> Now:
+    latest = cluster.latest(found.partitions, committed=committed)
+    return Now(cluster.earliest(found.partitions), latest, found.ids)
+
+
+def begin(cluster: Cluster, at: Now, options: ReadOptions) -> dict[TopicPartition, Offset]:
+    """Where a new reader begins. DataLoss if it is told to begin with what is gone."""
+    where = options.start
+    offsets = _by_time(cluster, at, where, "starting", strict=not options.no_later_record_is_latest)
+    if offsets is None:
+        offsets = _begin(cluster, at, where)
+    for tp, offset in offsets.items():
+        if offset > at.latest[tp]:
+            raise BadOption(f"startingOffsets: {tp} ends at {at.latest[tp]}; it cannot be read from {offset} on")
+    lost = [
+        Loss(Range(tp, offset, at.earliest[tp]), f"the log begins at {at.earliest[tp]}")
+        for tp, offset in sorted(offsets.items())
+        if offset < at.earliest[tp]
+    ]
+    if lost and options.fail_on_data_loss:
+        raise told(lost)
+    return {tp: max(offset, at.earliest[tp]) for tp, offset in offsets.items()}
+
+
+def _begin(cluster: Cluster, at: Now, where: Where) -> dict[TopicPartition, Offset]:
+    match where:
+        case Edge.EARLIEST:
+            return dict(at.earliest)
+        case Last(count):
+            return {tp: max(latest - count, at.earliest[tp]) for tp, latest in at.latest.items()}
+        case OfGroup(group):
+            committed = cluster.committed(group, list(at.latest))
+            return {tp: committed[tp].offset if tp in committed else at.earliest[tp] for tp in at.latest}
+        case Offsets(given):
+            return _given("startingOffsets", given, at)
+    return dict(at.latest)
+
+
+def end(cluster: Cluster, at: Now, options: ReadOptions) -> dict[TopicPartition, Offset]:
+    """Where a batch ends."""
+    offsets = _by_time(cluster, at, options.end, "ending", strict=False)
+    if offsets is not None:
+        return offsets
+    if not isinstance(options.end, Offsets):
+        return dict(at.latest)
+    offsets = _given("endingOffsets", options.end.by_partition, at)
+    for tp, offset in offsets.items():
+        if offset > at.latest[tp]:
+            raise BadOption(f"endingOffsets: {tp} ends at {at.latest[tp]}; it cannot be read up to {offset}")
+    return offsets
+
+
+def _given(name: str, given: Mapping[TopicPartition, Offset], at: Now) -> dict[TopicPartition, Offset]:
+    _check_same(name, given, at)
+    edges = {EARLIEST: at.earliest, LATEST: at.latest}
+    return {tp: edges[offset][tp] if offset in edges else offset for tp, offset in given.items()}
+
+
+def _check_same(name: str, given: Mapping[TopicPartition, object], at: Now) -> None:
+    """The connector's law: who names partitions names all."""
+    if given.keys() != at.latest.keys():
+        missing = ", ".join(map(str, sorted(at.latest.keys() - given.keys())))
+        unknown = ", ".join(map(str, sorted(given.keys() - at.latest.keys())))
+        wrong = [f"missing: {missing}"] * bool(missing) + [f"not to be read: {unknown}"] * bool(unknown)
+        raise BadOption(f"{name} must name all partitions that are read, and no others; {'; '.join(wrong)}")
+
+
+def _by_time(
+    cluster: Cluster, at: Now, where: Where, name: str, *, strict: bool
+) -> dict[TopicPartition, Offset] | None:
+    """The first offsets at or behind times; None if `where` is no time. `strict`: there must be such records."""
+    match where:
+        case Times(times):
+            _check_same(f"{name}OffsetsByTimestamp", times, at)
+        case Time(ms):
+            times = dict.fromkeys(at.latest, ms)
+        case Ago(ms):
+            times, strict = dict.fromkeys(at.latest, time.time_ns() // 1_000_000 - ms), False
+        case _:
+            return None
+    found = cluster.offsets(times)
+    for tp, offset in sorted(found.items()):
+        if offset is None and strict:
+            raise BadOption(
+                f"{name}Timestamp: {tp} has no record at or behind {times[tp]}; "
+                "startingOffsetsByTimestampStrategy=latest begins at its end instead"
+            )
+    return {tp: at.latest[tp] if offset is None else min(offset, at.latest[tp]) for tp, offset in found.items()}
+
+
+def bytes_per_offset(cluster: Cluster, at: Now) -> dict[TopicPartition, float]:
+    """As it is on average; nothing where the brokers do not tell."""
+    try:
+        sizes = cluster.sizes(list(at.latest))
+    except Answered:
+        return {}
+    return {
+        tp: size / (at.latest[tp] - at.earliest[tp])
+        for tp, size in sizes.items()
+        if size and at.latest[tp] > at.earliest[tp]
+    }

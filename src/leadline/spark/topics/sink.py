@@ -1,0 +1,282 @@
+"""Writing to topics, exactly once: columns as Spark's own Kafka connector has them.
+
+    value       string or binary, the only one that must be there
+    key         string or binary
+    topic       where the option `topic` does not name one for all
+    partition   int; where it is null or missing, the key decides as in Kafka's Java clients
+    headers     array<struct<key: string, value: binary>>
+    timestamp   with includeTimestamp=true; else records get the time at which they are written
+
+Tasks turn rows into record batches and leave them in files; the driver sends them all in one transaction. Together with
+the records of a stream's batch, the transaction commits a note that this batch of this query is written:
+    a batch that is done again, whatever it was interrupted by, finds the note and writes nothing, or finds none and
+    nothing of it is to be seen
+"""
+
+import json
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
+
+from leadline.spark.batches.encode import Batch, Columns, Packing
+from leadline.spark.batches.partitioning import Ints, partitions_of_keys
+from leadline.spark.client.cluster import Cluster, Committed
+from leadline.spark.client.transaction import Transaction, Unsent
+from leadline.spark.topics.options import BadOption, WriteOptions
+from leadline.spark.topics.staging import Piece, Staged, Staging
+
+HEADERS = "array<struct<key: string, value: binary>>"
+TYPES: dict[str, tuple[type[DataType], ...]] = {
+    "value": (StringType, BinaryType),
+    "key": (StringType, BinaryType),
+    "topic": (StringType,),
+    "partition": (IntegerType,),
+    "headers": (ArrayType,),
+    "timestamp": (TimestampType,),
+}
+MOST_OPEN = 100  # staged files at a time
+QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # what Spark tells tasks of a stream
+
+
+@dataclass
+class Left(WriterCommitMessage):
+    """What a task has left behind, and of which batch."""
+
+    staging: Staging
+    staged: Staged
+    query: str | None
+
+
+def check_columns(schema: StructType, options: WriteOptions) -> None:
+    """One line about what is wrong with the columns, before anything is done."""
+    kinds = {column.name: column.dataType for column in schema}
+    if "value" not in kinds:
+        raise BadOption(f"there is no column value among {', '.join(kinds)}")
+    if "topic" not in kinds and options.topic is None:
+        raise BadOption("there is neither a column topic nor an option topic: where are the records to go?")
+    if options.timestamps and "timestamp" not in kinds:
+        raise BadOption(f"includeTimestamp=true, and there is no column timestamp among {', '.join(kinds)}")
+    for name, expected in TYPES.items():
+        if name in kinds and (name != "timestamp" or options.timestamps) and not isinstance(kinds[name], expected):
+            known = " or ".join(kind().simpleString() if kind is not ArrayType else HEADERS for kind in expected)
+            raise BadOption(f"the column {name} is {kinds[name].simpleString()}; it must be {known}")
+
+
+# Tasks
+
+
+class Rows:
+    """Rows of a task on their way into batches."""
+
+    def __init__(self, cluster: Cluster, options: WriteOptions) -> None:
+        self._cluster, self._options = cluster, options
+        self._packing = Packing(options.codec, options.batch_bytes)
+        self._partitions: dict[str, int] = {}  # of each topic, how many
+        self._turn = uuid.uuid4().int % 1000  # records without a key take turns, a set of rows at a time
+
+    def batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
+        for found in rows:
+            for topic, of_topic in self._by_topic(found):
+                yield from self._packing.add(self._columns(topic, of_topic))
+        yield from self._packing.rest()
+
+    def _by_topic(self, rows: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        if self._options.topic is not None:
+            yield self._options.topic, rows
+            return
+        topics = rows.column("topic")
+        if topics.null_count:
+            raise BadOption("a row has no topic: the column topic is null, and there is no option topic")
+        for topic in pc.unique(topics).to_pylist():
+            yield topic, rows.filter(pc.equal(topics, topic))
+
+    def _columns(self, topic: str, rows: pa.RecordBatch) -> Columns:
+        names = rows.schema.names
+        keys = _bytes(rows, "key") if "key" in names else pa.nulls(rows.num_rows, pa.binary())
+        return Columns(
+            topic,
+            keys.to_pylist(),
+            _bytes(rows, "value").to_pylist(),
+            rows.column("headers").to_pylist() if "headers" in names else None,
+            self._timestamps(rows),
+            self._chosen(topic, keys, rows.column("partition") if "partition" in names else None),
+        )
+
+    def _timestamps(self, rows: pa.RecordBatch) -> Sequence[int]:
+        now_ms = time.time_ns() // 1_000_000
+        if not self._options.timestamps:
+            return [now_ms] * rows.num_rows
+        times = rows.column("timestamp").cast(pa.timestamp("ms", rows.column("timestamp").type.tz), safe=False)
+        found: list[int] = pc.fill_null(times.cast(pa.int64()), now_ms).to_pylist()
+        return found
+
+    def _chosen(self, topic: str, keys: pa.Array, column: pa.Array | None) -> Ints:
+        count = self._count(topic)
+        chosen = partitions_of_keys(keys, count)
+        self._turn += 1
+        chosen[chosen < 0] = self._turn % count
+        if column is None:
+            return chosen
+        given = pc.fill_null(column, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        if (given >= count).any():
+            raise BadOption(f"a row is for partition {given.max()} of {topic}, which has {count}")
+        return np.where(given >= 0, given, chosen)
+
+    def _count(self, topic: str) -> int:
+        if topic not in self._partitions:
+            self._partitions[topic] = len(self._cluster.created(topic).leaders)
+        return self._partitions[topic]
+
+
+def _bytes(rows: pa.RecordBatch, name: str) -> pa.Array:
+    return rows.column(name).cast(pa.binary())
+
+
+def stage(rows: Iterator[pa.RecordBatch], options: WriteOptions, staging: Staging, query: str | None) -> Left:
+    with Cluster(options.client) as cluster:
+        return Left(staging, staging.write(Rows(cluster, options).batches(rows)), query)
+
+
+# The driver
+
+
+@contextmanager
+def unsent(lefts: Sequence[Left], tags: Sequence[object] | None = None) -> Iterator[list[Unsent]]:
+    """What the tasks left behind, in the order of the tasks; `tags`: one for each batch of it."""
+    with closing(StagedFiles()) as files:
+        found = [
+            Unsent(piece.tp, piece.size, piece.count, partial(files.load, left, piece))
+            for left in lefts
+            for piece in left.staged.pieces
+        ]
+        yield found if tags is None else [replace(batch, tag=tag) for batch, tag in zip(found, tags, strict=True)]
+
+
+class StagedFiles:
+    """Some of them open, of however many tasks there were."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, BinaryIO] = {}  # the one that was opened first comes first
+
+    def load(self, left: Left, piece: Piece) -> bytes:
+        file = self._open.get(left.staged.path)
+        if file is None:
+            if len(self._open) >= MOST_OPEN:
+                self._open.pop(next(iter(self._open))).close()
+            file = self._open[left.staged.path] = left.staging.open(left.staged)
+        file.seek(piece.position)
+        return file.read(piece.size)
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+
+
+class Writer(DataSourceArrowWriter):
+    """A DataFrame, written once: all of it or nothing is to be seen."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_columns(schema, options)
+        self.options = options
+        self.job = str(uuid.uuid4())
+        self.staging = Staging.of(options.staging, self.job)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Left:
+        return stage(iterator, self.options, self.staging, None)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        lefts = [message for message in messages if isinstance(message, Left)]
+        if any(left.staged.pieces for left in lefts):
+            name = self.options.transactional_id or f"leadline-spark-{self.job}"
+            with Cluster(self.options.client) as cluster:
+                write_once(cluster, Transaction(cluster, name, self.options.transaction_timeout_ms), lefts, None)
+        self.staging.clear()
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self.staging.clear()
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_columns(schema, options)
+        self.options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Left:
+        context = TaskContext.get()
+        assert context is not None
+        query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+        assert query is not None, "Spark tells tasks of a stream which query they are of"
+        return stage(iterator, self.options, Staging.of(self.options.staging, f"{query}-{batch}"), query)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        lefts = [message for message in messages if isinstance(message, Left)]
+        if any(left.staged.pieces for left in lefts):
+            assert lefts[0].query is not None
+            note = Note(lefts[0].query, batchId)
+            name = self.options.transactional_id or note.group
+            with Cluster(self.options.client) as cluster:
+                write_once(cluster, Transaction(cluster, name, self.options.transaction_timeout_ms), lefts, note)
+        self._clear(lefts)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._clear([message for message in messages if isinstance(message, Left)])
+
+    def _clear(self, lefts: Sequence[Left]) -> None:
+        for staging in {left.staging for left in lefts}:
+            staging.clear()
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """That a batch of a query is written: the remark of a group's committed offsets."""
+
+    query: str
+    batch: int
+
+    @property
+    def group(self) -> str:
+        return f"leadline-sink-{self.query}"
+
+    @property
+    def remark(self) -> str:
+        return json.dumps({"batch": self.batch})
+
+    def is_taken(self, cluster: Cluster) -> bool:
+        """Whether this batch, or a later one, has been noted."""
+        return any(_batch(found.metadata) >= self.batch for found in cluster.committed(self.group).values())
+
+
+def _batch(remark: str) -> int:
+    try:
+        return int(json.loads(remark)["batch"])
+    except (KeyError, TypeError, ValueError):
+        return -1
+
+
+def write_once(cluster: Cluster, transaction: Transaction, lefts: Sequence[Left], note: Note | None) -> bool:
+    """All that the tasks left behind, and the note; False if the note says that it is there already."""
+    transaction.begin()  # first: from here on nobody else can write the note
+    if note is not None and note.is_taken(cluster):
+        return False
+    try:
+        transaction.add({piece.tp for left in lefts for piece in left.staged.pieces})
+        with unsent(lefts) as batches:
+            transaction.send(batches)
+        if note is not None:
+            transaction.note(note.group, {tp: Committed(end, note.remark) for tp, end in transaction.ends.items()})
+        transaction.commit()
+    except Exception:
+        transaction.abort()
+        raise
+    return True

@@ -1,0 +1,101 @@
+"""Where tasks leave the batches that the driver sends: files in a directory that all of them reach.
+
+    LOCATION/leadline-staging/JOB/NAME    batches, back to back
+
+What lies where in a file is in the task's message to the driver. Nothing here outlives its job's commit for a purpose:
+a job that is done again stages again, and files that a crash left behind go with the next commit of that job.
+"""
+
+import os
+import re
+import tempfile
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from pyarrow import fs
+
+from leadline.model import TopicPartition
+from leadline.spark.batches.encode import Batch
+
+FOLDER = "leadline-staging"
+
+
+class StagingFailed(Exception):
+    """What a task has left behind cannot be written, or not be found by the driver."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A batch in a staged file."""
+
+    tp: TopicPartition
+    position: int
+    size: int
+    count: int  # of records
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What one task has left behind."""
+
+    path: str
+    pieces: tuple[Piece, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(piece.size for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    location: str  # a path, or a URL such as s3://bucket/path
+    job: str
+
+    @classmethod
+    def of(cls, location: str | None, job: str) -> "Staging":
+        return cls(location or tempfile.gettempdir(), job)
+
+    def _home(self) -> tuple[fs.FileSystem, str]:
+        location = re.sub("^s3a:", "s3:", re.sub("^file:/+", "/", self.location))
+        try:
+            if "://" not in location:
+                return fs.LocalFileSystem(), f"{os.path.abspath(location)}/{FOLDER}/{self.job}"
+            system, path = fs.FileSystem.from_uri(location)
+        except (OSError, ValueError) as error:
+            raise StagingFailed(f"stagingLocation={self.location}: {error}") from None
+        return system, f"{path}/{FOLDER}/{self.job}"
+
+    def write(self, batches: Iterable[Batch]) -> Staged:
+        system, home = self._home()
+        path = f"{home}/{uuid.uuid4()}"
+        pieces: list[Piece] = []
+        position = 0
+        try:
+            system.create_dir(home, recursive=True)
+            with system.open_output_stream(path) as file:
+                for batch in batches:
+                    file.write(batch.data)
+                    pieces.append(Piece(batch.tp, position, len(batch.data), batch.count))
+                    position += len(batch.data)
+        except OSError as error:
+            raise StagingFailed(f"{path} cannot be written (stagingLocation): {error}") from None
+        return Staged(path, tuple(pieces))
+
+    def open(self, staged: Staged) -> BinaryIO:
+        system, _ = self._home()
+        try:
+            found: BinaryIO = system.open_input_file(staged.path)
+        except OSError as error:
+            raise StagingFailed(
+                f"the driver does not find {staged.path}, which a task wrote: stagingLocation must be a directory that "
+                f"driver and executors share ({error})"
+            ) from None
+        return found
+
+    def clear(self) -> None:
+        """All that was staged for the job."""
+        system, home = self._home()
+        if system.get_file_info(home).type == fs.FileType.Directory:
+            system.delete_dir(home)

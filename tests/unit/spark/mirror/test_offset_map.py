@@ -1,0 +1,58 @@
+"""Offsets of one cluster in those of another."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadline.model import TopicPartition
+from leadline.spark.mirror.offset_map import OffsetMap, Run
+
+TP = TopicPartition("orders", 1)
+
+
+@st.composite
+def copied(draw: st.DrawFn) -> list[tuple[int, int]]:
+    """Offsets of records on both sides, with gaps on either."""
+    found, source, target = [], draw(st.integers(0, 5)), draw(st.integers(0, 5))
+    for _ in range(draw(st.integers(0, 30))):
+        found.append((source, target))
+        source += draw(st.sampled_from([1, 1, 1, 2, 5]))
+        target += draw(st.sampled_from([1, 1, 1, 2, 5]))
+    return found
+
+
+def mapped(pairs: list[tuple[int, int]]) -> OffsetMap:
+    found = OffsetMap()
+    for source, target in pairs:
+        found.add(TP, Run(source, target, 1))
+    return found
+
+
+@given(copied())
+def test_who_goes_on_over_there_misses_nothing_and_reads_nothing_twice(pairs: list[tuple[int, int]]) -> None:
+    there = mapped(pairs)
+    for offset in range(pairs[-1][0] + 3 if pairs else 0):
+        target = there.translate(TP, offset)
+        assert target is not None
+        assert [pair for pair in pairs if pair[1] < target] == [pair for pair in pairs if pair[0] < offset]
+        back = there.translate_back(TP, target)
+        assert back is not None
+        assert [pair for pair in pairs if pair[0] < back] == [pair for pair in pairs if pair[0] < offset]
+
+
+@given(copied())
+def test_it_comes_back_as_it_was_written(pairs: list[tuple[int, int]]) -> None:
+    before, after = mapped(pairs), OffsetMap()
+    for key, value in before.to_records():
+        after.take(key, value)
+    assert dict(after.runs()) == dict(before.runs())
+
+
+def test_what_follows_each_other_is_one_run() -> None:
+    there = mapped([(n, n + 7) for n in range(100)])
+    there.add(TP, Run(100, 107, 50))
+    assert dict(there.runs()) == {TP: [Run(0, 7, 150)]}
+
+
+def test_nothing_is_known_of_what_was_not_copied() -> None:
+    assert OffsetMap().translate(TP, 5) is None
+    assert OffsetMap().translate_back(TP, 5) is None

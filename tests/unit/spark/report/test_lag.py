@@ -1,0 +1,72 @@
+"""How far behind groups were, from their journal and the traffic of a topic."""
+
+import numpy as np
+
+from leadline.coordinator.group_records import commit_key, commit_value, group_key
+from leadline.coordinator.offsets import Commit
+from leadline.model import TopicPartition
+from leadline.spark.report import lag
+from leadline.spark.report.lag import Commits, histories
+from leadline.spark.report.traffic import Slots
+
+TP = TopicPartition("orders", 0)
+TOPICS = frozenset({"orders"})
+
+
+def traffic(*seconds: int) -> Slots:
+    """One record at each of the times."""
+    found = Slots()
+    found.add(np.array(seconds) * 1000, np.ones(len(seconds), np.int64), np.arange(len(seconds)))
+    return found
+
+
+def commits(*given: tuple[int, int], group: str = "billing", tp: TopicPartition = TP) -> Commits:
+    """Seconds and offsets."""
+    found = Commits()
+    for at, offset in given:
+        value = None if offset < 0 else commit_value(Commit(offset, "", at * 1000))
+        found.add(0, at * 1000, commit_key(group, tp), value, TOPICS)
+    return found
+
+
+def test_the_lag_is_the_log_end_less_what_was_committed_by_then() -> None:
+    (found,) = histories(commits((12, 2), (14, 5)), "orders", {0: traffic(10, 11, 12, 13, 14)})
+    assert found.group == "billing"
+    assert dict(zip(found.times.tolist(), found.behind.tolist(), strict=True)) == {13_000: 1, 14_000: 2, 15_000: 0}
+    assert found.by_partition == {0: (5, 5)}
+
+
+def test_partitions_add_up_from_their_first_commit_on() -> None:
+    found = commits((12, 1))
+    found.merge(commits((14, 0), tp=TopicPartition("orders", 1)))
+    (one,) = histories(found, "orders", {0: traffic(10, 11, 12, 13), 1: traffic(10, 11, 14)})
+    assert one.behind.tolist() == [2, 3, 6]
+
+
+def test_groups_and_topics_are_told_apart() -> None:
+    found = commits((12, 1))
+    found.merge(commits((12, 1), group="audit"))
+    found.merge(commits((12, 1), tp=TopicPartition("others", 0)))
+    assert [each.group for each in histories(found, "orders", {0: traffic(10)})] == ["audit", "billing"]
+    assert histories(found, "others", {}) == []
+
+
+def test_what_a_group_forgot_is_no_lag() -> None:
+    (found,) = histories(commits((12, 1), (13, -1)), "orders", {0: traffic(10, 11, 14)})
+    assert found.behind.tolist()[-1] == 0
+    assert found.by_partition == {}
+
+
+def test_other_records_of_the_journal_are_passed_over() -> None:
+    found = Commits()
+    for key in (group_key("billing"), None, b"", b"\x00\x63whatever", b"\x00\x01"):
+        found.add(0, 0, key, b"", TOPICS)
+    assert found.found == {}
+
+
+def test_so_many_commits_are_thinned_out_and_the_last_one_stays() -> None:
+    many = lag.MOST_COMMITS * 3
+    found = commits(*((n, n) for n in range(many)))
+    kept = found.found["billing", TP]
+    assert len(kept) <= lag.MOST_COMMITS
+    assert (kept[0].offset, kept[-1].offset) == (0, many - 1)

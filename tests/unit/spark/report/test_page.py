@@ -1,0 +1,205 @@
+"""A report in words and as a page: what is remarkable is said, and the page needs nothing but itself."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from leadline.records.build import BatchFields, build
+from leadline.records.compression import Codec
+from leadline.records.record import Record
+from leadline.spark.report.findings import Report, TopicReport
+from leadline.spark.report.forecast import Limits, forecast
+from leadline.spark.report.lag import Lag
+from leadline.spark.report.measure import Figures, Measuring
+from leadline.spark.report.page import page
+from leadline.spark.report.remarks import Weight, remarks
+from leadline.spark.report.traffic import DAY_MS
+from tests.support.logs import START_MS
+
+HOSTILE = '<script>alert("x")</script>&'
+VOID = {"meta", "rect", "line", "path"}  # that end by themselves
+
+
+def records(count: int, keys: list[bytes | None], size: int = 100, days: int = 30) -> list[Record]:
+    step = days * DAY_MS // count
+    values = np.random.default_rng(1).integers(0, 256, (count, size), np.uint8)
+    return [Record(n, START_MS + n * step, keys[n % len(keys)], bytes(values[n])) for n in range(count)]
+
+
+def topic(
+    name: str,
+    partitions: list[list[Record]],
+    limits: Limits | None = None,
+    lags: list[Lag] | None = None,
+    batch: int = 50,
+) -> TopicReport:
+    figures = Figures()
+    for partition, mine in enumerate(partitions):
+        measuring = Measuring(partition, 0, 1 << 40)
+        figures.part(partition)
+        for n in range(0, len(mine), batch):
+            some = mine[n : n + batch]
+            measuring.add(bytes(build(some, BatchFields(base_offset=some[0].offset))))
+        figures.merge(measuring.figures)
+    limits = limits or Limits()
+    return TopicReport(name, figures, limits, forecast(figures.parts, limits), lags or [])
+
+
+def said(*topics: TopicReport) -> list[str]:
+    return [each.text for each in remarks(Report("here", list(topics), []))]
+
+
+EVEN: list[bytes | None] = [b"%d" % n for n in range(400)]
+
+
+def test_of_an_even_topic_nothing_is_remarkable() -> None:
+    assert said(topic("even", [records(400, EVEN), records(400, EVEN)])) == []
+
+
+def test_skew_is_told_with_the_key_that_causes_it() -> None:
+    found = topic("orders", [records(100, EVEN), records(900, [b"x", b"x", *EVEN])])
+    assert "partition 1 holds 90 % of all bytes (50 % would be its share)" in said(found)
+    found = topic("orders", [records(100, EVEN), records(900, [b"x", b"x", b"y"])])
+    assert any(text.startswith("partition 1 holds 90 % of all bytes: key “x”") for text in said(found))
+
+
+def test_an_empty_partition_is_told() -> None:
+    assert "1 of 3 partitions hold no record" in said(topic("t", [records(400, EVEN), records(400, EVEN), []]))
+
+
+def test_a_codec_that_would_save_much_is_named_with_what_it_saves() -> None:
+    same = [record._replace(value=b"again and " * 30) for record in records(400, EVEN)]
+    (text,) = said(topic("t", [same]))
+    assert re.fullmatch(
+        r"(zstd|gzip|lz4|snappy) would save \d\d(\.\d)? % of the disk, about .* KB; no compression in use", text
+    )
+
+
+def test_a_message_that_is_far_larger_than_the_others_is_told() -> None:
+    found = said(topic("t", [[*records(400, EVEN), Record(400, START_MS, b"k", bytes(200_000))]]))
+    assert re.search(r"the largest message has 200 KB, half have 10\d B or less", "\n".join(found))
+
+
+def test_small_batches_are_told() -> None:
+    assert any("linger.ms" in text for text in said(topic("t", [records(200, EVEN)], batch=1)))
+
+
+def test_a_disk_that_is_soon_full_is_trouble() -> None:
+    found = topic("t", [records(400, EVEN)], Limits(disk_free=2000))
+    (first, *_) = remarks(Report("here", [found], []))
+    assert first.weight is Weight.TROUBLE
+    assert first.text.startswith("at this rate the disk is full in ")
+
+
+def test_records_without_a_key_are_trouble_for_a_compacted_topic() -> None:
+    found = topic("t", [records(400, [*EVEN[:399], None])], Limits(cleanup_policy="compact"))
+    assert "1 records have no key, and the topic is compacted" in said(found)
+
+
+@pytest.mark.parametrize(
+    ("behind", "told"),
+    [([10, 20, 400, 400], "is 400 records behind and falls further behind"), ([5, 3, 2, 0], None),
+     ([700, 500, 400, 390], "is 390 records behind")],
+)  # fmt: skip
+def test_a_group_that_lags_is_told_with_its_trend(behind: list[int], told: str | None) -> None:
+    times = START_MS + np.arange(4) * DAY_MS
+    lag = Lag("billing", times, np.array(behind), {0: (0, behind[-1])})
+    found = [text for text in said(topic("t", [records(400, EVEN)], lags=[lag])) if "billing" in text]
+    assert found == ([f"group billing {told}"] if told else [])
+
+
+def test_what_could_not_be_read_comes_first() -> None:
+    found = remarks(Report("here", [topic("t", [records(400, EVEN), []])], ["t-0: damaged"]))
+    assert (found[0].weight, found[0].text) == (Weight.TROUBLE, "not all could be read: t-0: damaged")
+
+
+# The page
+
+
+class Outline(HTMLParser):
+    """Checks that what is opened is closed, in order, and gathers ids and references."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.references: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value or "")
+            elif name in ("href", "src", "xlink:href", "action", "data"):
+                self.references.append(value or "")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag in VOID
+        self.handle_starttag(tag, attrs)
+
+
+def whole_page() -> tuple[str, Report]:
+    lag = Lag(HOSTILE, START_MS + np.arange(4) * DAY_MS, np.array([1, 500, 2, 300]), {0: (0, 300)})
+    odd: list[bytes | None] = [HOSTILE.encode(), b"\xff\x00", None]
+    report = Report(
+        HOSTILE,
+        [
+            topic(
+                "orders", [records(900, odd), records(50, EVEN), []], Limits(7 * DAY_MS, 10**6, disk_free=10**5), [lag]
+            ),
+            topic(HOSTILE, [records(10, EVEN, days=1)]),
+            topic("empty", [[]]),
+            topic("short", [[Record(0, START_MS, None, None)]]),
+            topic("untimed", [[Record(0, -1, b"k", b"v")]]),
+        ],
+        [HOSTILE],
+    )
+    return page(report, HOSTILE), report
+
+
+def test_the_page_is_well_formed_and_escapes_what_others_wrote() -> None:
+    text, _ = whole_page()
+    outline = Outline()
+    outline.feed(text)
+    assert outline.open == []
+    assert "script" not in outline.tags
+    assert len(set(outline.ids)) == len(outline.ids)
+
+
+def test_the_page_refers_to_nothing_outside() -> None:
+    text, _ = whole_page()
+    outline = Outline()
+    outline.feed(text)
+    assert outline.references
+    assert all(reference.removeprefix("#") in outline.ids for reference in outline.references)
+    assert not re.search(r"https?:|//|url\(|@import", text.replace(HOSTILE, ""))
+
+
+def test_keys_of_which_none_is_frequent_are_told() -> None:
+    many: list[bytes | None] = [b"%d" % n for n in range(700)]
+    text = page(Report("x", [topic("t", [records(700, many, size=1)], batch=700)], []), "")
+    assert "700 different keys, and none of them is frequent." in text
+
+
+def test_every_topic_has_its_chapter_with_its_numbers() -> None:
+    text, report = whole_page()
+    assert [f'id="topic-{n}"' in text for n in range(len(report.topics))] == [True] * 5
+    assert "950 records in " in text
+    assert text.count("<h3>Consumer lag</h3>") == 4  # of all but the empty one
+
+
+def test_the_page_has_the_ratio_of_each_codec() -> None:
+    figures = Measuring(0, 0, 1000)
+    same = [record._replace(value=b"again" * 100) for record in records(100, EVEN)]
+    figures.add(bytes(build(same, BatchFields(codec=Codec.GZIP))))
+    packed = figures.figures.codecs[Codec.GZIP]
+    text = page(Report("x", [TopicReport("t", figures.figures, Limits(), None, [])], []), "")
+    assert f"<td>gzip</td><td>1</td><td>100</td><td>{packed.stored / 1000:.2f} KB</td>" in text

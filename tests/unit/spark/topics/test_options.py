@@ -1,0 +1,174 @@
+"""Text of options, and what is wanted by it."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from leadline.model import TopicPartition
+from leadline.records.compression import Codec
+from leadline.spark.topics.options import (
+    Ago,
+    Assigned,
+    BadOption,
+    Edge,
+    Last,
+    Matching,
+    Offsets,
+    OfGroup,
+    Subscribed,
+    Time,
+    Times,
+    read_options,
+    write_options,
+)
+
+SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
+ORDERS = {**SERVERS, "subscribe": "orders"}
+TP = TopicPartition
+
+
+@pytest.mark.parametrize(
+    ("given", "topics"),
+    [
+        ({"subscribe": "a, b,a"}, Subscribed(("a", "b"))),
+        ({"subscribePattern": "orders-.*"}, Matching("orders-.*")),
+        ({"assign": '{"a": [1, 0], "b": [2]}'}, Assigned((TP("a", 1), TP("a", 0), TP("b", 2)))),
+    ],
+)
+def test_topics(given: Mapping[str, str], topics: object) -> None:
+    assert read_options({**SERVERS, **given}, streaming=True).topics == topics
+
+
+@pytest.mark.parametrize(
+    ("given", "start"),
+    [
+        ({}, Edge.LATEST),
+        ({"startingOffsets": "Earliest"}, Edge.EARLIEST),
+        ({"startingOffsets": '{"orders": {"0": 23, "1": -2}}'}, Offsets({TP("orders", 0): 23, TP("orders", 1): -2})),
+        ({"startingOffsets": "10 minutes ago"}, Ago(600_000)),
+        ({"startingOffsets": "90s ago"}, Ago(90_000)),
+        ({"startingOffsets": "last 100"}, Last(100)),
+        ({"startingOffsets": "committed", "kafka.group.id": "g"}, OfGroup("g")),
+        ({"startingTimestamp": "1000", "startingOffsets": "earliest"}, Time(1000)),
+        ({"startingOffsetsByTimestamp": '{"orders": {"0": 5}}'}, Times({TP("orders", 0): 5})),
+    ],
+)
+def test_where_a_stream_begins(given: Mapping[str, str], start: object) -> None:
+    assert read_options({**ORDERS, **given}, streaming=True).start == start
+
+
+def test_a_batch_begins_at_the_earliest_and_ends_at_the_latest() -> None:
+    options = read_options(ORDERS, streaming=False)
+    assert (options.start, options.end) == (Edge.EARLIEST, Edge.LATEST)
+
+
+def test_names_are_taken_in_any_case() -> None:
+    options = read_options({**ORDERS, "MAXOFFSETSPERTRIGGER": "7", "includeheaders": "TRUE"}, streaming=True)
+    assert (options.max_offsets, options.headers) == (7, True)
+
+
+def test_what_is_said_of_a_stream() -> None:
+    given = {
+        "maxBytesPerTrigger": "1000",
+        "minOffsetsPerTrigger": "3",
+        "maxTriggerDelay": "2m",
+        "minPartitions": "8",
+        "maxRecordsPerPartition": "50",
+        "failOnDataLoss": "false",
+        "kafka.isolation.level": "read_committed",
+        "groupIdPrefix": "p",
+        "startingOffsetsByTimestampStrategy": "latest",
+        "kafka.max.poll.records": "10",
+    }
+    options = read_options({**ORDERS, **given}, streaming=True)
+    assert (options.max_bytes, options.min_offsets, options.max_delay_ms) == (1000, 3, 120_000)
+    assert (options.min_partitions, options.max_records_per_partition) == (8, 50)
+    assert (options.fail_on_data_loss, options.committed, options.group_prefix) == (False, True, "p")
+    assert options.no_later_record_is_latest
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"subscribe": ""}, "subscribe=: expected topics"),
+        ({"assign": "{}"}, "expected one of subscribe, subscribePattern and assign, not subscribe and assign"),
+        ({"startingOffset": "earliest"}, "no option startingoffset (did you mean startingoffsets?)"),
+        ({"kafka.group.idd": "g"}, "no option kafka.group.idd (did you mean kafka.group.id?)"),
+        ({"kafka.auto.offset.reset": "latest"}, "startingOffsets tells"),
+        ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers is missing"),
+        ({"startingOffsets": "yesterday"}, "startingOffsets=yesterday: expected JSON"),
+        ({"startingOffsets": "5 fortnights ago"}, "expected a length of time"),
+        ({"startingOffsets": '{"orders": 5}'}, "expected JSON"),
+        ({"startingOffsets": '{"orders": {"0": -3}}'}, "orders, 0: -3"),
+        ({"startingOffsets": '{"orders": {"x": 3}}'}, "orders, x: 3"),
+        ({"startingOffsets": "committed"}, "kafka.group.id is missing"),
+        ({"startingTimestamp": "now"}, "expected a number from 0 on"),
+        ({"endingOffsets": "latest"}, "endingOffsets is for batch reads only"),
+        ({"maxOffsetsPerTrigger": "0"}, "expected a number from 1 on"),
+        ({"maxOffsetsPerTrigger": "ten"}, "expected a number from 1 on"),
+        ({"failOnDataLoss": "yes"}, "expected true or false"),
+        ({"kafka.isolation.level": "none"}, "expected read_uncommitted or read_committed"),
+        ({"kafka.request.timeout.ms": "soon"}, "kafka.request.timeout.ms=soon"),
+        ({"startingOffsetsByTimestampStrategy": "first"}, "expected error or latest"),
+    ],
+)
+def test_what_a_stream_cannot_obey_is_told_in_one_line(given: Mapping[str, str], said: str) -> None:
+    with pytest.raises(BadOption) as error:
+        read_options({**ORDERS, **given}, streaming=True)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"startingOffsets": "latest"},
+        {"startingOffsets": '{"orders": {"0": -1}}'},
+        {"endingOffsets": "earliest"},
+        {"endingOffsets": '{"orders": {"0": -2}}'},
+        {"maxOffsetsPerTrigger": "5"},
+        {"maxBytesPerTrigger": "5"},
+    ],
+)
+def test_what_a_batch_cannot_obey(given: Mapping[str, str]) -> None:
+    with pytest.raises(BadOption):
+        read_options({**ORDERS, **given}, streaming=False)
+
+
+@pytest.mark.parametrize("given", [{"subscribePattern": "("}, {"assign": '{"a": 0.5}'}, {"assign": "[0]"}, {}])
+def test_topics_that_cannot_be(given: Mapping[str, str]) -> None:
+    with pytest.raises(BadOption):
+        read_options({**SERVERS, **given}, streaming=False)
+
+
+def test_what_is_said_of_a_write() -> None:
+    given = {
+        "topic": "out",
+        "checkpointLocation": "/tmp/c",
+        "queryName": "q",
+        "kafka.compression.type": "none",
+        "kafka.batch.size": "1000",
+        "kafka.transactional.id": "t",
+        "kafka.transaction.timeout.ms": "5000",
+        "includeTimestamp": "true",
+        "kafka.linger.ms": "5",
+    }
+    options = write_options({**SERVERS, **given})
+    assert (options.topic, options.staging, options.codec) == ("out", "/tmp/c", Codec.NONE)
+    assert (options.batch_bytes, options.transactional_id, options.transaction_timeout_ms) == (1000, "t", 5000)
+    assert options.timestamps
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"kafka.acks": "1"},
+        {"kafka.enable.idempotence": "false"},
+        {"kafka.compression.type": "rar"},
+        {"subscribe": "a"},
+        {"kafka.partitioner.class": "Mine"},
+    ],
+)
+def test_what_a_write_cannot_obey(given: Mapping[str, str]) -> None:
+    with pytest.raises(BadOption):
+        write_options({**SERVERS, **given})
