@@ -156,9 +156,8 @@ class Log:
 
 
 def judge(job: Job, task: Sequence[Range]) -> list[Verdict]:
-    judgement = _judge_by_key if job.origin.mode == "upsert" else _judge
     with Cluster(job.properties) as cluster:
-        return [judgement(job, one, _read(cluster, job, one)) for one in task]
+        return [_judge(job, one, _read(cluster, job, one)) for one in task]
 
 
 def _read(cluster: Cluster, job: Job, one: Range) -> Log:
@@ -171,15 +170,14 @@ def _read(cluster: Cluster, job: Job, one: Range) -> Log:
 def _judge(job: Job, one: Range, log: Log) -> Verdict:
     columns = Columns.of(job.origin.format)
     table = list(_rows(home(job.kind, job.uri), columns, one, value=job.origin.format == "raw"))
-    rows = _all(table, columns.offset)
-    dead = _dead(job, one)
-    seen, control, aborted = _all(log.visible, "offset"), _joined(log.control), _joined(log.aborted)
-    stored = np.concatenate([rows, dead])
-    once, counts = np.unique(stored, return_counts=True)
-    repeated, missing = once[counts > 1], np.setdiff1d(seen, once)
-    beside = np.setdiff1d(once, seen)
-    wrong = np.intersect1d(beside, np.concatenate([control, aborted]))
-    both = np.intersect1d(seen, np.setdiff1d(rows, dead))
+    rows, dead, seen = _all(table, columns.offset), _dead(job, one), _all(log.visible, "offset")
+    control, aborted = _joined(log.control), _joined(log.aborted)
+    expected = _expected_by_key(log, seen, dead) if job.origin.mode == "upsert" else seen
+    once, counts = np.unique(np.concatenate([rows, dead]), return_counts=True)
+    repeated, missing = once[counts > 1], np.setdiff1d(expected, once)
+    beside = np.setdiff1d(once, expected)
+    wrong = np.intersect1d(beside, np.concatenate([seen, control, aborted]))
+    both = np.intersect1d(expected, np.setdiff1d(rows, dead))
     names = (columns.offset, columns.timestamp, columns.key, "value" if job.origin.format == "raw" else None)
     of_topic = _checksum(log.visible, ("offset", "timestamp", "key", names[3]), both)
     of_table = _checksum(table, names, both)
@@ -191,6 +189,7 @@ def _judge(job: Job, one: Range, log: Log) -> Verdict:
         records=len(seen),
         rows=len(rows),
         dead=len(dead),
+        replaced=len(seen) - len(expected),
         control=len(control),
         aborted=len(aborted),
         compacted=one.length - len(seen) - len(control) - len(aborted),
@@ -207,52 +206,16 @@ def _judge(job: Job, one: Range, log: Log) -> Verdict:
     )
 
 
-def _judge_by_key(job: Job, one: Range, log: Log) -> Verdict:
-    """A partition as a whole: of each key the last record, unless that is a tombstone."""
-    columns = Columns.of(job.origin.format)
-    table = list(_rows(home(job.kind, job.uri), columns, one, value=job.origin.format == "raw"))
-    dead = set(_dead(job, one).tolist())
-    last: dict[bytes | None, tuple[Offset, bool]] = {}
+def _expected_by_key(log: Log, seen: Longs, dead: Longs) -> Longs:
+    """Of a whole partition: of each key the last record, unless that is a tombstone; and dead letters."""
+    letters, last = set(dead.tolist()), dict[bytes | None, tuple[Offset, bool]]()
     for batch in log.visible:
-        values = batch.column("value").is_null().to_pylist()
-        for key, offset, gone in zip(
-            batch.column("key").to_pylist(), batch.column("offset").to_pylist(), values, strict=True
-        ):
-            if offset not in dead:
+        columns = batch.column("key"), batch.column("offset"), batch.column("value").is_null()
+        for key, offset, gone in zip(*(column.to_pylist() for column in columns), strict=True):
+            if offset not in letters:
                 last[key] = offset, bool(gone)
-    expected = np.array(sorted(offset for offset, gone in last.values() if not gone), np.int64)
-    rows = _all(table, columns.offset)
-    once, counts = np.unique(rows, return_counts=True)
-    missing, beside = np.setdiff1d(expected, once), np.setdiff1d(once, expected)
-    seen = _all(log.visible, "offset")
-    wrong = np.intersect1d(beside, np.concatenate([seen, _joined(log.control), _joined(log.aborted)]))
-    names = (columns.offset, columns.timestamp, columns.key, "value" if job.origin.format == "raw" else None)
-    of_topic = _checksum(log.visible, ("offset", "timestamp", "key", names[3]), np.intersect1d(expected, once))
-    of_table = _checksum(table, names, np.intersect1d(expected, once))
-    control, aborted = len(_joined(log.control)), len(_joined(log.aborted))
-    exact = not (len(missing) or len(wrong) or (counts > 1).any())
-    return Verdict(
-        one.tp.partition,
-        one.first,
-        one.until,
-        records=len(seen),
-        rows=len(rows),
-        dead=len(dead),
-        replaced=len(seen) - len(expected) - len(dead),
-        control=control,
-        aborted=aborted,
-        compacted=one.length - len(seen) - control - aborted,
-        older=len(beside) - len(wrong),
-        missing=len(missing),
-        repeated=int((counts > 1).sum()),
-        wrong=len(wrong),
-        different=int(exact and of_topic != of_table),
-        topic_checksum=of_topic,
-        table_checksum=of_table,
-        missing_at=_shown(missing),
-        repeated_at=_shown(once[counts > 1]),
-        wrong_at=_shown(wrong),
-    )
+    kept = np.array([offset for offset, gone in last.values() if not gone], np.int64)
+    return np.union1d(kept, np.intersect1d(seen, dead))
 
 
 def _rows(table: Table, columns: Columns, one: Range, *, value: bool) -> Iterator[pa.RecordBatch]:
