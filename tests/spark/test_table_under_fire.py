@@ -152,12 +152,11 @@ def _command(pipeline: Pipeline) -> list[str]:
 
 @contextmanager
 def _driver(pipeline: Pipeline) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(_command(pipeline), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+    with subprocess.Popen(_command(pipeline), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def _batch(pipeline: Pipeline) -> int:

@@ -157,6 +157,8 @@ def run_tasks(spark: SparkSession, work: Callable[[T], R], tasks: Sequence[T]) -
         found: list[R] = spark.sparkContext.parallelize(tasks, max(len(tasks), 1)).map(work).collect()
     except (Py4JJavaError, PySparkException) as error:
         raise TaskFailed(f"a task failed: {_cause(str(error))}") from error
+    except UnboundLocalError as error:  # pyspark's own, where nobody listens any more who has the results
+        raise TaskFailed(f"Spark did not hand over what its tasks found: {_cause(str(error.__context__))}") from error
     return found
 
 
