@@ -16,6 +16,7 @@ from leadline.errors import (
     UnknownTopicOrPartition,
     WireError,
 )
+from leadline.model import BrokerId
 from leadline.wire.messages import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest, MetadataResponse
 
 LEADER_NOT_AVAILABLE = 5
@@ -52,7 +53,7 @@ def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse | Await
     if missing and request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
         return _after_creation(request, ctx, names, missing)
     if vigil is not None:
-        return _after_a_look(request, ctx, names, vigil)
+        return _once_settled(request, ctx, names, vigil)
     return _answer(request, ctx, [_named(name, ctx, request, {}) for name in names])
 
 
@@ -62,10 +63,14 @@ async def _once_informed(request: MetadataRequest, ctx: Context, vigil: Vigil) -
     return answer if isinstance(answer, MetadataResponse) else await answer
 
 
-async def _after_a_look(request: MetadataRequest, ctx: Context, names: list[str], vigil: Vigil) -> MetadataResponse:
+async def _once_settled(request: MetadataRequest, ctx: Context, names: list[str], vigil: Vigil) -> MetadataResponse:
     """Who asks for certain topics may do so because their leaders are gone."""
-    topics = [topic for name in names if (topic := ctx.services.metadata.topics.get(name)) is not None]
-    await vigil.look({each.leader for topic in topics for each in topic.partitions.values()})
+    known = ctx.services.metadata.topics
+
+    def leaders() -> set[BrokerId]:
+        return {each.leader for name in names if name in known for each in known[name].partitions.values()}
+
+    await vigil.settled(leaders)
     return _answer(request, ctx, [_named(name, ctx, request, {}) for name in names])
 
 

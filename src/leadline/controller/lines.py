@@ -28,7 +28,7 @@ from leadline.wire.messages import (
 
 log = logging.getLogger(__name__)
 
-BACK_OFF_S = 0.1
+FIRST_BACK_OFF_S, BACK_OFF_S = 0.01, 0.1  # a process that is ending may accept a connection before it refuses the next
 PROBE_S = 0.25
 
 Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
@@ -101,7 +101,7 @@ class Line:
 
     async def _until_answered(self, request: Message, kind: type[Message], version: int) -> Message:
         """PeerGone."""
-        complained = False
+        complained, rest_s = False, FIRST_BACK_OFF_S
         while True:
             try:
                 response = await self._peer.ask(request, kind, version, self._timeout_s)
@@ -111,7 +111,8 @@ class Line:
                 if not complained:
                     log.warning("broker %d is asked again until it answers: %s", self.broker.id, error)
                 complained = True
-                await asyncio.sleep(BACK_OFF_S)
+                await asyncio.sleep(rest_s)
+                rest_s = min(2 * rest_s, BACK_OFF_S)
             else:
                 self._is_new = False
                 return response

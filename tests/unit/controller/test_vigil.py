@@ -14,7 +14,7 @@ from leadline.replication.channel import PeerGone, PeerLost
 from leadline.wire.classes import Message
 from leadline.wire.messages import UpdateMetadataRequest
 
-ME, OTHER, CONTROLLER = 1, 2, 3
+ME, OTHER, CONTROLLER, NOBODY = 1, 2, 3, -1
 M = TypeVar("M", bound=Message)
 
 
@@ -141,29 +141,72 @@ def test_a_controller_that_never_listened_keeps_its_office() -> None:
     run(test)
 
 
-def test_a_look_waits_for_the_answer_or_for_the_end_of_the_connection() -> None:
+def test_a_leader_is_named_once_it_has_answered() -> None:
     async def test(watched: Watched) -> None:
         for peer in watched.peers.values():
             peer.answers.clear()
-        look = asyncio.create_task(watched.vigil.look([ME, OTHER, 9]))
+        settled = asyncio.create_task(watched.vigil.settled(lambda: {ME, OTHER, NOBODY}))
         await turns()
-        assert not look.done()
-        watched.peers[OTHER].break_off(PeerGone("nobody listens"))
+        assert not settled.done()
+        watched.peers[OTHER].answers.set()
         await turns()
-        assert look.done()
-        assert watched.metadata.doubted == {OTHER}
+        assert settled.done()
 
     run(test)
 
 
-def test_a_look_at_one_that_is_busy_ends_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_that_is_busy_is_named_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vigil, "LOOK_S", 0.01)
 
     async def test(watched: Watched) -> None:
         watched.peers[OTHER].answers.clear()
         async with asyncio.timeout(30):
-            await watched.vigil.look([OTHER])
+            await watched.vigil.settled(lambda: {OTHER})
         assert watched.metadata.doubted == set()
+
+    run(test)
+
+
+def test_instead_of_a_leader_that_is_gone_the_next_is_waited_for() -> None:
+    async def test(watched: Watched) -> None:
+        leader = OTHER
+        watched.peers[OTHER].answers.clear()
+        settled = asyncio.create_task(watched.vigil.settled(lambda: {leader}))
+        watched.peers[OTHER].break_off(PeerGone("nobody listens"))
+        await turns()
+        assert watched.metadata.doubted == {OTHER}
+        watched.tell(ME, OTHER, CONTROLLER)  # that it leads is believed still
+        await turns()
+        assert not settled.done()
+        leader = CONTROLLER
+        watched.tell(ME, OTHER, CONTROLLER)
+        await turns()
+        assert settled.done()
+
+    run(test)
+
+
+def test_a_leader_that_answers_again_was_doubted_for_nothing() -> None:
+    async def test(watched: Watched) -> None:
+        watched.peers[OTHER].break_off(PeerLost("it broke"))
+        settled = asyncio.create_task(watched.vigil.settled(lambda: {OTHER}))
+        await turns()
+        assert not settled.done()
+        watched.peers[OTHER].fails_with = None
+        await asyncio.wait_for(settled, 30)
+        assert watched.metadata.doubted == set()
+
+    run(test)
+
+
+def test_the_next_leader_is_not_waited_for_longer_than_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vigil, "SETTLE_S", 0.01)
+
+    async def test(watched: Watched) -> None:
+        watched.peers[OTHER].break_off(PeerGone("nobody listens"))
+        async with asyncio.timeout(30):
+            await watched.vigil.settled(lambda: {OTHER})
+        assert watched.metadata.doubted == {OTHER}
 
     run(test)
 
