@@ -254,8 +254,9 @@ class Controller:
         state = State(self.me, epoch)
         state.brokers = {broker.id: broker for broker in await reading.brokers(self.tree)}
         self._found = {broker.epoch for broker in state.brokers.values()}
-        for name, topic in await self._read_topics(await self.tree.children(znodes.TOPICS) or []):
-            state.put_topic(await reading.with_states(self.tree, name, topic))
+        stored = await self._read_topics(await self.tree.children(znodes.TOPICS) or [])
+        for topic in await reading.many([reading.with_states(self.tree, *each) for each in stored]):
+            state.put_topic(topic)
         wanted = Wanted(
             await self.tree.children(znodes.DELETE_TOPICS) or [],
             await reading.reassignment(self.tree),
@@ -279,14 +280,16 @@ class Controller:
             znodes.ISR_CHANGES: self._isr_changed,
             znodes.LOG_DIR_EVENTS: self._log_dirs_failed,
         }
-        for path, run in children.items():
-            self._watches.append(await self.tree.watch_children(path, self._on(path, run)))
         nodes = {
             znodes.REASSIGN_PARTITIONS: self._reassignment_asked,
             znodes.PREFERRED_REPLICA_ELECTION: self._elections_asked,
         }
-        for path, run in nodes.items():
-            self._watches.append(await self.tree.watch(path, self._on(path, run)))
+        watches = [self.tree.watch_children(path, self._on(path, run)) for path, run in children.items()]
+        watches += [self.tree.watch(path, self._on(path, run)) for path, run in nodes.items()]
+        await reading.many([self._keep(watch) for watch in watches])
+
+    async def _keep(self, watch: Awaitable[Watch]) -> None:
+        self._watches.append(await watch)
 
     def _leave_office(self) -> None:
         """At once, whatever is under way: it finds nobody in office when it comes back."""
@@ -511,15 +514,15 @@ class Controller:
 
     async def _read_topics(self, names: Collection[str]) -> list[tuple[str, znodes.Topic]]:
         """With a watch on each, and an id, which Kafka before 2.8 did not write."""
-        for name in names:
-            if name not in self._topic_watches:
-                path = znodes.topic_path(name)
-                event = self._on(path, partial(self._topic_changed, name))
-                self._topic_watches[name] = await self.tree.watch(path, event)
+        await reading.many([self._watch_topic(name) for name in names if name not in self._topic_watches])
         found = await reading.topics(self.tree, names)
         nameless = [(name, topic._replace(id=new_id())) for name, topic in found if topic.id is None]
         await self._write([Set(znodes.topic_path(name), znodes.encode_topic(topic)) for name, topic in nameless])
         return list((dict(found) | dict(nameless)).items())
+
+    async def _watch_topic(self, name: str) -> None:
+        path = znodes.topic_path(name)
+        self._topic_watches[name] = await self.tree.watch(path, self._on(path, partial(self._topic_changed, name)))
 
     def settings_changed(self, topic: str | None) -> None:
         """Of a topic, or of all brokers: they may allow what was not allowed before."""
