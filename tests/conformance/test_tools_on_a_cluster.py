@@ -6,16 +6,26 @@ And beside them the commands of Leadline, on both clusters. What may differ is w
 import json
 import re
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import psutil
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
-from leadline.wire.messages import MetadataRequest, MetadataResponse, ProduceRequest, ProduceResponse
+from leadline.wire.messages import (
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
 from tests.conformance.both import Connection, produced, until
 from tests.conformance.kafka import jars
 from tests.conformance.kafka.broker import TOOLS, Broker, broker, zookeeper
@@ -29,12 +39,15 @@ pytestmark = pytest.mark.conformance
 
 IDS = (1, 2, 3)
 PATIENCE_S = 60
+RATE = 2_000_000  # bytes a second, of moves
 SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "auto.create.topics.enable": "false",
     "min.insync.replicas": 2,
     "offsets.topic.num.partitions": 3,
     "log.retention.ms": -1,
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "zookeeper.session.timeout.ms": 6000,
 }
 FILTERS = (
     "--under-replicated-partitions",
@@ -43,13 +56,16 @@ FILTERS = (
     "--under-min-isr-partitions",
 )
 Member = Broker | RunningBroker
+T = TypeVar("T")
 
 
 class Cluster:
     """Three brokers of one kind."""
 
-    def __init__(self, name: str, start: Callable[[int], AbstractContextManager[Member]], tools: ToolBox) -> None:
-        self.name, self._start, self._tools = name, start, tools
+    def __init__(
+        self, name: str, place: Path, start: Callable[[int], AbstractContextManager[Member]], tools: ToolBox
+    ) -> None:
+        self.name, self.place, self._start, self._tools = name, place, start, tools
         self._stack = ExitStack()
         self.members: dict[int, Member] = {}
 
@@ -58,17 +74,29 @@ class Cluster:
         return self.members[1].bootstrap
 
     def start(self, *ids: int) -> None:
+        self.join(*ids)
+        for topic in self.topics():
+            until(partial(self.is_in_sync, topic.name or ""), PATIENCE_S)
+
+    def join(self, *ids: int) -> None:
+        """As `start`, but some replicas may stay away."""
         with ThreadPoolExecutor(len(IDS)) as at_once:
             started = at_once.map(lambda id: self._stack.enter_context(self._start(id)), ids)
             self.members |= zip(ids, started, strict=True)
-        for topic in self.topics():
-            until(partial(self.is_in_sync, topic.name or ""), PATIENCE_S)
 
     def close(self) -> None:
         self._stack.close()
 
+    @property
+    def folders(self) -> dict[int, Path]:
+        return {id: self.place / f"{self.name}{id}" / "data" for id in IDS}
+
     def stop(self, id: int) -> None:
         self.members.pop(id).stop()
+        until(lambda: all(part.leader_id != id for topic in self.topics() for part in topic.partitions), PATIENCE_S)
+
+    def kill(self, id: int) -> None:
+        self.members.pop(id).kill()
         until(lambda: all(part.leader_id != id for topic in self.topics() for part in topic.partitions), PATIENCE_S)
 
     def tool(self, name: str, *arguments: object) -> str:
@@ -108,9 +136,9 @@ class Both:
         self.kafka, self.ours = kafka, ours
         self.clusters = (kafka, ours)
 
-    def each(self, call: Callable[[Cluster], object]) -> None:
+    def each(self, call: Callable[[Cluster], T]) -> list[T]:
         with ThreadPoolExecutor(2) as at_once:
-            list(at_once.map(call, self.clusters))
+            return list(at_once.map(call, self.clusters))
 
     def tool(self, name: str, *arguments: object) -> str:
         """What a tool prints on both alike."""
@@ -141,15 +169,17 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     place = tmp_path_factory.mktemp("clusters")
     with zookeeper(place / "zookeeper") as coordinator, tool_box() as tools:
 
+        def settings(name: str, id: int) -> dict[str, object]:
+            return {**SETTINGS, "broker.id": id, "broker.rack": f"rack{id}", "log.dirs": place / f"{name}{id}" / "data"}
+
         def a_kafka(id: int) -> AbstractContextManager[Broker]:
-            settings = {**SETTINGS, "broker.id": id, "log.dirs": place / f"kafka{id}" / "data"}
-            return broker(place / f"kafka{id}", f"{coordinator.connect}/kafka", **settings)
+            return broker(place / f"Kafka{id}", f"{coordinator.connect}/kafka", **settings("Kafka", id))
 
         def one_of_ours(id: int) -> AbstractContextManager[RunningBroker]:
-            settings = {**SETTINGS, "broker.id": id, "zookeeper.connect": f"{coordinator.connect}/ours"}
-            return leadline(place / f"leadline{id}", listeners="PLAINTEXT://127.0.0.1:0", **settings)
+            own = {"listeners": "PLAINTEXT://127.0.0.1:0", "zookeeper.connect": f"{coordinator.connect}/ours"}
+            return leadline(place / f"Leadline{id}", **settings("Leadline", id), **own)
 
-        found = Both(Cluster("Kafka", a_kafka, tools), Cluster("Leadline", one_of_ours, tools))
+        found = Both(Cluster("Kafka", place, a_kafka, tools), Cluster("Leadline", place, one_of_ours, tools))
         with closing(found.kafka), closing(found.ours):
             found.each(lambda cluster: cluster.start(*IDS))
             yield found
@@ -164,22 +194,33 @@ def test_topics_are_described_as_on_kafkas_and_by_both_tools_alike(both: Both) -
         assert command(cluster, "topics", "describe", "orders")[0] == described(cluster, "--topic", "orders")
 
 
-def test_replicas_move_to_other_brokers_and_their_sizes_are_kafkas(both: Both, tmp_path: Path) -> None:
+def test_replicas_move_at_the_rate_that_is_asked_for_and_their_sizes_are_kafkas(both: Both, tmp_path: Path) -> None:
     both.create("moved", "1:2,2:3")
+    full = bytes(batch(size=900_000))
     for cluster in both.clusters:
-        for partition in (0, 1):
-            cluster.produce("moved", partition, bytes(batch(size=5000)))
+        for partition in (0, 0, 0, 0, 0, 1):
+            cluster.produce("moved", partition, full)
     sizes = both.tool("log-dirs", "--describe", "--topic-list", "moved")
-    assert '"partition":"moved-0","size":5' in sizes
+    assert '"partition":"moved-0","size":4500' in sizes
     plan = write_plan(tmp_path / "plan.json", {0: [2, 3], 1: [3, 1, 2]})
     file = ("--reassignment-json-file", plan)
-    told = both.tool("reassign", "--execute", *file, "--throttle", 50_000_000)
-    assert "Successfully started partition reassignments for moved-0,moved-1" in told
-    for cluster in both.clusters:
+
+    def moves(cluster: Cluster) -> str:
+        told = cluster.tool("reassign", "--execute", *file, "--throttle", RATE)
+        assert copied_per_second(cluster, 3, "moved-0", 5 * len(full)) < 2 * RATE
         until(partial(has_replicas, cluster, "moved", [[2, 3], [3, 1, 2]]), PATIENCE_S)
+        return plain(told)
+
+    theirs, ours = both.each(moves)
+    assert ours == theirs
+    assert "Successfully started partition reassignments for moved-0,moved-1" in ours
+    for entity, named in (("brokers", f"follower.replication.throttled.rate={RATE} "), ("topics", "replicas=0:1,0:2,")):
+        assert named in both.tool("configs", "--describe", "--entity-type", entity)
     told = both.tool("reassign", "--verify", *file)
     assert "Reassignment of partition moved-1 is completed." in told
     assert "Clearing topic-level throttles on topic moved" in told
+    for entity in ("brokers", "topics"):
+        assert "throttled" not in both.tool("configs", "--describe", "--entity-type", entity)
     assert "No partition reassignments found." in both.tool("reassign", "--list")
     assert "None of the specified partition reassignments are active." in both.tool("reassign", "--cancel", *file)
     both.tool("topics", "--describe", "--topic", "moved")
@@ -258,6 +299,15 @@ def write_plan(file: Path, replicas: dict[int, list[int]], topic: str = "moved")
     return file
 
 
+def copied_per_second(cluster: Cluster, broker: int, partition: str, size: int) -> float:
+    """Of a log, from its first bytes to its last."""
+    log = cluster.folders[broker] / partition / f"{0:020}.log"
+    until(lambda: log.exists() and log.stat().st_size > 0, PATIENCE_S)
+    began, first = time.monotonic(), log.stat().st_size
+    until(lambda: log.stat().st_size == size, PATIENCE_S)
+    return (size - first) / (time.monotonic() - began)
+
+
 def has_replicas(cluster: Cluster, topic: str, wanted: list[list[int]]) -> bool:
     parts = sorted(cluster.topics(topic)[0].partitions, key=lambda part: part.partition_index)
     return [part.replica_nodes for part in parts] == wanted
@@ -265,10 +315,13 @@ def has_replicas(cluster: Cluster, topic: str, wanted: list[list[int]]) -> bool:
 
 def test_replicas_agree_for_the_tool_that_compares_them(both: Both) -> None:
     both.create("compared", "1:2:3")
-    for cluster in both.clusters:
+
+    def is_verified(cluster: Cluster) -> None:
         for _ in range(20):
             cluster.produce("compared", 0, bytes(batch(size=500)))
         assert verified(cluster, "compared") == "max lag is 0 for partition compared-0 at offset 20 among 1 partitions"
+
+    both.each(is_verified)
 
 
 def verified(cluster: Cluster, topic: str) -> str:
@@ -358,3 +411,100 @@ def test_a_partition_is_explained_as_far_as_its_brokers_tell(both: Both) -> None
 def explained(cluster: Cluster, partition: str = "told:0") -> dict[str, Any]:
     found: dict[str, Any] = json.loads(lines(cluster, "explain", partition, "--json")[0])
     return found
+
+
+def test_unclean_elections_lose_the_same_records_and_leave_the_same_files(both: Both) -> None:
+    """Of one topic the settings allow it, for the other it is asked for."""
+    allowed = ("--config", "min.insync.replicas=1", "--config", "unclean.leader.election.enable=true")
+    both.create("lost", "2:3", *allowed)
+    both.create("asked", "2:3", *allowed[:2])
+
+    def produce(cluster: Cluster, *sizes: int) -> None:
+        for topic in ("lost", "asked"):
+            for size in sizes:
+                cluster.produce(topic, 0, bytes(batch(size=size)))
+
+    def lose(cluster: Cluster) -> None:
+        produce(cluster, 10, 20, 30)
+        cluster.stop(3)
+        produce(cluster, 40, 50)
+        cluster.kill(2)
+        assert {leader(cluster, "lost"), leader(cluster, "asked")} == {-1}
+        cluster.join(3)
+        until(lambda: leader(cluster, "lost") == 3, PATIENCE_S)
+        assert leader(cluster, "asked") == -1
+
+    both.each(lose)
+    told = both.tool("leader-election", "--election-type", "unclean", "--topic", "asked", "--partition", 0)
+    assert "Successfully completed leader election (UNCLEAN) for partitions asked-0" in told
+
+    def go_on(cluster: Cluster) -> None:
+        until(lambda: leader(cluster, "asked") == 3, PATIENCE_S)
+        produce(cluster, 60)
+        cluster.start(2)
+        produce(cluster, 70)
+
+    both.each(go_on)
+    for partition in ("lost-0", "asked-0"):
+        for name in (f"{0:020}.log", "leader-epoch-checkpoint"):
+            files = [cluster.folders[id] / partition / name for cluster in both.clusters for id in (2, 3)]
+            until(lambda files=files: len({file.read_bytes() for file in files}) == 1, PATIENCE_S)  # type: ignore[misc]
+    for topic in ("lost", "asked"):
+        happened = [each["what"] for each in explained(both.ours, f"{topic}:0")["events"]]
+        assert happened[1:3] == [
+            "broker 2 truncated 2 records, from 5 back to 3, to follow broker 3 in epoch 3",
+            "broker 3 leads: epoch 3, in sync 3, without 2; unclean: it was not in sync, and what it lacks is lost",
+        ]
+        said = both.ours.folders[3].parent.with_suffix(".log").read_text()
+        assert f"{topic}-0: by an unclean election this broker leads; what it lacks, from 3 on, is lost" in said
+
+
+def leader(cluster: Cluster, topic: str) -> int:
+    (part,) = cluster.topics(topic)[0].partitions
+    return part.leader_id
+
+
+def test_a_consumer_reads_from_the_follower_in_its_rack(both: Both) -> None:
+    both.create("near", "1:2:3")
+    data = bytes(batch(size=100_000))
+    for cluster in both.clusters:
+        for _ in range(20):
+            cluster.produce("near", 0, data)
+    for rack, replica in {"rack3": 3, "rack1": -1, "elsewhere": -1, "": -1}.items():
+        theirs, ours = (fetched(cluster, "near", rack) for cluster in both.clusters)
+        assert ours == theirs
+        assert (ours.preferred_read_replica, bool(ours.records)) == (replica, replica == -1)
+    for read in (by_the_java_client, by_librdkafka):
+        for cluster in both.clusters:
+            before = {id: bytes_out(member) for id, member in cluster.members.items()}
+            assert read(cluster, "near", "rack3") == 20
+            out = {id: bytes_out(member) - before[id] for id, member in cluster.members.items()}
+            assert out[3] >= 20 * len(data)
+            assert max(out[1], out[2]) < 10 * len(data)
+
+
+def fetched(cluster: Cluster, topic: str, rack: str) -> FetchResponse.PartitionData:
+    """From the start, of the leader."""
+    part = FetchRequest.FetchPartition(partition=0, partition_max_bytes=150_000)
+    request = FetchRequest(rack_id=rack, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[part])])
+    with closing(Connection("127.0.0.1", cluster.members[1].port)) as connection:
+        (found,) = connection.ask(FetchResponse, request, 12).responses
+    return found.partitions[0]
+
+
+def bytes_out(member: Member) -> int:
+    """Of files and sockets; sendfile's are counted, other messages on sockets are not."""
+    return psutil.Process(member.process.pid).io_counters().write_chars
+
+
+def by_the_java_client(cluster: Cluster, topic: str, rack: str) -> int:
+    where = ("--topic", topic, "--partition", 0, "--offset", "earliest", "--max-messages", 20)
+    told = cluster.tool("console-consumer", *where, "--consumer-property", f"client.rack={rack}")
+    return told.count("\n") - 1
+
+
+def by_librdkafka(cluster: Cluster, topic: str, rack: str) -> int:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none", "client.rack": rack})
+    with closing(consumer):
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        return len(consumer.consume(20, PATIENCE_S))

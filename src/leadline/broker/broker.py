@@ -237,6 +237,7 @@ class Broker:
             listener=self.settings.listeners.inter_broker.name,
             session_timeout_s=self.settings.broker.zookeeper_session_timeout_ms / 1000,
             first_producer_id=first_id,
+            is_alone=self.is_alone,
         )
 
     def _transactions(self, replicas: Replicas, cluster: Cluster, groups: Groups) -> Transactions:

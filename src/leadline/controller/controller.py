@@ -77,10 +77,12 @@ class Controller:
         listener: str,
         session_timeout_s: float = 18.0,
         first_producer_id: Callable[[], ProducerId] = lambda: 0,
+        is_alone: bool = False,
     ) -> None:
         self.tree, self.me, self._settings = tree, me, settings
         self._connect, self.clock, self._listener = connect, clock, listener
         self._session_timeout_s, self._first_producer_id = session_timeout_s, first_producer_id
+        self._is_alone = is_alone  # that it decides is no news then
         self.decisions: Decisions | None = None  # None: another is in office, or nobody is
         self.on_decided: list[Callable[[], None]] = []  # something was, and written, and told
         self._term = 0  # counts the times that we left office, or were told that we cannot be in it
@@ -239,7 +241,8 @@ class Controller:
             return  # somebody else was quicker; if that is over already, the watch says so
         assert isinstance(version, int)
         self._epoch_version = version
-        log.info("broker %d is the controller, with epoch %d", self.me, epoch)
+        level = logging.DEBUG if self._is_alone else logging.INFO
+        log.log(level, "broker %d is the controller, with epoch %d", self.me, epoch)
         await self._take_office(epoch)
 
     async def _take_office(self, epoch: int) -> None:

@@ -1,6 +1,7 @@
 """Kafka's command-line tools, many of them in one JVM: a tool takes a moment then, instead of seconds."""
 
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from struct import Struct
@@ -19,16 +20,17 @@ class Done(NamedTuple):
 
 
 class ToolBox:
-    """`tools("topics", "--list", ...)` runs one of TOOLS."""
+    """`tools("topics", "--list", ...)` runs one of TOOLS. One at a time, whoever calls."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
+        self._process, self._busy = process, threading.Lock()
 
     def __call__(self, name: str, *arguments: object) -> Done:
         assert self._process.stdin is not None
-        self._process.stdin.write("\x1f".join([TOOLS[name], *map(str, arguments)]).encode() + b"\n")
-        self._process.stdin.flush()
-        return Done(self._int(), self._text(), self._text())
+        with self._busy:
+            self._process.stdin.write("\x1f".join([TOOLS[name], *map(str, arguments)]).encode() + b"\n")
+            self._process.stdin.flush()
+            return Done(self._int(), self._text(), self._text())
 
     def _text(self) -> str:
         return self._read(self._int()).decode()

@@ -88,7 +88,7 @@ def test_what_is_old_or_does_not_fit_is_refused(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_an_unclean_election_is_remembered_as_one(tmp_path: Path) -> None:
+def test_an_unclean_election_is_told_and_remembered_as_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test(broker: Broker) -> None:
         services = broker.services
         await services.cluster.create_topic("t", ((services.metadata.me.id,),), {})
@@ -99,6 +99,8 @@ def test_an_unclean_election_is_remembered_as_one(tmp_path: Path) -> None:
         assert [(each.epoch, each.unclean) for each in history.elections] == [(0, False), (1, True), (2, True)]
 
     run(tmp_path, test)
+    (said,) = (record.getMessage() for record in caplog.records if "unclean" in record.getMessage())
+    assert said == "t-0: by an unclean election this broker leads; what it lacks, from 0 on, is lost"
 
 
 def test_who_waits_is_served_across_an_epoch_in_which_the_same_broker_leads(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def metadata(connection: Connection, *names: str) -> MetadataResponse:
 
 def test_a_port_in_use_is_told_before_anything_is_touched(tmp_path: Path) -> None:
     with leadline(tmp_path / "one") as broker:
+        assert broker.output().startswith("Leadline "), "a broker that is alone and well has nothing else to say"
         listeners = f"PLAINTEXT://localhost:{broker.port}"
         line = refusal(log_dirs=tmp_path / "two", listeners=listeners)
         assert f"cannot listen on localhost:{broker.port} (PLAINTEXT): Address already in use" in line

@@ -21,12 +21,18 @@ public final class Tools {
         }
     }
 
+    // The same for all tools: those written in Scala go on printing to what was there when the first of them began.
+    private static final ByteArrayOutputStream OUT = new ByteArrayOutputStream();
+    private static final ByteArrayOutputStream ERR = new ByteArrayOutputStream();
+
     private static Integer firstCode; // some tools catch what ends them, and end again
 
     private Tools() { }
 
     public static void main(String[] args) throws Exception {
         DataOutputStream answers = new DataOutputStream(System.out);
+        System.setOut(new PrintStream(OUT, true, "UTF-8"));
+        System.setErr(new PrintStream(ERR, true, "UTF-8"));
         Exit.setExitProcedure((code, message) -> {
             firstCode = firstCode == null ? code : firstCode;
             throw new Ended();
@@ -38,15 +44,11 @@ public final class Tools {
     }
 
     private static void answer(String[] call, DataOutputStream answers) throws Exception {
-        ByteArrayOutputStream out = new ByteArrayOutputStream();
-        ByteArrayOutputStream err = new ByteArrayOutputStream();
-        System.setOut(new PrintStream(out, true, "UTF-8"));
-        System.setErr(new PrintStream(err, true, "UTF-8"));
         answers.writeInt(run(call));
         System.out.flush();
         System.err.flush();
-        write(out, answers);
-        write(err, answers);
+        write(OUT, answers);
+        write(ERR, answers);
         answers.flush();
     }
 
@@ -68,5 +70,6 @@ public final class Tools {
     private static void write(ByteArrayOutputStream text, DataOutputStream answers) throws IOException {
         answers.writeInt(text.size());
         text.writeTo(answers);
+        text.reset();
     }
 }
