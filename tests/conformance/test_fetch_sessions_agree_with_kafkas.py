@@ -56,7 +56,9 @@ def answer(oracle: Oracle, session: FetchSession, request: Request, chosen: rand
     session_id = chosen.choice([request.session_id or 5, request.session_id or 5, 0])
     throttle_ms = chosen.choice([0, 0, 100])
     told = answered(session, chosen) if code == 0 else []
-    ours = [session.partition(topic, id_ if request.by_id else NO_ID, partition) for topic, id_, partition in told]
+    ours = [
+        session.partition(topic, (id_ if request.by_id else NO_ID).bytes, partition) for topic, id_, partition in told
+    ]
     theirs = oracle.ask(
         "session_received",
         code=code,

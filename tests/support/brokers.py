@@ -25,8 +25,8 @@ from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.segment import FileSlice
 from leadline.model import BrokerId, Offset, TopicPartition
-from leadline.ports import SystemClock
-from leadline.replication.channel import Channel, Peer, PeerLost
+from leadline.ports import Buffer, SystemClock
+from leadline.replication.channel import Ask, Channel, Heard, PeerLost, Source
 from leadline.replication.partition import LeaderAndIsr, Proposal
 from leadline.replication.replicas import Hosted, Replicas
 from leadline.wire.classes import Message
@@ -125,19 +125,22 @@ class Node:
 
     async def serve(self, request: Message, kind: type[M], version: int) -> M:
         """As if it had come over a socket: the same bytes, in a process of its own."""
-        frame = memoryview(bytearray(joined(request_frame(request, version, 7, "test"))))[4:]
-        reply = self.requests.serve(cast(Connection, Origin()), frame)
+        frame = await self.answer(joined(request_frame(request, version, 7, "test")))
+        return parse_response(kind, frame, version)[1]
+
+    async def answer(self, request: Buffer) -> bytearray:
+        reply = self.requests.serve(cast(Connection, Origin()), memoryview(bytearray(request))[4:])
         if isinstance(reply, Later):
             reply = reply.frame(await reply.answer)
         elif isinstance(reply, Awaitable):
             reply = await reply
         assert reply is not None
-        return parse_response(kind, bytearray(joined([reply] if isinstance(reply, bytes) else reply))[4:], version)[1]
+        return bytearray(joined([reply] if isinstance(reply, bytes) else reply))[4:]
 
     def context(self, version: int) -> Context:
         return Context(self.services, version, None, "localhost", "PLAINTEXT")
 
-    def _connect(self, leader: BrokerId) -> Peer:
+    def _connect(self, leader: BrokerId) -> Source:
         other = self.brokers.nodes.get(leader)
         if self.brokers.sockets and other is not None:
             return Channel("127.0.0.1", other.port, f"broker-{self.id}")
@@ -167,11 +170,22 @@ class Line:
         self._brokers, self._here, self._there = brokers, here, there
 
     async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
+        frame = await self._asked(joined(request_frame(request, version, 7, "test")))
+        return parse_response(kind, frame, version)[1]
+
+    async def converse(self, what: str, first: Ask, heard: Heard, timeout_s: float, /) -> bytearray:
+        ask: Ask | None = first
+        while ask is not None:
+            frame = await self._asked(ask(7, "test"))
+            ask = heard(memoryview(frame))
+        return frame
+
+    async def _asked(self, request: Buffer) -> bytearray:
         await asyncio.sleep(0)
         node = self._brokers.nodes.get(self._there)
         if node is None or not self._brokers.is_connected(self._here, self._there):
             raise PeerLost("cut off by the test")
-        answer = await node.serve(request, kind, version)
+        answer = await node.answer(request)
         if not self._brokers.is_connected(self._here, self._there):
             raise PeerLost("cut off by the test")
         return answer

@@ -23,6 +23,7 @@ from leadline.log.log import Isolation, Log
 from leadline.model import NO_EPOCH, BrokerId, Offset, TopicPartition
 from leadline.replication.replicas import Hosted, Woken
 from leadline.wire.messages import FetchRequest, FetchResponse
+from leadline.wire.primitives import piece_length
 
 OLDEST_VERSION = 4  # before it, records had another format
 ZSTD_FROM = 10
@@ -443,7 +444,4 @@ def _has_parted(part: _Partition) -> bool:
 
 
 def _length(part: _Partition) -> int:
-    records = part.records
-    if records is None:
-        return 0
-    return len(records) if isinstance(records, bytes | bytearray | memoryview) else records.length
+    return 0 if part.records is None else piece_length(part.records)

@@ -44,7 +44,7 @@ from leadline.log.log_dirs import LogDirs
 from leadline.log.upkeep import Upkeep
 from leadline.model import BrokerId, ProducerId, TopicPartition, format_id, new_id
 from leadline.ports import OsFiles, SystemClock
-from leadline.replication.channel import Channel, Peer
+from leadline.replication.channel import Channel, Peer, Source
 from leadline.replication.replicas import Replicas
 from leadline.replication.throttle import Throttles
 from leadline.wire.messages import (
@@ -251,10 +251,10 @@ class Broker:
             replicas, self.clock, lambda: self.settings.broker, markers, count, cluster.next_producer_id
         )
 
-    def _channel(self, at: Endpoint, lost: Callable[[], None] = lambda: None) -> Peer:
+    def _channel(self, at: Endpoint, lost: Callable[[], None] = lambda: None) -> Channel:
         return Channel(*at, str(self.services.metadata.me.id), lost)
 
-    def _broker(self, id: BrokerId) -> Peer:
+    def _broker(self, id: BrokerId) -> Source:
         """To copy from. PeerLost if nobody has told us of it."""
         assert self.peers is not None
         return self._channel(self.peers.where(id))

@@ -9,9 +9,11 @@ after it broke; whoever waits on a broken one is told so: what was asked may hav
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from struct import Struct
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from leadline.ports import Buffer
 from leadline.wire.classes import Message
@@ -21,6 +23,9 @@ from leadline.wire.primitives import BUFFERS, MalformedRequest
 M = TypeVar("M", bound=Message)
 SIZE_BYTES = 4
 MAX_ANSWER_BYTES = 256 * 1024 * 1024  # more than a broker ever answers to another
+
+Ask = Callable[[int, str], Buffer]  # a request's frame, with this correlation id and the name of who asks
+Heard = Callable[[memoryview], Ask | None]  # what to ask next, after an answer that is to be looked at only now
 
 _SIZE = Struct(">i")
 _SHARED = memoryview(bytearray(256 * 1024))  # by all connections: what was read is taken out of it at once
@@ -43,10 +48,26 @@ class Peer(Protocol):
     def close(self) -> None: ...
 
 
-class _Waiting(NamedTuple):
-    correlation_id: int
-    answer: "asyncio.Future[bytearray]"
+class Source(Peer, Protocol):
+    """Another broker, as one that copies from it sees it."""
+
+    async def converse(self, what: str, first: Ask, heard: Heard, timeout_s: float, /) -> bytearray:
+        """Ask, and whatever `heard` wants to ask next, as soon as an answer is there. The answer that ended it.
+
+        Raises as `ask` does, if there is no answer in time to one of them.
+        """
+
+
+class _Waiting:
+    """For an answer; with `heard`, perhaps for another one behind it."""
+
+    __slots__ = ("answer", "correlation_id", "deadline_s", "heard", "timeout_s", "timer", "what")
+
     timer: asyncio.TimerHandle
+
+    def __init__(self, what: str, answer: "asyncio.Future[bytearray]", timeout_s: float, heard: Heard | None) -> None:
+        self.what, self.answer, self.timeout_s, self.heard = what, answer, timeout_s, heard
+        self.correlation_id, self.deadline_s = 0, 0.0  # of what was asked last
 
 
 class Channel:
@@ -56,18 +77,16 @@ class Channel:
         self.host, self.port, self.client_id, self._lost = host, port, client_id, lost
         self._line: _Line | None = None
         self._connecting = asyncio.Lock()
-        self._correlation_id = 0
+        self._ids = map((0x7FFF_FFFF).__and__, count(1))
         self._closed = False
 
     def __repr__(self) -> str:
         return f"{self.host}:{self.port}"
 
     async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
-        line, connecting = self._line, self._connecting
-        if line is None or line.broken is not None or connecting.locked():
-            line = await self._reached(timeout_s)
+        line = await self._reached(timeout_s)
         what = type(request).__name__
-        frame = await line.ask(what, *self._encoded(request, version), timeout_s)
+        frame = await line.ask(what, partial(_encoded, request, version), timeout_s)
         try:
             return parse_response(kind, frame, version)[1]
         except MalformedRequest as error:
@@ -75,12 +94,14 @@ class Channel:
             self._break_off(wrong)
             raise wrong from None
 
-    def _encoded(self, request: Message, version: int) -> tuple[int, list[Buffer]]:
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFF_FFFF
-        pieces = request_frame(request, version, self._correlation_id, self.client_id)
-        return self._correlation_id, [piece for piece in pieces if isinstance(piece, BUFFERS)]
+    async def converse(self, what: str, first: Ask, heard: Heard, timeout_s: float, /) -> bytearray:
+        line = await self._reached(timeout_s)
+        return await line.ask(what, first, timeout_s, heard)
 
     async def _reached(self, timeout_s: float) -> "_Line":
+        line = self._line
+        if line is not None and line.broken is None and not self._connecting.locked():
+            return line
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._connected()
@@ -98,7 +119,7 @@ class Channel:
     async def _connect(self) -> "_Line":
         loop = asyncio.get_running_loop()
         try:
-            _, line = await loop.create_connection(lambda: _Line(repr(self), self._lost), self.host, self.port)
+            _, line = await loop.create_connection(lambda: _Line(self, self._ids, self._lost), self.host, self.port)
         except ConnectionRefusedError as error:
             raise PeerGone(f"nobody listens on {self}: {error.strerror}") from None
         except OSError as error:
@@ -122,8 +143,9 @@ class _Line(asyncio.BufferedProtocol):
     rest is read to where it belongs.
     """
 
-    def __init__(self, name: str, lost: Callable[[], None]) -> None:
-        self._name, self._lost = name, lost
+    def __init__(self, channel: Channel, ids: Iterator[int], lost: Callable[[], None]) -> None:
+        self._name, self._client_id, self._ids, self._lost = repr(channel), channel.client_id, ids, lost
+        self._loop = asyncio.get_running_loop()
         self.broken: PeerLost | None = None
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[_Waiting] = deque()
@@ -131,20 +153,28 @@ class _Line(asyncio.BufferedProtocol):
         self._answer: bytearray | None = None  # under way; None: its size comes first
         self._filled = 0
 
-    async def ask(self, what: str, correlation_id: int, pieces: list[Buffer], timeout_s: float) -> bytearray:
+    async def ask(self, what: str, ask: Ask, timeout_s: float, heard: Heard | None = None) -> bytearray:
         if self.broken is not None:
             raise self.broken
-        assert self._transport is not None
-        loop = asyncio.get_running_loop()
-        timer = loop.call_later(timeout_s, self._late, what, timeout_s)
-        waiting = _Waiting(correlation_id, loop.create_future(), timer)
-        self._waiting.append(waiting)
-        self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        waiting = _Waiting(what, self._loop.create_future(), timeout_s, heard)
+        self._send(waiting, ask)
+        waiting.timer = self._loop.call_at(waiting.deadline_s, self._look_at, waiting)
         return await waiting.answer
 
-    def _late(self, what: str, timeout_s: float) -> None:
-        """The answers behind it would be late, too."""
-        self.break_off(PeerLost(f"{self._name} did not answer {what} in {timeout_s:g} s"))
+    def _send(self, waiting: _Waiting, ask: Ask) -> None:
+        assert self._transport is not None
+        waiting.correlation_id = correlation_id = next(self._ids)
+        frame = ask(correlation_id, self._client_id)
+        waiting.deadline_s = self._loop.time() + waiting.timeout_s
+        self._waiting.append(waiting)
+        self._transport.write(frame)
+
+    def _look_at(self, waiting: _Waiting) -> None:
+        """If it is late, the answers behind it would be, too."""
+        if self._loop.time() < waiting.deadline_s:
+            waiting.timer = self._loop.call_at(waiting.deadline_s, self._look_at, waiting)
+        else:
+            self.break_off(PeerLost(f"{self._name} did not answer {waiting.what} in {waiting.timeout_s:g} s"))
 
     def break_off(self, why: PeerLost) -> None:
         """Everybody who waits is told."""
@@ -175,7 +205,7 @@ class _Line(asyncio.BufferedProtocol):
             self._filled += nbytes
             if self._filled == len(self._answer):
                 answer, self._answer = self._answer, None
-                self._answered(answer)
+                self._answered(memoryview(answer), answer)
 
     def _cut(self, data: memoryview) -> None:
         """Answers out of what was read; the last may go on in what is read next."""
@@ -195,22 +225,36 @@ class _Line(asyncio.BufferedProtocol):
                 self._answer[: self._filled] = data[at:]
                 self._size = b""
                 return
-            self._answered(bytearray(data[at:behind]))
+            self._answered(data[at:behind])
             at = behind
         self._size = bytes(data[at:])
 
-    def _answered(self, answer: bytearray) -> None:
-        (correlation_id,) = _SIZE.unpack_from(answer)
+    def _answered(self, view: memoryview, answer: bytearray | None = None) -> None:
+        """`answer`: the same, where it is nobody else's."""
+        (correlation_id,) = _SIZE.unpack_from(view)
         if not self._waiting or self._waiting[0].correlation_id != correlation_id:
             self.break_off(PeerLost(f"{self._name} answered {correlation_id}, which was not asked"))
             return
-        waiting = self._waiting.popleft()
+        waiting = self._waiting[0]
+        is_over = waiting.answer.done()  # whoever gave up waiting left it here
+        ask = None if is_over or waiting.heard is None else waiting.heard(view)
+        self._waiting.popleft()
+        if ask is not None:
+            self._send(waiting, ask)
+            return
         waiting.timer.cancel()
-        if not waiting.answer.done():  # whoever gave up waiting left it here
-            waiting.answer.set_result(answer)
+        if not is_over:
+            waiting.answer.set_result(bytearray(view) if answer is None else answer)
 
     def connection_lost(self, error: Exception | None) -> None:
         stood = self.broken is None
         self.break_off(PeerLost(f"the connection to {self._name} broke: {error or 'the peer closed it'}"))
         if stood:
             self._lost()
+
+
+def _encoded(request: Message, version: int, correlation_id: int, client_id: str) -> Buffer:
+    pieces = [
+        piece for piece in request_frame(request, version, correlation_id, client_id) if isinstance(piece, BUFFERS)
+    ]
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -22,6 +22,7 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 MAX_EPOCH = 2**31 - 1
 NO_ID: TopicId = uuid.UUID(int=0)
+_NO_ID_BYTES = NO_ID.bytes
 
 
 class Position(NamedTuple):
@@ -53,7 +54,7 @@ class FetchSession:
     def __init__(self) -> None:
         self.id, self.epoch = NO_SESSION, INITIAL_EPOCH  # of the next request
         self.positions: dict[TopicPartition, Position] = {}  # all that the last request covered, named or not
-        self._names: dict[TopicId, str] = {}  # of topics that were ever asked for
+        self._names: dict[bytes, str] = {}  # of topics that were ever asked for, by their ids
         self._nameless: set[TopicPartition] = set()  # those whose topic has no id that we know
 
     @property
@@ -85,9 +86,10 @@ class FetchSession:
                     self._nameless.discard(tp)
             elif new != old:
                 named[tp] = self.positions[tp] = new
-                self._learn(tp, new.topic_id)
-                if old is not None and NO_ID not in (old.topic_id, new.topic_id) and old.topic_id != new.topic_id:
-                    replaced.append(Forgotten(tp, old.topic_id))
+                if old is None or old.topic_id is not new.topic_id:
+                    self._learn(tp, new.topic_id)
+                    if old is not None and NO_ID not in (old.topic_id, new.topic_id) and old.topic_id != new.topic_id:
+                        replaced.append(Forgotten(tp, old.topic_id))
         by_id = not self._nameless
         if self.is_full:
             request = Request(self.id, self.epoch, dict(self.positions), [], [], by_id)
@@ -101,11 +103,11 @@ class FetchSession:
             self._nameless.add(tp)
         else:
             self._nameless.discard(tp)
-            self._names[topic_id] = tp.topic
+            self._names[topic_id.bytes] = tp.topic
 
-    def partition(self, topic: str, topic_id: TopicId, partition: int) -> TopicPartition | None:
+    def partition(self, topic: str, topic_id: bytes, partition: int) -> TopicPartition | None:
         """What an answer names, by the name of its topic or by its id. None: we did not ask for it."""
-        name = topic if topic_id == NO_ID else self._names.get(topic_id)
+        name = topic if topic_id == _NO_ID_BYTES else self._names.get(topic_id)
         tp = None if name is None else TopicPartition(name, partition)
         return tp if tp in self.positions else None
 

@@ -3,27 +3,30 @@
 One loop does all the work of a broker, so one fetcher for each leader is as fast as several: num.replica.fetchers
 changes nothing. A partition that fails rests or is left alone, as `follower` decides; the others go on.
 
-    a log is changed only under `changing`: whoever takes a partition away waits until it is as it should be
+    a log is changed only under `changing`, or in one go while nobody holds it: whoever takes a partition away waits
+    until it is as it should be
     a fetch that waits at the leader is broken off for a partition that comes: its leader may be a new one
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple, Protocol, TypeVar
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from leadline.config.replication import ReplicationConfig
 from leadline.errors import LogDirFailed, StorageError, UnexpectedAppendOffset, WireError
 from leadline.log.epochs import EpochEnd
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
-from leadline.log.pressure import Pressure
+from leadline.log.pressure import Level, Pressure
 from leadline.model import BrokerId, TopicPartition
 from leadline.ports import Buffer
-from leadline.replication.channel import Peer, PeerLost
-from leadline.replication.fetch_session import FetchSession, Forgotten, Position, Request
+from leadline.replication.channel import Ask, PeerLost, Source
+from leadline.replication.fetch_session import FetchSession, Position, Request
 from leadline.replication.follower import (
+    NONE,
     NOTHING,
     Answer,
     AskEpochEnd,
@@ -35,16 +38,19 @@ from leadline.replication.follower import (
     next_requests,
 )
 from leadline.replication.history import History, Truncation
-from leadline.replication.throttle import Throttle, is_named
-from leadline.wire.messages import (
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
+from leadline.replication.questions import (
+    Me,
+    epoch_ends_request,
+    fetch_request,
+    frame_by_hand,
+    is_usual,
+    offsets_request,
 )
-from leadline.wire.primitives import BUFFERS
+from leadline.replication.throttle import Throttle, is_named
+from leadline.wire.copies import Told, parse_answer
+from leadline.wire.frames import parse_response
+from leadline.wire.messages import FetchResponse, ListOffsetsResponse, OffsetForLeaderEpochResponse
+from leadline.wire.primitives import BUFFERS, MalformedRequest
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +60,6 @@ ALL_DUE_MS = 5000
 BREAK_OFF_S = 0.02  # time for others to come, too
 FETCH_BY_ID, FETCH_BY_NAME, LIST_OFFSETS, EPOCH_ENDS = 16, 12, 8, 4  # versions
 
-T = TypeVar("T")
 _Part = FetchResponse.PartitionData
 
 
@@ -73,13 +78,6 @@ class Followed(NamedTuple):
     held: Held
 
 
-class Me(NamedTuple):
-    """Who fetches, as it tells the leader."""
-
-    id: BrokerId
-    epoch: int
-
-
 class Fetcher:
     """`connect` makes a peer, again after each that was lost: the leader may be elsewhere by then."""
 
@@ -87,7 +85,7 @@ class Fetcher:
         self,
         leader: BrokerId,
         me: Callable[[], Me],
-        connect: Callable[[BrokerId], Peer],
+        connect: Callable[[BrokerId], Source],
         dirs: LogDirs,
         pressure: Pressure,
         config: ReplicationConfig,
@@ -105,7 +103,7 @@ class Fetcher:
         self._session = FetchSession()
         self._was_refused = False  # the last answer was of no use
         self._appended_bytes = 0  # since it was the others' turn
-        self._peer: Peer | None = None
+        self._peer: Source | None = None
         self._woken = asyncio.Event()
         self._waiting: Request | None = None  # for the leader's answer
         self._breaking_off: asyncio.TimerHandle | None = None
@@ -235,17 +233,8 @@ class Fetcher:
         if request is not None:
             await self._fetch(self._peer, asked, request, timeout_s)
 
-    async def _ask_epoch_ends(self, peer: Peer, asks: dict[TopicPartition, AskEpochEnd], timeout_s: float) -> None:
-        request = OffsetForLeaderEpochRequest(replica_id=self._me().id)
-        for name, parts in _by_topic(asks.items()).items():
-            topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=name)
-            topic.partitions = [
-                OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
-                    partition=number, current_leader_epoch=ask.leader_epoch, leader_epoch=ask.epoch
-                )
-                for number, ask in parts
-            ]
-            request.topics.append(topic)
+    async def _ask_epoch_ends(self, peer: Source, asks: dict[TopicPartition, AskEpochEnd], timeout_s: float) -> None:
+        request = epoch_ends_request(asks, self._me())
         answer = await peer.ask(request, OffsetForLeaderEpochResponse, EPOCH_ENDS, timeout_s)
         async with self.changing:
             self._due.update(dict.fromkeys(asks))
@@ -258,17 +247,8 @@ class Fetcher:
                         effects = following.received_epoch_end(asks[tp], part.error_code, end, found.held.log, now_ms)
                         await self._carry_out(tp, found, effects)
 
-    async def _ask_offsets(self, peer: Peer, asks: dict[TopicPartition, AskOffset], timeout_s: float) -> None:
-        request = ListOffsetsRequest(replica_id=self._me().id)
-        for name, parts in _by_topic(asks.items()).items():
-            topic = ListOffsetsRequest.ListOffsetsTopic(name=name)
-            topic.partitions = [
-                ListOffsetsRequest.ListOffsetsPartition(
-                    partition_index=number, current_leader_epoch=ask.leader_epoch, timestamp=ask.timestamp
-                )
-                for number, ask in parts
-            ]
-            request.topics.append(topic)
+    async def _ask_offsets(self, peer: Source, asks: dict[TopicPartition, AskOffset], timeout_s: float) -> None:
+        request = offsets_request(asks, self._me())
         answer = await peer.ask(request, ListOffsetsResponse, LIST_OFFSETS, timeout_s)
         async with self.changing:
             self._due.update(dict.fromkeys(asks))
@@ -283,16 +263,15 @@ class Fetcher:
                         )
                         await self._carry_out(tp, found, effects)
 
-    async def _fetch(self, peer: Peer, asked: Requests, request: Request, timeout_s: float) -> None:
-        version = FETCH_BY_ID if request.by_id else FETCH_BY_NAME
+    async def _fetch(self, peer: Source, asked: Requests, request: Request, timeout_s: float) -> None:
         self._waiting = request
         try:
-            answer = await peer.ask(self._fetch_request(request), FetchResponse, version, timeout_s)
+            answer = await self._answer_to(peer, request, timeout_s)
         finally:
             self._waiting = None
         session = self._session
         parts = [
-            (session.partition(topic.topic, topic.topic_id, part.partition_index), part)
+            (session.partition(topic.topic, topic.topic_id.bytes, part.partition_index), part)
             for topic in answer.responses
             for part in topic.partitions
         ]
@@ -309,33 +288,77 @@ class Fetcher:
                     self._due[tp] = None
                     await self._received(tp, position, part)
 
+    async def _answer_to(self, peer: Source, request: Request, timeout_s: float) -> FetchResponse:
+        if not is_usual(request):
+            version = FETCH_BY_ID if request.by_id else FETCH_BY_NAME
+            built = fetch_request(request, self._me(), self._config, self._max_wait_ms())
+            return await peer.ask(built, FetchResponse, version, timeout_s)
+        frame = await peer.converse("Fetch", self._by_hand(request), self._heard, timeout_s)
+        try:
+            return parse_response(FetchResponse, frame, FETCH_BY_ID)[1]
+        except MalformedRequest as error:
+            raise PeerLost(f"it answered with what is no answer: {error}") from None
+
     def _max_wait_ms(self) -> int:
         """Not beyond the time when a partition has rested."""
+        if not self._resting:
+            return max(self._config.replica_fetch_wait_max_ms, 1)
         rests_ms = [end_ms - self._dirs.clock.now_ms() for end_ms in self._resting.values()]
         return max(min([self._config.replica_fetch_wait_max_ms, *rests_ms]), 1)
 
-    def _fetch_request(self, request: Request) -> FetchRequest:
-        config, me = self._config, self._me()
-        built = FetchRequest(
-            max_wait_ms=self._max_wait_ms(),
-            min_bytes=config.replica_fetch_min_bytes,
-            max_bytes=config.replica_fetch_response_max_bytes,
-            session_id=request.session_id,
-            session_epoch=request.session_epoch,
-        )
-        if request.by_id:
-            built.replica_state = FetchRequest.ReplicaState(replica_id=me.id, replica_epoch=me.epoch)
-        else:
-            built.replica_id = me.id
-        for tp, position in request.named.items():  # in this order: it is the one in which they are served
-            last = built.topics[-1] if built.topics else None
-            if last is None or (last.topic, last.topic_id) != (tp.topic, position.topic_id):
-                last = FetchRequest.FetchTopic(topic=tp.topic, topic_id=position.topic_id)
-                built.topics.append(last)
-            last.partitions.append(_wanted(tp.partition, position))
-        forgotten = request.forgotten + (request.replaced if request.by_id else [])
-        built.forgotten_topics_data = [_forgotten(gone) for gone in forgotten]
-        return built
+    # A conversation: usual answers to usual requests
+
+    def _by_hand(self, request: Request) -> Ask:
+        return partial(frame_by_hand, request, self._me(), self._config, self._max_wait_ms())
+
+    def _heard(self, frame: memoryview) -> Ask | None:
+        """What to ask next, if an answer is as most are: it is dealt with as it comes.
+
+        None: it is left to `_fetch`, as if nothing had happened; what has happened nevertheless does not happen twice.
+        """
+        now_ms = self._dirs.clock.now_ms()
+        answer = None if len(frame) > TURN_BYTES or self._is_awaited(now_ms) else parse_answer(frame)
+        if answer is None or answer.session_id != self._session.id:
+            return None
+        changes: dict[TopicPartition, Position | None] = {}
+        for told in answer.told:
+            tp = self._session.partition("", told.topic_id, told.partition)
+            if tp is None or (changed := self._copy(tp, told, now_ms)) is None:
+                return None
+            changes[tp] = changed
+        self._session.received(NONE, answer.session_id, changes)
+        request = self._session.next_changes(changes)
+        assert request is not None, "nothing was forgotten"
+        return self._by_hand(request)
+
+    def _is_awaited(self, now_ms: int) -> bool:
+        """Whether `_run` has something else to do first."""
+        if self._due or self._resting or self._held_back or self._stopped or self.changing.locked():
+            return True
+        return self._pressure.level is Level.HIGH or now_ms - self._all_due_ms > ALL_DUE_MS
+
+    def _copy(self, tp: TopicPartition, told: Told, now_ms: int) -> Position | None:
+        """What is to be fetched next, once it is done. None: something is unusual."""
+        if (found := self.followed.get(tp)) is None:
+            return None
+        following, held = found
+        if held.log.offline or held.log.config.follower_replication_throttled_replicas:
+            return None
+        records = told.records
+        assert records is None or isinstance(records, memoryview)
+        answer = Answer(NONE, told.high_watermark, told.log_start, None, records is not None)
+        effects = following.received(self._session.positions[tp], answer, held.log, now_ms)
+        if effects is NOTHING:
+            return None
+        try:
+            _change(held, effects, records or b"")
+        except (WireError, LogDirFailed):
+            return None
+        following.settled(held.log)
+        if records is not None:
+            self._pressure.appended(held.log, len(records))
+        position = following.next_request(held.log, now_ms, self._config.replica_fetch_max_bytes)
+        return position if isinstance(position, Position) else None
 
     # Answers
 
@@ -379,16 +402,12 @@ class Fetcher:
             log.warning("%s, copied from broker %d: %s", tp, self.leader, effects.warning)
         if effects.start_at is not None or effects.truncate_to is not None:
             await self._truncate(tp, followed, effects)
-        if effects.append:
-            try:
-                held.log.append_as_follower(records)
-            except UnexpectedAppendOffset as overlap:
-                again = following.overlapped(overlap.first_offset, overlap.last_offset, held.log)
-                await self._do(tp, followed, again, records)
-        if effects.high_watermark is not None and held.log.set_high_watermark(effects.high_watermark):
-            held.wake()
-        if effects.log_start is not None:
-            held.log.delete_records(effects.log_start)
+        try:
+            _change(held, effects, records)
+        except UnexpectedAppendOffset as overlap:
+            again = following.overlapped(overlap.first_offset, overlap.last_offset, held.log)
+            await self._do(tp, followed, again, records)
+            _change(held, effects._replace(append=False), b"")
 
     async def _truncate(self, tp: TopicPartition, followed: Followed, effects: Effects) -> None:
         following, held = followed
@@ -401,23 +420,11 @@ class Fetcher:
         held.history.truncated(Truncation(now_ms, epoch, self.leader, log_end, held.log.log_end, effects.warning))
 
 
-def _by_topic(asks: Iterable[tuple[TopicPartition, T]]) -> dict[str, list[tuple[int, T]]]:
-    found: dict[str, list[tuple[int, T]]] = {}
-    for tp, ask in asks:
-        found.setdefault(tp.topic, []).append((tp.partition, ask))
-    return found
-
-
-def _wanted(partition: int, position: Position) -> FetchRequest.FetchPartition:
-    return FetchRequest.FetchPartition(
-        partition=partition,
-        current_leader_epoch=position.leader_epoch,
-        fetch_offset=position.offset,
-        last_fetched_epoch=position.last_fetched_epoch,
-        log_start_offset=position.log_start,
-        partition_max_bytes=position.max_bytes,
-    )
-
-
-def _forgotten(gone: Forgotten) -> FetchRequest.ForgottenTopic:
-    return FetchRequest.ForgottenTopic(topic=gone.tp.topic, topic_id=gone.topic_id, partitions=[gone.tp.partition])
+def _change(held: Held, effects: Effects, records: Buffer) -> None:
+    """All but to truncate. UnexpectedAppendOffset before anything has happened."""
+    if effects.append:
+        held.log.append_as_follower(records)
+    if effects.high_watermark is not None and held.log.set_high_watermark(effects.high_watermark):
+        held.wake()
+    if effects.log_start is not None:
+        held.log.delete_records(effects.log_start)

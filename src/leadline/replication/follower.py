@@ -141,7 +141,7 @@ class Following:
 
     def received(self, asked: Position, answer: Answer, log: OwnLog, now_ms: int) -> Effects:
         """The leader's answer to a fetch."""
-        if self.next_request(log, now_ms, asked.max_bytes) != asked._replace(log_start=log.log_start):
+        if not self._still_asks(asked, now_ms):
             return NOTHING  # something else happened meanwhile
         if answer.error_code == OffsetOutOfRange.code:
             self._enter(State.ENDS_ELSEWHERE)
@@ -157,6 +157,13 @@ class Following:
         self.leader_high_watermark = answer.high_watermark
         start = answer.log_start if answer.log_start > log.log_start else None
         return Effects(append=answer.has_records, high_watermark=answer.high_watermark, log_start=start)
+
+    def _still_asks(self, asked: Position, now_ms: int) -> bool:
+        """From the same place on; where its log starts counts for the leader alone."""
+        if self.state is not State.FETCHING or now_ms < self.rests_until_ms:
+            return False
+        is_there = self.offset == asked.offset and self.last_fetched_epoch == asked.last_fetched_epoch
+        return is_there and self.leader_epoch == asked.leader_epoch and self.topic_id == asked.topic_id
 
     def received_epoch_end(
         self, asked: AskEpochEnd, error_code: int, end: EpochEnd, log: OwnLog, now_ms: int

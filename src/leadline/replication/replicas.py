@@ -35,13 +35,14 @@ from leadline.model import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId, Top
 from leadline.ports import Buffer
 from leadline.replication.acknowledgements import FOREVER_S, Acknowledgements, Told
 from leadline.replication.alterations import Alterations, Ask, Decision, Proposed, no_controller
-from leadline.replication.channel import Peer, PeerLost
+from leadline.replication.channel import PeerLost, Source
 from leadline.replication.fetch_session import NO_ID
-from leadline.replication.fetcher import Fetcher, Followed, Me
+from leadline.replication.fetcher import Fetcher, Followed
 from leadline.replication.follower import Following, State, follow
 from leadline.replication.history import History
 from leadline.replication.moves import Move, copy_and_switch, end
 from leadline.replication.partition import NOTHING, Effects, Heard, Leader, LeaderAndIsr
+from leadline.replication.questions import Me
 from leadline.replication.throttle import Throttles, is_named
 
 log = logging.getLogger(__name__)
@@ -116,7 +117,7 @@ class Replicas:
         dirs: LogDirs,
         me: BrokerId,
         config: ReplicationConfig | None = None,
-        connect: Callable[[BrokerId], Peer] | None = None,
+        connect: Callable[[BrokerId], Source] | None = None,
         alter: Ask = no_controller,
     ) -> None:
         self.dirs, self.me, self.config = dirs, me, config or ReplicationConfig()
@@ -568,7 +569,7 @@ def _dismiss(hosted: Hosted, why: WireError) -> None:
         hosted.expiry = None
 
 
-def _nowhere(broker: BrokerId) -> Peer:
+def _nowhere(broker: BrokerId) -> Source:
     raise PeerLost(f"there is no way to broker {broker}")
 
 

@@ -18,7 +18,7 @@ from leadline.ports import Buffer
 from leadline.wire.classes import Message
 from leadline.wire.decoder import compile_decoder
 from leadline.wire.encoder import compile_encoder
-from leadline.wire.primitives import BUFFERS, MalformedRequest, Piece
+from leadline.wire.primitives import MalformedRequest, Piece, piece_length
 
 M = TypeVar("M", bound=Message)
 
@@ -60,7 +60,7 @@ def to_bytes(message: Message, version: int) -> bytes:
 
 def length(pieces: Iterable[Piece]) -> int:
     """How many bytes they are together."""
-    return sum(len(piece) if isinstance(piece, BUFFERS) else piece.length for piece in pieces)
+    return sum(map(piece_length, pieces))
 
 
 def _check_version(kind: type[Message], version: int) -> None:

@@ -3,30 +3,36 @@
 A follower in a session asks with Fetch v16, by topic id; it names where its position changed and forgets nothing. Its
 answer has records and watermarks, and no errors. What is said otherwise is left to the codec.
 
-    request   key, version (4) · correlation id (4) · client id · 0 · wait, min, max bytes (12) · isolation (1)
+    request   size, key, version (8) · correlation id (4) · client id · 0 · wait, min, max bytes (12) · isolation (1)
               session id, epoch (8) · topics: id (16), partitions · nothing forgotten, no rack (2) · who fetches (16)
     answer    size, correlation id (8) · 0 · throttle, error, session id (10) · topics: id (16), partitions · 0
 """
 
 from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
 from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
 from leadline.ports import Buffer
-from leadline.wire.primitives import Piece, Slice
+from leadline.wire.primitives import Piece, piece_length
 
 FETCH, VERSION = 1, 16
 MOST_TOPICS = 126  # as many as are counted in one byte
 
 _HEAD = Struct(">hhih")  # with the length of the client id
+_SIZED_HEAD = Struct(">ihhih")
 _BODY = Struct(">iiibii")
 _ASKED = Struct(">iiqiqiB")  # partition, leader epoch, offset, last epoch, log start, max bytes; 0
 _TAIL = Struct(">BBBBBiqB")  # nothing forgotten, no rack; one tagged field, 1, of 13 bytes: replica id, epoch; 0
 _TAIL_START = (1, 1, 1, 1, 13)
 _FRONT = Struct(">iiBihiB")
+_UNSIZED_FRONT = Struct(">iBihiB")
 _TOLD = Struct(">ihqqqBi")  # partition, error, three watermarks, aborted: null, preferred replica
+_NONE_ABORTED = (0, 1)  # null, or an empty list
 _END = b"\0"
+_TOPIC_ID = attrgetter("topic_id")
 
 
 class Asked(NamedTuple):
@@ -61,7 +67,29 @@ class Told(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start: int
-    records: Slice | None
+    records: Piece | None
+
+
+class Answer(NamedTuple):
+    session_id: int
+    told: list[Told]
+
+
+def request(asking: Request, client_id: str) -> bytes:
+    """A whole frame, with the partitions in this order."""
+    client = client_id.encode()
+    body = bytearray(_BODY.pack(*asking[1:4], 0, asking.session_id, asking.session_epoch))
+    topics = [(topic_id, list(parts)) for topic_id, parts in groupby(asking.asked, _TOPIC_ID)]
+    assert len(topics) <= MOST_TOPICS
+    body.append(len(topics) + 1)
+    for topic_id, parts in topics:
+        body += topic_id + _varint(len(parts) + 1)
+        for part in parts:
+            body += _ASKED.pack(*part[1:], 0)
+        body += _END
+    body += _TAIL.pack(*_TAIL_START, asking.replica, asking.broker_epoch, 0)
+    size = _HEAD.size + len(client) + 1 + len(body)
+    return _SIZED_HEAD.pack(size, FETCH, VERSION, asking.correlation_id, len(client)) + client + _END + body
 
 
 def parse_request(frame: memoryview) -> Request | None:
@@ -95,13 +123,8 @@ def _asked(frame: memoryview, at: int) -> tuple[list[Asked], int]:
     at += 1
     for _ in range(topics):
         topic_id, at = bytes(frame[at : at + 16]), at + 16
-        count = frame[at]
-        at += 1
-        if count > 0x7F:
-            count, at = count & 0x7F | frame[at] << 7, at + 1
-            if count > 0x3FFF:
-                raise ValueError
-        for _ in range(count - 1):
+        count, at = _count(frame, at)
+        for _ in range(count):
             *fields, tags = _ASKED.unpack_from(frame, at)
             if tags:
                 raise ValueError
@@ -129,15 +152,63 @@ def answer(correlation_id: int, session_id: int, told: Iterable[Told]) -> list[P
             if part.records is None:
                 here += b"\1\0"
                 continue
-            here += _varint(part.records.length + 1)
+            length = piece_length(part.records)
+            here += _varint(length + 1)
             pieces += (here, part.records)
-            size += len(here) + part.records.length
+            size += len(here) + length
             here = bytearray(_END)
         here += _END
     here += _END
     pieces.append(here)
     _FRONT.pack_into(start, 0, size + len(here), correlation_id, 0, 0, 0, session_id, len(topics) + 1)
     return pieces
+
+
+def parse_answer(frame: memoryview) -> Answer | None:
+    """Without its size. None if there is anything else in it."""
+    try:
+        _, tags, throttle_ms, error, session_id, topics = _UNSIZED_FRONT.unpack_from(frame)
+        if tags or throttle_ms or error or not 0 < topics <= MOST_TOPICS + 1:
+            return None
+        told, at = _told(frame, _UNSIZED_FRONT.size, topics - 1)
+        if frame[at] or at + 1 != len(frame):
+            return None
+    except (StructError, IndexError, ValueError):
+        return None
+    return Answer(session_id, told)
+
+
+def _told(frame: memoryview, at: int, topics: int) -> tuple[list[Told], int]:
+    """The partitions, and where they end. ValueError: not as most are."""
+    found = []
+    for _ in range(topics):
+        topic_id, at = bytes(frame[at : at + 16]), at + 16
+        count, at = _count(frame, at)
+        for _ in range(count):
+            partition, error, high_watermark, stable, log_start, aborted, _ = _TOLD.unpack_from(frame, at)
+            length, start = _count(frame, at + _TOLD.size)
+            at = start + length
+            if error or aborted not in _NONE_ABORTED or frame[at]:
+                raise ValueError
+            records = frame[start:at] if length else None
+            found.append(Told(topic_id, partition, high_watermark, stable, log_start, records))
+            at += 1
+        if frame[at]:
+            raise ValueError
+        at += 1
+    return found, at
+
+
+def _count(frame: memoryview, at: int) -> tuple[int, int]:
+    """What is counted from one on, in up to five bytes; and where it ends."""
+    value = shift = 0
+    while (byte := frame[at]) > 0x7F and shift < 28:
+        value |= (byte & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+    value |= byte << shift
+    if not value:
+        raise ValueError
+    return value - 1, at + 1
 
 
 def _varint(value: int) -> Buffer:

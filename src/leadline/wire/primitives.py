@@ -38,6 +38,10 @@ Piece = bytes | bytearray | memoryview | Slice
 Records = Piece
 
 
+def piece_length(piece: Piece) -> int:
+    return len(piece) if isinstance(piece, BUFFERS) else piece.length
+
+
 def truncated(what: str, position: int, end: int) -> MalformedRequest:
     return MalformedRequest(what, position, f"truncated: more was to come, but the message ends at byte {end}")
 
@@ -141,7 +145,7 @@ def put_records(
             raise TypeError("records must not be null")
         out += b"\0" if is_compact else b"\xff\xff\xff\xff"
         return out
-    length = len(records) if isinstance(records, BUFFERS) else records.length
+    length = piece_length(records)
     out += array_length(length) if is_compact else _INT32.pack(length)
     if isinstance(records, BUFFERS) and length < _JOIN_BELOW:
         out += records

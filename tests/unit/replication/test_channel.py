@@ -7,8 +7,9 @@ from struct import Struct
 
 import pytest
 
-from leadline.replication.channel import Channel, PeerGone, PeerLost
-from leadline.wire.frames import request_head, response_frame
+from leadline.ports import Buffer
+from leadline.replication.channel import Ask, Channel, PeerGone, PeerLost
+from leadline.wire.frames import parse_response, request_frame, request_head, response_frame
 from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 SIZE = Struct(">i")
@@ -164,3 +165,49 @@ def test_nothing_is_asked_through_a_closed_channel() -> None:
             await asked(channel)
 
     run(scene, silent)
+
+
+def question(correlation_id: int, client_id: str) -> bytes:
+    pieces = request_frame(ApiVersionsRequest(), 1, correlation_id, client_id)
+    return b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | bytearray))
+
+
+def told(frame: Buffer) -> int:
+    return parse_response(ApiVersionsResponse, frame, 1)[1].throttle_time_ms
+
+
+def test_a_conversation_goes_on_until_nothing_more_is_asked() -> None:
+    async def scene(channel: Channel) -> None:
+        heard: list[int] = []
+
+        def go_on(frame: memoryview) -> Ask | None:
+            heard.append(told(frame))
+            return question if len(heard) < 5 else None
+
+        last = await channel.converse("it", question, go_on, PATIENCE_S)
+        assert (heard, told(last)) == ([1, 2, 3, 4, 5], 5)
+        assert await asked(channel) == 6
+
+    run(scene, properly)
+
+
+@pytest.mark.parametrize("wrong", [hang_up, nonsense, another, silent])
+def test_a_conversation_that_breaks_is_told_so(wrong: Answer) -> None:
+    async def scene(channel: Channel) -> None:
+        with pytest.raises(PeerLost, match=r"127\.0\.0\.1"):
+            await channel.converse("it", question, lambda _: question, 0.5 if wrong is silent else PATIENCE_S)
+
+    run(scene, properly, properly, wrong)
+
+
+def test_what_fails_on_hearing_an_answer_ends_the_conversation(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: memoryview) -> Ask | None:
+        raise ZeroDivisionError("on hearing it")
+
+    async def scene(channel: Channel) -> None:
+        with pytest.raises(PeerLost, match="on hearing it"):
+            await channel.converse("it", question, fail, PATIENCE_S)
+        assert await asked(channel) == 2
+
+    run(scene, properly)
+    assert "buffer_updated() call failed" in caplog.text

@@ -82,10 +82,10 @@ def test_a_forgotten_topic_without_an_id_keeps_the_names_in_use() -> None:
 
 
 def test_an_answer_is_told_by_id_or_by_name(session: FetchSession) -> None:
-    assert session.partition("", ID, 1) == B
-    assert session.partition("t", NO_ID, 1) == B
-    assert session.partition("", OTHER, 1) is None
-    assert session.partition("t", NO_ID, 9) is None
+    assert session.partition("", ID.bytes, 1) == B
+    assert session.partition("t", NO_ID.bytes, 1) == B
+    assert session.partition("", OTHER.bytes, 1) is None
+    assert session.partition("t", NO_ID.bytes, 9) is None
 
 
 def test_epochs_count_up_and_pass_over_the_special_ones(session: FetchSession) -> None:

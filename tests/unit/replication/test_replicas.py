@@ -18,7 +18,7 @@ from leadline.errors import (
     UnknownLeaderEpoch,
 )
 from leadline.model import TopicPartition
-from leadline.replication.channel import Peer, PeerLost
+from leadline.replication.channel import PeerLost, Source
 from leadline.replication.fetcher import Followed
 from leadline.replication.follower import State, follow
 from leadline.replication.partition import Effects, LeaderAndIsr
@@ -185,7 +185,7 @@ def test_a_leader_that_there_is_no_way_to_yet_is_tried_again_after_a_rest(tmp_pa
     async def test(cluster: Brokers) -> None:
         tried = list[int]()
 
-        def nowhere(leader: int) -> Peer:
+        def nowhere(leader: int) -> Source:
             tried.append(leader)
             assert len(tried) < 1000, "nobody else gets a turn"
             raise PeerLost(f"nobody has told of broker {leader}")

@@ -81,6 +81,14 @@ def test_a_request_is_read_as_the_codec_wrote_it(request: FetchRequest, client_i
     )
 
 
+@given(requests(), st.text(max_size=20))
+def test_a_request_is_written_as_the_codec_would(request: FetchRequest, client_id: str) -> None:
+    request.topics = [topic for topic in request.topics if topic.partitions]
+    asking = copies.parse_request(_frame(request))
+    assert asking is not None
+    assert copies.request(asking, client_id) == joined(request_frame(request, 16, 7, client_id))
+
+
 def test_what_is_said_otherwise_is_left_to_the_codec() -> None:
     state = FetchRequest.ReplicaState(replica_id=1, replica_epoch=5)
     usual = FetchRequest(session_id=9, session_epoch=3, replica_state=state)
@@ -104,6 +112,7 @@ def test_what_is_said_otherwise_is_left_to_the_codec() -> None:
 def test_no_bytes_are_too_strange(data: bytes, length: int) -> None:
     request = FetchRequest(session_id=9, session_epoch=3, topics=[FetchRequest.FetchTopic(topic_id=uuid.uuid4())])
     copies.parse_request(memoryview(bytes(_frame(request)[:length]) + data))
+    copies.parse_answer(memoryview(bytes(_answer(FetchResponse(session_id=9))[:length]) + data))
 
 
 @given(TOPICS, LONGS, st.booleans())
@@ -142,3 +151,55 @@ def test_an_answer_is_what_the_codec_would_write(
         assert written == joined(response_frame(response, 16, 11))
         opened.fd = -1
     assert parse_response(FetchResponse, bytearray(written[4:]), 16)[0] == 11
+
+
+def _answer(response: FetchResponse) -> memoryview:
+    return memoryview(bytearray(joined(response_frame(response, 16, 11)))[4:])
+
+
+@given(TOPICS, LONGS, LONGS, LONGS, st.binary(max_size=300), st.none() | st.just([]))
+def test_an_answer_is_read_as_the_codec_wrote_it(
+    topics: dict[uuid.UUID, list[int]], safe: int, stable: int, start: int, records: bytes, aborted: list[Any] | None
+) -> None:
+    response = FetchResponse(session_id=77)
+    for topic_id, numbers in topics.items():
+        parts = [
+            FetchResponse.PartitionData(
+                partition_index=number,
+                high_watermark=safe,
+                last_stable_offset=stable,
+                log_start_offset=start,
+                aborted_transactions=aborted,
+                records=records,
+            )
+            for number in numbers
+        ]
+        response.responses.append(FetchResponse.FetchableTopicResponse(topic_id=topic_id, partitions=parts))
+    expected = [
+        (topic_id.bytes, number, safe, stable, start, records or None)
+        for topic_id, numbers in topics.items()
+        for number in numbers
+    ]
+    assert copies.parse_answer(_answer(response)) == (77, expected)
+
+
+def test_an_answer_with_anything_else_in_it_is_left_to_the_codec() -> None:
+    def answered(*changes: tuple[str, object], **whole: Any) -> memoryview:
+        part = FetchResponse.PartitionData(records=b"records")
+        for name, value in changes:
+            setattr(part, name, value)
+        topic = FetchResponse.FetchableTopicResponse(topic_id=uuid.uuid4(), partitions=[part])
+        return _answer(FetchResponse(session_id=9, responses=[topic], **whole))
+
+    assert copies.parse_answer(answered()) is not None
+    for change in (
+        ("error_code", 6),
+        ("records", None),
+        ("diverging_epoch", FetchResponse.EpochEndOffset(epoch=3, end_offset=5)),
+        ("current_leader", FetchResponse.LeaderIdAndEpoch(leader_id=3, leader_epoch=5)),
+        ("aborted_transactions", [FetchResponse.AbortedTransaction(producer_id=1, first_offset=2)]),
+    ):
+        assert copies.parse_answer(answered(change)) is None, change
+    assert copies.parse_answer(answered(error_code=70)) is None
+    assert copies.parse_answer(answered(throttle_time_ms=5)) is None
+    assert copies.parse_answer(answered(node_endpoints=[FetchResponse.NodeEndpoint(node_id=1)])) is None
