@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from leadline.api.context import Context, Services
 from leadline.api.fetch import Fetch, Watch
+from leadline.api.prompt import Prompt
 from leadline.api.sessions import EPOCH_MAX, Position, Session, Told
 from leadline.log.log import Isolation
 from leadline.model import BrokerId
@@ -18,9 +19,7 @@ from leadline.wire import copies
 from leadline.wire.copies import MOST_TOPICS, VERSION, Asked, Request
 from leadline.wire.frames import response_frame
 from leadline.wire.messages import FetchRequest
-from leadline.wire.primitives import Piece
-
-Reply = list[Piece]
+from leadline.wire.primitives import Piece, piece_length
 
 
 class Origin(NamedTuple):
@@ -30,7 +29,7 @@ class Origin(NamedTuple):
     listener: str
 
 
-def copy_in_lane(frame: memoryview, services: Services, origin: Origin) -> "Reply | asyncio.Future[list[Piece]] | None":
+def copy_in_lane(frame: memoryview, services: Services, origin: Origin) -> list[Piece] | Prompt[list[Piece]] | None:
     """The reply, if the request is as most are. If not, nothing has happened to it."""
     request = copies.parse_request(frame)
     if request is None:
@@ -67,7 +66,7 @@ def _is_usual(asked: Asked, hosted: Hosted, replica: BrokerId, broker_epoch: int
 class _Copying:
     """One fetch, looked at as often as something changes."""
 
-    _waited_for: "asyncio.Future[list[Piece]]"  # there once it has to wait
+    _waited_for: Prompt[list[Piece]]  # there once it has to wait
 
     def __init__(self, request: Request, session: Session, services: Services, origin: Origin) -> None:
         self._request, self._session, self._services, self._origin = request, session, services, origin
@@ -106,7 +105,7 @@ class _Copying:
                 if _is_usual(asked, watch.hosted, request.replica, request.broker_epoch):
                     self.is_at(asked, watch)
 
-    def answer(self, *, last: bool = False) -> Reply | None:
+    def answer(self, *, last: bool = False) -> list[Piece] | None:
         """None if it is worth waiting for a better one."""
         if self._unusual is None:
             found = _look(self._session, self._request, self._services.replicas)
@@ -134,17 +133,17 @@ class _Copying:
 
     # Waiting
 
-    def wait(self) -> "asyncio.Future[list[Piece]]":
+    def wait(self) -> Prompt[list[Piece]]:
         loop = asyncio.get_running_loop()
-        self._waited_for = answer = loop.create_future()
+        self._waited_for = answer = Prompt[list[Piece]](loop=loop)
+        answer.given_up = self._leave
         self._session.waiting = self
         self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._look_again, True)
-        answer.add_done_callback(self._leave)
         if self._services.replicas.stopping:
-            self._look_again(last=True)
+            self.wake()
         return answer
 
-    def _leave(self, _: object) -> None:
+    def _leave(self) -> None:
         self._timer.cancel()
         if self._session.waiting is self:
             self._session.waiting = None
@@ -152,14 +151,15 @@ class _Copying:
     def wake(self) -> None:
         if not self._is_woken:
             self._is_woken = True
-            asyncio.get_running_loop().call_soon(self._look_again)
+            self._services.replicas.looks.soon(self._look_again)
 
     def _look_again(self, last: bool = False) -> None:
         self._is_woken = False
         if not self._waited_for.done():
             answer = self.answer(last=last or self._services.replicas.stopping)
             if answer is not None:
-                self._waited_for.set_result(answer)
+                self._leave()
+                self._waited_for.give(answer)
 
 
 class _Found(NamedTuple):
@@ -181,12 +181,16 @@ def _look(session: Session, request: Request, replicas: Replicas) -> _Found | No
             return None
         if not log.log_start <= offset <= log.log_end or log.config.leader_replication_throttled_replicas:
             return None
-        records = None
+        records: Piece | None = None
         if offset < log.log_end:
-            records = log.read(offset, min(left, position.max_bytes), Isolation.LOG_END, min_one=not size).slice
+            most = min(left, position.max_bytes)
+            records = replicas.looks.recent.since(log, offset, most)
+            if records is None:
+                records = log.read(offset, most, Isolation.LOG_END, min_one=not size).slice
             if records is not None:
-                size += records.length
-                left = max(left - records.length, 0)
+                length = piece_length(records)
+                size += length
+                left = max(left - length, 0)
         marks = log.high_watermark, log.last_stable_offset, log.log_start
         found.append((watch, copies.Told(watch.topic_id, wanted.partition, *marks, records)))
     return _Found(found, size) if len({watch.topic_id for watch, _ in found}) <= MOST_TOPICS else None

@@ -78,6 +78,8 @@ def _refused(partition: int, code: int) -> _Partition:
 class Fetch:
     """One fetch, looked at as often as something changes."""
 
+    waits = True
+
     _waited_for: "asyncio.Future[FetchResponse]"  # there once it has to wait
 
     def __init__(self, request: FetchRequest, ctx: Context, session: Session | None = None) -> None:
@@ -363,7 +365,7 @@ class Fetch:
         """Several may have more at a time: they are looked at together."""
         if not self._is_woken:
             self._is_woken = True
-            asyncio.get_running_loop().call_soon(self._look)
+            self.ctx.services.replicas.looks.soon(self._look)
 
     def mark(self) -> None:
         """It looks at all whenever it looks."""
@@ -404,6 +406,10 @@ class Watch:
         self._marks = 0  # since it was last looked at
         watchers.add(self)
         session.lanes[self.topic_id, wanted.partition] = self
+
+    @property
+    def waits(self) -> bool:
+        return self._session.waiting is not None
 
     def wake(self) -> None:
         self.mark()

@@ -25,6 +25,7 @@ from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple, NoReturn
 
+from leadline.api.prompt import Prompt
 from leadline.broker.turns import Turns
 from leadline.log.files import OpenFile
 from leadline.log.segment import FileSlice
@@ -297,7 +298,10 @@ class Connection:
         if later.blocks:
             self.waiting = later.answer
         self._due.append(later)
-        later.answer.add_done_callback(self._answered)
+        if isinstance(later.answer, Prompt):
+            later.answer.told = self._answered
+        else:
+            later.answer.add_done_callback(self._answered)
 
     def _put(self, reply: Reply) -> None:
         if isinstance(reply, bytes):

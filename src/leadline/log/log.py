@@ -35,6 +35,7 @@ from leadline.log.files import OpenFile, remove_files, replace_file, sync_file
 from leadline.log.incoming import Incoming, replicated_batches
 from leadline.log.index import TimestampOffset
 from leadline.log.producers import TRUSTED, CompletedTxn, Origin, Pending, Producer, Producers, Verification
+from leadline.log.recent import Recent
 from leadline.log.replay import rebuild_producers
 from leadline.log.retention import Doomed, doomed_segments
 from leadline.log.segment import FileSlice, Segment, new_segment
@@ -181,10 +182,11 @@ class Log:
         leader_epoch: LeaderEpoch,
         origin: Origin = Origin.CLIENT,
         verified: Verification | None = TRUSTED,
+        recent: Recent | None = None,
     ) -> Appended:
         """One batch from a producer: checked, given its offset and this leader's epoch, in place if it can be.
 
-        `verified`: none or one that is over, and it must not open a transaction.
+        `verified`: none or one that is over, and it must not open a transaction. `recent`: where to keep it, too.
         """
         now_ms = self._world.clock.now_ms()
         header = validate.one_batch(data, self.config, origin, self.tp)
@@ -199,10 +201,14 @@ class Log:
         assign(batch, 0, first, leader_epoch)
         newest = TimestampOffset(header.max_timestamp, last)
         if header.producer_id < 0:
-            return self._append_plain(batch, first, newest, leader_epoch, now_ms, append_time)
-        stateful = [(0, header_at(batch))]
-        incoming = Incoming(batch, first, last, newest, ((leader_epoch, first),), stateful)
-        return self._append(incoming, origin, now_ms, append_time, verified)
+            appended = self._append_plain(batch, first, newest, leader_epoch, now_ms, append_time)
+        else:
+            stateful = [(0, header_at(batch))]
+            incoming = Incoming(batch, first, last, newest, ((leader_epoch, first),), stateful)
+            appended = self._append(incoming, origin, now_ms, append_time, verified)
+        if recent is not None and not appended.duplicate:
+            recent.add(self, first, last + 1, batch)
+        return appended
 
     def _as_settings_want(
         self, batch: bytearray | memoryview, header: Header, origin: Origin, now_ms: int

@@ -40,6 +40,7 @@ from leadline.replication.fetch_session import NO_ID
 from leadline.replication.fetcher import Fetcher, Followed
 from leadline.replication.follower import Following, State, follow
 from leadline.replication.history import History
+from leadline.replication.looks import Looks
 from leadline.replication.moves import Move, copy_and_switch, end
 from leadline.replication.partition import NOTHING, Effects, Heard, Leader, LeaderAndIsr
 from leadline.replication.questions import Me
@@ -55,6 +56,10 @@ ALL = -1  # acks: of all in-sync replicas
 class Woken(Protocol):
     """Somebody who waits until one of several partitions has more to show."""
 
+    @property
+    def waits(self) -> bool:
+        """At this very moment, or only now and then."""
+
     def wake(self) -> None: ...
 
     def mark(self) -> None:
@@ -63,6 +68,8 @@ class Woken(Protocol):
 
 class Waiter:
     """One that waits in a task of its own."""
+
+    waits = True
 
     def __init__(self) -> None:
         self.woken = asyncio.Event()
@@ -100,6 +107,11 @@ class Hosted:
             waiter.wake()
         self.wake_copiers()
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a follower waits for more."""
+        return any(copier.waits for copier in self.copiers)
+
     def wake_copiers(self) -> None:
         for waiter in self.copiers:
             waiter.wake()
@@ -127,6 +139,7 @@ class Replicas:
         self.on_lead: list[Callable[[TopicPartition, Hosted], None]] = []  # leadership of a partition begins
         self.on_drop: list[Callable[[TopicPartition], None]] = []  # and ends
         self.pressure = Pressure()
+        self.looks = Looks()
         self.throttles = Throttles()
         self.stopping = False  # nobody waits for more any longer
         self.alterations = Alterations(me, alter, self._altered)
@@ -375,7 +388,8 @@ class Replicas:
         if leader.followers and (acks == ALL or origin is Origin.COORDINATOR):
             leader.min_isr = hosted.log.config.min_insync_replicas
             leader.check_in_sync()
-        appended = hosted.log.append_as_leader(batch, leader.epoch, origin, verified)
+        recent = self.looks.recent if hosted.copiers and hosted.is_awaited else None
+        appended = hosted.log.append_as_leader(batch, leader.epoch, origin, verified, recent)
         effects = leader.appended(hosted.log.log_end, self.dirs.clock.now_ms())
         if effects is not NOTHING:
             self._carry_out(tp, hosted, effects)
