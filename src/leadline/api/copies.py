@@ -39,15 +39,19 @@ def copy_in_lane(frame: memoryview, services: Services, origin: Origin) -> list[
         return None
     if session.epoch != request.session_epoch or session.epoch == EPOCH_MAX:
         return None
-    watches = [session.lanes.get((asked.topic_id, asked.partition)) for asked in request.asked]
-    for asked, watch in zip(request.asked, watches, strict=True):
+    lanes, watches = session.lanes, []
+    for asked in request.asked:
+        watch = lanes.get((asked.topic_id, asked.partition))
         if not isinstance(watch, Watch) or not _is_usual(asked, watch.hosted, request.replica, request.broker_epoch):
             return None
+        watches.append(watch)
     copying = _Copying(request, session, services, origin)
     for asked, watch in zip(request.asked, watches, strict=True):
-        assert isinstance(watch, Watch)
         copying.is_at(asked, watch)
-    copying.is_still_there()
+    if len(session.fresh) > len(watches):
+        copying.is_still_there(watches)
+    elif _has_all(request, watches):
+        return copying.wait()
     return copying.answer() or copying.wait()
 
 
@@ -63,9 +67,29 @@ def _is_usual(asked: Asked, hosted: Hosted, replica: BrokerId, broker_epoch: int
     return bool(epochs) and epochs[-1].epoch == asked.last_epoch
 
 
+def _has_all(request: Request, watches: list[Watch]) -> bool:
+    """Whether there is nothing to look for: what is fresh is what was asked for, from the end on."""
+    if request.min_bytes <= 0 or request.max_bytes <= 0 or request.max_wait_ms <= 0:
+        return False
+    return all(asked.offset == watch.hosted.log.log_end for asked, watch in zip(request.asked, watches, strict=True))
+
+
 class _Copying:
     """One fetch, looked at as often as something changes."""
 
+    __slots__ = (
+        "_is_woken",
+        "_now_ms",
+        "_origin",
+        "_request",
+        "_services",
+        "_session",
+        "_timer",
+        "_unusual",
+        "_waited_for",
+    )
+
+    _timer: asyncio.TimerHandle
     _waited_for: Prompt[list[Piece]]  # there once it has to wait
 
     def __init__(self, request: Request, session: Session, services: Services, origin: Origin) -> None:
@@ -78,20 +102,20 @@ class _Copying:
 
     def is_at(self, asked: Asked, watch: Watch) -> None:
         """What the follower says of a partition."""
-        request, session = self._request, self._session
-        position = Position(asked.offset, asked.max_bytes, asked.leader_epoch, asked.last_epoch, asked.log_start)
-        session.positions[watch.wanted] = position
-        session.fresh[watch.wanted] = None
-        self._services.replicas.follower_fetched(
-            watch.hosted.log.tp, request.replica, asked.offset, asked.log_start, request.broker_epoch, session.heard
+        request, session, wanted = self._request, self._session, watch.wanted
+        _, _, leader_epoch, offset, last_epoch, log_start, max_bytes = asked
+        session.positions[wanted] = Position(offset, max_bytes, leader_epoch, last_epoch, log_start)
+        session.fresh[wanted] = None
+        self._services.replicas.copied(
+            watch.hosted, request.replica, offset, log_start, request.broker_epoch, session.heard, self._now_ms
         )
 
-    def is_still_there(self) -> None:
+    def is_still_there(self, named: list[Watch]) -> None:
         """Where it is not in sync, the follower says so with each fetch, named or not: it may join by now."""
         request, session = self._request, self._session
         for wanted in list(session.fresh):
             watch, position = session.watches.get(wanted), session.positions[wanted]
-            leader = watch.hosted.leads if isinstance(watch, Watch) else None
+            leader = watch.hosted.leads if isinstance(watch, Watch) and watch not in named else None
             if isinstance(watch, Watch) and leader is not None and request.replica not in leader.isr:
                 asked = Asked(
                     watch.topic_id,
@@ -193,7 +217,9 @@ def _look(session: Session, request: Request, replicas: Replicas) -> _Found | No
                 left = max(left - length, 0)
         marks = log.high_watermark, log.last_stable_offset, log.log_start
         found.append((watch, copies.Told(watch.topic_id, wanted.partition, *marks, records)))
-    return _Found(found, size) if len({watch.topic_id for watch, _ in found}) <= MOST_TOPICS else None
+    if len(found) > MOST_TOPICS and len({watch.topic_id for watch, _ in found}) > MOST_TOPICS:
+        return None
+    return _Found(found, size)
 
 
 def _news(found: _Found, session: Session, replica: BrokerId) -> list[copies.Told]:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 
 from leadline.api.context import NONE, Context
 from leadline.api.metadata import endpoints
@@ -20,7 +21,7 @@ from leadline.errors import (
     WireError,
 )
 from leadline.log.log import Isolation, Log
-from leadline.model import NO_EPOCH, BrokerId, Offset, TopicPartition
+from leadline.model import NO_EPOCH, BrokerId, Offset, TopicId, TopicPartition
 from leadline.replication.replicas import Hosted, Woken
 from leadline.wire.messages import FetchRequest, FetchResponse
 from leadline.wire.primitives import piece_length
@@ -137,9 +138,10 @@ class Fetch:
 
     def _named(self) -> Iterator[tuple[Wanted, Position]]:
         for topic in self.request.topics:
+            topic_id = topic.topic_id.bytes
             for part in topic.partitions:
                 yield (
-                    Wanted(topic.topic, topic.topic_id, part.partition),
+                    Wanted(topic.topic, topic_id, part.partition),
                     Position(
                         part.fetch_offset,
                         part.partition_max_bytes,
@@ -152,14 +154,15 @@ class Fetch:
     def _forgotten(self) -> Iterator[Wanted]:
         for topic in self.request.forgotten_topics_data:
             for partition in topic.partitions:
-                yield Wanted(topic.topic, topic.topic_id, partition)
+                yield Wanted(topic.topic, topic.topic_id.bytes, partition)
 
     def _tp(self, wanted: Wanted) -> TopicPartition:
         if not self.by_id:
             return TopicPartition(wanted.topic, wanted.partition)
-        topic = self.ctx.services.metadata.by_id.get(wanted.topic_id)
+        topic_id = _topic_id(wanted.topic_id)
+        topic = self.ctx.services.metadata.by_id.get(topic_id)
         if topic is None:
-            raise UnknownTopicId(f"there is no topic with id {wanted.topic_id}")
+            raise UnknownTopicId(f"there is no topic with id {topic_id}")
         return TopicPartition(topic.name, wanted.partition)
 
     def try_once(self, *, last: bool = False) -> FetchResponse | None:
@@ -192,7 +195,7 @@ class Fetch:
             hosted = look_up(self._tp(wanted), max(position.current_leader_epoch, NO_EPOCH))
             if self.is_follower:
                 hosted.leader.follower(self.replica, position.current_leader_epoch)  # or it may not
-            if self.by_id and hosted.log.topic_id not in (None, wanted.topic_id):
+            if self.by_id and hosted.log.topic_id not in (None, _topic_id(wanted.topic_id)):
                 raise InconsistentTopicId(f"partition {hosted.log.tp} has topic id {hosted.log.topic_id}")
             log = hosted.log
             if self.ctx.version < ZSTD_FROM and log.config.compression_type == "zstd":
@@ -300,6 +303,7 @@ class Fetch:
     def _answer(self, found: list[tuple[Wanted, _Partition]]) -> FetchResponse:
         session = self.session
         topics: list[FetchResponse.FetchableTopicResponse] = []
+        last: tuple[str, bytes] | None = None  # whose partitions are being told
         for wanted, part in found:
             if session is not None:
                 told = Told(part.high_watermark, part.last_stable_offset, part.log_start_offset)
@@ -316,8 +320,9 @@ class Fetch:
                         session.serve_last(wanted)
             if self.is_follower and _length(part):
                 self._count(wanted, _length(part))
-            if not topics or (topics[-1].topic, topics[-1].topic_id) != wanted[:2]:
-                topics.append(FetchResponse.FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id))
+            if wanted[:2] != last:
+                last, topic_id = wanted[:2], _topic_id(wanted.topic_id)
+                topics.append(FetchResponse.FetchableTopicResponse(topic=wanted.topic, topic_id=topic_id))
             topics[-1].partitions.append(part)
         return FetchResponse(
             session_id=session.id if session is not None else 0, responses=topics, node_endpoints=self._leaders(found)
@@ -401,7 +406,7 @@ class Watch:
     def __init__(
         self, session: Session, wanted: Wanted, hosted: Hosted, watchers: set[Woken], replica: BrokerId
     ) -> None:
-        self.hosted, self.wanted, self.topic_id = hosted, wanted, wanted.topic_id.bytes
+        self.hosted, self.wanted, self.topic_id = hosted, wanted, wanted.topic_id
         self._session, self._watchers, self._replica = session, watchers, replica
         self._marks = 0  # since it was last looked at
         watchers.add(self)
@@ -438,6 +443,11 @@ class Watch:
         follower = None if self.hosted.leads is None else self.hosted.leads.followers.get(self._replica)
         if follower is not None and follower.heard is self._session.heard:
             follower.heard = None
+
+
+@lru_cache(4096)
+def _topic_id(data: bytes) -> TopicId:
+    return TopicId(bytes=data)
 
 
 def _is_told_more(part: _Partition) -> bool:

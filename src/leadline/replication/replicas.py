@@ -470,10 +470,25 @@ class Replicas:
         heard: Heard | None = None,
     ) -> None:
         """A follower asks from an offset on: it holds what lies below. Not to be told if the logs have parted."""
-        hosted = self.leading(tp)
-        leader, now_ms = hosted.leader, self.dirs.clock.now_ms()
+        now_ms = self.dirs.clock.now_ms()
+        self.copied(self.leading(tp), replica, offset, log_start, broker_epoch, heard, now_ms)
+
+    def copied(
+        self,
+        hosted: Hosted,
+        replica: BrokerId,
+        offset: Offset,
+        log_start: Offset,
+        broker_epoch: int,
+        heard: Heard | None,
+        now_ms: int,
+    ) -> None:
+        """As `follower_fetched`, of a partition that is known to be led here."""
+        leader = hosted.leader
         leader.min_isr = hosted.log.config.min_insync_replicas
-        self._carry_out(tp, hosted, leader.follower_fetched(replica, offset, log_start, now_ms, broker_epoch, heard))
+        effects = leader.follower_fetched(replica, offset, log_start, now_ms, broker_epoch, heard)
+        if effects is not NOTHING:
+            self._carry_out(hosted.log.tp, hosted, effects)
 
     def is_throttled(self, hosted: Hosted) -> bool:
         """Whether what followers fetch of it counts."""

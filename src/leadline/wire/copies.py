@@ -25,8 +25,8 @@ _HEAD = Struct(">hhih")  # with the length of the client id
 _SIZED_HEAD = Struct(">ihhih")
 _BODY = Struct(">iiibii")
 _ASKED = Struct(">iiqiqiB")  # partition, leader epoch, offset, last epoch, log start, max bytes; 0
-_TAIL = Struct(">BBBBBiqB")  # nothing forgotten, no rack; one tagged field, 1, of 13 bytes: replica id, epoch; 0
-_TAIL_START = (1, 1, 1, 1, 13)
+_TAIL = Struct(">5siqB")  # nothing forgotten, no rack; one tagged field, 1, of 13 bytes: replica id, epoch; 0
+_TAIL_START = bytes((1, 1, 1, 1, 13))
 _FRONT = Struct(">iiBihiB")
 _UNSIZED_FRONT = Struct(">iBihiB")
 _TOLD = Struct(">ihqqqBi")  # partition, error, three watermarks, aborted: null, preferred replica
@@ -87,7 +87,7 @@ def request(asking: Request, client_id: str) -> bytes:
         for part in parts:
             body += _ASKED.pack(*part[1:], 0)
         body += _END
-    body += _TAIL.pack(*_TAIL_START, asking.replica, asking.broker_epoch, 0)
+    body += _TAIL.pack(_TAIL_START, asking.replica, asking.broker_epoch, 0)
     size = _HEAD.size + len(client) + 1 + len(body)
     return _SIZED_HEAD.pack(size, FETCH, VERSION, asking.correlation_id, len(client)) + client + _END + body
 
@@ -105,8 +105,8 @@ def parse_request(frame: memoryview) -> Request | None:
         if session_id <= 0 or session_epoch <= 0:
             return None
         asked, at = _asked(frame, at + 1 + _BODY.size)
-        *start, replica, broker_epoch, end = _TAIL.unpack_from(frame, at)
-        if at + _TAIL.size != len(frame) or tuple(start) != _TAIL_START or end:
+        start, replica, broker_epoch, end = _TAIL.unpack_from(frame, at)
+        if at + _TAIL.size != len(frame) or start != _TAIL_START or end:
             return None
     except (StructError, IndexError, ValueError):
         return None
@@ -125,10 +125,10 @@ def _asked(frame: memoryview, at: int) -> tuple[list[Asked], int]:
         topic_id, at = bytes(frame[at : at + 16]), at + 16
         count, at = _count(frame, at)
         for _ in range(count):
-            *fields, tags = _ASKED.unpack_from(frame, at)
+            partition, epoch, offset, last_epoch, log_start, max_bytes, tags = _ASKED.unpack_from(frame, at)
             if tags:
                 raise ValueError
-            found.append(Asked(topic_id, *fields))
+            found.append(Asked(topic_id, partition, epoch, offset, last_epoch, log_start, max_bytes))
             at += _ASKED.size
         if frame[at]:
             raise ValueError

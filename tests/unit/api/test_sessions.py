@@ -14,7 +14,7 @@ NO_ID = UUID(int=0)
 
 
 def positions(*partitions: int, offset: int = 0) -> dict[Wanted, Position]:
-    return {Wanted("t", NO_ID, n): Position(offset, 100, -1, -1, -1) for n in partitions}
+    return {Wanted("t", NO_ID.bytes, n): Position(offset, 100, -1, -1, -1) for n in partitions}
 
 
 @pytest.fixture
@@ -55,7 +55,9 @@ def test_no_slots_no_sessions() -> None:
 
 def test_what_changes_and_what_is_forgotten(sessions: Sessions) -> None:
     session = opened(sessions, 0, 1, 2)
-    sessions.resume(session.id, 1, positions(1, 3, offset=7), [Wanted("t", NO_ID, 0), Wanted("u", NO_ID, 0)], False, 0)
+    sessions.resume(
+        session.id, 1, positions(1, 3, offset=7), [Wanted("t", NO_ID.bytes, 0), Wanted("u", NO_ID.bytes, 0)], False, 0
+    )
     assert {wanted.partition: at.fetch_offset for wanted, at in session.positions.items()} == {1: 7, 2: 0, 3: 7}
 
 
@@ -82,7 +84,7 @@ def test_all_sessions_together_hold_so_much_and_no_more(sessions: Sessions, monk
 
 
 def test_news_are_told_once(sessions: Sessions) -> None:
-    session, wanted = opened(sessions, 0), Wanted("t", NO_ID, 0)
+    session, wanted = opened(sessions, 0), Wanted("t", NO_ID.bytes, 0)
     assert session.has_news(wanted, Told(5, 5, 0))
     assert not session.has_news(wanted, Told(5, 5, 0))
     assert session.has_news(wanted, Told(6, 5, 0))
@@ -99,7 +101,7 @@ class Ended:
 
 def test_only_what_is_fresh_is_looked_at_and_in_its_turn(sessions: Sessions) -> None:
     session = opened(sessions, 0, 1, 2)
-    zero, one, two = (Wanted("t", NO_ID, n) for n in range(3))
+    zero, one, two = (Wanted("t", NO_ID.bytes, n) for n in range(3))
     assert session.candidates() == [zero, one, two]
     session.fresh.clear()
     sessions.resume(session.id, 1, positions(2, 0, offset=5), (), False, 0)
@@ -119,7 +121,7 @@ def test_all_are_looked_at_every_now_and_then(sessions: Sessions) -> None:
 
 def test_watches_end_with_what_they_watch(sessions: Sessions) -> None:
     session, first, second = opened(sessions, 0, 1), Ended(), Ended()
-    zero, one = (Wanted("t", NO_ID, n) for n in range(2))
+    zero, one = (Wanted("t", NO_ID.bytes, n) for n in range(2))
     session.watches.update({zero: first, one: second})
     sessions.resume(session.id, 1, {}, [zero], False, 0)
     assert (first.over, second.over) == (True, False)
