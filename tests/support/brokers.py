@@ -92,7 +92,7 @@ class Node:
         if self.brokers.sockets:
             self.net = Net(Limits())
             _, self.port = self.net.listen("PLAINTEXT", "127.0.0.1", 0)
-            self.net.start(self.requests.serve)
+            self.net.start(self.requests.serve, self.replicas.looks)
 
     @property
     def is_asked(self) -> bool:

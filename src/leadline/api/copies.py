@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 from leadline.api.context import Context, Services
 from leadline.api.fetch import Fetch, Watch
-from leadline.api.prompt import Prompt
 from leadline.api.sessions import EPOCH_MAX, Position, Session, Told
 from leadline.log.log import Isolation
 from leadline.model import BrokerId
 from leadline.replication.partition import ANY_EPOCH
+from leadline.replication.prompt import Prompt
 from leadline.replication.replicas import Hosted, Replicas
 from leadline.wire import copies
 from leadline.wire.copies import MOST_TOPICS, VERSION, Asked, Request
@@ -183,7 +183,8 @@ class _Copying:
             answer = self.answer(last=last or self._services.replicas.stopping)
             if answer is not None:
                 self._leave()
-                self._waited_for.give(answer)
+                self._waited_for.set_result(answer)
+                self._waited_for.tell()
 
 
 class _Found(NamedTuple):

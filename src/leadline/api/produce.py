@@ -42,6 +42,7 @@ from leadline.records.batch import (
     walk,
 )
 from leadline.records.compression import Codec
+from leadline.replication.prompt import Prompt
 from leadline.replication.replicas import Hosted, Replicas
 from leadline.wire.codec import decode_from
 from leadline.wire.frames import response_frame
@@ -253,22 +254,22 @@ def _reply_once_safe(
     version: int,
     correlation_id: int,
     replicas: Replicas,
-) -> "asyncio.Future[Reply]":
+) -> Prompt[Reply]:
     """As a request that is in no lane is answered, unless all goes well."""
-    future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+    prompt = Prompt[Reply](loop=asyncio.get_running_loop())
 
     def told(code: int) -> None:
-        if future.done():
+        if prompt.done():
             return
         if code == NONE:
-            future.set_result(reply)
+            replicas.looks.give(prompt, reply)
             return
         done.error_code = code
         answer = ProduceResponse(responses=[_Topic(name=lane.tp.topic, partition_responses=[done])])
-        future.set_result(response_frame(answer, version, correlation_id))
+        replicas.looks.give(prompt, response_frame(answer, version, correlation_id))
 
     _when_safe(replicas.hosted[lane.tp], offset, lane.timeout_ms, replicas, told)
-    return future
+    return prompt
 
 
 def _records(data: ProduceRequest.PartitionProduceData) -> Buffer:

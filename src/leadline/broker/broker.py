@@ -149,7 +149,7 @@ class Broker:
         self.upkeep.start()
         self.commits.start()
         self.transactions.start()
-        self.net.start(self.requests.serve)
+        self.net.start(self.requests.serve, self.services.replicas.looks)
 
     # Alone, or one of many
 

@@ -25,11 +25,12 @@ from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple, NoReturn
 
-from leadline.api.prompt import Prompt
 from leadline.broker.turns import Turns
 from leadline.log.files import OpenFile
 from leadline.log.segment import FileSlice
 from leadline.ports import Buffer
+from leadline.replication.looks import Looks
+from leadline.replication.prompt import Prompt
 from leadline.wire.primitives import BUFFERS, Piece
 
 log = logging.getLogger(__name__)
@@ -137,11 +138,17 @@ class Connection:
             return
         self.last_active = now = net.now()
         if self._frame is None:
-            self._guarded(self._read_frames)
+            work = self._read_frames
         elif self._whole < LARGE_BYTES or net.turns.is_quiet(now):
-            self._guarded(self._read_frame)
+            work = self._read_frame
         else:
             self._stand_in_line()
+            return
+        net.looks.hold()
+        try:
+            self._guarded(work)
+        finally:
+            net.looks.release()
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -537,6 +544,7 @@ class Net:
     """The listeners of a broker and their connections."""
 
     serve: Serve  # there once it is started
+    looks: Looks
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -573,8 +581,10 @@ class Net:
         self._listeners.append((sock, name))
         return sock.getsockname()[0], sock.getsockname()[1]
 
-    def start(self, serve: Serve) -> None:
+    def start(self, serve: Serve, looks: Looks | None = None) -> None:
+        """`looks`: what follows from what was served."""
         self.serve = serve
+        self.looks = looks or Looks()
         self._accept_when_possible()
         self._sweep = self.loop.call_later(self._sweep_seconds, self._close_idle)
 

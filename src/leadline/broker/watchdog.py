@@ -16,6 +16,7 @@ class Watchdog(selectors.DefaultSelector):
         super().__init__()
         self.longest_turn = 0.0  # in seconds
         self.turns = 0
+        self._ready = 0  # how many of those that it watches are served in this turn
         self._began: float | None = None
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -25,8 +26,13 @@ class Watchdog(selectors.DefaultSelector):
             if turn > self.longest_turn:
                 self.longest_turn = turn
         found = super().select(timeout)
+        self._ready = len(found)
         self._began = perf_counter()
         return found
+
+    def serves_one(self) -> bool:
+        """Whether it is one at most that is served in this turn."""
+        return self._ready <= 1
 
     def take_longest(self) -> float:
         """And begin anew."""

@@ -88,6 +88,8 @@ async def _keep(settings: BrokerSettings, watchdog: Watchdog) -> int:
     broker = Broker(settings)
     started = time.monotonic()
     await _start(broker)
+    assert broker.replicas is not None
+    broker.replicas.looks.is_alone = watchdog.serves_one
     gc.freeze()  # what there is by now stays: nobody waits while it is looked through for garbage
     _tell(broker, time.monotonic() - started)
     loop.add_signal_handler(signal.SIGUSR1, _tell_of_the_loop, broker, watchdog)

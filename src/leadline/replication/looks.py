@@ -1,28 +1,67 @@
-"""Looks of those who wait for more: taken together when a turn of the loop is over.
+"""What follows from requests that were served: who waited for the in-sync replicas is told, who waits for more looks.
 
-All that was appended in one turn is told in one answer. What they look for is still at hand then: see `log/recent.py`.
+Both happen once a connection's requests are served, not in their midst. Those who were told leave together. Those who
+look do so when the turn of the loop is over, so that all that was appended in it is told in one answer; what they look
+for is still at hand then, see `log/recent.py`.
+
+    nothing is told or looked for while it is held
 """
 
 import asyncio
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 from leadline.log.recent import Recent
+from leadline.replication.prompt import Prompt
 
 Look = Callable[[], None]
+R = TypeVar("R")
 
 
 class Looks:
     def __init__(self) -> None:
         self.recent = Recent()
+        self.is_alone: Callable[[], bool] = lambda: False  # nobody else is served in this turn
+        self._given: list[Prompt[Any]] = []
         self._due: list[Look] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_held = self._is_called = False  # held; called by the loop, in its next turn
+
+    def hold(self) -> None:
+        """Requests are being served."""
+        self._is_held = True
+
+    def release(self) -> None:
+        self._is_held = False
+        if self._given:
+            given, self._given = self._given, []
+            for prompt in given:
+                prompt.tell()
+        if self._due:
+            if self.is_alone():
+                self._take_all()
+            else:
+                self._call()
+
+    def give(self, prompt: Prompt[R], result: R) -> None:
+        prompt.set_result(result)
+        if self._is_held:
+            self._given.append(prompt)
+        else:
+            asyncio.get_running_loop().call_soon(prompt.tell)
 
     def soon(self, look: Look) -> None:
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        if not self._due:
-            self._loop.call_soon(self._take_all)
         self._due.append(look)
+        if not self._is_held:
+            self._call()
+
+    def _call(self) -> None:
+        if not self._is_called:
+            self._is_called = True
+            asyncio.get_running_loop().call_soon(self._called)
+
+    def _called(self) -> None:
+        self._is_called = False
+        self._take_all()
 
     def _take_all(self) -> None:
         """In their order. Should one fail, which is told by the loop, the others look nevertheless."""
