@@ -1,6 +1,7 @@
 """A follower's fetch that is served by hand, and the same one through the codec: the same answer, whatever it asks."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from leadline.api.copies import Origin, copy_in_lane
 from leadline.api.fetch import MOST_MARKS, fetch
+from leadline.records.batch import header_at
 from leadline.replication.partition import LeaderAndIsr, Proposal
 from leadline.wire.codec import decode, encode_behind, to_bytes
 from leadline.wire.frames import request_frame
@@ -55,9 +57,9 @@ def plain(answer: FetchResponse) -> FetchResponse:
 
 
 @asynccontextmanager
-async def leading(path: Path) -> AsyncIterator[tuple[Brokers, Node]]:
+async def leading(path: Path, **topic: str) -> AsyncIterator[tuple[Brokers, Node]]:
     """A leader with ten records, all of them copied, and followers that ask for nothing more."""
-    async with brokers(path) as cluster, asyncio.timeout(4 * PATIENCE_S):
+    async with brokers(path, sockets=False, folders="", **topic) as cluster, asyncio.timeout(4 * PATIENCE_S):
         leader = cluster.leader
         for _ in range(10):
             leader.replicas.append(TP, batch(1, size=100))
@@ -68,9 +70,9 @@ async def leading(path: Path) -> AsyncIterator[tuple[Brokers, Node]]:
         yield cluster, leader
 
 
-def run(path: Path, test: Callable[[Node], Awaitable[None]]) -> None:
+def run(path: Path, test: Callable[[Node], Awaitable[None]], **topic: str) -> None:
     async def main() -> None:
-        async with leading(path) as (_, leader):
+        async with leading(path, **topic) as (_, leader):
             await test(leader)
 
     asyncio.run(main())
@@ -129,6 +131,45 @@ def test_it_waits_for_what_is_appended_and_is_told_of_it(tmp_path: Path) -> None
         assert isinstance(part.records, bytes | bytearray | memoryview)
         assert len(part.records) == len(batch(2, size=100)) + len(batch(1, size=100)), "both in one answer"
         assert not leader.is_asked
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("topic", [{}, {"message_timestamp_type": "LogAppendTime"}, {"compression_type": "gzip"}])
+def test_who_waits_is_given_what_is_stored_without_a_look_at_the_file(tmp_path: Path, topic: dict[str, str]) -> None:
+    async def test(leader: Node) -> None:
+        asked = request((opened(leader), 1))
+        asked.max_wait_ms = 60_000
+        waiting = copy_in_lane(frame(asked), leader.services, HERE)
+        assert isinstance(waiting, asyncio.Future)
+        segment = leader.log.segments.active
+        start = segment.size
+        for data in (batch(2, size=100), bytearray(batch(1, size=100))):
+            leader.replicas.append(TP, data)
+        pieces = await waiting
+        assert all(isinstance(piece, bytes | bytearray | memoryview) for piece in pieces)
+        (part,) = decode(FetchResponse, bytearray(joined(pieces))[9:], 16).responses[0].partitions
+        assert part.records == os.pread(segment.file.fd, segment.size - start, start)
+
+    run(tmp_path, test, **topic)
+
+
+def test_a_batch_that_is_sent_twice_is_told_once(tmp_path: Path) -> None:
+    async def test(leader: Node) -> None:
+        sent = batch(1, producer_id=5)
+        leader.replicas.append(TP, bytearray(sent))
+        session = opened(leader)
+        asked = request((session, 1), fetch_offset=11, current_leader_epoch=leader.hosted.epoch)
+        asked.topics[0].partitions[0].last_fetched_epoch = leader.hosted.epoch
+        asked.max_wait_ms = 60_000
+        waiting = copy_in_lane(frame(asked), leader.services, HERE)
+        assert isinstance(waiting, asyncio.Future)
+        assert leader.replicas.append(TP, bytearray(sent)).duplicate
+        leader.replicas.append(TP, batch(1, size=100))
+        (part,) = decode(FetchResponse, bytearray(joined(await waiting))[9:], 16).responses[0].partitions
+        assert isinstance(part.records, bytes | bytearray | memoryview)
+        assert header_at(part.records).base_offset == 11
+        assert len(part.records) == len(batch(1, size=100))
 
     run(tmp_path, test)
 
