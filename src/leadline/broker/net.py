@@ -103,6 +103,7 @@ class Connection:
         self._reserved = 0  # bytes that it counts for in queued.max.request.bytes, from when its size is known
         self._backlog = b""  # read, but to be served later
         self._in_line = False  # for its next step
+        self._gathered = bytearray()  # small replies, to leave as one piece behind what is in `_out`
         self._out: deque[Piece | _Rest] = deque()
         self._out_bytes = 0  # so many were put there since it was last empty; what lies in files does not count
         self.waiting: asyncio.Future[Any] | None = None  # an answer that further requests have to wait for
@@ -225,7 +226,7 @@ class Connection:
         """Whole frames are served where they lie; the rest is kept."""
         net, at, end = self.net, 0, len(data)
         most, began = net.limits.socket_request_max_bytes, net.now()
-        while end - at >= 4 and self.waiting is None and not self._writing and len(self._due) < MOST_DUE:
+        while end - at >= 4:
             (size,) = _SIZE.unpack_from(data, at)
             if not 0 <= size <= most:
                 net.refuse_size(size)
@@ -239,8 +240,10 @@ class Connection:
             at = behind
             if self._out_bytes >= SEND_FROM_BYTES or len(self._out) >= SEND_AT_ONCE:
                 self._flush()
-            if self.closed:
-                return
+                if self.closed:
+                    return
+            if (self._due or self._writing) and self._blocked():
+                break
         if at:
             net.turns.small_at = began
         if at < end:
@@ -295,12 +298,14 @@ class Connection:
             raise CloseConnection(f"serving it failed: {error!r}") from error
         if answer is None:
             return
-        if isinstance(answer, _REPLIES):
-            if self._due:
-                self._due.append(answer)
-            else:
-                self._put(answer)
-            return
+        if not isinstance(answer, _REPLIES):
+            self._wait_for(answer)
+        elif self._due:
+            self._due.append(answer)
+        else:
+            self._put(answer)
+
+    def _wait_for(self, answer: Later | Awaitable[Reply | None]) -> None:
         later = answer if isinstance(answer, Later) else Later(asyncio.ensure_future(answer), as_it_is, blocks=True)
         if later.blocks:
             self.waiting = later.answer
@@ -312,13 +317,19 @@ class Connection:
 
     def _put(self, reply: Reply) -> None:
         if isinstance(reply, bytes):
-            self._out.append(reply)
+            self._gathered += reply
             self._out_bytes += len(reply)
             return
+        self._put_gathered()
         self._out.extend(reply)
         for piece in reply:
             if isinstance(piece, BUFFERS):
                 self._out_bytes += len(piece)
+
+    def _put_gathered(self) -> None:
+        if self._gathered:
+            self._out.append(self._gathered)
+            self._gathered = bytearray()
 
     def _answered(self, done: "asyncio.Future[Any]") -> None:
         if done is self.waiting:
@@ -384,6 +395,7 @@ class Connection:
     def _flush(self) -> None:
         """Send what can be sent now; the loop calls again when the socket takes more."""
         out = self._out
+        self._put_gathered()
         try:
             while out and not self.closed:
                 if isinstance(out[0], BUFFERS):
@@ -403,7 +415,7 @@ class Connection:
                 self.net.loop.remove_writer(self.fd)
                 self._writing = False
                 self._serve_backlog()
-        if not self.closed:
+        if not (self.closed or self._reading):
             self._resume()
 
     def _send_bytes(self) -> bool:
@@ -556,7 +568,8 @@ class Net:
         self._per_host: Counter[str] = Counter()
         self._listeners: list[tuple[socket.socket, str]] = []
         self._accepting = False
-        self._memory = 0
+        self._memory = 0  # of frames that have begun
+        self.is_full = False  # of them, as queued.max.request.bytes says
         self._spare: list[bytearray] = []  # rooms for large frames: memory that is new costs more than its use
         self.starved: set[Connection] = set()  # those that are not read from until others are done
         self.turns = Turns(self.loop)
@@ -656,15 +669,12 @@ class Net:
         if SCRATCH_BYTES < len(room) <= 2 * GROWTH_BYTES and len(self._spare) < MOST_SPARE:
             self._spare.append(room)
 
-    @property
-    def is_full(self) -> bool:
-        return 0 < self.limits.queued_max_request_bytes < self._memory
-
     def take_memory(self, count: int) -> None:
         self._memory += count
+        self.is_full = 0 < self.limits.queued_max_request_bytes < self._memory
 
     def give_memory(self, count: int) -> None:
-        self._memory -= count
+        self.take_memory(-count)
         if self.starved and not self.is_full:
             starved, self.starved = self.starved, set()
             for connection in starved:
