@@ -43,7 +43,7 @@ class Lane(NamedTuple):
     answer: Struct  # size, correlation id, front, the three offsets, back
     front: bytes
     back: bytes
-    acks_all: bool
+    acks: int
     timeout_ms: int  # how long the in-sync replicas may take
 
     def reply(self, correlation_id: int, first_offset: Offset, append_time_ms: int, log_start: Offset) -> bytes:
@@ -139,4 +139,4 @@ def _lane(tp: TopicPartition, version: int, request: ProduceRequest) -> Lane:
     answer = b"".join(piece for piece in pieces if isinstance(piece, BUFFERS))
     front, back = answer[FRONT.size :].split(_OFFSETS.pack(*_ANY))
     struct = Struct(f">ii{len(front)}sqqq{len(back)}s")
-    return Lane(tp, struct, front, back, request.acks == ACKS_ALL, request.timeout_ms)
+    return Lane(tp, struct, front, back, request.acks, request.timeout_ms)

@@ -122,8 +122,9 @@ def _append(request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict],
             try:
                 if acks not in ACKS or ctx.version < ZSTD_FROM or topic.name in INTERNAL:
                     _check(tp, records, acks, ctx)
-                appended = replicas.append(tp, records, Origin.CLIENT, verdict, acks)
-                log = replicas.hosted[tp].log
+                hosted = replicas.holding(tp)
+                appended = replicas.append_to(hosted, records, Origin.CLIENT, verdict, acks)
+                log = hosted.log
                 partitions.append(_done(data.index, appended, log.log_start))
                 if acks == ACKS_ALL and log.high_watermark <= appended.last_offset:
                     unsafe.append((tp, appended.last_offset + 1, partitions[-1]))
@@ -229,16 +230,17 @@ def produce_in_lane(frame: memoryview, lanes: Lanes, replicas: Replicas) -> Repl
     lane, records, version, correlation_id = found
     tp = lane.tp
     try:
-        appended = replicas.append(tp, records, acks=ACKS_ALL if lane.acks_all else 1)
+        hosted = replicas.holding(tp)
+        appended = replicas.append_to(hosted, records, acks=lane.acks)
     except NotLeaderOrFollower:
         return None  # told with more than a lane knows
     except WireError as error:
         part = _refused(tp.partition, error, _log_start(tp, records, error, replicas))
         answer = ProduceResponse(responses=[_Topic(name=tp.topic, partition_responses=[part])])
         return response_frame(answer, version, correlation_id)
-    log = replicas.hosted[tp].log
+    log = hosted.log
     reply = lane.reply(correlation_id, appended.first_offset, appended.log_append_time_ms, log.log_start)
-    if lane.acks_all and log.high_watermark <= appended.last_offset:
+    if lane.acks == ACKS_ALL and log.high_watermark <= appended.last_offset:
         done = _done(tp.partition, appended, log.log_start)
         return _reply_once_safe(lane, reply, done, appended.last_offset + 1, version, correlation_id, replicas)
     if replicas.pressure.level is Level.HIGH and len(records) >= LARGE_BYTES:

@@ -292,7 +292,7 @@ class Compaction:
                     if len(out) > buffer:  # a batch grew: write what there is
                         break
             if out:
-                cleaned.append(out, last, newest)
+                cleaned.append(out, last, *newest)
                 self.stats.bytes_written += len(out)
                 self.throttle.used(len(out))
             position += at

@@ -10,7 +10,7 @@ from leadline.errors import CorruptMessage
 from leadline.log.index import TimestampOffset
 from leadline.model import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TopicPartition
 from leadline.ports import Buffer
-from leadline.records.batch import HEADER, HEADER_BYTES, LENGTH_END, Header, check_frame, crc_of
+from leadline.records.batch import HEADER, HEADER_BYTES, LENGTH_END, Header, check_frame, crc_of, header_of
 
 
 class Incoming(NamedTuple):
@@ -50,7 +50,7 @@ def replicated_batches(data: Buffer, tp: TopicPartition) -> Incoming | None:
         if max_timestamp > newest.timestamp:
             newest = TimestampOffset(max_timestamp, last)
         if producer_id >= 0:
-            stateful.append((position, Header._make(fields)))
+            stateful.append((position, header_of(fields)))
         position += size
     if position == 0:
         return None

@@ -199,11 +199,10 @@ class Log:
         first = self.log_end
         last = first + header.last_offset_delta
         assign(batch, 0, first, leader_epoch)
-        newest = TimestampOffset(header.max_timestamp, last)
         if header.producer_id < 0:
-            appended = self._append_plain(batch, first, newest, leader_epoch, now_ms, append_time)
+            appended = self._append_plain(batch, first, last, header.max_timestamp, leader_epoch, now_ms, append_time)
         else:
-            stateful = [(0, header_at(batch))]
+            newest, stateful = TimestampOffset(header.max_timestamp, last), [(0, header_at(batch))]
             incoming = Incoming(batch, first, last, newest, ((leader_epoch, first),), stateful)
             appended = self._append(incoming, origin, now_ms, append_time, verified)
         if recent is not None and not appended.duplicate:
@@ -241,7 +240,8 @@ class Log:
         self,
         batch: bytearray | memoryview,
         first: Offset,
-        newest: TimestampOffset,
+        last: Offset,
+        timestamp: int,
         epoch: LeaderEpoch,
         now_ms: int,
         append_time_ms: int,
@@ -249,34 +249,29 @@ class Log:
         """A batch of no producer in particular: there is nothing to know but where it goes."""
         if self.offline:
             self._refuse()
-        last = newest.offset
         try:
-            segment = self._room_for(len(batch), first, last, newest.timestamp, ((epoch, first),), now_ms)
-            segment.append(batch, last, newest)
+            if not self.epochs.is_latest(epoch):
+                self._note_epochs(((epoch, first),))
+            self._room_for(len(batch), first, last, timestamp, now_ms).append(batch, last, timestamp, last)
         except OSError as error:
             self._fail("appending", error)
         self.log_end = self.producers.end_offset = last + 1
         self._flush_if_due()
         return Appended(first, last, append_time_ms)
 
-    def _room_for(
-        self,
-        size: int,
-        first: Offset,
-        last: Offset,
-        timestamp: int,
-        epochs: Iterable[tuple[LeaderEpoch, Offset]],
-        now_ms: int,
-    ) -> Segment:
-        """The segment that takes so many bytes; with the epochs noted that come with them."""
+    def _note_epochs(self, epochs: Iterable[tuple[LeaderEpoch, Offset]]) -> None:
         for epoch, start in epochs:
             if epoch >= 0 and self.epochs.assign(epoch, start):
                 self._write_epochs()
-        config = self.config
+
+    def _room_for(self, size: int, first: Offset, last: Offset, timestamp: int, now_ms: int) -> Segment:
+        """The segment that takes so many bytes."""
+        segment, config = self.segments.active, self.config
+        if not segment.should_roll(size, last, timestamp, config, now_ms):
+            return segment
         if size > config.segment_bytes:
             raise RecordListTooLarge(f"{size} bytes for {self.tp} exceed segment.bytes={config.segment_bytes}")
-        segment = self.segments.active
-        return self.roll(first) if segment.should_roll(size, last, timestamp, config, now_ms) else segment
+        return self.roll(first)
 
     def _flush_if_due(self) -> None:
         if self.log_end - self.recovery_point >= self.config.flush_messages:  # as Kafka counts them
@@ -294,9 +289,8 @@ class Log:
             self._refuse()
         last, timestamp = incoming.last_offset, incoming.newest.timestamp
         try:
-            segment = self._room_for(
-                len(incoming.data), incoming.first_offset, last, timestamp, incoming.epochs, now_ms
-            )
+            self._note_epochs(incoming.epochs)
+            segment = self._room_for(len(incoming.data), incoming.first_offset, last, timestamp, now_ms)
             updates: tuple[list[Pending], list[CompletedTxn]] | None = None
             due: Producer | None = None
             if incoming.stateful:
@@ -306,7 +300,7 @@ class Log:
                     if origin is Origin.CLIENT and (repeated := self._duplicate(header)) is not None:
                         return repeated
                     updates = self._validate_producers(incoming, origin, verified)
-            segment.append(incoming.data, last, incoming.newest)
+            segment.append(incoming.data, last, *incoming.newest)
             self.log_end = last + 1
             if due is not None:
                 due.took(header.base_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)

@@ -83,17 +83,17 @@ class Segment:
 
     # Writing
 
-    def append(self, data: Buffer, last_offset: Offset, newest: TimestampOffset) -> None:
-        """Whole batches, the last of them ending at last_offset; `newest`: the largest timestamp among them."""
+    def append(self, data: Buffer, last_offset: Offset, timestamp: int, newest_offset: Offset) -> None:
+        """Whole batches up to last_offset; the largest timestamp among them, and the last offset of its batch."""
         position, size = self.size, len(data)
         if position == 0:
-            self._first_timestamp = newest.timestamp
+            self._first_timestamp = timestamp
             self.create_indexes()
         write_all(self._files, self.file.fd, data, position)
         self.size = position + size
         known = self._newest or self.newest
-        if newest.timestamp > known.timestamp:
-            self._newest = known = newest
+        if timestamp > known.timestamp:
+            self._newest = known = TimestampOffset(timestamp, newest_offset)
         if self._since_index > self.index_interval_bytes:
             self.offset_index.append(last_offset, position)
             self.time_index.append_if_later(*known)
@@ -105,9 +105,10 @@ class Segment:
 
     def should_roll(self, size: int, last_offset: Offset, timestamp: int, config: LogConfig, now_ms: int) -> bool:
         """Whether the next batches go to a new segment."""
-        if self.size > config.segment_bytes - size:
+        taken = self.size
+        if taken > config.segment_bytes - size:
             return True
-        if self.size > 0 and self._age_ms(timestamp, now_ms) > config.segment_ms - self.jitter_ms:
+        if taken > 0 and self._age_ms(timestamp, now_ms) > config.segment_ms - self.jitter_ms:
             return True
         if self._indexes_full is None:
             self._indexes_full = self.offset_index.is_full() or self.time_index.is_full()

@@ -13,6 +13,8 @@ from leadline.model import Offset
 
 
 class Segments:
+    active: Segment  # the one that is written to
+
     def __init__(self) -> None:
         self._by_base: dict[Offset, Segment] = {}
         self._bases: list[Offset] = []
@@ -31,11 +33,6 @@ class Segments:
         return self._by_base[self._bases[0]]
 
     @property
-    def active(self) -> Segment:
-        """The one that is written to."""
-        return self._by_base[self._bases[-1]]
-
-    @property
     def bases(self) -> list[Offset]:
         return list(self._bases)
 
@@ -47,10 +44,13 @@ class Segments:
         if segment.base_offset not in self._by_base:
             insort(self._bases, segment.base_offset)
         self._by_base[segment.base_offset] = segment
+        self.active = self._by_base[self._bases[-1]]
 
     def remove(self, base: Offset) -> None:
         del self._by_base[base]
         del self._bases[bisect_left(self._bases, base)]
+        if self._bases:  # if not, another one is added next
+            self.active = self._by_base[self._bases[-1]]
 
     def floor(self, offset: Offset) -> Segment | None:
         """The segment that an offset would lie in."""

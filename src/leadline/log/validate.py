@@ -13,6 +13,7 @@ from leadline.model import NO_TIMESTAMP, TopicPartition
 from leadline.records.batch import (
     CODEC_MASK,
     CONTROL,
+    HEADER,
     HEADER_BYTES,
     LENGTH_END,
     LOG_APPEND_TIME,
@@ -23,6 +24,7 @@ from leadline.records.batch import (
     check_frame,
     crc_of,
     header_at,
+    header_of,
     mark_create_time,
     walk,
 )
@@ -31,52 +33,49 @@ from leadline.records.compression import Codec
 from leadline.records.record import body_of, spans
 
 Writable = bytearray | memoryview
+_CLIENT, _LAST_CODEC = Origin.CLIENT, int(max(Codec))
 
 
 def one_batch(data: Data, config: LogConfig, origin: Origin, tp: TopicPartition) -> Header:
-    """The one batch that a leader is asked to append, its header and CRC in order."""
+    """The one batch that a leader is asked to append: its header in order, and its CRC, unless it was made here."""
     if len(data) < HEADER_BYTES:
         raise InvalidRecord(f"no record batch in {len(data)} bytes for {tp}")
-    header = header_at(data)
-    length, magic = header.length, header.magic
+    fields = HEADER.unpack_from(data)
+    base_offset, length, _, magic, crc, attributes, delta, _, _, producer_id, _, sequence, count = fields
     if magic != MAGIC or length < MIN_LENGTH:
         check_frame(length, magic)
-    size = LENGTH_END + length
+    size, from_client = LENGTH_END + length, origin is _CLIENT
     if size != len(data):
         if size > len(data):
             raise InvalidRecord(f"a record batch of {size} bytes is cut off at {len(data)} for {tp}")
         if next(walk(data, size), None) is not None:
             raise InvalidRecord(f"more than one record batch in one append to {tp}")
-    if header.base_offset and origin is Origin.CLIENT:
-        raise InvalidRecord(f"the base offset of a batch for {tp} should be 0, but it is {header.base_offset}")
+    if base_offset and from_client:
+        raise InvalidRecord(f"the base offset of a batch for {tp} should be 0, but it is {base_offset}")
     if size > config.max_message_bytes:
         raise RecordTooLarge(
             f"a record batch of {size} bytes for {tp} exceeds max.message.bytes={config.max_message_bytes}"
         )
-    if crc_of(data, 0, size) != header.crc:
-        raise CorruptMessage(f"the CRC of a record batch for {tp} does not match (stored: {header.crc})")
-    if origin is Origin.CLIENT:
-        _check_client_batch(header, tp)
-    return header
+    if from_client:
+        if crc_of(data, 0, size) != crc:
+            raise CorruptMessage(f"the CRC of a record batch for {tp} does not match (stored: {crc})")
+        _check_client_batch(attributes, delta, count, producer_id, sequence, tp)
+    return header_of(fields)
 
 
-def _check_client_batch(header: Header, tp: TopicPartition) -> None:
-    if header.last_offset_delta < 0 or header.record_count <= 0:
-        raise InvalidRecord(
-            f"a batch for {tp} with {header.record_count} records and last offset delta {header.last_offset_delta}"
-        )
-    if header.last_offset_delta + 1 != header.record_count:
-        raise InvalidRecord(
-            f"a batch for {tp} covers {header.last_offset_delta + 1} offsets but has {header.record_count} records"
-        )
-    if header.attributes & CODEC_MASK > Codec.ZSTD:
-        raise CorruptMessage(f"unknown compression codec {header.attributes & CODEC_MASK} in a batch for {tp}")
-    if header.attributes & CONTROL:
+def _check_client_batch(
+    attributes: int, delta: int, count: int, producer_id: int, sequence: int, tp: TopicPartition
+) -> None:
+    if delta < 0 or count <= 0:
+        raise InvalidRecord(f"a batch for {tp} with {count} records and last offset delta {delta}")
+    if delta + 1 != count:
+        raise InvalidRecord(f"a batch for {tp} covers {delta + 1} offsets but has {count} records")
+    if attributes & CODEC_MASK > _LAST_CODEC:
+        raise CorruptMessage(f"unknown compression codec {attributes & CODEC_MASK} in a batch for {tp}")
+    if attributes & CONTROL:
         raise InvalidRecord(f"clients may not write control records, in {tp}")
-    if header.producer_id >= 0 and header.base_sequence < 0:
-        raise InvalidRecord(
-            f"sequence number {header.base_sequence} in a batch of producer {header.producer_id} for {tp}"
-        )
+    if producer_id >= 0 > sequence:
+        raise InvalidRecord(f"sequence number {sequence} in a batch of producer {producer_id} for {tp}")
 
 
 def looks_inside(config: LogConfig) -> bool:

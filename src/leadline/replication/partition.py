@@ -179,13 +179,18 @@ class Leader:
         for follower in self.followers.values():
             if follower.log_end == self.log_end < log_end:
                 follower.left_behind()
+        if not self.followers:
+            return Effects(advance_to=log_end) if self.appended_alone(log_end) else NOTHING
         self.log_end = log_end
-        if self.followers:
-            return self._advanced(now_ms)
-        if log_end <= self.high_watermark:
-            return NOTHING
-        self.high_watermark = log_end
-        return Effects(None, None, log_end)
+        return self._advanced(now_ms)
+
+    def appended_alone(self, log_end: Offset) -> bool:
+        """As `appended`, where nobody follows. Whether this is the new high watermark."""
+        advances = log_end > self.high_watermark
+        self.log_end = log_end
+        if advances:
+            self.high_watermark = log_end
+        return advances
 
     def follower(self, replica: BrokerId, epoch: LeaderEpoch = NO_EPOCH) -> Follower:
         """One that may fetch as a follower. `epoch`: what it believes; ours already, if it told one."""

@@ -103,9 +103,12 @@ class Hosted:
         return self.leads
 
     def wake(self) -> None:
+        self.wake_waiters()
+        self.wake_copiers()
+
+    def wake_waiters(self) -> None:
         for waiter in self.waiters:
             waiter.wake()
-        self.wake_copiers()
 
     @property
     def is_awaited(self) -> bool:
@@ -380,23 +383,35 @@ class Replicas:
         verified: Verification | None = TRUSTED,
         acks: int = 1,
     ) -> Appended:
+        return self.append_to(self.holding(tp), batch, origin, verified, acks)
+
+    def append_to(
+        self,
+        hosted: Hosted,
+        batch: Buffer,
+        origin: Origin = Origin.CLIENT,
+        verified: Verification | None = TRUSTED,
+        acks: int = 1,
+    ) -> Appended:
         """NotEnoughReplicas if all are to have it, which a coordinator always wants, and too few are in sync."""
-        hosted = self.holding(tp)
-        leader = hosted.leader if hosted.leads is None else hosted.leads
+        found, leader = hosted.log, hosted.leader if hosted.leads is None else hosted.leads
         if hosted.switching:
-            raise NotLeaderOrFollower(f"{tp} is being handed over to another log directory: try again")
+            raise NotLeaderOrFollower(f"{found.tp} is being handed over to another log directory: try again")
         if leader.followers and (acks == ALL or origin is Origin.COORDINATOR):
-            leader.min_isr = hosted.log.config.min_insync_replicas
+            leader.min_isr = found.config.min_insync_replicas
             leader.check_in_sync()
         recent = self.looks.recent if hosted.copiers and hosted.is_awaited else None
-        appended = hosted.log.append_as_leader(batch, leader.epoch, origin, verified, recent)
-        effects = leader.appended(hosted.log.log_end, self.dirs.clock.now_ms())
-        if effects is not NOTHING:
-            self._carry_out(tp, hosted, effects)
+        appended = found.append_as_leader(batch, leader.epoch, origin, verified, recent)
+        if leader.followers:
+            effects = leader.appended(found.log_end, self.dirs.clock.now_ms())
+            if effects is not NOTHING:
+                self._carry_out(found.tp, hosted, effects)
+        elif leader.appended_alone(found.log_end):
+            self._advance(hosted, found.log_end)
         if hosted.copiers:
             hosted.wake_copiers()
         if len(batch) > SMALL_BYTES:
-            self.pressure.appended(hosted.log, len(batch))
+            self.pressure.appended(found, len(batch))
         return appended
 
     def once_committed(self, hosted: Hosted, offset: Offset, timeout_s: float, told: Told) -> None:
@@ -525,13 +540,19 @@ class Replicas:
             hosted.history.asked(effects.alter_isr, effects.why)
             self.alterations.propose(tp, Proposed(hosted.leads, hosted.log.topic_id, effects.alter_isr))
         if effects.advance_to is not None:
-            hosted.log.advance_high_watermark(effects.advance_to)
-            for told in hosted.acknowledgements.passed(effects.advance_to):
+            self._advance(hosted, effects.advance_to)
+        elif effects.wake_deletes:
+            hosted.wake_waiters()
+
+    def _advance(self, hosted: Hosted, high_watermark: Offset) -> None:
+        hosted.log.advance_high_watermark(high_watermark)
+        if hosted.acknowledgements:
+            for told in hosted.acknowledgements.passed(high_watermark):
                 told(None)
+        if hosted.copiers:
             hosted.mark_copiers()
-        if effects.advance_to is not None or effects.wake_deletes:
-            for waiter in hosted.waiters:
-                waiter.wake()
+        if hosted.waiters:
+            hosted.wake_waiters()
 
     def _dir_failed(self, failure: LogDirFailed, gone: list[TopicPartition]) -> None:
         for tp in gone:

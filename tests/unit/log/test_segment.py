@@ -24,7 +24,7 @@ def fill(segment: Segment, *counts: int, timestamp: int = START_MS) -> list[Plac
     for n, count in enumerate(counts):
         data = at_offset(batch(count, timestamp=timestamp + 10 * n), offset)
         offset += count
-        segment.append(data, offset - 1, TimestampOffset(timestamp + 10 * n + count - 1, offset - 1))
+        segment.append(data, offset - 1, timestamp + 10 * n + count - 1, offset - 1)
     return list(segment.places())
 
 
