@@ -395,8 +395,11 @@ class Connection:
     def _flush(self) -> None:
         """Send what can be sent now; the loop calls again when the socket takes more."""
         out = self._out
-        self._put_gathered()
         try:
+            if self._gathered:
+                if not out:  # as nearly always: then it need not go there
+                    del self._gathered[: self.sock.send(self._gathered)]
+                self._put_gathered()
             while out and not self.closed:
                 if isinstance(out[0], BUFFERS):
                     sent = self._send_bytes()

@@ -6,7 +6,8 @@ leader epoch and the time of the commit. The time is one and the same.
 Pure: batches from numbers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import repeat
 
 from leadline.coordinator.group_records import commit_key, commit_value
@@ -17,6 +18,8 @@ from leadline.records.build import BatchFields, build_at
 from leadline.wire.forms import INT, LONG, Form
 
 NONE = 0
+
+_commit_of: Callable[[tuple[object, ...]], Commit] = partial(tuple.__new__, Commit)  # as Commit._make, in half the time
 
 
 class CommitForm:
@@ -44,5 +47,5 @@ class CommitForm:
         self, offsets: Sequence[Offset], epochs: Sequence[int], now_ms: int, at: Offset
     ) -> dict[TopicPartition, Commit]:
         """`at`: where the batch stands in the journal."""
-        made = map(Commit, offsets, self._metadata, repeat(now_ms), epochs, repeat(None), repeat(at))
-        return dict(zip(self.accepted, made, strict=True))
+        fields = zip(offsets, self._metadata, repeat(now_ms), epochs, repeat(None), repeat(at), strict=False)
+        return dict(zip(self.accepted, map(_commit_of, fields), strict=True))

@@ -172,7 +172,7 @@ class Commits:
         if txn is not None:
             shard.begin(group, txn.producer_id, commits)
         elif is_safe:
-            offsets.settle(commits)
+            offsets.settle_latest(commits)
         else:
             offsets.stage(commits)
         if is_safe:

@@ -80,6 +80,7 @@ class Journal(Generic[S]):
         """`load_bytes`: to be read at a time when a shard is loaded."""
         self.topic, self.replicas, self.clock = topic, replicas, clock
         self._load_bytes = load_bytes
+        self._tps = _Partitions(topic)
         self.shards: dict[int, S] = {}  # those in use
         self._new_shard = new_shard
         self._loading: dict[int, asyncio.Task[None]] = {}
@@ -91,7 +92,7 @@ class Journal(Generic[S]):
         found = self.shards.get(partition)
         if found is not None:
             return found
-        tp = TopicPartition(self.topic, partition)
+        tp = self._tps[partition]
         if partition in self._loading:
             raise CoordinatorLoadInProgress(f"{tp} is still being read")
         raise NotCoordinator(f"this broker does not lead {tp}")
@@ -115,7 +116,7 @@ class Journal(Generic[S]):
 
     def append(self, partition: int, batch: bytearray, verified: Verification | None = TRUSTED) -> Offset:
         """As `write`, for a batch that is there already: the marker of a transaction."""
-        tp = TopicPartition(self.topic, partition)
+        tp = self._tps[partition]
         try:
             return self.replicas.append(tp, batch, Origin.COORDINATOR, verified).last_offset + 1
         except (UnknownTopicOrPartition, StorageError, NotEnoughReplicas) as error:
@@ -124,17 +125,17 @@ class Journal(Generic[S]):
             raise NotCoordinator(f"{tp} cannot be written here: {error}") from error
 
     def is_committed(self, partition: int, offset: Offset) -> bool:
-        hosted = self.replicas.hosted.get(TopicPartition(self.topic, partition))
+        hosted = self.replicas.hosted.get(self._tps[partition])
         return hosted is not None and hosted.leads is not None and hosted.leads.is_safe(offset)
 
     def max_bytes(self, partition: int) -> int:
         """Of entries that surely fit into one batch."""
-        return self.replicas.leading(TopicPartition(self.topic, partition)).log.config.max_message_bytes // 2
+        return self.replicas.leading(self._tps[partition]).log.config.max_message_bytes // 2
 
     async def committed(self, partition: int, offset: Offset) -> None:
         """Wait until all below an offset is on every in-sync replica. NotCoordinator once another leads."""
         try:
-            await self.replicas.committed(TopicPartition(self.topic, partition), offset)
+            await self.replicas.committed(self._tps[partition], offset)
         except WireError as error:
             raise NotCoordinator(str(error)) from error
 
@@ -191,6 +192,18 @@ class Journal(Generic[S]):
                     turn_ends_at = position + TURN_BYTES
                     await asyncio.sleep(0)
         return replayed
+
+
+class _Partitions(dict[int, TopicPartition]):
+    """Of one topic, each made once."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__()
+        self._topic = topic
+
+    def __missing__(self, partition: int) -> TopicPartition:
+        found = self[partition] = TopicPartition(self._topic, partition)
+        return found
 
 
 @lru_cache(maxsize=10_000)

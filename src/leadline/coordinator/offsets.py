@@ -56,8 +56,12 @@ class Offsets:
         self.settle({tp: commit for tp, commit in commits.items() if tp in self.staged})
         self.unstage(commits)
 
+    def settle_latest(self, commits: dict[TopicPartition, Commit]) -> None:
+        """They were just written, and are safe at once: nobody else has to agree."""
+        self.committed.update(commits)
+
     def settle(self, commits: dict[TopicPartition, Commit]) -> None:
-        """They are safe at once: nobody else has to agree."""
+        """They are safe; what was written behind them meanwhile stays."""
         known = self.committed
         for tp, commit in commits.items():
             before = known.get(tp)
