@@ -8,6 +8,8 @@ import asyncio
 import selectors
 from time import perf_counter
 
+from leadline.broker.loop import Loop
+
 
 class Watchdog(selectors.DefaultSelector):
     """The selector of a loop, which knows when each turn begins and ends."""
@@ -40,4 +42,4 @@ class Watchdog(selectors.DefaultSelector):
         return longest
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
-        return asyncio.SelectorEventLoop(self)
+        return Loop(self)
