@@ -48,8 +48,8 @@ class Lane(NamedTuple):
 
     def reply(self, correlation_id: int, first_offset: Offset, append_time_ms: int, log_start: Offset) -> bytes:
         answer = self.answer
-        offsets = (first_offset, append_time_ms, log_start)
-        return answer.pack(answer.size - 4, correlation_id, self.front, *offsets, self.back)
+        size = answer.size - 4
+        return answer.pack(size, correlation_id, self.front, first_offset, append_time_ms, log_start, self.back)
 
 
 Found = tuple[Lane, memoryview, int, int]  # with the records, the version and the correlation id

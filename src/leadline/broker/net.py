@@ -94,7 +94,7 @@ class Connection:
     def __init__(self, net: "Net", sock: socket.socket, host: str, port: int, listener: str) -> None:
         self.net, self.sock, self.host, self.port, self.listener = net, sock, host, port, listener
         self.fd = sock.fileno()
-        self.last_active = net.now()
+        self.last_active = net.now()  # when its bytes began to be served
         self.closed = False
         self.state: object = None  # whatever serves the connection keeps with it
         self._frame: bytearray | None = None  # room for a frame that has not come whole: size and bytes
@@ -225,7 +225,7 @@ class Connection:
     def _serve_frames(self, data: memoryview) -> None:
         """Whole frames are served where they lie; the rest is kept."""
         net, at, end = self.net, 0, len(data)
-        most, began = net.limits.socket_request_max_bytes, net.now()
+        most, began = net.limits.socket_request_max_bytes, self.last_active
         while end - at >= 4:
             (size,) = _SIZE.unpack_from(data, at)
             if not 0 <= size <= most:
@@ -365,6 +365,7 @@ class Connection:
     def _serve_backlog(self) -> None:
         if not self.closed and not self._blocked() and self._backlog:
             data, self._backlog = self._backlog, b""
+            self.last_active = self.net.now()
             try:
                 self._serve_frames(memoryview(bytearray(data)))
             except CloseConnection as error:

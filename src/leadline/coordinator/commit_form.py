@@ -8,7 +8,6 @@ Pure: batches from numbers.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import repeat
 
 from leadline.coordinator.group_records import commit_key, commit_value
 from leadline.coordinator.offsets import Commit
@@ -26,7 +25,7 @@ class CommitForm:
     def __init__(self, group_id: str, metadata: Mapping[TopicPartition, str], fields: BatchFields) -> None:
         """ValueError if there cannot be one: names are too long for a record, or hold what looks like a blank."""
         self.accepted = dict.fromkeys(metadata, NONE)  # the verdict on each, if nothing is against it
-        self._metadata = tuple(metadata.values())
+        self._metadata = tuple(metadata.items())
         specimen = build_at(
             LONG,
             [(commit_key(group_id, tp), commit_value(Commit(LONG, text, LONG, INT))) for tp, text in metadata.items()],
@@ -47,5 +46,7 @@ class CommitForm:
         self, offsets: Sequence[Offset], epochs: Sequence[int], now_ms: int, at: Offset
     ) -> dict[TopicPartition, Commit]:
         """`at`: where the batch stands in the journal."""
-        fields = zip(offsets, self._metadata, repeat(now_ms), epochs, repeat(None), repeat(at), strict=False)
-        return dict(zip(self.accepted, map(_commit_of, fields), strict=True))
+        return {
+            tp: _commit_of((offset, text, now_ms, epoch, None, at))
+            for (tp, text), offset, epoch in zip(self._metadata, offsets, epochs, strict=True)
+        }
