@@ -197,10 +197,11 @@ class Log:
             batch, header = self._as_settings_want(batch, header, origin, now_ms)
             append_time = now_ms if self.config.log_append_time else NO_TIMESTAMP
         first = self.log_end
-        last = first + header.last_offset_delta
         assign(batch, 0, first, leader_epoch)
-        if header.producer_id < 0:
-            appended = self._append_plain(batch, first, last, header.max_timestamp, leader_epoch, now_ms, append_time)
+        last = first + header.last_offset_delta
+        due = None if header.producer_id < 0 else self.producers.due(header)
+        if due is not None or header.producer_id < 0:
+            appended = self._append_plain(batch, header, due, leader_epoch, now_ms, append_time)
         else:
             newest, stateful = TimestampOffset(header.max_timestamp, last), [(0, header_at(batch))]
             incoming = Incoming(batch, first, last, newest, ((leader_epoch, first),), stateful)
@@ -239,22 +240,25 @@ class Log:
     def _append_plain(
         self,
         batch: bytearray | memoryview,
-        first: Offset,
-        last: Offset,
-        timestamp: int,
+        header: Header,
+        due: Producer | None,
         epoch: LeaderEpoch,
         now_ms: int,
         append_time_ms: int,
     ) -> Appended:
-        """A batch of no producer in particular: there is nothing to know but where it goes."""
+        """A batch of no producer in particular, or of one from whom it is `due`: nothing is to be found out first."""
         if self.offline:
             self._refuse()
+        first, timestamp = self.log_end, header.max_timestamp
+        last = first + header.last_offset_delta
         try:
             if not self.epochs.is_latest(epoch):
                 self._note_epochs(((epoch, first),))
             self._room_for(len(batch), first, last, timestamp, now_ms).append(batch, last, timestamp, last)
         except OSError as error:
             self._fail("appending", error)
+        if due is not None:
+            due.took(header.base_sequence, last, header.last_offset_delta, timestamp)
         self.log_end = self.producers.end_offset = last + 1
         self._flush_if_due()
         return Appended(first, last, append_time_ms)
