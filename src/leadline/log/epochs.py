@@ -36,9 +36,6 @@ class Epochs:
     def earliest(self) -> EpochEntry | None:
         return self.entries[0] if self.entries else None
 
-    def is_latest(self, epoch: LeaderEpoch) -> bool:
-        return bool(self.entries) and self.entries[-1].epoch == epoch
-
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
         """An epoch's first record. Entries that it contradicts go. True if anything changed."""
         if self.entries:

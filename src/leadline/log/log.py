@@ -252,8 +252,7 @@ class Log:
         first, timestamp = self.log_end, header.max_timestamp
         last = first + header.last_offset_delta
         try:
-            if not self.epochs.is_latest(epoch):
-                self._note_epochs(((epoch, first),))
+            self._note_epoch(epoch, first)
             self._room_for(len(batch), first, last, timestamp, now_ms).append(batch, last, timestamp, last)
         except OSError as error:
             self._fail("appending", error)
@@ -263,10 +262,9 @@ class Log:
         self._flush_if_due()
         return Appended(first, last, append_time_ms)
 
-    def _note_epochs(self, epochs: Iterable[tuple[LeaderEpoch, Offset]]) -> None:
-        for epoch, start in epochs:
-            if epoch >= 0 and self.epochs.assign(epoch, start):
-                self._write_epochs()
+    def _note_epoch(self, epoch: LeaderEpoch, start: Offset) -> None:
+        if epoch >= 0 and self.epochs.assign(epoch, start):
+            self._write_epochs()
 
     def _room_for(self, size: int, first: Offset, last: Offset, timestamp: int, now_ms: int) -> Segment:
         """The segment that takes so many bytes."""
@@ -293,7 +291,8 @@ class Log:
             self._refuse()
         last, timestamp = incoming.last_offset, incoming.newest.timestamp
         try:
-            self._note_epochs(incoming.epochs)
+            for epoch, start in incoming.epochs:
+                self._note_epoch(epoch, start)
             segment = self._room_for(len(incoming.data), incoming.first_offset, last, timestamp, now_ms)
             updates: tuple[list[Pending], list[CompletedTxn]] | None = None
             due: Producer | None = None

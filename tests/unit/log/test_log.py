@@ -92,6 +92,14 @@ def test_what_no_segment_can_hold_is_refused(tmp_path: Path) -> None:
     assert log.log_end == 0
 
 
+def test_an_epoch_of_records_that_were_refused_begins_with_the_first_that_are_not(tmp_path: Path) -> None:
+    log = LogBench(tmp_path, {"segment.bytes": "200"}).open()
+    with pytest.raises(RecordListTooLarge):
+        log.append_as_follower(at_offset(batch(), 0, 0) + at_offset(batch(size=150), 4, 1))
+    log.append_as_leader(batch(2), 1)
+    assert [tuple(entry) for entry in log.epochs.entries] == [(1, 0)]
+
+
 def test_a_follower_takes_whole_batches_with_gaps_and_leaves_a_torn_one(log: Log) -> None:
     chunk = at_offset(batch(2), 5, 1) + at_offset(batch(1), 10, 4)
     appended = log.append_as_follower(chunk + batch()[:-3])
