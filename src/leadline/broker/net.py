@@ -14,19 +14,17 @@ and the disk is asked for what follows, always some way ahead of who reads on.
 
 import asyncio
 import logging
-import os
 import socket
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from struct import Struct
 from typing import Any, NamedTuple, NoReturn
 
+from leadline.broker.slices import AHEAD_BYTES, READ_AHEAD_BYTES, Rest, ask, read_through
 from leadline.broker.turns import Turns
-from leadline.log.files import OpenFile
 from leadline.log.segment import FileSlice
 from leadline.ports import Buffer
 from leadline.replication.looks import Looks
@@ -37,11 +35,9 @@ log = logging.getLogger(__name__)
 
 SCRATCH_BYTES = 256 * 1024  # what one read takes from a socket at most, shared by all connections
 GROWTH_BYTES = 1024 * 1024  # a large frame's buffer grows by at least this much, as its bytes arrive
-PROBE_BYTES = 256 * 1024  # distance of the looks into the page cache
-READ_AHEAD_BYTES = 1024 * 1024
-AHEAD_BYTES = 4 * 1024 * 1024  # what is asked of the disk at a time behind that, as it will be wanted next
 READS_AT_ONCE = 4  # of a large frame, while nobody else wants anything
 LARGE_BYTES = 64 * 1024  # frames from here on are read and served in steps
+STEP_BYTES = 256 * 1024  # of files, that are sent in one step
 TURN_SECONDS = 0.001  # after so much of a turn, the other requests of a connection have to wait for the next one
 MOST_SPARE = 4  # rooms for large frames that are kept
 SEND_AT_ONCE = 64  # buffers in one sendmsg
@@ -104,11 +100,15 @@ class Connection:
         self._backlog = b""  # read, but to be served later
         self._in_line = False  # for its next step
         self._gathered = bytearray()  # small replies, to leave as one piece behind what is in `_out`
-        self._out: deque[Piece | _Rest] = deque()
+        self._out: deque[Piece | Rest] = deque()
         self._out_bytes = 0  # so many were put there since it was last empty; what lies in files does not count
+        self._sends_much = False  # out of files
         self.waiting: asyncio.Future[Any] | None = None  # an answer that further requests have to wait for
         self._due: deque[Reply | Later] = deque()  # replies, in the order in which they are to leave
-        self._reading = self._writing = False
+        self._reading = False
+        self._writing = False  # blocked: what is to be sent waits for the socket, for its turn or for the disk
+        self._awaits_room = False  # in the socket: the loop tells
+        self._step_bytes = 0  # of files, sent in this step
 
     def __repr__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -240,11 +240,11 @@ class Connection:
             at = behind
             if self._out_bytes >= SEND_FROM_BYTES or len(self._out) >= SEND_AT_ONCE:
                 self._flush()
-                if self.closed:
-                    return
+            if self.closed:
+                return
             if (self._due or self._writing) and self._blocked():
                 break
-        if at:
+        if at and not self._sends_much:  # what is small by its size may ask for a lot
             net.turns.small_at = began
         if at < end:
             if self._blocked() or self._in_line:
@@ -325,6 +325,8 @@ class Connection:
         for piece in reply:
             if isinstance(piece, BUFFERS):
                 self._out_bytes += len(piece)
+            elif piece.length >= LARGE_BYTES:
+                self._sends_much = True
 
     def _put_gathered(self) -> None:
         if self._gathered:
@@ -394,8 +396,10 @@ class Connection:
     # Writing
 
     def _flush(self) -> None:
-        """Send what can be sent now; the loop calls again when the socket takes more."""
-        out = self._out
+        """Send what can be sent now, unless it has to wait already."""
+        if self._writing:
+            return
+        out, self._step_bytes = self._out, 0
         try:
             if self._gathered:
                 if not out:  # as nearly always: then it need not go there
@@ -414,13 +418,17 @@ class Connection:
             self.close(f"it broke: {error}", quiet=True)
         else:
             if not out:
-                self._out_bytes = 0
-            if not out and self._writing and not self.closed:
-                self.net.loop.remove_writer(self.fd)
-                self._writing = False
-                self._serve_backlog()
+                self._out_bytes, self._sends_much = 0, False
+                if self._awaits_room:
+                    self._await_room(False)
         if not (self.closed or self._reading):
             self._resume()
+
+    def _send_on(self) -> None:
+        """What it waited for is there."""
+        self._writing = False
+        self._flush()
+        self._serve_backlog()
 
     def _send_bytes(self) -> bool:
         out, buffers = self._out, list[Buffer]()
@@ -439,53 +447,74 @@ class Connection:
             out.popleft()
         return True
 
-    def _send_slice(self, part: "Piece | _Rest") -> bool:
+    def _send_slice(self, part: "Piece | Rest") -> bool:
         if isinstance(part, FileSlice):
-            part = self._out[0] = _Rest(part.file, part.position, part.length)
+            part = self._out[0] = Rest(part.file, part.position, part.length)
             if (ahead := part.take_ahead()) is not None:
                 self.net.in_thread(ask, part.file, ahead)
-        assert isinstance(part, _Rest), f"a reply holds bytes and slices of files, not {part!r}"
-        piece = part
-        while piece.length:
-            if not piece.warm:
-                if not is_cached(piece.file.fd, piece.position, min(piece.length, READ_AHEAD_BYTES)):
-                    self._read_ahead(piece)
-                    return False
-                piece.warm = READ_AHEAD_BYTES
-            wanted = min(piece.length, piece.warm)
-            sent = os.sendfile(self.fd, piece.file.fd, piece.position, wanted)
-            if sent == 0:
-                raise OSError(f"a file that is being sent was cut at byte {piece.position}")
-            piece.position += sent
-            piece.length -= sent
-            piece.warm -= sent
+        assert isinstance(part, Rest), f"a reply holds bytes and slices of files, not {part!r}"
+        in_steps = self._is_in_steps()
+        while part.length:
+            if not part.is_warm():
+                self._read_ahead(part)
+                return False
+            wanted = min(part.length, part.warm)
+            if in_steps and not (wanted := min(wanted, STEP_BYTES - self._step_bytes)):
+                self._wait_for_turn()
+                return False
+            sent = part.send(self.fd, wanted)
+            self._step_bytes += sent
             if sent < wanted:
                 self._wait_until_writable()
                 return False
         self._out.popleft()
         return True
 
-    def _read_ahead(self, piece: "_Rest") -> None:
+    def _is_in_steps(self) -> bool:
+        return not self.net.turns.is_quiet(self.net.now())
+
+    def _read_ahead(self, rest: Rest) -> None:
         """The disk is asked in a thread; then the sending goes on."""
-        count = min(piece.length, READ_AHEAD_BYTES)
+        count = min(rest.length, READ_AHEAD_BYTES)
 
         def warmed(done: "asyncio.Future[None]") -> None:
             if not self.closed:
-                piece.warm = count
-                self._writing = False
+                rest.warm = count
                 if done.exception() is not None:
                     self.close(f"what it asked for cannot be read: {done.exception()}")
                 else:
-                    self._flush()
+                    self._send_on()
 
-        piece.file.ahead_to = piece.position + count + AHEAD_BYTES
-        self._writing = True  # blocked, without a writer to call
-        self.net.in_thread(read_through, piece.file.fd, piece.position, count).add_done_callback(warmed)
+        rest.file.ahead_to = rest.position + count + AHEAD_BYTES
+        self._wait_without_room()
+        self.net.in_thread(read_through, rest.file.fd, rest.position, count).add_done_callback(warmed)
+
+    def _wait_for_turn(self) -> None:
+        self._wait_without_room()
+        self.net.turns.take(self._send_on)
+
+    def _wait_without_room(self) -> None:
+        """For something else: that there is room would be told over and over."""
+        self._writing = True
+        self._await_room(False)
 
     def _wait_until_writable(self) -> None:
-        if not self._writing:
-            self._writing = True
-            self.net.loop.add_writer(self.fd, self._flush)
+        self._writing = True
+        self._await_room(True)
+
+    def _await_room(self, wanted: bool) -> None:
+        if wanted and not self._awaits_room:
+            self.net.loop.add_writer(self.fd, self._writable)
+        elif self._awaits_room and not wanted:
+            self.net.loop.remove_writer(self.fd)
+        self._awaits_room = wanted
+
+    def _writable(self) -> None:
+        """Who sends much does so behind those who ask for little."""
+        if self._out and isinstance(self._out[0], Rest) and self._is_in_steps():
+            self._wait_for_turn()
+        else:
+            self._send_on()
 
     def close(self, why: str, *, quiet: bool = False) -> None:
         if self.closed:
@@ -504,56 +533,6 @@ class Connection:
 
 def as_it_is(reply: Reply | None) -> Reply | None:
     return reply
-
-
-class _Rest:
-    """The rest of a slice that is being sent."""
-
-    __slots__ = ("file", "length", "position", "warm")
-
-    def __init__(self, file: OpenFile, position: int, length: int) -> None:
-        self.file, self.position, self.length = file, position, length
-        self.warm = 0  # bytes from the position on that are known to be in memory
-
-    def take_ahead(self) -> int | None:
-        """Where to ask the disk for more, if half of what it was asked for is used up."""
-        end, asked_to = self.position + self.length, self.file.ahead_to
-        if not end <= asked_to < end + AHEAD_BYTES // 2:
-            return None
-        self.file.ahead_to = asked_to + AHEAD_BYTES
-        return asked_to
-
-
-def is_cached(fd: int, position: int, length: int) -> bool:
-    """Whether a range can be read without asking the disk: looks at a byte here and there."""
-    byte = [bytearray(1)]
-    try:
-        for at in (*range(position, position + length - 1, PROBE_BYTES), position + length - 1):
-            if os.preadv(fd, byte, at, os.RWF_NOWAIT) == 0:
-                return True  # past the end: sendfile will tell
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True  # this file system cannot say
-    return True
-
-
-def read_through(fd: int, position: int, length: int) -> None:
-    """Bring a range into the page cache. Blocks. To nowhere, as a copy of it would cost more than all the rest."""
-    os.posix_fadvise(fd, position, length + AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
-    end = position + length
-    while position < end and (count := os.sendfile(_nowhere(), fd, position, end - position)):
-        position += count
-
-
-def ask(file: OpenFile, position: int) -> None:
-    """Have the disk read what will be wanted. May block."""
-    os.posix_fadvise(file.fd, position, AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
-
-
-@cache
-def _nowhere() -> int:
-    return os.open(os.devnull, os.O_WRONLY)
 
 
 class Net:

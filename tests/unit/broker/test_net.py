@@ -1,29 +1,28 @@
 """Sockets: frames in, replies out, in order; what is wrong with a connection is its own affair, and one line."""
 
 import asyncio
-import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from leadline.broker.net import (
-    AHEAD_BYTES,
+    LARGE_BYTES,
     MOST_DUE,
+    STEP_BYTES,
     CloseConnection,
     Connection,
     Later,
     Limits,
     Net,
     Reply,
-    _Rest,
     as_it_is,
-    is_cached,
-    read_through,
 )
+from leadline.broker.slices import READ_AHEAD_BYTES, Rest
 from leadline.broker.turns import Step
 from leadline.log.files import OpenFile
 from leadline.log.segment import FileSlice
@@ -529,6 +528,93 @@ def test_slices_of_files_and_bytes_go_out_in_their_order(tmp_path: Path) -> None
     run(test)
 
 
+def test_small_requests_are_served_between_the_steps_of_what_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leadline.broker.turns.QUIET_SECONDS", 1000)
+    happened: list[str] = []
+    path = tmp_path / "file"
+    path.write_bytes(bytes(4 * STEP_BYTES))
+    send = Rest.send
+
+    def step(rest: Rest, to: int, most: int) -> int:
+        happened.append("step")
+        raw[0].send(sized(b"small"))
+        assert most <= STEP_BYTES
+        return send(rest, to, most)
+
+    def serve(connection: Connection, frame: memoryview) -> Served:
+        happened.append(bytes(frame).decode())
+        if happened[-1] == "small":
+            return None
+        return [(4 * STEP_BYTES).to_bytes(4, "big"), FileSlice(file, 0, 4 * STEP_BYTES)]
+
+    async def test() -> None:
+        async with harbour(serve) as there:
+            raw.append(Raw(there))
+            raw[0].send(sized(b"small"))
+            await until(lambda: len(happened) == 1)
+            assert await (await there.peer()).ask(b"much") == bytes(4 * STEP_BYTES)
+            raw[0].close()
+
+    file, raw = OpenFile(OsFiles(), str(path)), list[Raw]()
+    monkeypatch.setattr(Rest, "send", step)
+    run(test)
+    assert happened.count("step") >= 4
+    assert not any(pair == ("step", "step") for pair in pairwise(happened)), happened
+
+
+def test_who_reads_much_is_not_taken_for_a_small_request(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(LARGE_BYTES))
+
+    def serve(connection: Connection, frame: memoryview) -> Served:
+        count = int(frame)
+        return [count.to_bytes(4, "big"), FileSlice(file, 0, count)]
+
+    async def test() -> None:
+        async with harbour(serve) as there:
+            peer, before = await there.peer(), there.net.turns.small_at
+            await peer.ask(b"%d" % LARGE_BYTES)
+            assert there.net.turns.small_at == before
+            await peer.ask(b"%d" % (LARGE_BYTES - 1))
+            assert there.net.turns.small_at > before
+
+    file = OpenFile(OsFiles(), str(path))
+    run(test)
+
+
+def test_the_disk_is_asked_once_for_each_part_of_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes, and although the socket has room for more all the time."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(3 * READ_AHEAD_BYTES))
+    asked: list[int] = []
+
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+
+        async def several_turns() -> None:
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+        def read(fd: int, position: int, length: int) -> None:
+            asked.append(position)
+            asyncio.run_coroutine_threadsafe(several_turns(), loop).result(SECONDS)
+
+        def serve(connection: Connection, frame: memoryview) -> Served:
+            size = 3 * READ_AHEAD_BYTES
+            return [size.to_bytes(4, "big"), FileSlice(file, 0, size)]
+
+        monkeypatch.setattr("leadline.broker.net.read_through", read)
+        async with harbour(serve) as there:
+            assert await (await there.peer()).ask(b"all of it") == bytes(3 * READ_AHEAD_BYTES)
+
+    file = OpenFile(OsFiles(), str(path))
+    monkeypatch.setattr("leadline.broker.slices.is_cached", lambda *_: False)
+    run(test)
+    assert asked == [0, READ_AHEAD_BYTES, 2 * READ_AHEAD_BYTES]
+
+
 def test_beyond_max_connections_new_ones_wait_for_a_place(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         async with harbour(max_connections=2) as there:
@@ -653,32 +739,3 @@ def test_at_the_end_what_is_being_answered_may_finish() -> None:
 
 def test_replies_are_never_none_of_the_known_pieces() -> None:
     assert isinstance([b"", bytearray()], Sequence)
-
-
-def test_what_is_read_through_is_in_the_page_cache_afterwards(tmp_path: Path) -> None:
-    path = tmp_path / "cold"
-    path.write_bytes(os.urandom(3_000_000))
-    with path.open("rb") as file:
-        fd = file.fileno()
-        os.fsync(fd)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        if is_cached(fd, 0, 3_000_000):
-            pytest.skip("needs a file system that forgets what it is told to")
-        read_through(fd, 1_000_000, 3_000_000)
-        assert is_cached(fd, 1_000_000, 2_000_000)
-
-
-def test_the_disk_is_asked_for_more_before_all_of_it_is_used_up(tmp_path: Path) -> None:
-    path = tmp_path / "long"
-    path.write_bytes(b"")
-    file = OpenFile(OsFiles(), str(path))
-    step = AHEAD_BYTES // 4
-
-    def asked_for(n: int) -> int | None:
-        """By who reads the n-th part of a file."""
-        return _Rest(file, n * step, step).take_ahead()
-
-    assert [asked_for(n) for n in range(9)] == [None] * 9  # it comes from memory
-    file.ahead_to = 4 * step
-    assert [asked_for(n) for n in range(9)] == [None, None, 4 * step, None, None, None, 8 * step, None, None]
-    assert asked_for(50) is None  # somebody else, elsewhere

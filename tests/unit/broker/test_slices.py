@@ -1,0 +1,39 @@
+"""Slices of files on their way out: what is in memory is known, and the disk is asked in time."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from leadline.broker.slices import AHEAD_BYTES, Rest, is_cached, read_through
+from leadline.log.files import OpenFile
+from leadline.ports import OsFiles
+
+
+def test_what_is_read_through_is_in_the_page_cache_afterwards(tmp_path: Path) -> None:
+    path = tmp_path / "cold"
+    path.write_bytes(os.urandom(3_000_000))
+    with path.open("rb") as file:
+        fd = file.fileno()
+        os.fsync(fd)
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+        if is_cached(fd, 0, 3_000_000):
+            pytest.skip("needs a file system that forgets what it is told to")
+        read_through(fd, 1_000_000, 3_000_000)
+        assert is_cached(fd, 1_000_000, 2_000_000)
+
+
+def test_the_disk_is_asked_for_more_before_all_of_it_is_used_up(tmp_path: Path) -> None:
+    path = tmp_path / "long"
+    path.write_bytes(b"")
+    file = OpenFile(OsFiles(), str(path))
+    step = AHEAD_BYTES // 4
+
+    def asked_for(n: int) -> int | None:
+        """By who reads the n-th part of a file."""
+        return Rest(file, n * step, step).take_ahead()
+
+    assert [asked_for(n) for n in range(9)] == [None] * 9  # it comes from memory
+    file.ahead_to = 4 * step
+    assert [asked_for(n) for n in range(9)] == [None, None, 4 * step, None, None, None, 8 * step, None, None]
+    assert asked_for(50) is None  # somebody else, elsewhere
