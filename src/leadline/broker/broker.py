@@ -15,7 +15,7 @@ from leadline.api.context import Context, Services
 from leadline.api.inter_broker import Itself, alter_partition, controlled_shutdown
 from leadline.api.lanes import Lanes
 from leadline.api.sessions import Sessions
-from leadline.broker.net import Limits, Net
+from leadline.broker.net import SEND_BUFFER_BYTES, Limits, Net
 from leadline.broker.presence import Presence
 from leadline.broker.requests import Requests
 from leadline.config import BrokerConfig, BrokerSettings, InvalidSetting, Listener, LogConfig, broker_settings
@@ -105,7 +105,7 @@ class Broker:
         self.tree = await self._open_tree()
         identity = await self._identity(self.tree)
         self.replicas = Replicas(self.dirs, identity.broker, settings.broker, connect=self._broker, alter=self._alter)
-        self.net = Net(_limits(settings.broker))
+        self.net = Net(limits_of(settings))
         self._listen(self.net, settings.listeners.bound)
         self.advertised = self._advertised()
         me = BrokerInfo(identity.broker, self.advertised, settings.broker.broker_rack)
@@ -327,7 +327,7 @@ class Broker:
         merged = self.services.layers().merged()
         self.settings = self.services.settings = broker_settings(merged)
         self.dirs.config = self.settings.storage
-        self.net.limits = _limits(self.settings.broker)
+        self.net.limits = limits_of(self.settings)
         _limit_copies(self.services.replicas.throttles, self.settings.broker, merged)
         for topic in self.configs.topics:
             self.dirs.update_config(topic)
@@ -373,7 +373,8 @@ class Broker:
             await self.tree.close()
 
 
-def _limits(config: BrokerConfig) -> Limits:
+def limits_of(settings: BrokerSettings) -> Limits:
+    config, send_buffer = settings.broker, settings.given.get("socket.send.buffer.bytes")
     return Limits(
         socket_request_max_bytes=config.socket_request_max_bytes,
         max_connections=config.max_connections,
@@ -381,7 +382,7 @@ def _limits(config: BrokerConfig) -> Limits:
         max_connections_per_ip_overrides=tuple(connections_per_ip(config.max_connections_per_ip_overrides).items()),
         connections_max_idle_ms=config.connections_max_idle_ms,
         queued_max_request_bytes=config.queued_max_request_bytes,
-        socket_send_buffer_bytes=config.socket_send_buffer_bytes,
+        socket_send_buffer_bytes=SEND_BUFFER_BYTES if send_buffer is None else config.socket_send_buffer_bytes,
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
         socket_listen_backlog_size=config.socket_listen_backlog_size,
     )

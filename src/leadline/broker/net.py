@@ -19,6 +19,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple, NoReturn
@@ -42,6 +43,8 @@ TURN_SECONDS = 0.001  # after so much of a turn, the other requests of a connect
 MOST_SPARE = 4  # rooms for large frames that are kept
 SEND_AT_ONCE = 64  # buffers in one sendmsg
 SEND_FROM_BYTES = 64 * 1024  # replies of several requests go out together, up to so much
+SEND_BUFFER_BYTES = 307_200  # unless socket.send.buffer.bytes is set: Kafka's default makes three times the turns
+UNPACED = b"reno"  # congestion control within a machine, where there is no network to spare; every Linux has it
 MOST_DUE = 64  # replies that a connection waits for while more is served
 
 _SIZE = Struct(">i")
@@ -79,7 +82,7 @@ class Limits:
     max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = ()
     connections_max_idle_ms: int = 600_000
     queued_max_request_bytes: int = -1
-    socket_send_buffer_bytes: int = 102_400
+    socket_send_buffer_bytes: int = SEND_BUFFER_BYTES
     socket_receive_buffer_bytes: int = 102_400
     socket_listen_backlog_size: int = 50
 
@@ -606,10 +609,11 @@ class Net:
             except OSError as error:  # out of descriptors: try again when there are some
                 log.error("cannot accept connections: %s", error)
                 break
-            self._welcome(sock, address[0].removeprefix("::ffff:"), address[1], listener)
+            self._welcome(sock, address, listener)
         self._accept_when_possible()
 
-    def _welcome(self, sock: socket.socket, host: str, port: int, listener: str) -> None:
+    def _welcome(self, sock: socket.socket, address: tuple[str, int], listener: str) -> None:
+        host, port = address[0].removeprefix("::ffff:"), address[1]
         limit = dict(self.limits.max_connections_per_ip_overrides).get(host, self.limits.max_connections_per_ip)
         if self._per_host[host] >= limit:
             log.warning("connection from %s refused: max.connections.per.ip=%d is reached", host, limit)
@@ -617,6 +621,9 @@ class Net:
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if address[0] == sock.getsockname()[0]:
+            with suppress(OSError):  # then it stays as it is everywhere else
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, UNPACED)
         if self.limits.socket_send_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.socket_send_buffer_bytes)
         if self.limits.socket_receive_buffer_bytes > 0:

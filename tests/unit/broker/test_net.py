@@ -10,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from leadline.broker.broker import limits_of
 from leadline.broker.net import (
     LARGE_BYTES,
     MOST_DUE,
+    SEND_BUFFER_BYTES,
     STEP_BYTES,
+    UNPACED,
     CloseConnection,
     Connection,
     Later,
@@ -24,6 +27,7 @@ from leadline.broker.net import (
 )
 from leadline.broker.slices import READ_AHEAD_BYTES, Rest
 from leadline.broker.turns import Step
+from leadline.config import broker_settings
 from leadline.log.files import OpenFile
 from leadline.log.segment import FileSlice
 from leadline.ports import OsFiles
@@ -613,6 +617,27 @@ def test_the_disk_is_asked_once_for_each_part_of_a_slice(tmp_path: Path, monkeyp
     monkeypatch.setattr("leadline.broker.slices.is_cached", lambda *_: False)
     run(test)
     assert asked == [0, READ_AHEAD_BYTES, 2 * READ_AHEAD_BYTES]
+
+
+def test_the_send_buffer_is_ours_unless_it_is_set() -> None:
+    def wanted(**given: str) -> int:
+        texts = {name.replace("_", "."): text for name, text in given.items()}
+        return limits_of(broker_settings(texts)).socket_send_buffer_bytes
+
+    assert wanted() == SEND_BUFFER_BYTES
+    assert [wanted(socket_send_buffer_bytes=text) for text in ("102400", "-1")] == [102_400, -1]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", ""])
+def test_within_a_machine_nothing_is_paced(host: str) -> None:
+    async def test() -> None:
+        async with harbour(host=host) as there:
+            assert await (await there.peer()).ask(b"x") == b"x"
+            (connection,) = there.net.connections
+            used = connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+            assert used.rstrip(b"\0") == UNPACED
+
+    run(test)
 
 
 def test_beyond_max_connections_new_ones_wait_for_a_place(caplog: pytest.LogCaptureFixture) -> None:
