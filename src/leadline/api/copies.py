@@ -21,6 +21,8 @@ from leadline.wire.frames import response_frame
 from leadline.wire.messages import FetchRequest
 from leadline.wire.primitives import Piece, piece_length
 
+MOST_LINGERING_MS = 1000  # timers up to here are left alone when their fetch is answered: the next one has use for them
+
 
 class Origin(NamedTuple):
     """Where it came from."""
@@ -39,18 +41,20 @@ def copy_in_lane(frame: memoryview, services: Services, origin: Origin) -> list[
         return None
     if session.epoch != request.session_epoch or session.epoch == EPOCH_MAX:
         return None
-    lanes, watches = session.lanes, []
+    lanes, watches, has_all = session.lanes, [], request.is_patient
     for asked in request.asked:
         watch = lanes.get((asked.topic_id, asked.partition))
         if not isinstance(watch, Watch) or not _is_usual(asked, watch.hosted, request.replica, request.broker_epoch):
             return None
         watches.append(watch)
-    copying = _Copying(request, session, services, origin)
+        has_all = has_all and asked.offset == watch.hosted.log.log_end
+    copying = _copying(session, services)
+    copying.begin(request, origin)
     for asked, watch in zip(request.asked, watches, strict=True):
         copying.is_at(asked, watch)
     if len(session.fresh) > len(watches):
         copying.is_still_there(watches)
-    elif _has_all(request, watches):
+    elif has_all:  # what is fresh is what was named: there is nothing to look for
         return copying.wait()
     return copying.answer() or copying.wait()
 
@@ -67,38 +71,39 @@ def _is_usual(asked: Asked, hosted: Hosted, replica: BrokerId, broker_epoch: int
     return bool(epochs) and epochs[-1].epoch == asked.last_epoch
 
 
-def _has_all(request: Request, watches: list[Watch]) -> bool:
-    """Whether there is nothing to look for: what is fresh is what was asked for, from the end on."""
-    if request.min_bytes <= 0 or request.max_bytes <= 0 or request.max_wait_ms <= 0:
-        return False
-    return all(asked.offset == watch.hosted.log.log_end for asked, watch in zip(request.asked, watches, strict=True))
+def _copying(session: Session, services: Services) -> "_Copying":
+    found = session.copying
+    if not isinstance(found, _Copying) or found.is_waiting:  # still, as on a connection that broke
+        found = session.copying = _Copying(session, services)
+    return found
 
 
 class _Copying:
-    """One fetch, looked at as often as something changes."""
+    """The fetches of a session, one after the other; each is looked at as often as something changes."""
 
     __slots__ = (
-        "_is_woken",
-        "_now_ms",
-        "_origin",
-        "_request",
-        "_services",
-        "_session",
-        "_timer",
-        "_unusual",
-        "_waited_for",
-    )
+        "_deadline_s", "_is_woken", "_loop", "_now_ms", "_origin", "_request", "_services", "_session", "_timer",
+        "_unusual", "_waited_for",
+    )  # fmt: skip
 
-    _timer: asyncio.TimerHandle
-    _waited_for: Prompt[list[Piece]]  # there once it has to wait
+    _request: Request
+    _origin: Origin
+    _now_ms: int
+    _deadline_s: float
 
-    def __init__(self, request: Request, session: Session, services: Services, origin: Origin) -> None:
-        self._request, self._session, self._services, self._origin = request, session, services, origin
+    def __init__(self, session: Session, services: Services) -> None:
+        self._session, self._services = session, services
+        self._loop = asyncio.get_running_loop()
         self._unusual: Fetch | None = None
+        self._waited_for: Prompt[list[Piece]] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._is_woken = False
-        self._now_ms = services.clock.now_ms()
-        session.epoch += 1
-        session.seen(self._now_ms)
+
+    def begin(self, request: Request, origin: Origin) -> None:
+        self._request, self._origin, self._unusual = request, origin, None
+        self._now_ms = self._services.clock.now_ms()
+        self._session.epoch += 1
+        self._session.seen(self._now_ms)
 
     def is_at(self, asked: Asked, watch: Watch) -> None:
         """What the follower says of a partition."""
@@ -157,20 +162,43 @@ class _Copying:
 
     # Waiting
 
+    @property
+    def is_waiting(self) -> bool:
+        return self._waited_for is not None
+
     def wait(self) -> Prompt[list[Piece]]:
-        loop = asyncio.get_running_loop()
-        self._waited_for = answer = Prompt[list[Piece]](loop=loop)
+        self._waited_for = answer = Prompt[list[Piece]](loop=self._loop)
         answer.given_up = self._leave
         self._session.waiting = self
-        self._timer = loop.call_later(self._request.max_wait_ms / 1000, self._look_again, True)
+        self._deadline_s = self._loop.time() + self._request.max_wait_ms / 1000
+        if self._timer is None or self._timer.when() > self._deadline_s:
+            self._call_at_deadline()
         if self._services.replicas.stopping:
             self.wake()
         return answer
 
+    def _call_at_deadline(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._deadline_s, self._expire)
+
+    def _expire(self) -> None:
+        """Of a fetch that was answered since, or of this one."""
+        self._timer = None
+        if self._waited_for is None:
+            return
+        if self._loop.time() < self._deadline_s:
+            self._call_at_deadline()
+        else:
+            self._look_again(last=True)
+
     def _leave(self) -> None:
-        self._timer.cancel()
+        self._waited_for = None
         if self._session.waiting is self:
             self._session.waiting = None
+        if self._timer is not None and self._request.max_wait_ms > MOST_LINGERING_MS:
+            self._timer.cancel()
+            self._timer = None
 
     def wake(self) -> None:
         if not self._is_woken:
@@ -179,12 +207,12 @@ class _Copying:
 
     def _look_again(self, last: bool = False) -> None:
         self._is_woken = False
-        if not self._waited_for.done():
+        if (waited_for := self._waited_for) is not None:
             answer = self.answer(last=last or self._services.replicas.stopping)
             if answer is not None:
                 self._leave()
-                self._waited_for.set_result(answer)
-                self._waited_for.tell()
+                waited_for.set_result(answer)
+                waited_for.tell()
 
 
 class _Found(NamedTuple):

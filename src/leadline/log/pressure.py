@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import cache, partial
 from typing import NamedTuple
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from leadline.log.files import OpenFile
 from leadline.log.log import Log
@@ -74,13 +74,16 @@ class Pressure:
         self._look_at = look or write_back
         self._bytes = 0
         self._logs: WeakSet[Log] = WeakSet()  # written to since the last look; one that is deleted must not linger here
+        self._last: ref[Log] | None = None  # of them: most often it is written to again
         self._looking: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self._room.set()
 
     def appended(self, to: Log, size: int) -> None:
         self._bytes += size
-        self._logs.add(to)
+        if self._last is None or self._last() is not to:
+            self._logs.add(to)
+            self._last = ref(to)
         if self._bytes >= LOOK_BYTES and self._looking is None:
             self._looking = asyncio.create_task(self._look(), name="pressure")
 
@@ -92,7 +95,7 @@ class Pressure:
         left: Sequence[OpenFile] = ()
         try:
             while True:
-                self._bytes, logs, self._logs = 0, self._logs, WeakSet()
+                self._bytes, logs, self._logs, self._last = 0, self._logs, WeakSet(), None
                 files = dict.fromkeys([*left, *(found.segments.active.file for found in logs)])
                 dirty, left = await asyncio.to_thread(self._look_at, list(files))
                 self._judge(dirty)

@@ -16,7 +16,7 @@ from struct import error as StructError
 from typing import NamedTuple
 
 from leadline.ports import Buffer
-from leadline.wire.primitives import Piece, piece_length
+from leadline.wire.primitives import BUFFERS, Piece
 
 FETCH, VERSION = 1, 16
 MOST_TOPICS = 126  # as many as are counted in one byte
@@ -27,10 +27,12 @@ _BODY = Struct(">iiibii")
 _ASKED = Struct(">iiqiqiB")  # partition, leader epoch, offset, last epoch, log start, max bytes; 0
 _TAIL = Struct(">5siqB")  # nothing forgotten, no rack; one tagged field, 1, of 13 bytes: replica id, epoch; 0
 _TAIL_START = bytes((1, 1, 1, 1, 13))
+_SIZE = Struct(">i")
 _FRONT = Struct(">iiBihiB")
 _UNSIZED_FRONT = Struct(">iBihiB")
 _TOLD = Struct(">ihqqqBi")  # partition, error, three watermarks, aborted: null, preferred replica
 _NONE_ABORTED = (0, 1)  # null, or an empty list
+_NO_RECORDS = b"\1\0"  # none, and no tagged fields
 _END = b"\0"
 _TOPIC_ID = attrgetter("topic_id")
 
@@ -57,6 +59,11 @@ class Request(NamedTuple):
     asked: list[Asked]
     replica: int
     broker_epoch: int
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether it waits for more if there is nothing."""
+        return self.max_wait_ms > 0 and self.min_bytes > 0 and self.max_bytes > 0
 
 
 class Told(NamedTuple):
@@ -148,19 +155,23 @@ def answer(correlation_id: int, session_id: int, told: Iterable[Told]) -> list[P
     for topic_id, parts in topics.items():
         here += topic_id + _varint(len(parts) + 1)
         for part in parts:
+            records = part.records
             here += _TOLD.pack(part.partition, 0, part.high_watermark, part.last_stable_offset, part.log_start, 0, -1)
-            if part.records is None:
-                here += b"\1\0"
-                continue
-            length = piece_length(part.records)
-            here += _varint(length + 1)
-            pieces += (here, part.records)
-            size += len(here) + length
-            here = bytearray(_END)
+            if records is None:
+                here += _NO_RECORDS
+            elif isinstance(records, BUFFERS):
+                here += _varint(len(records) + 1)
+                here += records
+                here += _END
+            else:
+                here += _varint(records.length + 1)
+                pieces += (here, records)
+                size += len(here) + records.length
+                here = bytearray(_END)
         here += _END
     here += _END
     pieces.append(here)
-    _FRONT.pack_into(start, 0, size + len(here), correlation_id, 0, 0, 0, session_id, len(topics) + 1)
+    _SIZE.pack_into(start, 0, size + len(here))
     return pieces
 
 

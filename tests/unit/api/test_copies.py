@@ -154,6 +154,60 @@ def test_who_waits_is_given_what_is_stored_without_a_look_at_the_file(tmp_path: 
     run(tmp_path, test, **topic)
 
 
+@pytest.mark.parametrize("waits_ms", [[60_000, 200], [200, 200], [900, 200], [200, 300]])
+def test_each_fetch_of_a_session_waits_its_own_time(tmp_path: Path, waits_ms: list[int]) -> None:
+    """Though the first of them is answered before its time is over."""
+
+    async def test(leader: Node) -> None:
+        session, loop, epoch = opened(leader), asyncio.get_running_loop(), leader.hosted.epoch
+        for n, wait_ms in enumerate(waits_ms):
+            asked = request((session, n + 1), fetch_offset=10 + n, current_leader_epoch=epoch, last_fetched_epoch=epoch)
+            asked.max_wait_ms = wait_ms
+            began = loop.time()
+            waiting = copy_in_lane(frame(asked), leader.services, HERE)
+            assert isinstance(waiting, asyncio.Future)
+            if n == 0:
+                leader.replicas.append(TP, batch(1, size=100))
+            answer = decode(FetchResponse, bytearray(joined(await waiting))[9:], 16)
+            assert bool(answer.responses) is (n == 0)
+        assert loop.time() - began >= waits_ms[-1] / 1000
+        assert not leader.is_asked
+
+    run(tmp_path, test)
+
+
+def test_a_fetch_that_waits_is_not_answered_with_what_the_next_one_asks_for(tmp_path: Path) -> None:
+    """As on a connection that broke unnoticed."""
+
+    async def test(leader: Node) -> None:
+        session = opened(leader)
+        first, second = request((session, 1)), request((session, 2))
+        first.max_wait_ms, second.max_wait_ms = 300, 60_000
+        waiting = [copy_in_lane(frame(asked), leader.services, HERE) for asked in (first, second)]
+        assert isinstance(waiting[0], asyncio.Future)
+        assert isinstance(waiting[1], asyncio.Future)
+        assert not decode(FetchResponse, bytearray(joined(await waiting[0]))[9:], 16).responses
+        leader.replicas.append(TP, batch(1, size=100))
+        assert len(decode(FetchResponse, bytearray(joined(await waiting[1]))[9:], 16).responses) == 1
+
+    run(tmp_path, test)
+
+
+def test_who_gives_up_waiting_is_forgotten(tmp_path: Path) -> None:
+    async def test(leader: Node) -> None:
+        asked = request((opened(leader), 1))
+        asked.max_wait_ms = 60_000
+        waiting = copy_in_lane(frame(asked), leader.services, HERE)
+        assert isinstance(waiting, asyncio.Future)
+        assert leader.is_asked
+        waiting.cancel()
+        assert not leader.is_asked
+        leader.replicas.append(TP, batch(1, size=100))
+        await asyncio.sleep(0)
+
+    run(tmp_path, test)
+
+
 def test_a_batch_that_is_sent_twice_is_told_once(tmp_path: Path) -> None:
     async def test(leader: Node) -> None:
         sent = batch(1, producer_id=5)
