@@ -241,8 +241,7 @@ def produce_in_lane(frame: memoryview, lanes: Lanes, replicas: Replicas) -> Repl
     log = hosted.log
     reply = lane.reply(correlation_id, appended.first_offset, appended.log_append_time_ms, log.log_start)
     if lane.acks == ACKS_ALL and log.high_watermark <= appended.last_offset:
-        done = _done(tp.partition, appended, log.log_start)
-        return _reply_once_safe(lane, reply, done, appended.last_offset + 1, version, correlation_id, replicas)
+        return _reply_once_safe(lane, reply, appended, version, correlation_id, replicas)
     if replicas.pressure.level is Level.HIGH and len(records) >= LARGE_BYTES:
         return _after_the_disk(reply, replicas.pressure)
     return reply
@@ -251,13 +250,14 @@ def produce_in_lane(frame: memoryview, lanes: Lanes, replicas: Replicas) -> Repl
 def _reply_once_safe(
     lane: Lane,
     reply: bytes,
-    done: _Partition,
-    offset: Offset,
+    appended: Appended,
     version: int,
     correlation_id: int,
     replicas: Replicas,
 ) -> Prompt[Reply]:
     """As a request that is in no lane is answered, unless all goes well."""
+    hosted = replicas.hosted[lane.tp]
+    log_start = hosted.log.log_start
     prompt = Prompt[Reply](loop=asyncio.get_running_loop())
 
     def told(code: int) -> None:
@@ -266,11 +266,12 @@ def _reply_once_safe(
         if code == NONE:
             replicas.looks.give(prompt, reply)
             return
-        done.error_code = code
-        answer = ProduceResponse(responses=[_Topic(name=lane.tp.topic, partition_responses=[done])])
+        failed = _done(lane.tp.partition, appended, log_start)
+        failed.error_code = code
+        answer = ProduceResponse(responses=[_Topic(name=lane.tp.topic, partition_responses=[failed])])
         replicas.looks.give(prompt, response_frame(answer, version, correlation_id))
 
-    _when_safe(replicas.hosted[lane.tp], offset, lane.timeout_ms, replicas, told)
+    _when_safe(hosted, appended.last_offset + 1, lane.timeout_ms, replicas, told)
     return prompt
 
 

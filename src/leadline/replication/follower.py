@@ -162,8 +162,9 @@ class Following:
         """From the same place on; where its log starts counts for the leader alone."""
         if self.state is not State.FETCHING or now_ms < self.rests_until_ms:
             return False
-        is_there = self.offset == asked.offset and self.last_fetched_epoch == asked.last_fetched_epoch
-        return is_there and self.leader_epoch == asked.leader_epoch and self.topic_id == asked.topic_id
+        topic_id, offset, _, _, leader_epoch, last_epoch = asked
+        asks = (self.topic_id, self.offset, self.leader_epoch, self.last_fetched_epoch)
+        return asks == (topic_id, offset, leader_epoch, last_epoch)
 
     def received_epoch_end(
         self, asked: AskEpochEnd, error_code: int, end: EpochEnd, log: OwnLog, now_ms: int
