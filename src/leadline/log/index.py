@@ -125,13 +125,15 @@ class Index:
         return list(zip(*self.decode(self._read(0, self.count)), strict=True))
 
     def _append(self, first: int, second: int) -> None:
-        file, entry, tail = self._open(), self.ENTRY.pack(first, second), self._tail
+        file, entry, tail = self._file or self._open(), self.ENTRY.pack(first, second), self._tail
         write_all(self._files, file.fd, entry, self._count * len(entry))
-        if not tail:
+        firsts, seconds = tail.columns
+        if not firsts:
             tail.start = self._count
         self._count += 1
-        tail.append(first, second)
-        if len(tail) > 2 * BLOCK_ENTRIES:
+        firsts.append(first)
+        seconds.append(second)
+        if len(firsts) > 2 * BLOCK_ENTRIES:
             tail.drop(BLOCK_ENTRIES)
 
     def _search(self, target: int, column: int) -> tuple[Block, int]:
