@@ -38,7 +38,8 @@ SCRATCH_BYTES = 256 * 1024  # what one read takes from a socket at most, shared 
 GROWTH_BYTES = 1024 * 1024  # a large frame's buffer grows by at least this much, as its bytes arrive
 READS_AT_ONCE = 4  # of a large frame, while nobody else wants anything
 LARGE_BYTES = 64 * 1024  # frames from here on are read and served in steps
-STEP_BYTES = 256 * 1024  # of files, that are sent in one step
+STEP_BYTES = 256 * 1024  # of files, sent in one step
+TURN_BYTES = 1024 * 1024  # and in one turn of the loop while nobody asks for little: somebody may begin to
 TURN_SECONDS = 0.001  # after so much of a turn, the other requests of a connection have to wait for the next one
 MOST_SPARE = 4  # rooms for large frames that are kept
 SEND_AT_ONCE = 64  # buffers in one sendmsg
@@ -424,14 +425,15 @@ class Connection:
                 self._out_bytes, self._sends_much = 0, False
                 if self._awaits_room:
                     self._await_room(False)
-        if not (self.closed or self._reading):
+        if not (self.closed or self._reading or self._writing):
             self._resume()
 
     def _send_on(self) -> None:
         """What it waited for is there."""
         self._writing = False
         self._flush()
-        self._serve_backlog()
+        if not self._writing:
+            self._serve_backlog()
 
     def _send_bytes(self) -> bool:
         out, buffers = self._out, list[Buffer]()
@@ -457,14 +459,15 @@ class Connection:
                 self.net.in_thread(ask, part.file, ahead)
         assert isinstance(part, Rest), f"a reply holds bytes and slices of files, not {part!r}"
         in_steps = self._is_in_steps()
+        most = STEP_BYTES if in_steps else TURN_BYTES
         while part.length:
             if not part.is_warm():
                 self._read_ahead(part)
                 return False
-            wanted = min(part.length, part.warm)
-            if in_steps and not (wanted := min(wanted, STEP_BYTES - self._step_bytes)):
-                self._wait_for_turn()
+            if (left := most - self._step_bytes) <= 0:
+                self._give_way(in_steps)
                 return False
+            wanted = min(part.length, part.warm, left)
             sent = part.send(self.fd, wanted)
             self._step_bytes += sent
             if sent < wanted:
@@ -492,9 +495,13 @@ class Connection:
         self._wait_without_room()
         self.net.in_thread(read_through, rest.file.fd, rest.position, count).add_done_callback(warmed)
 
-    def _wait_for_turn(self) -> None:
-        self._wait_without_room()
-        self.net.turns.take(self._send_on)
+    def _give_way(self, in_steps: bool) -> None:
+        """To others, before it goes on."""
+        if in_steps:
+            self._wait_without_room()
+            self.net.turns.take(self._send_on)
+        else:
+            self._wait_until_writable()
 
     def _wait_without_room(self) -> None:
         """For something else: that there is room would be told over and over."""
@@ -514,8 +521,8 @@ class Connection:
 
     def _writable(self) -> None:
         """Who sends much does so behind those who ask for little."""
-        if self._out and isinstance(self._out[0], Rest) and self._is_in_steps():
-            self._wait_for_turn()
+        if self._out and not isinstance(self._out[0], BUFFERS) and self._is_in_steps():
+            self._give_way(in_steps=True)
         else:
             self._send_on()
 
@@ -526,6 +533,7 @@ class Connection:
         log.log(logging.DEBUG if quiet else logging.WARNING, "connection %s closed: %s", self, why)
         self.net.loop.remove_reader(self.fd)
         self.net.loop.remove_writer(self.fd)
+        self._awaits_room = False  # the number is somebody else's soon
         for answer in self.due:
             answer.cancel()
         self._release()

@@ -16,6 +16,7 @@ from leadline.broker.net import (
     MOST_DUE,
     SEND_BUFFER_BYTES,
     STEP_BYTES,
+    TURN_BYTES,
     UNPACED,
     CloseConnection,
     Connection,
@@ -569,6 +570,39 @@ def test_small_requests_are_served_between_the_steps_of_what_is_sent(
     run(test)
     assert happened.count("step") >= 4
     assert not any(pair == ("step", "step") for pair in pairwise(happened)), happened
+
+
+def test_who_takes_all_there_is_gets_some_of_it_in_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has asked for anything for a while; then somebody does."""
+    happened: list[str] = []
+    path = tmp_path / "file"
+    path.write_bytes(bytes(5 * TURN_BYTES))
+
+    def takes_all(rest: Rest, to: int, most: int) -> int:
+        if not happened:
+            raw[0].send(sized(b"small"))
+        happened.append("step")
+        assert most <= TURN_BYTES
+        rest.position, rest.length, rest.warm = rest.position + most, rest.length - most, rest.warm - most
+        return most
+
+    def serve(connection: Connection, frame: memoryview) -> Served:
+        if bytes(frame) == b"much":
+            return [FileSlice(file, 0, 5 * TURN_BYTES)]
+        happened.append("small")
+        return None
+
+    async def test() -> None:
+        async with harbour(serve) as there:
+            raw.append(Raw(there))
+            (await there.peer()).send(b"much")
+            await until(lambda: happened.count("step") >= 5)
+            raw[0].close()
+
+    file, raw = OpenFile(OsFiles(), str(path)), list[Raw]()
+    monkeypatch.setattr(Rest, "send", takes_all)
+    run(test)
+    assert "small" in happened[1:3]
 
 
 def test_who_reads_much_is_not_taken_for_a_small_request(tmp_path: Path) -> None:
