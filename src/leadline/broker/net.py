@@ -5,11 +5,11 @@ as Kafka does; while one is waiting, or its reply does not leave, nothing more i
 reader holds up itself and nobody's memory. Where only the reply is still to come, as of records that others are to
 copy, the next request is served meanwhile. Replies leave in the order of the requests in any case.
 
-Large frames are read and served in steps: see `turns`. So are many small ones that come at once.
+Large frames are read and served in steps, and large replies leave in steps: see `turns`. Many small frames that come at
+once are served in steps, too.
 
 A reply is a list of bytes and file slices. Bytes go out with sendmsg, slices with sendfile: records are never copied
-through Python. A slice that is not in the page cache is read ahead in a thread first, so that nobody waits for a disk;
-and the disk is asked for what follows, always some way ahead of who reads on.
+through Python, and nobody waits for a disk: see `slices`.
 """
 
 import asyncio

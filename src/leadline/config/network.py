@@ -45,7 +45,7 @@ class NetworkConfig(Settings):
     )
 
     socket_send_buffer_bytes: int = setting(
-        102_400, INT, "a socket's send buffer; -1: the system's choice", importance=HIGH
+        102_400, INT, "a socket's send buffer; -1: the system's choice; not set: 307200", importance=HIGH
     )
     socket_receive_buffer_bytes: int = setting(
         102_400, INT, "a socket's receive buffer; -1: the system's choice", importance=HIGH
