@@ -44,7 +44,7 @@ TURN_SECONDS = 0.001  # after so much of a turn, the other requests of a connect
 MOST_SPARE = 4  # rooms for large frames that are kept
 SEND_AT_ONCE = 64  # buffers in one sendmsg
 SEND_FROM_BYTES = 64 * 1024  # replies of several requests go out together, up to so much
-SEND_BUFFER_BYTES = 307_200  # unless socket.send.buffer.bytes is set: Kafka's default makes three times the turns
+SEND_BUFFER_BYTES = 307_200  # unless socket.send.buffer.bytes is set: Kafka's default takes twice the turns
 UNPACED = b"reno"  # congestion control within a machine, where there is no network to spare; every Linux has it
 MOST_DUE = 64  # replies that a connection waits for while more is served
 
