@@ -276,6 +276,7 @@ class Group:
             else:  # the id of its former self: so that it does not take itself for the leader
                 answer = self._joined(member, with_members=False)._replace(leader=told.leader or "")
             self._answer_join(member.id, answer)
+            self._do(Set(session(member.id), member.session_timeout_ms))  # it may have run out while this was written
             return
         self._withdraw(member)
         self._answer_join(

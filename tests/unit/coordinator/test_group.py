@@ -1,5 +1,6 @@
 """One group: what it decides, seen by its effects."""
 
+from collections.abc import Callable
 from itertools import count
 
 import pytest
@@ -49,6 +50,7 @@ class Life:
         self.stored: list[Store] = []
         self.tickets = count(1)
         self.error: CoordinatorNotAvailable | None = None  # of what is written
+        self.meanwhile: Callable[[], None] = lambda: None  # happens while it is written
 
     def do(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -59,6 +61,7 @@ class Life:
                 self.timers[effect.timer] = effect.after_ms
             elif isinstance(effect, Store):
                 self.stored.append(effect)
+                self.meanwhile()
                 self.do(self.group.stored(effect, self.error, NOW))
             else:
                 self.timers.pop(effect.timer, None)
@@ -228,6 +231,15 @@ def test_a_static_member_that_cannot_be_written_has_not_returned() -> None:
     assert life.group.instances == {"a": "a-1"}
     assert life.group.heartbeat("a-1", "a", 1)[0] == 0
     assert life.timers[session("a-1")] == 10_000
+
+
+def test_a_static_member_whose_session_ran_out_while_it_was_written_has_another() -> None:
+    life = Life()
+    life.settle("a-1", instance="a")
+    life.meanwhile = lambda: life.ring(session("a-2"))
+    ticket = life.join(new_id="a-2", instance="a")
+    assert life.answers[ticket].error == 0
+    assert life.timers == {session("a-2"): 10_000}
 
 
 def test_a_static_member_that_is_replaced_before_it_synced_must_sync_under_its_new_id() -> None:
