@@ -32,6 +32,9 @@ class Recent:
         self._runs: dict[Ends, _Run] = {}
         self._bytes = 0
 
+    def __bool__(self) -> bool:
+        return self._bytes > 0
+
     def add(self, log: Ends, first_offset: Offset, end: Offset, batch: Buffer) -> None:
         """One batch, which lies in a buffer that is used again."""
         self._bytes += len(batch)

@@ -32,15 +32,15 @@ class Looks:
 
     def release(self) -> None:
         self._is_held = False
-        if self._given:
-            given, self._given = self._given, []
-            for prompt in given:
-                prompt.tell()
-        if self._due:
-            if self.is_alone():
-                self._take_all()
-            else:
-                self._call()
+        try:
+            if self._given:
+                self._tell_all()
+        finally:
+            if self._due or self.recent:
+                if self.is_alone():
+                    self._take_all()
+                else:
+                    self._call()
 
     def give(self, prompt: Prompt[R], result: R) -> None:
         prompt.set_result(result)
@@ -54,6 +54,12 @@ class Looks:
         if not self._is_held:
             self._call()
 
+    def keep(self) -> Recent:
+        """For what is about to be appended: until those who wait for it have looked."""
+        if not self._is_held:
+            self._call()
+        return self.recent
+
     def _call(self) -> None:
         if not self._is_called:
             self._is_called = True
@@ -63,8 +69,20 @@ class Looks:
         self._is_called = False
         self._take_all()
 
+    # Should one fail, which is told by the loop, the others come to their right nevertheless.
+
+    def _tell_all(self) -> None:
+        """Once for each connection."""
+        given, self._given = list({prompt.told: prompt for prompt in reversed(self._given)}.values()), []
+        try:
+            while given:
+                given.pop().tell()
+        finally:
+            for prompt in reversed(given):
+                asyncio.get_running_loop().call_soon(prompt.tell)
+
     def _take_all(self) -> None:
-        """In their order. Should one fail, which is told by the loop, the others look nevertheless."""
+        """In their order."""
         due, self._due = self._due[::-1], []
         try:
             while due:

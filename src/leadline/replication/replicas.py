@@ -400,7 +400,7 @@ class Replicas:
         if leader.followers and (acks == ALL or origin is Origin.COORDINATOR):
             leader.min_isr = found.config.min_insync_replicas
             leader.check_in_sync()
-        recent = self.looks.recent if hosted.copiers and hosted.is_awaited else None
+        recent = self.looks.keep() if hosted.copiers and hosted.is_awaited else None
         appended = found.append_as_leader(batch, leader.epoch, origin, verified, recent)
         if leader.followers:
             effects = leader.appended(found.log_end, self.dirs.clock.now_ms())

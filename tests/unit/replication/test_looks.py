@@ -9,6 +9,12 @@ from leadline.replication.looks import Looks
 from leadline.replication.prompt import Prompt
 
 
+class Ended:
+    """A log."""
+
+    log_end = 1
+
+
 class Scene:
     def __init__(self) -> None:
         self.looks, self.seen = Looks(), list[str]()
@@ -84,6 +90,18 @@ def test_who_was_given_something_is_told_when_all_are_served_and_before_others_l
     assert run(test) == ["served", "b given", "c given", "a", "|", "|"]
 
 
+def test_a_connection_is_told_once_of_all_that_it_was_given() -> None:
+    def test(scene: Scene) -> None:
+        one, other = scene.prompt("a"), scene.prompt("b")
+        other.told = one.told
+        scene.looks.hold()
+        scene.looks.give(one, "given")
+        scene.looks.give(other, "too")
+        scene.looks.release()
+
+    assert run(test) == ["a given", "|", "|"]
+
+
 def test_who_asks_to_look_while_others_look_does_so_a_turn_later() -> None:
     def test(scene: Scene) -> None:
         scene.looks.soon(scene.look("a", lambda: scene.looks.soon(scene.look("c"))))
@@ -104,12 +122,40 @@ def test_one_that_fails_does_not_keep_others_from_looking(caplog: pytest.LogCapt
     assert "on looking" in caplog.text
 
 
-def test_what_was_appended_is_at_hand_for_those_who_look_and_not_longer() -> None:
-    class Log:
-        log_end = 1
+def test_one_that_fails_on_being_told_does_not_keep_others_from_it() -> None:
+    def fail(_: object) -> None:
+        raise ZeroDivisionError("on being told")
 
     def test(scene: Scene) -> None:
-        log, recent = Log(), scene.looks.recent
+        one, other = scene.prompt("a"), scene.prompt("b")
+        one.told = fail
+        scene.looks.hold()
+        scene.looks.give(one, "given")
+        scene.looks.give(other, "given")
+        scene.looks.soon(scene.look("c"))
+        with pytest.raises(ZeroDivisionError):
+            scene.looks.release()
+
+    assert run(test) == ["|", "b given", "c", "|"]
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_what_was_appended_is_not_kept_though_nobody_looked_for_it(is_held: bool) -> None:
+    def test(scene: Scene) -> None:
+        if is_held:
+            scene.looks.hold()
+        scene.looks.keep().add(Ended(), 0, 1, b"batch")
+        if is_held:
+            scene.looks.release()
+        loop = asyncio.get_running_loop()
+        loop.call_soon(lambda: scene.seen.append("kept" if scene.looks.recent else "gone"))
+
+    assert run(test) == ["|", "gone", "|"]
+
+
+def test_what_was_appended_is_at_hand_for_those_who_look_and_not_longer() -> None:
+    def test(scene: Scene) -> None:
+        log, recent = Ended(), scene.looks.keep()
         recent.add(log, 0, 1, b"batch")
         scene.looks.soon(lambda: scene.seen.append(str(recent.since(log, 0, 100))))
         asyncio.get_running_loop().call_soon(lambda: scene.seen.append(str(recent.since(log, 0, 100))))
