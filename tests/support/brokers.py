@@ -188,6 +188,7 @@ class Line:
         answer = await node.answer(request)
         if not self._brokers.is_connected(self._here, self._there):
             raise PeerLost("cut off by the test")
+        self._brokers.on_the_way(answer)
         return answer
 
     def close(self) -> None:
@@ -201,6 +202,7 @@ class Brokers:
         self.folders: tuple[str, ...] = ("",)  # of each broker: what its log directories have behind their names
         self.nodes: dict[BrokerId, Node] = {}
         self.cut_off: set[BrokerId] = set()
+        self.on_the_way: Callable[[bytearray], None] = lambda _: None  # sees each answer that goes through no socket
         self._incarnations = dict.fromkeys(ids, 0)
         self._to_tell: list[tuple[BrokerId, Told]] = []
         self.controller: Controller | None = None

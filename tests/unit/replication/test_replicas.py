@@ -18,7 +18,7 @@ from leadline.errors import (
     UnknownLeaderEpoch,
 )
 from leadline.model import TopicPartition
-from leadline.replication.channel import PeerLost, Source
+from leadline.replication.channel import Ask, Heard, PeerLost, Source
 from leadline.replication.fetcher import Followed
 from leadline.replication.follower import State, follow
 from leadline.replication.partition import Effects, LeaderAndIsr
@@ -33,7 +33,7 @@ from leadline.wire.messages import (
     ProduceResponse,
 )
 from tests.support import in_memory
-from tests.support.brokers import PATIENCE_S, TOPIC_ID, TP, Brokers, Node, brokers, until
+from tests.support.brokers import PATIENCE_S, TOPIC_ID, TP, Brokers, Line, Node, brokers, until
 from tests.support.logs import batch, offsets_in, whole_log
 
 ALL, LONG_MS = -1, 60_000
@@ -99,6 +99,51 @@ def test_followers_hold_the_leaders_bytes(tmp_path: Path, sockets: bool) -> None
         assert cluster.isr == {1, 2, 3}
 
     run(tmp_path, test, sockets=sockets, segment_bytes="2000")
+
+
+def test_records_that_came_broken_are_fetched_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    spoiled: list[int] = []
+
+    def spoil(answer: bytearray) -> None:
+        if (at := answer.find(b"vvvv")) >= 0 and len(spoiled) < 2:
+            answer[at] ^= 1
+            spoiled.append(at)
+
+    async def test(cluster: Brokers) -> None:
+        leader = cluster.leader
+        leader.replicas.append(TP, batch(1, size=100))
+        await cluster.all_hold(1)
+        cluster.on_the_way = spoil
+        leader.replicas.append(TP, batch(1, size=100))
+        leader.replicas.append(TP, batch(1, size=100))
+        await cluster.all_hold(3)
+        assert are_alike(cluster)
+
+    run(tmp_path, test)
+    assert len(spoiled) == 2
+    assert "CRC" in caplog.text
+
+
+def test_usual_answers_do_not_wake_the_task_that_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+    converse = Line.converse
+
+    async def counted(self: Line, what: str, first: Ask, heard: Heard, timeout_s: float, /) -> bytearray:
+        begun.append(what)
+        return await converse(self, what, first, heard, timeout_s)
+
+    monkeypatch.setattr(Line, "converse", counted)
+
+    async def test(cluster: Brokers) -> None:
+        leader = cluster.leader
+        leader.replicas.append(TP, batch(1, size=100))
+        await cluster.all_hold(1)
+        begun.clear()
+        for _ in range(40):
+            await leader.replicas.committed(TP, leader.replicas.append(TP, batch(1, size=100)).last_offset + 1)
+        assert len(begun) < 40  # of 80 answers: only now and then something else is due
+
+    run(tmp_path, test)
 
 
 @pytest.mark.parametrize("version", [6, 10])
