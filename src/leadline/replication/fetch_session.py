@@ -94,7 +94,8 @@ class FetchSession:
         if self.is_full:
             request = Request(self.id, self.epoch, dict(self.positions), [], [], by_id)
         else:
-            by_id = by_id and all(gone.topic_id != NO_ID for gone in forgotten)
+            if forgotten:
+                by_id = by_id and all(gone.topic_id != NO_ID for gone in forgotten)
             request = Request(self.id, self.epoch, named, forgotten, replaced, by_id)
         return request if self.positions or request.forgotten else None
 

@@ -113,7 +113,10 @@ class Hosted:
     @property
     def is_awaited(self) -> bool:
         """Whether a follower waits for more."""
-        return any(copier.waits for copier in self.copiers)
+        for copier in self.copiers:  # noqa: SIM110  `any` would make a generator for each batch
+            if copier.waits:
+                return True
+        return False
 
     def wake_copiers(self) -> None:
         for waiter in self.copiers:

@@ -86,7 +86,7 @@ def request(asking: Request, client_id: str) -> bytes:
     """A whole frame, with the partitions in this order."""
     client = client_id.encode()
     body = bytearray(_BODY.pack(*asking[1:4], 0, asking.session_id, asking.session_epoch))
-    topics = [(topic_id, list(parts)) for topic_id, parts in groupby(asking.asked, _TOPIC_ID)]
+    topics = _by_topic(asking.asked)
     assert len(topics) <= MOST_TOPICS
     body.append(len(topics) + 1)
     for topic_id, parts in topics:
@@ -97,6 +97,12 @@ def request(asking: Request, client_id: str) -> bytes:
     body += _TAIL.pack(_TAIL_START, asking.replica, asking.broker_epoch, 0)
     size = _HEAD.size + len(client) + 1 + len(body)
     return _SIZED_HEAD.pack(size, FETCH, VERSION, asking.correlation_id, len(client)) + client + _END + body
+
+
+def _by_topic(asked: list[Asked]) -> list[tuple[bytes, list[Asked]]]:
+    if len(asked) == 1:  # as most often
+        return [(asked[0].topic_id, asked)]
+    return [(topic_id, list(parts)) for topic_id, parts in groupby(asked, _TOPIC_ID)]
 
 
 def parse_request(frame: memoryview) -> Request | None:
