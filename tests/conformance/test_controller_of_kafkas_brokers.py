@@ -9,7 +9,8 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -166,13 +167,19 @@ def produce(bootstrap: str) -> None:
     assert told == [None] * 5
 
 
+def by_their_controller(path: Path) -> list[dict[str, bytes]]:
+    with zookeeper(path / "their-zk") as zk:
+        return happen(path / "theirs", zk, None)
+
+
+def by_ours(path: Path) -> list[dict[str, bytes]]:
+    with zookeeper(path / "our-zk") as zk, our_controller(path / "ours" / "100", zk) as address:
+        return happen(path / "ours", zk, address)
+
+
 def test_what_it_leaves_in_zookeeper_is_what_their_own_controller_leaves(tmp_path: Path) -> None:
-    with zookeeper(tmp_path / "their-zk") as zk:
-        theirs = happen(tmp_path / "theirs", zk, None)
-    with ExitStack() as stack:
-        zk = stack.enter_context(zookeeper(tmp_path / "our-zk"))
-        address = stack.enter_context(our_controller(tmp_path / "ours" / "100", zk))
-        ours = happen(tmp_path / "ours", zk, address)
+    with ThreadPoolExecutor(2) as at_once:
+        theirs, ours = at_once.map(lambda story: story(tmp_path), (by_their_controller, by_ours))
     for moment, (one, other) in enumerate(zip(ours, theirs, strict=True)):
         assert len(one) > 40
         assert one == other, f"at moment {moment}"
