@@ -196,11 +196,7 @@ class Replicas:
             found.begin_epoch(decision.leader_epoch)
             hosted.history.elected(decision, found.log_end, now_ms)
             if decision.recovering:
-                log.warning(
-                    "%s: by an unclean election this broker leads; what it lacks, from %d on, is lost",
-                    tp,
-                    found.log_end,
-                )
+                log.warning("%s: an unclean election: what this broker lacks, from %d on, is lost", tp, found.log_end)
         hosted.epoch, hosted.leader_id = decision.leader_epoch, self.me
         if hosted.leads is None:
             hosted.leads = Leader(

@@ -100,7 +100,7 @@ def test_an_unclean_election_is_told_and_remembered_as_one(tmp_path: Path, caplo
 
     run(tmp_path, test)
     (said,) = (record.getMessage() for record in caplog.records if "unclean" in record.getMessage())
-    assert said == "t-0: by an unclean election this broker leads; what it lacks, from 0 on, is lost"
+    assert said == "t-0: an unclean election: what this broker lacks, from 0 on, is lost"
 
 
 def test_who_waits_is_served_across_an_epoch_in_which_the_same_broker_leads(tmp_path: Path) -> None:
