@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from kazoo.client import KazooClient
 
 from leadline.coordination import znodes
+from leadline.wire.messages import MetadataRequest, MetadataResponse
+from tests.conformance.both import Connection
 from tests.conformance.kafka.broker import Broker, broker, zookeeper
 from tests.support.broker import RunningBroker, leadline
 
@@ -93,11 +96,15 @@ class Mixed:
     def wait_for_all(self, topic: str) -> None:
         """Three replicas in sync for each partition, as each broker tells it."""
 
-        def in_sync() -> bool:
-            known = self.admin.list_topics(topic, timeout=10).topics[topic].partitions.values()
-            return bool(known) and all(len(each.isrs) == 3 for each in known)
+        def in_sync(broker: Connection) -> bool:
+            asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
+            (told,) = broker.ask(MetadataResponse, asked, 4).topics
+            return bool(told.partitions) and all(len(each.isr_nodes) == 3 for each in told.partitions)
 
-        until(in_sync, f"all replicas of {topic} in sync")
+        for address in self.bootstrap.split(","):
+            host, port = address.split(":")
+            with closing(Connection(host, int(port))) as broker:
+                until(partial(in_sync, broker), f"all replicas of {topic} in sync")
 
     def leaders(self, topic: str) -> set[int]:
         return {each.leader for each in self.admin.list_topics(topic, timeout=10).topics[topic].partitions.values()}

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Event
 from typing import TYPE_CHECKING
 
 from leadline.cli import COMMANDS
@@ -32,7 +33,7 @@ from leadline.cli.client import (
     moment_ms,
     text_of,
 )
-from leadline.cli.terminal import Status, size_text, time_text
+from leadline.cli.terminal import Status, ctrl_c, size_text, time_text
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
@@ -305,22 +306,20 @@ def _seek_time(
 def _read(consumer: "Consumer", reading: Reading) -> int:
     """Until it is finished or a person ends it; with a summary, unless the reader behind the pipe has gone."""
     started = time.monotonic()
-    code = 0
-    try:
-        _copy(consumer, reading)
-    except KeyboardInterrupt:
-        code = 130 if reading.is_bounded else 0
+    with ctrl_c() as pressed:
+        _copy(consumer, reading, pressed)
+    if pressed.is_set():
         print(file=sys.stderr)  # the terminal wrote ^C there
     print(reading.summary(time.monotonic() - started), file=sys.stderr)
-    return code
+    return 130 if pressed.is_set() and reading.is_bounded else 0
 
 
-def _copy(consumer: "Consumer", reading: Reading) -> None:
+def _copy(consumer: "Consumer", reading: Reading, ended: Event) -> None:
     out = sys.stdout.buffer
     paint, piped = Paint(sys.stdout), not sys.stdout.isatty()
     shown = 0.0
     with Status() as status:
-        while not reading.finished:
+        while not (reading.finished or ended.is_set()):
             first = consumer.poll(WAIT_S)
             if first is not None:
                 data, last = reading.take([first, *consumer.consume(AT_ONCE, 0)])

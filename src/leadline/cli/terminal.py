@@ -1,9 +1,12 @@
 """How commands speak to a person: sizes and times in few characters, tables, a status line on terminals only."""
 
 import re
+import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
+from threading import Event
 from types import TracebackType
 
 
@@ -47,6 +50,22 @@ class Status:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._shown:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def ctrl_c() -> Iterator[Event]:
+    """Whether a person has pressed it. The first time it interrupts nothing: what is under way ends as a whole."""
+    pressed, before = Event(), signal.getsignal(signal.SIGINT)
+
+    def press(*_: object) -> None:
+        pressed.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, press)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def age_text(ms: int) -> str:
