@@ -5,6 +5,7 @@ a failure: there the tools are at hand, and a test that quietly stopped running 
 """
 
 import os
+import signal
 from collections.abc import Generator
 from typing import TypeVar
 
@@ -18,6 +19,9 @@ ON_CI = os.environ.get("CI", "").lower() == "true"
 if not ON_CI:  # there, Hypothesis loads a profile of its own: no deadline either, and the same examples every time
     settings.register_profile("leadline", deadline=None)
     settings.load_profile("leadline")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script: what tests start inherits it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def no_excuse_on_ci(report: Report) -> Report:

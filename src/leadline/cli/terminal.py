@@ -54,14 +54,18 @@ class Status:
 
 @contextmanager
 def ctrl_c() -> Iterator[Event]:
-    """Whether a person has pressed it. The first time it interrupts nothing: what is under way ends as a whole."""
+    """Whether a person has pressed it. The first time it interrupts nothing: what is under way ends as a whole.
+
+    In the background of a script nobody can press it: who started it there has it ignored, and so it stays.
+    """
     pressed, before = Event(), signal.getsignal(signal.SIGINT)
 
     def press(*_: object) -> None:
         pressed.set()
         signal.signal(signal.SIGINT, before)
 
-    signal.signal(signal.SIGINT, press)
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, press)
     try:
         yield pressed
     finally:

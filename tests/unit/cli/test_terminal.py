@@ -1,8 +1,10 @@
-"""How lengths of time and tables are written."""
+"""How lengths of time and tables are written, and what Ctrl-C does."""
+
+import signal
 
 import pytest
 
-from leadline.cli.terminal import age_text, table
+from leadline.cli.terminal import age_text, ctrl_c, table
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
@@ -30,3 +32,22 @@ def test_a_table_has_words_to_the_left_and_numbers_to_the_right() -> None:
 
 def test_only_the_head_of_a_table_is_painted_and_it_needs_no_rows() -> None:
     assert table(["A", "B"], [], str.lower) == ["a  b"]
+
+
+def test_ctrl_c_interrupts_nothing_the_first_time() -> None:
+    with ctrl_c() as pressed:
+        signal.raise_signal(signal.SIGINT)
+        assert pressed.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_ctrl_c_stays_ignored_where_it_was() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with ctrl_c() as pressed:
+            signal.raise_signal(signal.SIGINT)
+        assert not pressed.is_set()
+    finally:
+        signal.signal(signal.SIGINT, before)
