@@ -1,6 +1,7 @@
 """How lengths of time and tables are written, and what Ctrl-C does."""
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 
@@ -34,6 +35,15 @@ def test_only_the_head_of_a_table_is_painted_and_it_needs_no_rows() -> None:
     assert table(["A", "B"], [], str.lower) == ["a  b"]
 
 
+@pytest.fixture
+def _at_rest() -> Iterator[None]:
+    """Ctrl-C as Python has it by itself: Spark, for one, takes it over for good."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_at_rest")
 def test_ctrl_c_interrupts_nothing_the_first_time() -> None:
     with ctrl_c() as pressed:
         signal.raise_signal(signal.SIGINT)
@@ -43,11 +53,10 @@ def test_ctrl_c_interrupts_nothing_the_first_time() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.usefixtures("_at_rest")
 def test_ctrl_c_stays_ignored_where_it_was() -> None:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with ctrl_c() as pressed:
-            signal.raise_signal(signal.SIGINT)
-        assert not pressed.is_set()
-    finally:
-        signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with ctrl_c() as pressed:
+        signal.raise_signal(signal.SIGINT)
+    assert not pressed.is_set()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
