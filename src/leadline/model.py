@@ -2,6 +2,7 @@
 
 import base64
 import uuid
+from collections.abc import Iterable
 from typing import NamedTuple
 
 Offset = int  # position of a record in its partition
@@ -23,6 +24,14 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+    """In the order in which they come."""
+    found: dict[str, list[TopicPartition]] = {}
+    for tp in partitions:
+        found.setdefault(tp.topic, []).append(tp)
+    return found
 
 
 def format_id(value: uuid.UUID) -> str:

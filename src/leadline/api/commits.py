@@ -21,7 +21,7 @@ from leadline.errors import (
     WireError,
 )
 from leadline.log.producers import Verification
-from leadline.model import Offset, TopicPartition
+from leadline.model import Offset, TopicPartition, by_topic
 from leadline.wire.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -95,16 +95,9 @@ def committed(verdicts: Verdicts) -> OffsetCommitResponse:
                 name=topic,
                 partitions=[_Committed(partition_index=tp.partition, error_code=verdicts[tp]) for tp in partitions],
             )
-            for topic, partitions in _by_topic(verdicts)
+            for topic, partitions in by_topic(verdicts).items()
         ]
     )
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> Iterable[tuple[str, list[TopicPartition]]]:
-    found: dict[str, list[TopicPartition]] = {}
-    for tp in partitions:
-        found.setdefault(tp.topic, []).append(tp)
-    return found.items()
 
 
 async def _commit_to_tree(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitResponse:
@@ -188,7 +181,7 @@ def _fetch_group(asked: OffsetFetchRequest.OffsetFetchRequestGroup, require_stab
         return _Group(group_id=asked.group_id, error_code=error.code)
     topics = [
         _Topics(name=topic, partitions=[_Partitions(**_told(tp, fetched[tp])) for tp in partitions])
-        for topic, partitions in _by_topic(fetched)
+        for topic, partitions in by_topic(fetched).items()
     ]
     return _Group(group_id=asked.group_id, topics=topics)
 
@@ -196,7 +189,7 @@ def _fetch_group(asked: OffsetFetchRequest.OffsetFetchRequestGroup, require_stab
 def _fetched_topics(fetched: Mapping[TopicPartition, Fetched]) -> list[_Topic]:
     return [
         _Topic(name=topic, partitions=[_Partition(**_told(tp, fetched[tp])) for tp in partitions])
-        for topic, partitions in _by_topic(fetched)
+        for topic, partitions in by_topic(fetched).items()
     ]
 
 
@@ -236,7 +229,7 @@ async def offset_delete(request: OffsetDeleteRequest, ctx: Context) -> OffsetDel
                 name=topic,
                 partitions=[_Deleted(partition_index=tp.partition, error_code=verdicts[tp]) for tp in partitions],
             )
-            for topic, partitions in _by_topic(verdicts)
+            for topic, partitions in by_topic(verdicts).items()
         ]
     )
 
@@ -299,6 +292,6 @@ def _in_txn(verdicts: Verdicts) -> TxnOffsetCommitResponse:
                 name=topic,
                 partitions=[_InTxn(partition_index=tp.partition, error_code=verdicts[tp]) for tp in partitions],
             )
-            for topic, partitions in _by_topic(verdicts)
+            for topic, partitions in by_topic(verdicts).items()
         ]
     )

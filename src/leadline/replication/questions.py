@@ -3,13 +3,13 @@
 Pure: builds messages of what is to be asked.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 from leadline.config.replication import ReplicationConfig
-from leadline.model import BrokerId, TopicPartition
+from leadline.model import BrokerId, TopicPartition, by_topic
 from leadline.replication.fetch_session import INITIAL_EPOCH, Forgotten, Position, Request
 from leadline.replication.follower import AskEpochEnd, AskOffset
 from leadline.wire import copies
@@ -27,13 +27,13 @@ class Me(NamedTuple):
 
 def epoch_ends_request(asks: Mapping[TopicPartition, AskEpochEnd], me: Me) -> OffsetForLeaderEpochRequest:
     request = OffsetForLeaderEpochRequest(replica_id=me.id)
-    for name, parts in _by_topic(asks.items()).items():
+    for name, partitions in by_topic(asks).items():
         topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=name)
         topic.partitions = [
             OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
-                partition=number, current_leader_epoch=ask.leader_epoch, leader_epoch=ask.epoch
+                partition=tp.partition, current_leader_epoch=asks[tp].leader_epoch, leader_epoch=asks[tp].epoch
             )
-            for number, ask in parts
+            for tp in partitions
         ]
         request.topics.append(topic)
     return request
@@ -41,23 +41,16 @@ def epoch_ends_request(asks: Mapping[TopicPartition, AskEpochEnd], me: Me) -> Of
 
 def offsets_request(asks: Mapping[TopicPartition, AskOffset], me: Me) -> ListOffsetsRequest:
     request = ListOffsetsRequest(replica_id=me.id)
-    for name, parts in _by_topic(asks.items()).items():
+    for name, partitions in by_topic(asks).items():
         topic = ListOffsetsRequest.ListOffsetsTopic(name=name)
         topic.partitions = [
             ListOffsetsRequest.ListOffsetsPartition(
-                partition_index=number, current_leader_epoch=ask.leader_epoch, timestamp=ask.timestamp
+                partition_index=tp.partition, current_leader_epoch=asks[tp].leader_epoch, timestamp=asks[tp].timestamp
             )
-            for number, ask in parts
+            for tp in partitions
         ]
         request.topics.append(topic)
     return request
-
-
-def _by_topic(asks: Iterable[tuple[TopicPartition, T]]) -> dict[str, list[tuple[int, T]]]:
-    found: dict[str, list[tuple[int, T]]] = {}
-    for tp, ask in asks:
-        found.setdefault(tp.topic, []).append((tp.partition, ask))
-    return found
 
 
 def fetch_request(request: Request, me: Me, config: ReplicationConfig, max_wait_ms: int) -> FetchRequest:

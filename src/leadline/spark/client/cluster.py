@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from leadline.config import nearest
 from leadline.errors import NotCoordinator, UnknownTopicOrPartition, WireError
-from leadline.model import BrokerId, Offset, TopicId, TopicPartition
+from leadline.model import BrokerId, Offset, TopicId, TopicPartition, by_topic
 from leadline.spark.client.connection import Access, Address, Connection, Refused, Unreachable
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
@@ -435,13 +435,6 @@ def addresses(servers: str) -> Iterator[Address]:
         if not (colon and host and port.isdigit() and int(port) < 1 << 16):
             raise Refused(f"kafka.bootstrap.servers={servers}: {server!r} is not host:port")
         yield Address(host.strip("[]"), int(port))
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    found: dict[str, list[TopicPartition]] = defaultdict(list)
-    for tp in partitions:
-        found[tp.topic].append(tp)
-    return found
 
 
 def _known(offsets: Mapping[TopicPartition, Offset | None]) -> dict[TopicPartition, Offset]:

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from leadline.errors import InvalidProducerEpoch, ProducerFenced, TransactionCoordinatorFenced
-from leadline.model import NO_PRODUCER_ID, Offset, TopicPartition
+from leadline.model import NO_PRODUCER_ID, Offset, TopicPartition, by_topic
 from leadline.records.batch import sequence_after
 from leadline.spark.batches.encode import signed
-from leadline.spark.client.cluster import GROUP, TRANSACTION, Answered, Cluster, Committed, Patience, by_topic
+from leadline.spark.client.cluster import GROUP, TRANSACTION, Answered, Cluster, Committed, Patience
 from leadline.spark.client.connection import Connection, Refused, Unreachable
 from leadline.wire.messages import (
     AddOffsetsToTxnRequest,

@@ -13,7 +13,8 @@ Pure: values in, values out.
 import json
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import NamedTuple
 
 from leadline.model import Offset, TopicPartition
@@ -25,6 +26,11 @@ class Run(NamedTuple):
     source: Offset
     target: Offset
     length: int
+
+
+Side = Callable[[Run], Offset]
+_SOURCE: Side = attrgetter("source")
+_TARGET: Side = attrgetter("target")
 
 
 class OffsetMap:
@@ -42,23 +48,20 @@ class OffsetMap:
 
     def translate(self, tp: TopicPartition, source: Offset) -> Offset | None:
         """Where who has read all before `source` goes on over there; None if nothing was copied."""
-        runs = self._runs.get(tp)
-        if not runs:
-            return None
-        n = bisect_right(runs, source, key=lambda run: run.source) - 1
-        if n < 0:
-            return runs[0].target
-        return runs[n].target + min(source - runs[n].source, runs[n].length)
+        return self._across(tp, source, _SOURCE, _TARGET)
 
     def translate_back(self, tp: TopicPartition, target: Offset) -> Offset | None:
         """The other way round."""
+        return self._across(tp, target, _TARGET, _SOURCE)
+
+    def _across(self, tp: TopicPartition, offset: Offset, here: Side, there: Side) -> Offset | None:
         runs = self._runs.get(tp)
         if not runs:
             return None
-        n = bisect_right(runs, target, key=lambda run: run.target) - 1
+        n = bisect_right(runs, offset, key=here) - 1
         if n < 0:
-            return runs[0].source
-        return runs[n].source + min(target - runs[n].target, runs[n].length)
+            return there(runs[0])
+        return there(runs[n]) + min(offset - here(runs[n]), runs[n].length)
 
     def runs(self) -> Mapping[TopicPartition, list[Run]]:
         return self._runs
