@@ -3,6 +3,8 @@
 A turn of the loop serves whoever has sent something by then. A step lets one such turn pass before it is taken: so a
 small request waits for one step at most, however many connections have large ones. While there are no small requests,
 nobody waits, and there need be no steps.
+
+The loop is ours: what is called soon comes behind those whose bytes have come by then.
 """
 
 import asyncio
@@ -30,7 +32,7 @@ class Turns:
             self._loop.call_soon(self._let_others_pass)
 
     def _let_others_pass(self) -> None:
-        """What is called soon comes before those whose bytes have come meanwhile: the next time it is behind them."""
+        """What those who are served ask for soon comes in the same turn: the next one begins with a look around."""
         self._loop.call_soon(self._take_next)
 
     def _take_next(self) -> None:
@@ -39,4 +41,4 @@ class Turns:
         finally:
             self._steps.popleft()
             if self._steps:
-                self._loop.call_soon(self._let_others_pass)
+                self._loop.call_soon(self._take_next)

@@ -1,4 +1,4 @@
-"""The watchdog: how long the loop was busy between two looks at its sockets.
+"""The watchdog: how long the loop was busy between two looks at its sockets, and whether it sleeps when it is not.
 
 While one turn of the loop lasts, nobody else is served. The longest one since the start, or since it was last asked
 for, is the metric; a request that takes long is named by `requests`, when it does.
@@ -6,9 +6,13 @@ for, is the metric; a request that takes long is named by `requests`, when it do
 
 import asyncio
 import selectors
+from os import sched_yield
 from time import perf_counter
 
 from leadline.broker.loop import Loop
+from leadline.broker.wakefulness import LONG_S, MOST_S, Wakefulness
+
+_Found = list[tuple[selectors.SelectorKey, int]]
 
 
 class Watchdog(selectors.DefaultSelector):
@@ -18,18 +22,38 @@ class Watchdog(selectors.DefaultSelector):
         super().__init__()
         self.longest_turn = 0.0  # in seconds
         self.turns = 0
+        self.wakefulness = Wakefulness()
         self._ready = 0  # how many of those that it watches are served in this turn
         self._began: float | None = None
+        self._worked = 0.0  # since it had to wait last
 
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+    def select(self, timeout: float | None = None) -> _Found:
+        ended = perf_counter()
         if self._began is not None:
             self.turns += 1
-            turn = perf_counter() - self._began
+            turn = ended - self._began
+            self._worked += turn
             if turn > self.longest_turn:
                 self.longest_turn = turn
-        found = super().select(timeout)
+        found = super().select(timeout) if timeout == 0 else self._wait(ended, timeout)
         self._ready = len(found)
         self._began = perf_counter()
+        return found
+
+    def _wait(self, began: float, timeout: float | None) -> _Found:
+        found: _Found = []
+        if self.wakefulness.pays():
+            found = self._look_out(began + (MOST_S if timeout is None else min(timeout, MOST_S)))
+        if not found:
+            found = super().select(None if timeout is None else began + timeout - perf_counter())
+        self.wakefulness.learn(self._worked, LONG_S if _is_room(found) else perf_counter() - began)
+        self._worked = 0.0
+        return found
+
+    def _look_out(self, until: float) -> _Found:
+        """Again and again; whoever else can use the core has it between two looks."""
+        while not (found := super().select(0)) and perf_counter() < until:
+            sched_yield()
         return found
 
     def serves_one(self) -> bool:
@@ -43,3 +67,8 @@ class Watchdog(selectors.DefaultSelector):
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
         return Loop(self)
+
+
+def _is_room(found: _Found) -> bool:
+    """Whether a socket takes more of a large answer: it is worth waiting until its reader has made much room."""
+    return any(events & selectors.EVENT_WRITE for _, events in found)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from leadline.broker.broker import limits_of
+from leadline.broker.loop import Loop
 from leadline.broker.net import (
     LARGE_BYTES,
     MOST_DUE,
@@ -114,10 +115,13 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
+    """On the loop that a broker has."""
+
     async def main() -> None:
         await test()
 
-    asyncio.run(main())
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(main())
 
 
 def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -319,7 +323,7 @@ def test_what_is_only_to_be_answered_does_not_hold_up_the_next_requests() -> Non
             assert await peer.receive() == b"p3"
             assert await peer.ask(b"more") == b"more"
 
-    asyncio.run(test())
+    run(test)
 
 
 def test_only_so_many_answers_may_be_due() -> None:
@@ -337,7 +341,7 @@ def test_only_so_many_answers_may_be_due() -> None:
                 promises.keep(each)
                 assert await peer.receive() == each
 
-    asyncio.run(test())
+    run(test)
 
 
 def test_an_answer_that_fails_ends_its_connection_behind_those_before_it() -> None:
@@ -351,7 +355,7 @@ def test_an_answer_that_fails_ends_its_connection_behind_those_before_it() -> No
             promises.open[b"p2"].set_exception(CloseConnection("it cannot be answered"))
             assert [await peer.receive(), await peer.receive()] == [b"p1", None]
 
-    asyncio.run(test())
+    run(test)
 
 
 def test_nobody_is_owed_an_answer_once_the_peer_has_left() -> None:
@@ -366,7 +370,7 @@ def test_nobody_is_owed_an_answer_once_the_peer_has_left() -> None:
             await until(lambda: len(there.net.connections) == 1)
             assert promises.open[b"p1"].cancelled()
 
-    asyncio.run(test())
+    run(test)
 
 
 @pytest.mark.parametrize("shape", [bytes, lambda frame: [frame]])

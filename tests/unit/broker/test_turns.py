@@ -10,9 +10,7 @@ from leadline.broker.loop import Loop
 from leadline.broker.turns import QUIET_SECONDS, Turns
 
 
-def run(
-    scene: Callable[[Turns, list[str], socket.socket], None], wanted: int, loop_factory: type[Loop] | None = None
-) -> list[str]:
+def run(scene: Callable[[Turns, list[str], socket.socket], None], wanted: int) -> list[str]:
     """What happened in which order: what the scene does, and `read` when bytes of its socket were read."""
     done: list[str] = []
 
@@ -27,13 +25,12 @@ def run(
                     await asyncio.sleep(0)
             loop.remove_reader(ours)
 
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
+    with asyncio.Runner(loop_factory=Loop) as runner:
         runner.run(main())
     return done
 
 
-@pytest.mark.parametrize("loop", [None, Loop])
-def test_who_has_sent_something_comes_before_the_next_step(loop: type[Loop] | None) -> None:
+def test_who_has_sent_something_comes_before_the_next_step() -> None:
     def scene(turns: Turns, done: list[str], theirs: socket.socket) -> None:
         def step(name: str) -> None:
             done.append(name)
@@ -43,7 +40,7 @@ def test_who_has_sent_something_comes_before_the_next_step(loop: type[Loop] | No
             turns.take(lambda name=name: step(name))  # type: ignore[misc]
         theirs.send(b"0")
 
-    assert run(scene, 7, loop) == ["read 0", "1", "read 1", "2", "read 2", "3", "read 3"]
+    assert run(scene, 7) == ["read 0", "1", "read 1", "2", "read 2", "3", "read 3"]
 
 
 def test_steps_are_taken_in_their_order_also_those_that_steps_ask_for() -> None:

@@ -1,9 +1,12 @@
 """The longest time between two turns of the loop is known."""
 
 import asyncio
+import selectors
 import socket
 import time
 from contextlib import ExitStack
+
+import pytest
 
 from leadline.broker.watchdog import Watchdog
 
@@ -59,3 +62,58 @@ def test_it_knows_whether_one_is_served_alone() -> None:
         runner.run(scene(1))
         runner.run(scene(2))
     assert seen == [True, False, False]
+
+
+def brisk() -> Watchdog:
+    watchdog = Watchdog()
+    for _ in range(50):
+        watchdog.wakefulness.learn(0.0005, 0.00001)
+    assert watchdog.wakefulness.pays()
+    return watchdog
+
+
+@pytest.mark.parametrize("watchdog", [Watchdog(), brisk()], ids=["asleep", "awake"])
+def test_it_waits_as_long_as_it_is_told(watchdog: Watchdog) -> None:
+    near, far = socket.socketpair()
+    with near, far, watchdog:
+        watchdog.register(near, selectors.EVENT_READ)
+        for seconds in (0.0003, 0.02):
+            began = time.perf_counter()
+            assert watchdog.select(seconds) == []
+            assert time.perf_counter() - began >= seconds
+        for timeout in (0, 0.0003, 20, None):
+            far.send(b"x")
+            [(key, events)] = watchdog.select(timeout)
+            assert (key.fileobj, events) == (near, selectors.EVENT_READ)
+            near.recv(1)
+
+
+@pytest.mark.parametrize("watchdog", [Watchdog(), brisk()], ids=["asleep", "awake"])
+def test_it_is_told_from_another_thread(watchdog: Watchdog) -> None:
+    async def scene() -> int:
+        return await asyncio.to_thread(lambda: 7)
+
+    with asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
+        assert runner.run(scene()) == 7
+
+
+def test_with_nothing_to_do_it_sleeps() -> None:
+    watchdog = brisk()
+    near, far = socket.socketpair()
+    with near, far, watchdog:
+        watchdog.register(near, selectors.EVENT_READ)
+        began = time.thread_time()
+        for _ in range(20):
+            watchdog.select(0.02)
+        assert time.thread_time() - began < 0.1
+        assert not watchdog.wakefulness.pays()
+
+
+def test_room_for_more_of_an_answer_is_nothing_to_stay_awake_for() -> None:
+    watchdog = brisk()
+    near, far = socket.socketpair()
+    with near, far, watchdog:
+        watchdog.register(near, selectors.EVENT_WRITE)
+        for _ in range(20):
+            watchdog.select(None)
+        assert not watchdog.wakefulness.pays()
