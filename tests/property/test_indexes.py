@@ -37,6 +37,9 @@ class Offsets:
         for offset, position in self.entries:
             self.index.append(BASE + offset, position)
 
+    def reopened(self) -> OffsetIndex:
+        return OffsetIndex(OsFiles(), self.index.file_to_flush().path, BASE, 1 << 20)
+
     def position(self, offset: int) -> int:
         return max((position for found, position in self.entries if BASE + found <= offset), default=0)
 
@@ -47,7 +50,7 @@ def test_the_position_of_an_offset_is_that_of_the_last_entry_at_or_before_it(
     scratch: Path, increments: list[int], targets: list[int], reopened: bool
 ) -> None:
     made = Offsets(scratch / "index", increments)
-    index = OffsetIndex(OsFiles(), made.index.path, BASE, 1 << 20) if reopened else made.index
+    index = made.reopened() if reopened else made.index
     for target in [*targets, *(found for found, _ in made.entries[::97])]:
         assert index.lookup(BASE + target) == made.position(BASE + target)
         behind = [BASE + found for found, position in made.entries if position >= target]

@@ -11,7 +11,8 @@ Formats, big-endian, one entry per index.interval.bytes, no header, no checksum:
 
 Read and written with pread and pwrite rather than through a mapping, so that a full or failing disk is an error to
 handle and not a signal that kills the process. The last entries, where nearly every look-up lands, stay in memory;
-so do the block of entries that was read last, for a reader that goes on, and where each block starts.
+so do the block of entries that was read last, for a reader that goes on, and where each block starts. New entries are
+written some at a time, and before anybody uses the file: a crash that loses them has the index rebuilt anyway.
 """
 
 import sys
@@ -26,6 +27,7 @@ from leadline.ports import Files
 
 MAX_RELATIVE = (1 << 31) - 1
 BLOCK_ENTRIES = 512  # read at once; as many of the last ones, and up to twice, stay in memory
+UNWRITTEN_ENTRIES = 64  # at most, of the last ones
 
 Columns = tuple["array[int]", "array[int]"]
 
@@ -73,6 +75,7 @@ class Index:
         self.max_entries = max_bytes // self.ENTRY.size
         self._file: OpenFile | None = None
         self._count = -1  # -1: not looked at yet
+        self._unwritten = bytearray()  # the last entries, which are not in the file yet
         self._forget()
 
     def _forget(self) -> None:
@@ -91,10 +94,14 @@ class Index:
         return self.count * self.ENTRY.size
 
     def _open(self) -> OpenFile:
+        """The file, with all entries."""
         if self._file is None:
             self._file = OpenFile(self._files, self.path, create=True)
         if self._count < 0:
             self._count = self._files.size(self._file.fd) // self.ENTRY.size
+        if entries := self._unwritten:
+            write_all(self._files, self._file.fd, entries, self.size - len(entries))
+            self._unwritten = bytearray()
         return self._file
 
     def is_torn(self) -> bool:
@@ -125,14 +132,16 @@ class Index:
         return list(zip(*self.decode(self._read(0, self.count)), strict=True))
 
     def _append(self, first: int, second: int) -> None:
-        file, entry, tail = self._file or self._open(), self.ENTRY.pack(first, second), self._tail
-        write_all(self._files, file.fd, entry, self._count * len(entry))
+        tail, count = self._tail, self.count
         firsts, seconds = tail.columns
         if not firsts:
-            tail.start = self._count
-        self._count += 1
+            tail.start = count
+        self._count = count + 1
         firsts.append(first)
         seconds.append(second)
+        self._unwritten += self.ENTRY.pack(first, second)
+        if len(self._unwritten) >= UNWRITTEN_ENTRIES * self.ENTRY.size:
+            self._open()
         if len(firsts) > 2 * BLOCK_ENTRIES:
             tail.drop(BLOCK_ENTRIES)
 
@@ -181,6 +190,9 @@ class Index:
         self.release()
 
     def release(self) -> None:
+        """Let go of the descriptor. What was not written is forgotten."""
+        if self._unwritten:
+            self._count, self._unwritten = -1, bytearray()
         self._file = None
         self._forget()
 

@@ -594,7 +594,10 @@ class Log:
     def _flush_to(self, up_to: Offset, segments_below: Offset, snapshot: str | None, start: Offset) -> None:
         if segments_below <= start:
             return
-        flush = self._plan_flush(up_to, segments_below, snapshot, start)
+        try:
+            flush = self._plan_flush(up_to, segments_below, snapshot, start)
+        except OSError as error:
+            self._fail("flushing", error)
         done = partial(self._flushed, self._truncations)
         self._world.background.run(f"flushing {self.tp}", partial(flush.run, self._files), done)
 

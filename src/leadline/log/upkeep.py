@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 
 from leadline.errors import LogDirFailed, StorageError
 from leadline.log.cleaner import Cleaner
+from leadline.log.log import Log
 from leadline.log.log_dirs import LogDir, LogDirs
 
 log = logging.getLogger(__name__)
@@ -59,19 +60,29 @@ class Upkeep:
 
     async def delete_old_segments(self) -> None:
         """Those of compacted logs are the cleaner's."""
-        for found in [*self.dirs.logs.values(), *self.dirs.future.values()]:
+
+        def delete(found: Log) -> None:
             if not found.config.compact:
-                try:
-                    found.delete_old_segments()
-                except StorageError as error:
-                    log.warning("%s", error)
-                await asyncio.sleep(0)
+                found.delete_old_segments()
+
+        await self._for_each_log(delete)
 
     async def flush_dirty(self) -> None:
         now_ms = self.dirs.clock.now_ms()
-        for found in [*self.dirs.logs.values(), *self.dirs.future.values()]:
+
+        def flush(found: Log) -> None:
             if now_ms - found.last_flush_ms >= found.config.flush_ms:
                 found.flush()
+
+        await self._for_each_log(flush)
+
+    async def _for_each_log(self, work: Callable[[Log], None]) -> None:
+        for found in [*self.dirs.logs.values(), *self.dirs.future.values()]:
+            try:
+                work(found)
+            except StorageError as error:  # that directory is gone; the others go on
+                log.warning("%s", error)
+            await asyncio.sleep(0)
 
     async def checkpoint_recovery(self) -> None:
         await self._for_each_dir(self.dirs.checkpoint_recovery_points)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.log.index import OffsetIndex, TimeIndex, TimestampOffset
+from leadline.log.index import UNWRITTEN_ENTRIES, OffsetIndex, TimeIndex, TimestampOffset
 from leadline.model import NO_TIMESTAMP
 from leadline.ports import OsFiles
 
@@ -23,8 +23,40 @@ def times(tmp_path: Path) -> TimeIndex:
 
 def test_entries_are_written_relative_to_the_base_offset(offsets: OffsetIndex) -> None:
     offsets.append(BASE + 5, 4000)
+    offsets.file_to_flush()
     assert Path(offsets.path).read_bytes() == (5).to_bytes(4, "big") + (4000).to_bytes(4, "big")
     assert offsets.last_offset() == BASE + 5
+
+
+def test_new_entries_are_found_at_once_and_written_some_at_a_time(tmp_path: Path) -> None:
+    index = OffsetIndex(OsFiles(), str(tmp_path / "0.index"), BASE, 8000)
+    for n in range(1, 2 * UNWRITTEN_ENTRIES + 10):
+        index.append(BASE + n, n * 10)
+        assert index.lookup(BASE + n) == n * 10
+        assert index.count == n
+        unwritten = n - Path(index.path).stat().st_size // 8
+        assert unwritten == n % UNWRITTEN_ENTRIES
+    index.trim()
+    assert Path(index.path).stat().st_size == index.size == 8 * (2 * UNWRITTEN_ENTRIES + 9)
+    assert index.entries() == [(n, n * 10) for n in range(1, 2 * UNWRITTEN_ENTRIES + 10)]
+
+
+def test_an_index_that_is_let_go_of_is_what_is_in_its_file(offsets: OffsetIndex) -> None:
+    offsets.append(BASE + 1, 10)
+    offsets.file_to_flush()
+    offsets.append(BASE + 2, 20)
+    offsets.release()
+    assert offsets.entries() == [(1, 10)]
+    assert offsets.lookup(BASE + 2) == 10
+
+
+def test_entries_behind_a_cut_are_not_written_later(offsets: OffsetIndex) -> None:
+    for n in range(6):
+        offsets.append(BASE + n, n)
+    offsets.truncate_to(BASE + 2)
+    offsets.append(BASE + 9, 90)
+    assert offsets.entries() == [(0, 0), (1, 1), (9, 90)]
+    assert Path(offsets.path).stat().st_size == 24
 
 
 def test_an_index_without_entries_points_to_the_front(offsets: OffsetIndex, times: TimeIndex) -> None:
@@ -58,6 +90,7 @@ def test_a_file_with_half_an_entry_is_torn(offsets: OffsetIndex) -> None:
 
 def test_trimming_cuts_what_another_broker_reserved(offsets: OffsetIndex) -> None:
     offsets.append(BASE + 1, 10)
+    offsets.file_to_flush()
     Path(offsets.path).write_bytes(Path(offsets.path).read_bytes() + bytes(800))
     offsets.trim()
     assert Path(offsets.path).stat().st_size == 8
