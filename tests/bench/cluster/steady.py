@@ -1,7 +1,7 @@
 """Produce with acks=all to partitions with three copies, and how long one such request takes.
 
 As a producer does it: one connection to each broker, for the partitions that it leads. One step on Leadline, then the
-same on Kafka, then the next step; new topics in every round.
+same on Kafka, then the next step, each when both have come to rest; new topics in every round.
 """
 
 from collections import defaultdict
@@ -36,6 +36,8 @@ def measure(run: Run, ours: Cluster, theirs: Cluster) -> list[Row]:
     for n in run.each_round("cluster"):
         for step in (_produce, _round_trips):
             for cluster, kept in zip((ours, theirs), samples, strict=True):
+                for each in (ours, theirs):
+                    each.wait_until_idle()
                 for what, value in step(run, cluster, n).items():
                     kept[what] += [value] if n else []
     return [Row(what, unit, goal, *(kept[what] for kept in samples)) for what, (unit, goal) in QUANTITIES.items()]

@@ -1,7 +1,7 @@
 """Produce, fetch and round trips, one client at a time: alone, and while a crowd is held that does nothing.
 
-One step on Leadline, then the same on Kafka, then the next step; new topics in every round. The bytes go to the page
-cache and come from there: what the disk does is another benchmark's.
+One step on Leadline, then the same on Kafka, then the next step, each when both have come to rest; new topics in every
+round. The bytes go to the page cache and come from there: what the disk does is another benchmark's.
 """
 
 import resource
@@ -105,6 +105,8 @@ def _rounds(run: Run, name: str, measured: Sequence[Pair]) -> list[list[Row]]:
         rounds = [Round(run, broker, n) for broker in brokers]
         for step in STEPS:
             for one, kept in zip(rounds, samples, strict=True):
+                for broker in brokers:
+                    broker.wait_until_idle()
                 for what, value in step(one).items():
                     kept[what] += [value] if n else []
         for one in rounds:
