@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import cache, partial
 from typing import NamedTuple
-from weakref import WeakSet, ref
+from weakref import ref
 
 from leadline.log.files import OpenFile
 from leadline.log.log import Log
@@ -73,17 +73,14 @@ class Pressure:
         self.level = Level.CALM
         self._look_at = look or write_back
         self._bytes = 0
-        self._logs: WeakSet[Log] = WeakSet()  # written to since the last look; one that is deleted must not linger here
-        self._last: ref[Log] | None = None  # of them: most often it is written to again
+        self._logs = set[ref[Log]]()  # written to since the last look; one that is deleted must not linger here
         self._looking: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self._room.set()
 
     def appended(self, to: Log, size: int) -> None:
         self._bytes += size
-        if self._last is None or self._last() is not to:
-            self._logs.add(to)
-            self._last = ref(to)
+        self._logs.add(ref(to))
         if self._bytes >= LOOK_BYTES and self._looking is None:
             self._looking = asyncio.create_task(self._look(), name="pressure")
 
@@ -95,8 +92,9 @@ class Pressure:
         left: Sequence[OpenFile] = ()
         try:
             while True:
-                self._bytes, logs, self._logs, self._last = 0, self._logs, WeakSet(), None
-                files = dict.fromkeys([*left, *(found.segments.active.file for found in logs)])
+                self._bytes, logs, self._logs = 0, self._logs, set()
+                written = (found for known in logs if (found := known()) is not None)
+                files = dict.fromkeys([*left, *(found.segments.active.file for found in written)])
                 dirty, left = await asyncio.to_thread(self._look_at, list(files))
                 self._judge(dirty)
                 if self.level is Level.CALM or (self.level is Level.BUSY and not left):
