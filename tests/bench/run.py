@@ -3,9 +3,16 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol, TypeVar
+
+Step = TypeVar("Step")
+
+
+class Side(Protocol):
+    def wait_until_idle(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,15 @@ class Run:
         for n in range(self.rounds + 1):
             self.say(f"{what}: {f'round {n} of {self.rounds}' if n else 'warming up'}")
             yield n
+
+
+def in_turns(steps: Iterable[Step], sides: Sequence[Side]) -> Iterator[tuple[Step, int]]:
+    """Each step on each side, by its number, then the next step; each of them when all sides have come to rest."""
+    for step in steps:
+        for number in range(len(sides)):
+            for side in sides:
+                side.wait_until_idle()
+            yield step, number
 
 
 def settle(*folders: Path) -> None:

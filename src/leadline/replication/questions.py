@@ -6,7 +6,7 @@ Pure: builds messages of what is to be asked.
 from collections.abc import Mapping
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from leadline.config.replication import ReplicationConfig
 from leadline.model import BrokerId, TopicPartition, by_topic
@@ -14,8 +14,6 @@ from leadline.replication.fetch_session import INITIAL_EPOCH, Forgotten, Positio
 from leadline.replication.follower import AskEpochEnd, AskOffset
 from leadline.wire import copies
 from leadline.wire.messages import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
-
-T = TypeVar("T")
 
 
 class Me(NamedTuple):

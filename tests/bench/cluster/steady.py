@@ -14,7 +14,7 @@ from tests.bench.cluster.clusters import SIZE, Cluster
 from tests.bench.load.client import Producer
 from tests.bench.load.steady import percentile
 from tests.bench.results import Goal, Row, Unit
-from tests.bench.run import Run
+from tests.bench.run import Run, in_turns
 
 RECORDS = 16
 REQUESTS, ROUND_TRIPS = (6000, 300), (3000, 200)  # in one round; quick
@@ -32,14 +32,11 @@ Samples = defaultdict[str, list[float]]
 
 
 def measure(run: Run, ours: Cluster, theirs: Cluster) -> list[Row]:
-    samples: tuple[Samples, Samples] = (defaultdict(list), defaultdict(list))
+    clusters, samples = (ours, theirs), (Samples(list), Samples(list))
     for n in run.each_round("cluster"):
-        for step in (_produce, _round_trips):
-            for cluster, kept in zip((ours, theirs), samples, strict=True):
-                for each in (ours, theirs):
-                    each.wait_until_idle()
-                for what, value in step(run, cluster, n).items():
-                    kept[what] += [value] if n else []
+        for step, side in in_turns((_produce, _round_trips), clusters):
+            for what, value in step(run, clusters[side], n).items():
+                samples[side][what] += [value] if n else []
     return [Row(what, unit, goal, *(kept[what] for kept in samples)) for what, (unit, goal) in QUANTITIES.items()]
 
 

@@ -15,7 +15,7 @@ from leadline.wire.messages import OffsetCommitRequest, OffsetCommitResponse
 from tests.bench.load.brokers import Broker, pairs
 from tests.bench.load.client import HOST, IN_FLIGHT, Connection, Refused, create_topics, frame
 from tests.bench.results import Goal, Row, Unit
-from tests.bench.run import Run
+from tests.bench.run import Run, in_turns
 from tests.support.members import groups, settle_all
 
 GROUPS, MEMBERS = 50, 4
@@ -104,16 +104,14 @@ def measure(run: Run) -> list[Row]:
     """One step on Leadline, then the same on Kafka, then the next; each when both have come to rest."""
     samples: tuple[defaultdict[str, list[float]], ...] = (defaultdict(list), defaultdict(list))
     with pairs(run.folder, more=SETTINGS) as (pair,):
-        for broker in pair:
+        brokers = list(pair)
+        for broker in brokers:
             asyncio.run(_settle(broker, "first", 1, 1))  # the topic of offsets comes to be
             create_topics(broker.port, {TOPIC: 50})
         for n in run.each_round("groups"):
-            for step in STEPS:
-                for broker, kept in zip(pair, samples, strict=True):
-                    for each in pair:
-                        each.wait_until_idle()
-                    for what, value in step(run, broker, n).items():
-                        kept[what] += [value] if n else []
+            for step, side in in_turns(STEPS, brokers):
+                for what, value in step(run, brokers[side], n).items():
+                    samples[side][what] += [value] if n else []
     ours, theirs = samples
     return [Row(what, unit, goal, ours[what], theirs[what]) for what, (unit, goal) in QUANTITIES.items()]
 

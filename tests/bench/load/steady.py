@@ -17,7 +17,7 @@ from tests.bench.load.brokers import Broker, Pair, pairs
 from tests.bench.load.client import Connection, Producer, create_topics, delete_topic, fetch_all
 from tests.bench.load.kept import Kept
 from tests.bench.results import Goal, Row, Unit
-from tests.bench.run import Run
+from tests.bench.run import Run, in_turns
 from tests.bench.sides import same
 
 KEPT_IN_A_CROWD = 0.8
@@ -103,12 +103,9 @@ def _rounds(run: Run, name: str, measured: Sequence[Pair]) -> list[list[Row]]:
     samples: list[Samples] = [defaultdict(list) for _ in brokers]
     for n in run.each_round(name):
         rounds = [Round(run, broker, n) for broker in brokers]
-        for step in STEPS:
-            for one, kept in zip(rounds, samples, strict=True):
-                for broker in brokers:
-                    broker.wait_until_idle()
-                for what, value in step(one).items():
-                    kept[what] += [value] if n else []
+        for step, side in in_turns(STEPS, brokers):
+            for what, value in step(rounds[side]).items():
+                samples[side][what] += [value] if n else []
         for one in rounds:
             one.clean_up()
     return [_rows(*samples[at : at + 2]) for at in range(0, len(samples), 2)]

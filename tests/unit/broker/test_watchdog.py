@@ -4,6 +4,7 @@ import asyncio
 import selectors
 import socket
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
@@ -72,8 +73,9 @@ def brisk() -> Watchdog:
     return watchdog
 
 
-@pytest.mark.parametrize("watchdog", [Watchdog(), brisk()], ids=["asleep", "awake"])
-def test_it_waits_as_long_as_it_is_told(watchdog: Watchdog) -> None:
+@pytest.mark.parametrize("made", [Watchdog, brisk])
+def test_it_waits_as_long_as_it_is_told(made: Callable[[], Watchdog]) -> None:
+    watchdog = made()
     near, far = socket.socketpair()
     with near, far, watchdog:
         watchdog.register(near, selectors.EVENT_READ)
@@ -88,12 +90,12 @@ def test_it_waits_as_long_as_it_is_told(watchdog: Watchdog) -> None:
             near.recv(1)
 
 
-@pytest.mark.parametrize("watchdog", [Watchdog(), brisk()], ids=["asleep", "awake"])
-def test_it_is_told_from_another_thread(watchdog: Watchdog) -> None:
+@pytest.mark.parametrize("made", [Watchdog, brisk])
+def test_it_is_told_from_another_thread(made: Callable[[], Watchdog]) -> None:
     async def scene() -> int:
         return await asyncio.to_thread(lambda: 7)
 
-    with asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
+    with asyncio.Runner(loop_factory=made().new_loop) as runner:
         assert runner.run(scene()) == 7
 
 
