@@ -224,7 +224,6 @@ BROKER_CHANGES: list[list[Op]] = [
     [("log.message.timestamp.type", SET, "LogAppendTime")],
     [("log.message.timestamp.type", DELETE, None)],
     [("leader.replication.throttled.rate", SET, "1000")],
-    [("listeners", SET, "PLAINTEXT://localhost:1")],
     [("ssl.keystore.location", SET, "somewhere")],
     [("log.flush.interval.ms", SET, "50000"), ("log.flush.interval.messages", SET, "0")],
     [("log.retention.ms", DELETE, None), ("max.connections", DELETE, None), ("message.max.bytes", DELETE, None)],

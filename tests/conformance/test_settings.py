@@ -17,7 +17,9 @@ from leadline.config import (
     Layers,
     LogConfig,
     Op,
+    Protocol,
     Row,
+    Support,
     broker_settings,
     changed,
     check_broker,
@@ -26,7 +28,7 @@ from leadline.config import (
     describe_broker_defaults,
     describe_topic,
 )
-from leadline.config.broker import DYNAMIC_ONLY, kafka_table, synonyms
+from leadline.config.broker import DYNAMIC_ONLY, kafka_table, row_of, synonyms
 from leadline.config.values import write
 from tests.conformance.kafka import jars
 
@@ -251,6 +253,16 @@ STARTS: list[dict[str, str]] = [
 ]
 
 
+# So that listeners under all names can be compared: protocols other than PLAINTEXT are refused here.
+ALL_PLAINTEXT = {"listener.security.protocol.map": ",".join(f"{protocol.name}:PLAINTEXT" for protocol in Protocol)}
+
+
+def promises(properties: Mapping[str, str]) -> bool:
+    """Something that Kafka keeps and that is refused here."""
+    rows = {name: row for name in properties if (row := row_of(name))}
+    return any(row.support is Support.REFUSED and row.parse(properties[name]) for name, row in rows.items())
+
+
 def started(properties: dict[str, str]) -> dict[str, object]:
     settings = broker_settings(properties)
 
@@ -269,11 +281,14 @@ def started(properties: dict[str, str]) -> dict[str, object]:
 
 
 def test_a_broker_starts_with_what_kafka_starts_with() -> None:
-    files = [FILE | more for more in STARTS]
+    files = [kind | more for more in STARTS for kind in (FILE, FILE | ALL_PLAINTEXT)]
     answers = ask(*({"ask": "start", "static": file} for file in files))
     for file, kafkas in zip(files, answers, strict=True):
         if "refused" in kafkas:
             with pytest.raises(InvalidSetting):
+                started(file)
+        elif any(each[1] != "PLAINTEXT" for each in kafkas["ok"]["listeners"]) or promises(file):
+            with pytest.raises(InvalidSetting, match="not supported"):
                 started(file)
         else:
             obeyed = {name: value for name, value in kafkas["ok"]["topics"].items() if name in LogConfig.rows()}
@@ -413,6 +428,7 @@ def test_a_topic_may_have_what_kafka_lets_it_have() -> None:
             check_topic(layers, overrides)
 
 
+LISTENERS = {"listeners", "advertised.listeners", "listener.security.protocol.map"}  # opened when a broker starts here
 BROKER_CHECKS = [
     {"log.retention.ms": "5"},
     {"log.retention.ms": "0"},
@@ -443,6 +459,9 @@ def test_a_running_broker_may_be_told_what_kafka_may_be_told(for_all: bool) -> N
     for proposed, kafkas in zip(BROKER_CHECKS, ask(*questions), strict=True):
         if "refused" in kafkas:
             with pytest.raises(InvalidSetting):
+                check_broker(layers, proposed, for_all=for_all)
+        elif proposed.keys() & LISTENERS or promises(proposed):
+            with pytest.raises(InvalidSetting, match="not supported"):
                 check_broker(layers, proposed, for_all=for_all)
         else:
             check_broker(layers, proposed, for_all=for_all)

@@ -19,6 +19,7 @@ from leadline.broker.net import SEND_BUFFER_BYTES, Limits, Net
 from leadline.broker.presence import Presence
 from leadline.broker.requests import Requests
 from leadline.config import BrokerConfig, BrokerSettings, InvalidSetting, Listener, LogConfig, broker_settings
+from leadline.config.alter import check_listeners
 from leadline.config.crosschecks import connections_per_ip
 from leadline.config.values import LONG_MAX
 from leadline.controller.asking import Peers
@@ -292,7 +293,10 @@ class Broker:
         await configs.start()
         await configs.of_topics(await tree.children(znodes.TOPICS) or [])
         if configs.broker or configs.default:
-            self._reconfigure()
+            try:
+                self._reconfigure()
+            except InvalidSetting as error:
+                raise InvalidSetting(f"{error} (set for running brokers, so with kafka-configs)") from None
         configs.on_change.append(self._settings_changed)
 
     def _settings_changed(self, kind: str, name: str) -> None:
@@ -301,7 +305,10 @@ class Broker:
             self.dirs.update_config(name)
             self.controller.settings_changed(name)
         elif kind == BROKERS:
-            self._reconfigure()
+            try:
+                self._reconfigure()
+            except InvalidSetting as error:  # another broker or a tool wrote it
+                log.error("changed settings are not obeyed, the earlier ones hold: %s", error)
             self.controller.settings_changed(None)
 
     def _listen(self, net: Net, listeners: tuple[Listener, ...]) -> None:
@@ -325,7 +332,9 @@ class Broker:
         assert self.configs is not None
         assert self.net is not None
         merged = self.services.layers().merged()
-        self.settings = self.services.settings = broker_settings(merged)
+        changed = broker_settings(merged)
+        check_listeners(self.settings, changed)
+        self.settings = self.services.settings = changed
         self.dirs.config = self.settings.storage
         self.net.limits = limits_of(self.settings)
         _limit_copies(self.services.replicas.throttles, self.settings.broker, merged)

@@ -119,7 +119,7 @@ def check_broker(layers: Layers, proposed: Properties, *, for_all: bool = False)
     after = replace(layers, dynamic_default=proposed) if for_all else replace(layers, dynamic_broker=proposed)
     before, now = layers.settings(), after.settings()
     _check_threads(layers.merged(), after.merged())
-    _check_listeners(before, now)
+    check_listeners(before, now)
     return tuple(text for text in now.ignored if text.split(" ")[0] in proposed)
 
 
@@ -157,12 +157,12 @@ def _check_threads(before: Properties, after: Properties) -> None:
             )
 
 
-def _check_listeners(before: BrokerSettings, after: BrokerSettings) -> None:
-    protocols = {each.name: each.protocol for each in before.listeners.bound}
-    for each in after.listeners.bound:
-        was = protocols.get(each.name, each.protocol)
-        if was is not each.protocol:
+def check_listeners(before: BrokerSettings, after: BrokerSettings) -> None:
+    """They are opened, and other brokers told of them, when the broker starts."""
+    for name in ("listeners", "advertised.listeners", "listener.security.protocol.map"):
+        was, becomes = before.given.get(name), after.given.get(name)
+        if was != becomes:
             raise InvalidSetting(
-                f"listener.security.protocol.map={each.name}:{each.protocol.name}: the protocol of a listener in use "
-                f"cannot change from {was.name}"
+                f"{name}={becomes}: not supported: listeners cannot change while the broker runs; set it in "
+                "server.properties and restart"
             )

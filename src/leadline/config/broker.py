@@ -18,7 +18,6 @@ from leadline.config.coordinators import CoordinatorConfig
 from leadline.config.listeners import Listeners
 from leadline.config.network import NetworkConfig
 from leadline.config.replication import ReplicationConfig
-from leadline.config.security import SecurityConfig
 from leadline.config.settings import Importance, Mode, Row, Support, nearest, setting
 from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
@@ -43,7 +42,7 @@ _NOT_HERE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig(StorageConfig, ClusterConfig, NetworkConfig, ReplicationConfig, CoordinatorConfig, SecurityConfig):
+class BrokerConfig(StorageConfig, ClusterConfig, NetworkConfig, ReplicationConfig, CoordinatorConfig):
     """The settings of a broker that are obeyed, but for the defaults of topics: those are a LogConfig."""
 
     log_dir: str = setting("leadline-data", STRING, "the log directory, where log.dirs names none", importance=HIGH)
@@ -150,18 +149,6 @@ class BrokerSettings:
     def storage(self) -> StorageConfig:
         return self.broker
 
-    def at_listener(self, name: str, mechanism: str = "") -> BrokerConfig:
-        """As they hold for one listener, and for one SASL mechanism there."""
-        prefix = f"listener.name.{name.lower()}."
-        mine = {key[len(prefix) :]: text for key, text in self.given.items() if key.startswith(prefix)}
-        of_mechanism = f"{mechanism.lower()}."
-        values = {key: text for key, text in mine.items() if _base(key) == key}
-        if mechanism:
-            values |= {
-                key.removeprefix(of_mechanism): text for key, text in mine.items() if key.startswith(of_mechanism)
-            }
-        return self.broker.with_values({key: text for key, text in values.items() if key in kafka_table()})
-
 
 def broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
     if wrong := next((name for name in _NOT_HERE if name in properties), None):
@@ -169,18 +156,29 @@ def broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
     given = with_node_id(properties)
     known = {name: text for name, text in given.items() if name in BrokerConfig.table()}
     values = typed_values(known)
-    listeners = crosschecks.check(values, set(known), given)
+    listeners = crosschecks.check(values, set(known))
     settings = BrokerSettings(
         broker=BrokerConfig().with_values(known | _fallbacks(known)),
         topics=topic_defaults(values),
         listeners=listeners,
-        ignored=tuple(sorted(_ignored(properties))),
+        ignored=tuple(sorted(_ignored(properties, listeners))),
         given=given,
     )
-    for listener in listeners.bound:
-        between_brokers = listener.name == listeners.inter_broker.name
-        crosschecks.check_listener(listener, settings.at_listener(listener.name), between_brokers)
+    _check_listener_settings(listeners, given)
     return settings
+
+
+def _check_listener_settings(listeners: Listeners, given: Mapping[str, str]) -> None:
+    """Those of a listener that is there; others mean nothing, as in Kafka."""
+    for name, text in given.items():
+        row = row_of(name)
+        if row and _is_of_listener(name, listeners):
+            row._replace(name=name).read(text)
+
+
+def _is_of_listener(name: str, listeners: Listeners) -> bool:
+    prefixed = _OF_LISTENER.fullmatch(name)
+    return prefixed is not None and prefixed[1] in {listener.name.lower() for listener in listeners.bound}
 
 
 def with_node_id(properties: Mapping[str, str]) -> dict[str, str]:
@@ -219,7 +217,7 @@ def _fallbacks(known: Mapping[str, str]) -> dict[str, str]:
     return {name: known[other] for name, other in _FALLBACKS.items() if name not in known and other in known}
 
 
-def _ignored(properties: Mapping[str, str]) -> Iterator[str]:
+def _ignored(properties: Mapping[str, str], listeners: Listeners) -> Iterator[str]:
     table = BrokerConfig.table()
     for name in properties:
         row = table.get(name) or row_of(name)
@@ -227,5 +225,7 @@ def _ignored(properties: Mapping[str, str]) -> Iterator[str]:
             yield f"{name}{nearest(name, table)}"
         elif name in DYNAMIC_ONLY:
             yield f"{name} (it is set while brokers run, and not in a file)"
+        elif _OF_LISTENER.fullmatch(name) and not _is_of_listener(name, listeners):
+            yield f"{name} (no listener has this name)"
         elif row.support is Support.ACCEPTED:
             yield f"{name} ({row.why})"

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leadline.config.checks import is_host
-from leadline.config.listeners import Listener, Listeners, parse_listeners, parse_pairs
-from leadline.config.security import MECHANISMS, SecurityConfig
+from leadline.config.listeners import Listeners, Protocol, parse_listeners, parse_pairs
 from leadline.config.values import InvalidSetting, Value, csv
 
 _AT_MOST = (
@@ -25,7 +24,7 @@ _AT_MOST = (
 _MEGABYTE = 1024 * 1024
 
 
-def check(typed: Mapping[str, Value], given: set[str], texts: Mapping[str, str]) -> Listeners:
+def check(typed: Mapping[str, Value], given: set[str]) -> Listeners:
     """`typed`: all settings; `given`: the names that were set."""
     values: Mapping[str, Any] = typed
     for lesser, greater in _AT_MOST:
@@ -43,6 +42,7 @@ def check(typed: Mapping[str, Value], given: set[str], texts: Mapping[str, str])
         values["security.inter.broker.protocol"] if "security.inter.broker.protocol" in given else None,
     )
     _check_control_plane(values["control.plane.listener.name"], listeners)
+    _check_protocols(listeners)
     return listeners
 
 
@@ -111,17 +111,11 @@ def _check_control_plane(name: str | None, listeners: Listeners) -> None:
         raise InvalidSetting(f"control.plane.listener.name={name}: must be another than that between brokers")
 
 
-def check_listener(listener: Listener, config: SecurityConfig, between_brokers: bool) -> None:
-    """`config`: with what is set for this listener alone."""
-    if not listener.protocol.sasl:
-        return
-    enabled, own = config.sasl_enabled_mechanisms, config.sasl_mechanism_inter_broker_protocol
-    if unknown := set(enabled) - set(MECHANISMS):
-        raise InvalidSetting(
-            f"sasl.enabled.mechanisms={','.join(enabled)}: {', '.join(sorted(unknown))} of listener {listener.name} is "
-            f"not supported: use some of {', '.join(MECHANISMS)}"
-        )
-    if between_brokers and own not in enabled:
-        raise InvalidSetting(
-            f"sasl.mechanism.inter.broker.protocol={own}: must be one of sasl.enabled.mechanisms={','.join(enabled)}"
-        )
+def _check_protocols(listeners: Listeners) -> None:
+    """A client that asks for TLS or a login must not be served without."""
+    for listener in (*listeners.bound, *listeners.advertised):
+        if listener.protocol is not Protocol.PLAINTEXT:
+            raise InvalidSetting(
+                f"listeners={listener}: not supported: its security protocol is {listener.protocol.name}, and this "
+                "broker has neither TLS nor SASL; make it a PLAINTEXT listener, in a network that you trust"
+            )

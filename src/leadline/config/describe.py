@@ -84,7 +84,7 @@ class Layers:
         return broker_settings({name: text for name, text in self.merged().items() if name not in DYNAMIC_ONLY})
 
     def topic_defaults(self) -> LogConfig:
-        return topic_defaults(typed_values(_known(self.merged())))
+        return topic_defaults(typed_values(_of_topics(self.merged())))
 
     def bytes_per_second(self, name: str) -> int:
         """One of the throttles that are set while brokers run."""
@@ -121,15 +121,18 @@ def _chosen(all_names: Iterable[str], names: Collection[str] | None) -> list[str
     return sorted(name for name in all_names if not names or name in names)
 
 
-def _known(properties: Properties) -> dict[str, str]:
-    return {name: text for name, text in properties.items() if name in kafka_table()}
+def _of_topics(properties: Properties) -> dict[str, str]:
+    """Those of a broker that give topics their defaults."""
+    rows = (row.from_broker for row in LogConfig.table().values() if row.from_broker)
+    names = {name for row in rows for name in row.names}
+    return {name: text for name, text in properties.items() if name in names}
 
 
 def _broker_entry(name: str, layers: Layers, merged: Properties, with_default: bool = True) -> Entry:
     row, known = row_of(name), kafka_table().get(name)
     sensitive = row is None or row.sensitive
     if known is not None:
-        value = write(known.read(merged[name])) if name in merged else known.default_text
+        value = write(known.parse(merged[name])) if name in merged else known.default_text
     else:
         value = merged[name]
     found = _synonyms(name, layers, sensitive, with_default)
@@ -148,7 +151,7 @@ def _broker_entry(name: str, layers: Layers, merged: Properties, with_default: b
 def _topic_entry(name: str, layers: Layers, defaults: LogConfig, overrides: Properties) -> Entry:
     row = LogConfig.table()[name]
     if name in overrides:
-        value = write(row.read(overrides[name]))
+        value = write(row.parse(overrides[name]))
     else:
         value = write(getattr(defaults, row.field)) if row.field else _unobeyed_default(row, layers)
     found = _synonyms(row.from_broker.names[0], layers, False) if row.from_broker else ()
@@ -172,7 +175,7 @@ def _unobeyed_default(row: Row, layers: Layers) -> str | None:
     given = layers.merged().get(name)
     if given is None or name == "log.message.format.version":  # which Kafka ignores as well
         return row.default_text
-    return write(row.read(given))
+    return write(row.parse(given))
 
 
 def _synonyms(name: str, layers: Layers, sensitive: bool, with_default: bool = True) -> tuple[Synonym, ...]:

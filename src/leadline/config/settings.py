@@ -74,14 +74,19 @@ class Row(NamedTuple):
 
     def read(self, text: str) -> Value:
         """The value that a text stands for: of the right type, valid, and obeyed or without meaning here."""
+        value = self.parse(text)
+        if not self._is_obeyed(value):
+            raise self._invalid(text, f"not supported: {self.why}")
+        return value
+
+    def parse(self, text: str) -> Value:
+        """The same, be it obeyed or not."""
         try:
             value = read(self.kind, text)
         except ValueError as error:
             raise self._invalid(text, str(error)) from None
         if self.check is not None and (wrong := self.check(value)) is not None:
             raise self._invalid(text, wrong)
-        if not self._is_obeyed(value):
-            raise self._invalid(text, f"not supported: {self.why}")
         return value
 
     def _is_obeyed(self, value: Value) -> bool:
@@ -93,6 +98,45 @@ class Row(NamedTuple):
 
     def _invalid(self, text: str, wrong: str) -> InvalidSetting:
         return InvalidSetting(f"{self.name}={'[hidden]' if self.sensitive else text.strip()}: {wrong}")
+
+
+def accepted(why: str) -> Callable[..., Row]:
+    """Makes rows of settings that mean nothing here, for one and the same reason."""
+    return _maker(Support.ACCEPTED, why)
+
+
+def refused(why: str) -> Callable[..., Row]:
+    """Makes rows of settings that keep their default here; `why` says what to do instead."""
+    return _maker(Support.REFUSED, why)
+
+
+def _maker(support: Support, why: str) -> Callable[..., Row]:
+    def row(
+        name: str,
+        kind: Kind,
+        default: Value,
+        importance: Importance,
+        meaning: str,
+        check: Check | None = None,
+        mode: Mode = Mode.READ_ONLY,
+        internal: bool = False,
+        beyond: bool = False,
+    ) -> Row:
+        return Row(
+            name=name,
+            kind=kind,
+            default=default,
+            meaning=meaning,
+            check=check,
+            importance=importance,
+            mode=mode,
+            support=support,
+            why=why,
+            internal=internal,
+            beyond=beyond,
+        )
+
+    return row
 
 
 _SAME: Any = object()

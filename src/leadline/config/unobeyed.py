@@ -7,9 +7,10 @@ Pure: a table.
 
 from collections.abc import Callable, Iterator
 
+from leadline.config import security
 from leadline.config.checks import Check, any_case_of, at_least, between, each_of, not_empty
-from leadline.config.settings import Importance, Mode, Row, Support
-from leadline.config.values import DAY_MS, INT_MAX, LONG_MAX, Kind, Value
+from leadline.config.settings import Importance, Mode, Row, accepted, refused
+from leadline.config.values import DAY_MS, INT_MAX, LONG_MAX, Kind
 
 HIGH, MEDIUM, LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 BOOLEAN, STRING, INT, SHORT, LONG = Kind.BOOLEAN, Kind.STRING, Kind.INT, Kind.SHORT, Kind.LONG
@@ -19,54 +20,19 @@ PER_BROKER, CLUSTER_WIDE = Mode.PER_BROKER, Mode.CLUSTER_WIDE
 
 def rows() -> Iterator[Row]:
     groups = _threads, _metrics, _plugins, _zookeeper, _kraft, _groups, _kerberos, _tokens, _logins, _oauth, _java_tls
-    for group in (*groups, _remote, _remote_threads):
+    for group in (*groups, security.rows, _remote, _remote_threads):
         yield from group()
 
 
-def _accepted(why: str) -> Callable[..., Row]:
-    return _maker(Support.ACCEPTED, why)
-
-
-def _refused(why: str) -> Callable[..., Row]:
-    return _maker(Support.REFUSED, why)
-
-
-def _maker(support: Support, why: str) -> Callable[..., Row]:
-    def row(
-        name: str,
-        kind: Kind,
-        default: Value,
-        importance: Importance,
-        meaning: str,
-        check: Check | None = None,
-        mode: Mode = Mode.READ_ONLY,
-        internal: bool = False,
-    ) -> Row:
-        return Row(
-            name=name,
-            kind=kind,
-            default=default,
-            meaning=meaning,
-            check=check,
-            importance=importance,
-            mode=mode,
-            support=support,
-            why=why,
-            internal=internal,
-        )
-
-    return row
-
-
 def _threads() -> Iterator[Row]:
-    row = _accepted("one thread serves all requests")
+    row = accepted("one thread serves all requests")
     yield row("num.network.threads", INT, 3, HIGH, "threads that serve sockets", at_least(1), CLUSTER_WIDE)
     yield row("num.io.threads", INT, 8, HIGH, "threads that serve requests", at_least(1), CLUSTER_WIDE)
     yield row("background.threads", INT, 10, HIGH, "threads for periodic work", at_least(1), CLUSTER_WIDE)
     yield row("num.replica.alter.log.dirs.threads", INT, None, HIGH, "threads that move logs between directories")
     yield row("queued.max.requests", INT, 500, HIGH, "requests that may wait for a thread", at_least(1))
     yield row("control.plane.listener.name", STRING, None, HIGH, "the listener for the controller's requests alone")
-    row = _accepted("what waits here is woken by what it waits for")
+    row = accepted("what waits here is woken by what it waits for")
     yield row("fetch.purgatory.purge.interval.requests", INT, 1000, MEDIUM, "answered fetches between two clearings")
     yield row("producer.purgatory.purge.interval.requests", INT, 1000, MEDIUM, "answered writes between two clearings")
     yield row(
@@ -75,7 +41,7 @@ def _threads() -> Iterator[Row]:
 
 
 def _metrics() -> Iterator[Row]:
-    row = _accepted("there are no Java metrics")
+    row = accepted("there are no Java metrics")
     yield row("metric.reporters", LIST, (), LOW, "classes that metrics are handed to", mode=CLUSTER_WIDE)
     yield row("kafka.metrics.reporters", LIST, (), LOW, "classes that the older metrics are handed to")
     yield row("kafka.metrics.polling.interval.secs", INT, 10, LOW, "how often those are asked", at_least(1))
@@ -83,12 +49,12 @@ def _metrics() -> Iterator[Row]:
     yield row("metrics.num.samples", INT, 2, LOW, "windows that a metric is taken over", at_least(1))
     yield row("metrics.sample.window.ms", LONG, 30_000, LOW, "how long each of them is", at_least(1))
     yield row("metrics.recording.level", STRING, "INFO", LOW, "how much is measured")
-    row = _accepted("clients push their metrics in KRaft mode only")
+    row = accepted("clients push their metrics in KRaft mode only")
     yield row("telemetry.max.bytes", INT, 1_048_576, LOW, "the largest push of a client's metrics", at_least(1))
 
 
 def _plugins() -> Iterator[Row]:
-    row = _refused("Java classes cannot be loaded; leave it out")
+    row = refused("Java classes cannot be loaded; leave it out")
     yield row("create.topic.policy.class.name", CLASS, None, LOW, "a class that has a say when topics are created")
     yield row("alter.config.policy.class.name", CLASS, None, LOW, "a class that has a say when settings are changed")
     yield row("client.quota.callback.class", CLASS, None, LOW, "a class that sets the quotas of clients")
@@ -109,11 +75,11 @@ def _plugins() -> Iterator[Row]:
 
 
 def _zookeeper() -> Iterator[Row]:
-    row = _refused("leave it false and keep strangers away from ZooKeeper by other means")
+    row = refused("leave it false and keep strangers away from ZooKeeper by other means")
     yield row("zookeeper.set.acl", BOOLEAN, False, HIGH, "let none but brokers change what lies in ZooKeeper")
-    row = _refused("connections to ZooKeeper are plain; leave it false")
+    row = refused("connections to ZooKeeper are plain; leave it false")
     yield row("zookeeper.ssl.client.enable", BOOLEAN, False, MEDIUM, "speak TLS with ZooKeeper")
-    row = _accepted("connections to ZooKeeper are plain")
+    row = accepted("connections to ZooKeeper are plain")
     yield row("zookeeper.clientCnxnSocket", STRING, None, MEDIUM, "the class that connects to ZooKeeper")
     yield row("zookeeper.ssl.keystore.location", STRING, None, MEDIUM, "the file with the key for ZooKeeper")
     yield row("zookeeper.ssl.keystore.password", PASSWORD, None, MEDIUM, "the password of that file")
@@ -136,13 +102,13 @@ def _zookeeper() -> Iterator[Row]:
 
 
 def _kraft() -> Iterator[Row]:
-    row = _refused("there is no KRaft; set zookeeper.connect, or leave both out for a single node")
+    row = refused("there is no KRaft; set zookeeper.connect, or leave both out for a single node")
     yield row("process.roles", LIST, (), HIGH, "what the process is in KRaft mode", each_of("broker", "controller"))
     yield row("controller.listener.names", STRING, None, HIGH, "the listeners of KRaft's controllers")
     yield row("zookeeper.metadata.migration.enable", BOOLEAN, False, HIGH, "move from ZooKeeper to KRaft")
-    row = _refused("requests whose format is not settled are not served; leave it false")
+    row = refused("requests whose format is not settled are not served; leave it false")
     yield row("unstable.api.versions.enable", BOOLEAN, False, HIGH, "serve unsettled requests", internal=True)
-    row = _accepted("it means something in KRaft mode only")
+    row = accepted("it means something in KRaft mode only")
     yield row("unstable.feature.versions.enable", BOOLEAN, False, HIGH, "allow unsettled features", internal=True)
     yield row(
         "zookeeper.metadata.migration.min.batch.size",
@@ -200,9 +166,9 @@ def _kraft_quorum(row: Callable[..., Row]) -> Iterator[Row]:
 
 
 def _groups() -> Iterator[Row]:
-    row = _accepted("commits wait for all in-sync replicas")
+    row = accepted("commits wait for all in-sync replicas")
     yield row("offsets.commit.required.acks", SHORT, -1, HIGH, "replicas that a commit waits for; -1: all in sync")
-    row = _accepted("groups rebalance in the classic way alone")
+    row = accepted("groups rebalance in the classic way alone")
     yield row("group.coordinator.threads", INT, 1, MEDIUM, "threads that coordinate groups", at_least(1))
     yield row("group.coordinator.append.linger.ms", INT, 10, MEDIUM, "how long writes are gathered", at_least(0))
     yield row("group.coordinator.new.enable", BOOLEAN, False, MEDIUM, "run the newer coordinator", internal=True)
@@ -232,7 +198,7 @@ def _groups() -> Iterator[Row]:
 
 
 def _kerberos() -> Iterator[Row]:
-    row = _accepted("there is no GSSAPI")
+    row = accepted("there is no GSSAPI")
     yield row("sasl.kerberos.service.name", STRING, None, MEDIUM, "the broker's name to Kerberos", mode=PER_BROKER)
     yield row("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", MEDIUM, "where kinit lies", mode=PER_BROKER)
     yield row(
@@ -258,10 +224,10 @@ def _kerberos() -> Iterator[Row]:
 
 
 def _tokens() -> Iterator[Row]:
-    row = _refused("there are no delegation tokens; leave it out")
+    row = refused("there are no delegation tokens; leave it out")
     yield row("delegation.token.secret.key", PASSWORD, None, MEDIUM, "the secret that tokens are signed with")
     yield row("delegation.token.master.key", PASSWORD, None, MEDIUM, "the older name of that secret")
-    row = _accepted("there are no delegation tokens")
+    row = accepted("there are no delegation tokens")
     yield row(
         "delegation.token.max.lifetime.ms", LONG, 7 * DAY_MS, MEDIUM, "how long a token may be renewed", at_least(1)
     )
@@ -277,7 +243,7 @@ def _tokens() -> Iterator[Row]:
 
 
 def _logins() -> Iterator[Row]:
-    row = _accepted("there is no OAUTHBEARER")
+    row = accepted("there is no OAUTHBEARER")
     for name, kind, default, meaning in (
         ("refresh.window.factor", DOUBLE, 0.8, "the share of a login's life after which it is renewed"),
         ("refresh.window.jitter", DOUBLE, 0.05, "what chance adds to it"),
@@ -292,7 +258,7 @@ def _logins() -> Iterator[Row]:
 
 
 def _oauth() -> Iterator[Row]:
-    row = _accepted("there is no OAUTHBEARER")
+    row = accepted("there is no OAUTHBEARER")
     for name, kind, default, importance, meaning in (
         ("scope.claim.name", STRING, "scope", LOW, "the claim of a token that holds its scope"),
         ("sub.claim.name", STRING, "sub", LOW, "the claim of a token that holds its user"),
@@ -309,12 +275,12 @@ def _oauth() -> Iterator[Row]:
 
 
 def _java_tls() -> Iterator[Row]:
-    row = _accepted("it belongs to Java's TLS")
+    row = accepted("it belongs to Java's TLS")
     yield row("ssl.provider", STRING, None, MEDIUM, "the security provider", mode=PER_BROKER)
     yield row("ssl.keymanager.algorithm", STRING, "SunX509", MEDIUM, "how keys are chosen", mode=PER_BROKER)
     yield row("ssl.trustmanager.algorithm", STRING, "PKIX", MEDIUM, "how trust is established", mode=PER_BROKER)
     yield row("ssl.secure.random.implementation", STRING, None, LOW, "the source of randomness", mode=PER_BROKER)
-    row = _accepted("passwords do not change while the broker runs")
+    row = accepted("passwords do not change while the broker runs")
     yield row("password.encoder.secret", PASSWORD, None, MEDIUM, "the secret that hides passwords in ZooKeeper")
     yield row("password.encoder.old.secret", PASSWORD, None, MEDIUM, "the one before")
     yield row("password.encoder.keyfactory.algorithm", STRING, None, LOW, "how a key is made of it")
@@ -324,9 +290,9 @@ def _java_tls() -> Iterator[Row]:
 
 
 def _remote() -> Iterator[Row]:
-    row = _refused("there is no remote storage; leave it false")
+    row = refused("there is no remote storage; leave it false")
     yield row("remote.log.storage.system.enable", BOOLEAN, False, MEDIUM, "move old segments to remote storage")
-    row = _accepted("there is no remote storage")
+    row = accepted("there is no remote storage")
     yield row(
         "remote.fetch.max.wait.ms", INT, 500, MEDIUM, "how long a remote read may take", at_least(1), CLUSTER_WIDE
     )
@@ -372,7 +338,7 @@ def _remote() -> Iterator[Row]:
 
 
 def _remote_threads() -> Iterator[Row]:
-    row = _accepted("there is no remote storage")
+    row = accepted("there is no remote storage")
     for name, kind, default, importance, check, meaning in (
         ("copier.thread.pool.size", INT, 10, MEDIUM, at_least(1), "threads that copy"),
         ("expiration.thread.pool.size", INT, 10, MEDIUM, at_least(1), "threads that delete"),

@@ -90,6 +90,28 @@ def test_a_bad_setting_is_told_by_its_name(tmp_path: Path, settings: dict[str, s
     assert not (tmp_path / "one").exists()
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "inter.broker.listener.name": "SASL_PLAINTEXT"},
+            r"listeners=SASL_PLAINTEXT://127\.0\.0\.1:0: not supported: its security protocol is SASL_PLAINTEXT",
+        ),
+        (
+            {
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            },
+            r"authorizer\.class\.name=kafka.*: not supported: this broker has no authorizer",
+        ),
+    ],
+)
+def test_a_protection_that_is_not_there_is_refused(tmp_path: Path, settings: dict[str, str], said: str) -> None:
+    given = {"log.dirs": str(tmp_path / "data"), **settings}
+    assert re.search(said, refusal(**given))
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_broker_id_that_is_not_the_directorys_is_told(tmp_path: Path) -> None:
     with leadline(tmp_path / "one", broker_id=3) as broker:
         broker.stop()

@@ -82,8 +82,16 @@ def test_a_broker_is_told_what_means_nothing() -> None:
         ),
         ({"num.replica.fetchers": "3"}, "must be between 1 and 2, half and double of now"),
         ({"follower.replication.throttled.rate": "-1"}, "must be at least 0"),
-        ({"listener.security.protocol.map": "PLAINTEXT:SSL"}, "cannot change from PLAINTEXT"),
+        ({"listener.security.protocol.map": "PLAINTEXT:SSL"}, "its security protocol is SSL"),
         ({"listeners": "SSL://:9092"}, "must be the name of an advertised listener"),
+        ({"listeners": "PLAINTEXT://:9092,SSL://:9093"}, r"listeners=SSL://:9093: not supported"),
+        (
+            {"listeners": "PLAINTEXT://:9093"},
+            "listeners cannot change while the broker runs; set it in server.properties",
+        ),
+        ({"advertised.listeners": "PLAINTEXT://there:1"}, "advertised.listeners=PLAINTEXT://there:1: not supported"),
+        ({"listener.name.plaintext.ssl.keystore.location": "/x"}, "this broker has no TLS"),
+        ({"listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN"}, "this broker has no SASL"),
     ],
 )
 def test_a_change_that_does_not_fit_a_running_broker_is_refused(proposed: dict[str, str], error: str) -> None:
@@ -92,8 +100,6 @@ def test_a_change_that_does_not_fit_a_running_broker_is_refused(proposed: dict[s
 
 
 def test_what_belongs_to_one_broker_cannot_be_set_for_all() -> None:
-    listeners = {"listeners": "PLAINTEXT://:9093"}
-    assert check_broker(LAYERS, listeners) == ()
     with pytest.raises(InvalidSetting, match="must be set for each broker by itself"):
-        check_broker(LAYERS, listeners, for_all=True)
+        check_broker(LAYERS, {"listeners": "PLAINTEXT://:9093"}, for_all=True)
     assert check_broker(LAYERS, {"listener.name.plaintext.max.connections": "5"}, for_all=True) == ()

@@ -96,11 +96,9 @@ def test_the_two_names_of_the_id_are_one() -> None:
             {"process.roles": "broker"},
             r"process\.roles=broker: not supported: there is no KRaft; set zookeeper\.connect",
         ),
-        ({"authorizer.class.name": "my.Own"}, r"not supported: use kafka\.security\.authorizer\.AclAuthorizer"),
         ({"config.providers": "file"}, r"config\.providers=file: not supported"),
         ({"inter.broker.protocol.version": "2.8"}, r"not supported: bring all brokers to the protocol of 3\.8 first"),
         ({"inter.broker.protocol.version": "9"}, "must be a release of Kafka"),
-        ({"sasl.enabled.mechanisms": "OAUTHBEARER"}, "not supported: use some of PLAIN, SCRAM-SHA-256"),
         ({"replica.fetch.wait.max.ms": "40000"}, r"must not exceed replica\.socket\.timeout\.ms=30000"),
         ({"max.connections.per.ip.overrides": "here"}, "here must be a pair with a colon between"),
     ],
@@ -110,46 +108,76 @@ def test_what_does_not_fit_is_refused_with_name_value_and_limit(given: dict[str,
         broker_settings(given)
 
 
-def test_a_listener_may_have_settings_of_its_own() -> None:
-    settings = broker_settings(
-        {
-            "listeners": "PLAINTEXT://:1,OUTSIDE://:2",
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUTSIDE:SASL_SSL",
-            "sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.outside.sasl.enabled.mechanisms": "SCRAM-SHA-256,PLAIN",
-            "listener.name.outside.plain.sasl.jaas.config": "of plain",
-            "listener.name.outside.scram-sha-256.sasl.jaas.config": "of scram",
-            "listener.name.outside.ssl.keymanager.algorithm": "x",
-            "listener.name.outside.ssl.keystore": "x",
-        }
-    )
-    outside = settings.at_listener("OUTSIDE", "SCRAM-SHA-256")
-    assert outside.sasl_enabled_mechanisms == ("SCRAM-SHA-256", "PLAIN")
-    assert outside.sasl_jaas_config is not None
-    assert outside.sasl_jaas_config.value == "of scram"
-    assert settings.at_listener("OUTSIDE").sasl_jaas_config is None
-    assert settings.at_listener("PLAINTEXT").sasl_enabled_mechanisms == ("PLAIN",)
-    assert [text.split(" ")[0] for text in settings.ignored] == [
-        "listener.name.outside.ssl.keymanager.algorithm",
-        "listener.name.outside.ssl.keystore",
-    ]
+JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required user_ada=secret;"
+
+
+@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"listeners": "{0}://:9092", "security.inter.broker.protocol": "{0}"},
+        {"listeners": "{0}://:9092", "inter.broker.listener.name": "{0}"},
+        {"listeners": "PLAINTEXT://:9092,{0}://:9093"},
+        {"listeners": "PLAINTEXT://:9092,OUT://:9093", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OUT:{0}"},
+        {"listener.security.protocol.map": "PLAINTEXT:{0}"},
+        {"advertised.listeners": "PLAINTEXT://here:1", "listeners": "PLAINTEXT://:9092,{0}://:9093"},
+    ],
+)
+def test_a_listener_that_calls_itself_secure_is_refused_by_name(protocol: str, more: dict[str, str]) -> None:
+    given = {name: text.format(protocol) for name, text in more.items()}
+    with pytest.raises(InvalidSetting, match=rf"listeners=.*: not supported: its security protocol is {protocol}, and"):
+        broker_settings(given)
 
 
 @pytest.mark.parametrize(
-    ("more", "error"),
+    "given",
     [
-        ({}, "GSSAPI of listener SASL_PLAINTEXT is not supported"),
-        ({"listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN"}, "=GSSAPI: must be one of"),
+        {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"},
+        {"authorizer.class.name": "my.Own"},
+        {"sasl.enabled.mechanisms": "PLAIN"},
+        {"sasl.enabled.mechanisms": "GSSAPI,PLAIN"},
+        {"sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256"},
+        {"sasl.jaas.config": JAAS},
+        {"connections.max.reauth.ms": "1000"},
+        {"ssl.client.auth": "required"},
+        {"ssl.keystore.location": "/nowhere"},
+        {"ssl.truststore.location": "/nowhere"},
+        {"ssl.keystore.password": "secret"},
+        {"ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/"},
+        {"delegation.token.secret.key": "secret"},
+        {"zookeeper.set.acl": "true"},
+        {"zookeeper.ssl.client.enable": "true"},
+        {"principal.builder.class": "my.Own"},
+        {"listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN"},
+        {"listener.name.plaintext.plain.sasl.jaas.config": JAAS},
+        {"listener.name.plaintext.ssl.client.auth": "required"},
     ],
+    ids=lambda given: next(iter(given)),
 )
-def test_a_listener_with_sasl_needs_mechanisms_that_are_there(more: dict[str, str], error: str) -> None:
-    given = {
-        "listeners": "SASL_PLAINTEXT://:9092",
-        "advertised.listeners": "SASL_PLAINTEXT://here:9092",
-        "security.inter.broker.protocol": "SASL_PLAINTEXT",
-    }
-    with pytest.raises(InvalidSetting, match=error):
-        broker_settings(given | more)
+def test_what_promises_protection_is_refused_by_name(given: dict[str, str]) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        broker_settings(given)
+    name, message = next(iter(given)), str(refused.value)
+    assert message.startswith(f"{name}=")
+    assert "not supported: " in message
+    assert message.startswith(f"{name}=[hidden]") or "secret" not in given[name]
+
+
+def test_what_shapes_a_protection_that_is_not_there_is_named() -> None:
+    settings = broker_settings(
+        {
+            "ssl.endpoint.identification.algorithm": "",
+            "super.users": "User:admin",
+            "listener.name.plaintext.ssl.protocol": "TLSv1.3",
+            "listener.name.elsewhere.ssl.keystore.location": "/x",
+        }
+    )
+    assert [text.split(" ")[0] for text in settings.ignored] == [
+        "listener.name.elsewhere.ssl.keystore.location",
+        "listener.name.plaintext.ssl.protocol",
+        "ssl.endpoint.identification.algorithm",
+        "super.users",
+    ]
 
 
 def test_what_is_set_while_brokers_run_has_no_place_in_a_file() -> None:
