@@ -70,6 +70,7 @@ def test_topics_are_created_with_the_clusters_defaults_listed_altered_and_delete
     [
         ("topics create existing", "Topic 'existing' already exists. (TOPIC_ALREADY_EXISTS)"),
         ("topics create x --config retention=1", "Unknown topic config name: retention (INVALID_CONFIG)"),
+        ("topics create x --config retentin.ms=1", "retentin.ms (INVALID_CONFIG) (did you mean retention.ms?)"),
         ("topics create x --replication-factor 3", "(INVALID_REPLICATION_FACTOR)"),
         ("topics create a/b", "(TOPIC_EXCEPTION)"),
         ("topics describe exsting", "there is no topic exsting (did you mean existing?)"),
@@ -77,7 +78,7 @@ def test_topics_are_created_with_the_clusters_defaults_listed_altered_and_delete
         ("topics alter existing --partitions 1", "(INVALID_PARTITIONS)"),
         ("topics delete exsting", "there is no topic exsting (did you mean existing?)"),
         ("configs describe --topic exsting", "there is no topic exsting (did you mean existing?)"),
-        ("configs describe --broker 7", "there is no broker 7; there are 1"),
+        ("configs describe --broker 7", "there is no broker 7: the only broker is 1"),
         ("configs alter --topic existing --set retention.mss=1", "a topic has no setting retention.mss (did you mean"),
         ("configs alter --topic existing --set retention.ms=soon", "(INVALID_CONFIG)"),
         ("configs alter --broker 1 --set broker.id=2", "(INVALID_REQUEST)"),

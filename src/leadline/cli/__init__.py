@@ -3,12 +3,12 @@
 Only the command that was asked for is loaded: a broker starts without the client library, a dump without the broker.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from leadline import __version__
+from leadline.cli.parser import CommandParser
 
 COMMANDS = {
     "start": "run a broker until Ctrl-C",
@@ -31,13 +31,14 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(
+    command = next((word for word in given if not word.startswith("-")), None)
+    parser = CommandParser(
         prog="leadline", description="A log broker that every Kafka client takes for Kafka, in Python."
     )
     parser.add_argument("--version", action="version", version=f"leadline {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, meaning in COMMANDS.items():
-        if name in given[:1]:
+        if name == command:
             import_module(f"leadline.cli.{name.replace('-', '_')}").add_to(commands)
         else:
             commands.add_parser(name, help=meaning)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from leadline.cli.offset_plan import topic_in
+from leadline.cli.servers import ANSWER_S, KAFKA, Address, Diagnoses, addresses
 from leadline.cli.terminal import table
 from leadline.config import nearest, parse_properties
 
@@ -33,6 +34,8 @@ Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
 DEFAULT_SERVER = "localhost:9092"
 TIMEOUT_S = 10.0
+LEAST_S = 0.001
+WANTS_LOGIN = "it speaks Kafka's protocol, and may want a login (security.protocol)"
 PATIENCE_S = 0.25  # with a cluster that nobody answers for: how long one attempt lasts
 
 
@@ -302,8 +305,25 @@ class Connection:
         self.properties.setdefault("client.id", "leadline")
         self.properties.setdefault("log_level", "0")
         self.servers = self.properties["bootstrap.servers"]
+        self._addresses = self._checked("--bootstrap-server" if options.bootstrap_server else "bootstrap.servers")
         self.timeout_s: float = options.timeout
+        self._deadline: float = time.monotonic() + self.timeout_s
         self._trouble: list[KafkaError] = []  # what the client said of its connections, last of all the newest
+
+    def _checked(self, name: str) -> list[Address]:
+        try:
+            return addresses(self.servers)
+        except ValueError as error:
+            raise Failure(f"{name} {error}") from None
+
+    @property
+    def left_s(self) -> float:
+        """What is left of --timeout, which holds for a command as a whole. Never nothing: 0 means for ever to some."""
+        return max(self._deadline - time.monotonic(), LEAST_S)
+
+    def start_again(self) -> None:
+        """A command that goes on for as long as it likes gives each of its steps the whole of --timeout."""
+        self._deadline = time.monotonic() + self.timeout_s
 
     def _heard(self, error: "KafkaError") -> None:
         self._trouble.append(error)
@@ -334,20 +354,22 @@ class Connection:
         """What the cluster says of itself; a Failure once it is clear that nobody answers."""
         from confluent_kafka import KafkaException
 
-        deadline = time.monotonic() + self.timeout_s
+        diagnoses: Diagnoses | None = None
         while True:
-            left = max(deadline - time.monotonic(), 0.01)
+            attempt_s = min(self.left_s, PATIENCE_S)
             try:
                 found: ClusterMetadata = (
-                    client.list_topics(timeout=min(left, PATIENCE_S))
+                    client.list_topics(timeout=attempt_s)
                     if topic is None
-                    else client.list_topics(topic, timeout=min(left, PATIENCE_S))
+                    else client.list_topics(topic, timeout=attempt_s)
                 )
                 return found
             except KafkaException as error:
                 client.poll(0)  # hands over what the client has to say
-                if self._is_hopeless() or time.monotonic() >= deadline:
-                    raise Failure(f"cannot reach {self.servers}: {self._why(error.args[0])}") from None
+                diagnoses = diagnoses or Diagnoses(self._addresses, min(ANSWER_S, self.timeout_s / 4))
+                if self._is_hopeless() or diagnoses.are_final or self.left_s <= LEAST_S:
+                    diagnoses.wait(min(self.left_s, ANSWER_S))
+                    raise Failure(f"cannot reach {self.servers}: {self._why(error.args[0], diagnoses)}") from None
 
     def _is_hopeless(self) -> bool:
         from confluent_kafka import KafkaError
@@ -362,7 +384,17 @@ class Connection:
         }
         return any(error.code() in final for error in self._trouble)
 
-    def _why(self, error: "KafkaError") -> str:
+    def _why(self, error: "KafkaError", diagnoses: Diagnoses) -> str:
+        """What the servers are, if they are no brokers; else what the client said of its connections."""
+        texts = {server: each.text for server, each in diagnoses.found.items() if each is not KAFKA}
+        if len(texts) == len(self._addresses) == 1:
+            return next(iter(texts.values()))
+        if texts:
+            return "; ".join(f"{server.host}:{server.port}: {text}" for server, text in texts.items())
+        wants_login = diagnoses.found and "SASL" not in self.properties.get("security.protocol", "").upper()
+        return f"{self._said(error)}; {WANTS_LOGIN}" if wants_login else self._said(error)
+
+    def _said(self, error: "KafkaError") -> str:
         from confluent_kafka import KafkaError
 
         said = [trouble for trouble in self._trouble if trouble.code() != KafkaError._ALL_BROKERS_DOWN]
@@ -402,6 +434,14 @@ def _pairs(given: Sequence[str]) -> Sequence[str]:
 
 def no_topic(name: str, known: Mapping[str, object] | Sequence[str]) -> Failure:
     return Failure(f"there is no topic {name}{nearest(name, known)}")
+
+
+def agreed(question: str) -> bool:
+    """What a person answers on a terminal; in a pipe nobody is asked, and the command does what it was told."""
+    if not sys.stdin.isatty():
+        return True
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 # Values

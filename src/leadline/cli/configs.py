@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadline.cli import COMMANDS
 from leadline.cli.client import Connection, Failure, Json, Paint, add_command, administer, key_value, no_topic
+from leadline.cli.terminal import brokers_text
 from leadline.config import nearest
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _resource(options: argparse.Namespace, connection: Connection, admin: "Admin
             raise no_topic(options.topic, known.topics)
         return "topic", options.topic
     if options.broker not in known.brokers:
-        raise Failure(f"there is no broker {options.broker}; there are {', '.join(map(str, sorted(known.brokers)))}")
+        raise Failure(f"there is no broker {options.broker}: {brokers_text(known.brokers)}")
     return "broker", str(options.broker)
 
 

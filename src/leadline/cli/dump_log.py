@@ -117,6 +117,9 @@ class Dump:
         self._paint = Paint(sys.stdout)
 
     def path(self, path: str) -> None:
+        if not os.path.lexists(path):
+            self._complain(Failure(f"{path}: No such file or directory"))
+            return
         if not os.path.isdir(path):
             self._file(path)
             return

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leadline.cli import COMMANDS, reset_offsets
-from leadline.cli.client import Connection, Failure, Json, Paint, add_command, administer, show, text_of
+from leadline.cli.client import Connection, Failure, Json, Paint, add_command, administer, agreed, show, text_of
 from leadline.cli.known_groups import (
     STATES,
     assignment,
@@ -271,7 +271,7 @@ def _delete(options: argparse.Namespace) -> int:
     for group in described(connection, admin, names).values():
         refuse_active(group, "deleted")
     for name in names:
-        if not options.yes and sys.stdin.isatty() and not _agreed(connection, admin, name):
+        if not options.yes and not _agreed(connection, admin, name):
             raise Failure(f"group {name} was not deleted")
         _delete_one(connection, admin, name)
         print(f"Deleted group {name}.")
@@ -289,6 +289,6 @@ def _delete_one(connection: Connection, admin: "AdminClient", group: str) -> Non
 
 
 def _agreed(connection: Connection, admin: "AdminClient", group: str) -> bool:
-    count = len(committed_by(connection, admin, group))
-    print(f"Delete group {group} and its {count:,} committed offsets? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    if not sys.stdin.isatty():
+        return True
+    return agreed(f"Delete group {group} and its {len(committed_by(connection, admin, group)):,} committed offsets?")

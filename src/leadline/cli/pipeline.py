@@ -14,11 +14,12 @@ from leadline.cli import (
     pipeline_table,
     pipeline_verify,
 )
+from leadline.cli.parser import CommandParser
 
 JOBS = (pipeline_table, pipeline_verify, pipeline_audit, pipeline_replay, pipeline_mirror, pipeline_report)
 
 
-class Forking(argparse.ArgumentParser):
+class Forking(CommandParser):
     """A command that has commands of its own beside what it does by itself."""
 
     forks: "dict[str, argparse.ArgumentParser]"
@@ -28,7 +29,7 @@ class Forking(argparse.ArgumentParser):
         fork = vars(self).get("forks", {}).get(given[0]) if given else None
         if fork is not None:
             return fork.parse_known_args(given[1:], namespace)
-        return super().parse_known_args(given, namespace)
+        return super().parse_known_args(given, namespace)  # type: ignore[no-untyped-call]
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

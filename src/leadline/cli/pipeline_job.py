@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from leadline.cli.client import Connection, Failure, key_value
 from leadline.cli.terminal import Status, age_text, size_text
+from leadline.cli.terminal import count_text as count_text
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,7 +138,3 @@ def lag_text(offsets: int, size: int, newest_ms: int) -> str:
         return "nothing behind"
     age_ms = max(time.time_ns() // 1_000_000 - newest_ms, 0) if newest_ms >= 0 else 0
     return f"{offsets:,} offsets behind, {size_text(size)}, {age_text(age_ms)}"
-
-
-def count_text(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

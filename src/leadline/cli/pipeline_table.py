@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leadline.cli.client import Failure, add_command, at_least, complain, duration_ms
+from leadline.cli.parser import CommandParser
 from leadline.cli.pipeline_job import (
     ProgressLine,
     add_spark_options,
@@ -78,7 +79,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     add_table_options(parser)
     _add_following_options(parser)
     add_spark_options(parser)
-    forks = argparse.ArgumentParser().add_subparsers()
+    owner: argparse.ArgumentParser = CommandParser()
+    forks = owner.add_subparsers()
     compact = add_command(
         forks,
         "compact",

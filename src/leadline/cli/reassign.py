@@ -29,7 +29,7 @@ from leadline.cli.reassignment_plan import (
     written,
 )
 from leadline.cli.second_client import SecondClient, second_client
-from leadline.cli.terminal import Status, age_text, ids_text, size_text
+from leadline.cli.terminal import Status, age_text, brokers_text, ids_text, size_text
 from leadline.config import nearest
 from leadline.model import BrokerId, TopicPartition
 
@@ -162,7 +162,7 @@ def _plan(options: argparse.Namespace) -> int:
         racks = cluster.client.racks()
         for broker in options.to or ():
             if broker not in racks:
-                raise Failure(f"there is no broker {broker}; there are {ids_text(sorted(racks))}")
+                raise Failure(f"there is no broker {broker}: {brokers_text(racks)}")
         try:
             plan = planned(
                 current, {broker: racks[broker] for broker in options.to or sorted(racks)}, options.replication_factor
@@ -269,7 +269,7 @@ def _check(plan: Assignment, current: Assignment, brokers: Collection[BrokerId])
             raise Failure(f"there is no partition {tp}{nearest(tp.topic, sorted({known.topic for known in current}))}")
         for broker in replicas:
             if broker not in brokers:
-                raise Failure(f"{tp}: there is no broker {broker}; there are {ids_text(sorted(brokers))}")
+                raise Failure(f"{tp}: there is no broker {broker}: {brokers_text(brokers)}")
 
 
 def summary(changes: Sequence[Move]) -> list[str]:

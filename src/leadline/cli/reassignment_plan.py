@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from leadline.cli.terminal import brokers_text
 from leadline.model import BrokerId, TopicPartition
 
 Assignment = Mapping[TopicPartition, Sequence[BrokerId]]
@@ -123,7 +124,7 @@ def planned(current: Assignment, brokers: Racks, copies: int | None = None) -> d
     """The same partitions on these brokers, evenly. `copies`: as many as they have now, unless told otherwise."""
     wanted = {tp: len(replicas) if copies is None else copies for tp, replicas in current.items()}
     if (most := max(wanted.values(), default=0)) > len(brokers):
-        raise PlanError(f"{most} replicas need as many brokers: there are {len(brokers)}, {_listed(brokers)}")
+        raise PlanError(f"{most} replicas need as many brokers, and {brokers_text(brokers)}")
     plan = {
         tp: [broker for broker in replicas if broker in brokers][: wanted[tp]]
         for tp, replicas in sorted(current.items())
@@ -250,7 +251,3 @@ def progress(plan: Assignment, current: Assignment, under_way: Mapping[TopicPart
     done = [tp for tp in plan if tp not in under_way and list(current.get(tp, ())) == list(plan[tp])]
     left_out = {tp: current.get(tp, ()) for tp in plan if tp not in under_way and tp not in done}
     return Progress(done, moving, left_out)
-
-
-def _listed(brokers: Iterable[BrokerId]) -> str:
-    return ", ".join(map(str, sorted(brokers)))

@@ -7,18 +7,22 @@ wrong is one line and a non-zero exit.
 import argparse
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
+import re
 import resource
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from leadline import __version__
 from leadline.broker.broker import Broker
 from leadline.broker.watchdog import Watchdog
 from leadline.cli import COMMANDS
+from leadline.cli.processes import holder_of, listener_on, process_text
 from leadline.cli.terminal import Status, host_text, size_text, time_text
 from leadline.config import BrokerSettings, InvalidSetting, broker_settings, parse_properties
 from leadline.coordination.tree import TreeError
@@ -29,8 +33,9 @@ DEFAULT_LISTENERS = "PLAINTEXT://localhost:9092"  # Kafka's own default is open 
 EPILOG = """
 examples:
   leadline start                                  localhost:9092, data in ./leadline-data
+  leadline start --port 9192                      another port, such as for a second broker
   leadline start server.properties                Kafka's own file
-  leadline start --set listeners=PLAINTEXT://localhost:9192 --set log.retention.hours=24
+  leadline start --set log.dirs=/data/logs --set log.retention.hours=24
   leadline start --set zookeeper.connect=localhost:2181/kafka --set broker.id=3    one of a cluster's
 """
 
@@ -47,9 +52,18 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     )
     parser.add_argument("properties", nargs="?", type=Path, help="a server.properties, Kafka's own or one like it")
     parser.add_argument(
+        "--port", type=port_number, metavar="N", help="of its one listener (9092), over what file and --set say; 0: any"
+    )
+    parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="one setting, over what the file says"
     )
     parser.set_defaults(run=run)
+
+
+def port_number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= 65_535):
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {text!r}")
+    return int(text)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -57,10 +71,33 @@ def run(options: argparse.Namespace) -> int:
         settings = _settings(options)
         watchdog = Watchdog()
         with asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
-            return runner.run(_keep(settings, watchdog))
-    except (InvalidSetting, LogDirLocked, LogDirFailed, TreeError, OSError) as error:
+            return _run(runner, settings, watchdog)
+    except (InvalidSetting, LogDirLocked, LogDirFailed, TreeError) as error:
         print(f"leadline: {error}", file=sys.stderr)
-        return 1
+    except OSError as error:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+        print(f"leadline: {text}", file=sys.stderr)
+    return 1
+
+
+def _run(runner: asyncio.Runner, settings: BrokerSettings, watchdog: Watchdog) -> int:
+    """A port or a directory that is taken is told with who has it."""
+    try:
+        return runner.run(_keep(settings, watchdog))
+    except LogDirLocked as error:
+        holders = {holder_of(Path(path)) for path in settings.storage.log_dirs} - {None}
+        raise LogDirLocked(f"{error}{_by(holders)}") from None
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        holders = {listener_on(listener.port) for listener in settings.listeners.bound} - {None}
+        raise OSError(
+            error.errno, f"{error.strerror}{_by(holders)}. Stop that one, or choose another port with --port"
+        ) from None
+
+
+def _by(holders: "set[int | None]") -> str:
+    return "".join(f", by {process_text(pid)}" for pid in holders if pid is not None)
 
 
 def _settings(options: argparse.Namespace) -> BrokerSettings:
@@ -73,7 +110,22 @@ def _settings(options: argparse.Namespace) -> BrokerSettings:
             raise InvalidSetting(f"--set {pair}: expected KEY=VALUE")
         properties[key.strip()] = value
     properties.setdefault("listeners", DEFAULT_LISTENERS)
-    return broker_settings(properties)
+    return broker_settings(properties if options.port is None else with_port(properties, options.port))
+
+
+_PORT = re.compile(r":(\d+)\s*$")
+
+
+def with_port(properties: Mapping[str, str], port: int) -> dict[str, str]:
+    """With another port of the one listener. What is advertised follows, unless it has a port of its own."""
+    listeners = properties["listeners"]
+    if "," in listeners:
+        raise InvalidSetting(f"--port {port}: listeners={listeners} has several; --set listeners=... names all of them")
+    changed = {**properties, "listeners": _PORT.sub(f":{port}", listeners)}
+    advertised, before = properties.get("advertised.listeners", ""), _PORT.search(listeners)
+    if before is not None and (told := _PORT.search(advertised)) is not None and told[1] == before[1]:
+        changed["advertised.listeners"] = _PORT.sub(f":{port}", advertised)
+    return changed
 
 
 async def _keep(settings: BrokerSettings, watchdog: Watchdog) -> int:

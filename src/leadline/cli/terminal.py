@@ -29,6 +29,16 @@ def ids_text(ids: Iterable[int]) -> str:
     return ",".join(map(str, ids))
 
 
+def count_text(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def brokers_text(ids: Iterable[int]) -> str:
+    """Which brokers there are: the only broker is 1001; the brokers are 1, 2 and 3."""
+    *others, last = map(str, sorted(ids))
+    return f"the brokers are {', '.join(others)} and {last}" if others else f"the only broker is {last}"
+
+
 def time_text(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 

@@ -6,7 +6,7 @@ What `describe` prints is what kafka-topics.sh of Kafka 3.8 prints, byte for byt
 import argparse
 import json
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadline.cli import COMMANDS
@@ -17,6 +17,7 @@ from leadline.cli.client import (
     Paint,
     add_command,
     administer,
+    agreed,
     at_least,
     key_value,
     no_topic,
@@ -25,10 +26,12 @@ from leadline.cli.client import (
 from leadline.cli.configs import alter_configs
 from leadline.cli.reassignment_plan import Reassignment
 from leadline.cli.second_client import second_client
-from leadline.cli.terminal import ids_text
+from leadline.cli.terminal import count_text, ids_text
+from leadline.config import LogConfig, nearest
 from leadline.model import TopicPartition
 
 if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._config import ConfigEntry
     from confluent_kafka.admin._topic import TopicDescription
@@ -103,7 +106,7 @@ ALTER = """
 """
 DELETE = """
   leadline topics delete orders
-  leadline topics delete orders users --if-exists
+  leadline topics delete orders users --if-exists --yes
 """
 
 
@@ -163,11 +166,12 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         "delete",
         _delete,
         help="delete topics and all their records",
-        usage="topics delete NAME ...",
+        usage="topics delete NAME ... [--yes] [options]",
         examples=DELETE,
     )
     delete.add_argument("names", nargs="+", metavar="NAME")
     delete.add_argument("--if-exists", action="store_true", help="one that does not exist is fine too")
+    delete.add_argument("--yes", action="store_true", help="do not ask, on a terminal")
 
 
 def _create(options: argparse.Namespace) -> int:
@@ -186,9 +190,16 @@ def _create(options: argparse.Namespace) -> int:
     except KafkaException as error:
         if options.if_not_exists and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return 0
-        raise
+        raise _refusal(error.args[0], dict(options.config)) from None
     print(f"Created topic {options.name}.")
     return 0
+
+
+def _refusal(error: "KafkaError", settings: Iterable[str]) -> Failure:
+    """With the nearest name to a setting that no topic has in Kafka 3.8, unless the broker told it."""
+    known, text = LogConfig.table(), text_of(error)
+    guesses = filter(None, (nearest(name, known) for name in settings if name not in known))
+    return Failure(text if "did you mean" in text else text + next(guesses, ""))
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -350,6 +361,7 @@ def _spread(name: str) -> int:
 
 
 def _alter(options: argparse.Namespace) -> int:
+    from confluent_kafka import KafkaException
     from confluent_kafka.admin._config import AlterConfigOpType
     from confluent_kafka.cimpl import NewPartitions
 
@@ -361,7 +373,10 @@ def _alter(options: argparse.Namespace) -> int:
     if options.name not in (known := connection.metadata(admin).topics):
         raise no_topic(options.name, known)
     if changes:
-        alter_configs(connection, admin, "topic", options.name, changes)
+        try:
+            alter_configs(connection, admin, "topic", options.name, changes)
+        except KafkaException as error:
+            raise _refusal(error.args[0], [key for key, _, _ in changes]) from None
         print(f"Completed updating config for topic {options.name}.")
     if options.partitions is not None:
         before = len(known[options.name].partitions)
@@ -377,7 +392,19 @@ def _delete(options: argparse.Namespace) -> int:
     from confluent_kafka import KafkaError, KafkaException
 
     connection, admin = administer(options)
-    for name, future in admin.delete_topics(options.names, request_timeout=connection.timeout_s).items():
+    known = connection.metadata(admin).topics
+    for name in options.names:
+        if name not in known and not options.if_exists:
+            raise no_topic(name, known)
+    names = [name for name in dict.fromkeys(options.names) if name in known]
+    for name in names:
+        partitions = count_text(len(known[name].partitions), "partition")
+        if not options.yes and not agreed(f"Delete topic {name} with all records of its {partitions}?"):
+            raise Failure(f"topic {name} was not deleted")
+    if not names:
+        return 0
+    connection.start_again()  # a person may think for a while
+    for name, future in admin.delete_topics(names, request_timeout=connection.left_s).items():
         try:
             connection.wait(future)
             print(f"Deleted topic {name}.")
@@ -385,5 +412,5 @@ def _delete(options: argparse.Namespace) -> int:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise Failure(f"topic {name}: {text_of(error.args[0])}") from None
             if not options.if_exists:
-                raise no_topic(name, connection.metadata(admin).topics) from None
+                raise no_topic(name, known) from None
     return 0

@@ -214,8 +214,8 @@ def _rows(table: type[Settings]) -> Iterator[tuple[str, Row]]:
         yield name, Row(name, **columns)
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], likeness: float = 0.85) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.85)
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=likeness)
     return f" (did you mean {close[0]}?)" if close else ""

@@ -119,3 +119,63 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_1(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("leadline: ")
     assert said in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "usage", "said"),
+    [
+        ("topics list --bogus", "leadline topics list", "unrecognized arguments: --bogus"),
+        ("topics list --bootsrap-server x", "leadline topics list", "(did you mean --bootstrap-server?)"),
+        ("topics describe --undr-replicated-partitions", "leadline topics describe", "--under-replicated-partitions?)"),
+        ("produce t --timout=3", "leadline produce", "(did you mean --timeout?)"),
+        ("start --prot 9", "leadline start", "(did you mean --port?)"),
+        ("start x.properties y.properties", "leadline start", "unrecognized arguments: y.properties"),
+        ("strat", "leadline ", "no command 'strat' (did you mean start?)"),
+        ("topic list", "leadline ", "no command 'topic' (did you mean topics?)"),
+        ("topics lst", "leadline topics", "no command 'lst' (did you mean list?)"),
+        ("groups reset-offset g", "leadline groups", "no command 'reset-offset' (did you mean reset-offsets?)"),
+        ("nonsense", "leadline ", "no command 'nonsense'; `leadline --help` lists them"),
+        ("pipeline tabel", "leadline pipeline", "no command 'tabel' (did you mean table?)"),
+    ],
+)
+def test_a_mistyped_word_is_told_by_the_command_it_was_meant_for_with_the_word_that_may_be_meant(
+    arguments: str, usage: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments.split())
+    lines = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2
+    assert lines[0].startswith(f"usage: {usage}")
+    assert said in lines[-1]
+
+
+@pytest.mark.parametrize("command", ["", "topics", "groups", "cluster", "configs", "perf", "pipeline", "reassign"])
+def test_a_command_that_lacks_a_command_shows_its_help_and_fails_as_git_does(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(command.split())
+    shown = capsys.readouterr()
+    assert ended.value.code == 1
+    assert shown.out.startswith(f"usage: leadline {command}".rstrip())
+    assert "--help" in shown.out
+    assert shown.err == ""
+
+
+@pytest.mark.parametrize(
+    ("servers", "said"),
+    [
+        ("localhost:99999", "localhost:99999: a port is a number from 1 to 65535"),
+        ("localhost:0", "localhost:0: a port is a number from 1 to 65535"),
+        ("a:9092,b:x", "b:x: a port is a number from 1 to 65535"),
+        ("[::1]:70000", "[::1]:70000: a port is a number from 1 to 65535"),
+        (":9092", ":9092: a host is missing"),
+        (",", "expected HOST:PORT"),
+        ("http://localhost:9092", "http://localhost:9092: expected HOST:PORT"),
+    ],
+)
+def test_an_address_that_cannot_be_one_is_refused_before_anybody_is_asked(
+    servers: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["topics", "list", "--bootstrap-server", servers]) == 1
+    assert capsys.readouterr().err == f"leadline: --bootstrap-server {said}\n"

@@ -302,3 +302,9 @@ def test_a_foreign_file_or_none_is_refused_and_the_next_is_shown(directory: Path
     assert shown.err[1] == f"leadline: {missing}: No such file or directory"
     assert "no file of a log in this directory" in shown.err[2]
     assert shown.out[-1].startswith("offset: ")
+
+
+@pytest.mark.parametrize("name", ["nosuch.log", "00000000000000000000.log", "nosuch"])
+def test_a_file_that_is_not_there_is_told_as_that(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dump-log", name]) == 1
+    assert capsys.readouterr() == ("", f"leadline: {name}: No such file or directory\n")

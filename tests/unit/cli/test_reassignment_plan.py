@@ -59,7 +59,7 @@ def test_there_are_as_many_copies_as_are_wanted(copies: int, plan: list[int]) ->
 
 
 def test_more_copies_than_brokers_cannot_be() -> None:
-    with pytest.raises(PlanError, match="4 replicas need as many brokers: there are 3, 1, 2, 3"):
+    with pytest.raises(PlanError, match="4 replicas need as many brokers, and the brokers are 1, 2 and 3"):
         planned({tp(0): [1]}, NO_RACKS, 4)
 
 

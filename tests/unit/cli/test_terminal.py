@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leadline.cli.terminal import age_text, ctrl_c, table
+from leadline.cli.terminal import age_text, brokers_text, ctrl_c, table
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 
@@ -24,6 +24,12 @@ MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 )
 def test_a_length_of_time_has_its_two_largest_units(ms: int, text: str) -> None:
     assert age_text(ms) == text
+
+
+def test_ids_of_brokers_are_not_to_be_taken_for_their_number() -> None:
+    assert brokers_text([1001]) == "the only broker is 1001"
+    assert brokers_text([1001, 1]) == "the brokers are 1 and 1001"
+    assert brokers_text([3, 1, 2]) == "the brokers are 1, 2 and 3"
 
 
 def test_a_table_has_words_to_the_left_and_numbers_to_the_right() -> None:

@@ -1,0 +1,65 @@
+"""Processes of this machine: who listens on a port, who holds a log directory, what its command line is.
+
+Read from /proc, and for locks from fcntl. What belongs to another user may be out of sight: then nobody is named.
+"""
+
+import contextlib
+import fcntl
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from leadline.log.names import LOCK_FILE
+
+PROC = Path("/proc")
+LISTENS = "0A"  # TCP_LISTEN in /proc/net/tcp
+COMMAND_SHOWN = 100
+_FLOCK = "hhqqi"  # struct flock: type, whence, start, length, pid
+
+
+def listener_on(port: int) -> int | None:
+    """The process that listens on a TCP port."""
+    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
+    for pid in _pids() if sockets else ():
+        with contextlib.suppress(OSError):
+            if any(os.readlink(link) in sockets for link in (PROC / str(pid) / "fd").iterdir()):
+                return pid
+    return None
+
+
+def _listening_inodes(port: int) -> Iterator[str]:
+    for table in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in (PROC / "net" / table).read_text().splitlines()[1:]:
+                columns = line.split()
+                if columns[3] == LISTENS and int(columns[1].rpartition(":")[2], 16) == port:
+                    yield columns[9]
+
+
+def _pids() -> Iterator[int]:
+    return (int(entry.name) for entry in PROC.iterdir() if entry.name.isdigit())
+
+
+def holder_of(log_dir: Path) -> int | None:
+    """The process whose broker has this log directory open."""
+    try:
+        with (log_dir / LOCK_FILE).open("r+b") as file:
+            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = struct.unpack(
+                _FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked)[: struct.calcsize(_FLOCK)]
+            )
+    except OSError:
+        return None
+    return pid if kind != fcntl.F_UNLCK and pid > 0 else None
+
+
+def process_text(pid: int) -> str:
+    """As a person would name it: pid 4711 (leadline start server.properties)."""
+    try:
+        words = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
+    except OSError:
+        return f"pid {pid}"
+    words[0] = os.path.basename(words[0])
+    command = " ".join(words)
+    return f"pid {pid} ({command[:COMMAND_SHOWN]}{'...' if len(command) > COMMAND_SHOWN else ''})"

@@ -1,0 +1,142 @@
+"""The servers that a person names: whether an address can be one, and what answers there if it is no Kafka broker."""
+
+import re
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from threading import Thread
+from typing import NamedTuple
+
+ANSWER_S = 1.5  # a server that says nothing for so long counts as silent
+DEFAULT_PORT = 9092
+_ADDRESS = re.compile(r"(?:(?:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?(\[[^\]/]*\]|[^:/\[\]]*)(?::([^:/]*))?", re.I)
+_API_VERSIONS, _CORRELATION = 18, 0x1EAD
+_CLIENT = b"leadline"
+_REQUEST = struct.pack(f">hhih{len(_CLIENT)}s", _API_VERSIONS, 0, _CORRELATION, len(_CLIENT), _CLIENT)
+_HTTP_REQUEST = b"HEAD / HTTP/1.0\r\n\r\n"
+_TLS_RECORDS = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake; then the version
+
+
+class Address(NamedTuple):
+    host: str
+    port: int
+
+
+def addresses(text: str) -> list[Address]:
+    """Of HOST:PORT,HOST:PORT; ValueError for the first that cannot be one."""
+    parts = [part for part in text.replace(" ", "").split(",") if part]
+    if not parts:
+        raise ValueError("expected HOST:PORT")
+    return [_address(part) for part in parts]
+
+
+def _address(text: str) -> Address:
+    match = _ADDRESS.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text}: expected HOST:PORT")
+    host, port = match[1].strip("[]"), match[2]
+    if not host:
+        raise ValueError(f"{text}: a host is missing")
+    if port is not None and not (port.isascii() and port.isdigit() and 0 < int(port) <= 65_535):
+        raise ValueError(f"{text}: a port is a number from 1 to 65535")
+    return Address(host, DEFAULT_PORT if port is None else int(port))
+
+
+class Diagnosis(NamedTuple):
+    """What was found at an address."""
+
+    text: str
+    is_final: bool  # waiting does not change it
+
+
+KAFKA = Diagnosis("it speaks Kafka's protocol", is_final=False)
+SILENT = Diagnosis(
+    "it accepts connections and does not answer: a broker that is stopped or hangs, or no Kafka broker", is_final=False
+)
+TLS = Diagnosis("it speaks TLS: set security.protocol to SSL or SASL_SSL", is_final=True)
+HTTP = Diagnosis("an HTTP server answers there, and no Kafka broker", is_final=True)
+CLOSES = Diagnosis(
+    "it closes the connection: it expects TLS (security.protocol=SSL), or is no Kafka broker", is_final=False
+)
+
+
+def diagnose(address: Address, answer_s: float = ANSWER_S) -> Diagnosis:
+    """What answers there. Takes at most three times `answer_s`."""
+    try:
+        reply = _ask(address, struct.pack(">i", len(_REQUEST)) + _REQUEST, answer_s)
+        if reply is None and (_ask(address, _HTTP_REQUEST, answer_s) or b"").startswith(b"HTTP/"):
+            return HTTP
+        if reply == b"" and _speaks_tls(address, answer_s):
+            return TLS
+    except socket.gaierror:
+        return Diagnosis("there is no such host", is_final=False)
+    except TimeoutError:
+        return Diagnosis("no connection comes about: nothing answers at this address", is_final=False)
+    except OSError as error:
+        return Diagnosis(error.strerror or str(error), is_final=False)
+    return _meaning(reply)
+
+
+def _ask(address: Address, request: bytes, answer_s: float) -> bytes | None:
+    """The first bytes of an answer; none if the connection is closed instead, None if nothing comes in time."""
+    with socket.create_connection(address, answer_s) as connection:
+        connection.settimeout(answer_s)
+        try:
+            connection.sendall(request)
+            return connection.recv(64)
+        except TimeoutError:
+            return None
+        except ConnectionError:
+            return b""
+
+
+def _speaks_tls(address: Address, answer_s: float) -> bool:
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is told to it
+    try:
+        with socket.create_connection(address, answer_s) as connection, context.wrap_socket(connection):
+            return True
+    except ssl.SSLError as error:
+        return error.reason is not None and "ALERT" in error.reason
+    except OSError:
+        return False
+
+
+def _meaning(reply: bytes | None) -> Diagnosis:
+    if reply is None:
+        return SILENT
+    if not reply:
+        return CLOSES
+    if reply.startswith(b"HTTP/"):
+        return HTTP
+    if reply.startswith(_TLS_RECORDS):
+        return TLS
+    if reply[4:8] == struct.pack(">i", _CORRELATION):
+        return KAFKA
+    shown = re.sub(r"[^ -~]", ".", reply[:20].decode("ascii", "replace"))
+    return Diagnosis(f"what answers there is no Kafka broker: it begins with {shown!r}", is_final=True)
+
+
+class Diagnoses:
+    """All servers diagnosed at once, beside whatever else happens; nobody waits for them at the end of the process."""
+
+    def __init__(self, servers: Sequence[Address], answer_s: float = ANSWER_S) -> None:
+        self.found: dict[Address, Diagnosis] = {}
+        self._threads = [Thread(target=self._add, args=(server, answer_s), daemon=True) for server in {*servers}]
+        for thread in self._threads:
+            thread.start()
+
+    def _add(self, server: Address, answer_s: float) -> None:
+        self.found[server] = diagnose(server, answer_s)
+
+    @property
+    def are_final(self) -> bool:
+        return len(self.found) == len(self._threads) and all(each.is_final for each in self.found.values())
+
+    def wait(self, within_s: float) -> None:
+        deadline = time.monotonic() + within_s
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0))
