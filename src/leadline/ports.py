@@ -9,7 +9,7 @@ import mmap
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 T = TypeVar("T")
 MADV_POPULATE_READ = 22  # since Linux 5.14
@@ -45,14 +45,25 @@ class Files(Protocol):
     def sync_dir(self, path: str, /) -> None: ...
 
 
+class Job(NamedTuple):
+    """Work for a thread: it takes values and returns a value. `then` is called with that, back on the loop."""
+
+    run: Callable[[], Any]
+    then: Callable[[Any], None]
+
+
 class Background(Protocol):
     """Where work goes that would block the loop: fsync, deletion. Jobs run one after the other, in their order.
 
     A job takes values and returns a value; `then` is called with it, back on the loop. An OSError of a job is the
     directory's failure and never reaches `then`. What is called `later` runs on the loop.
+
+    Group commit: what is to `run_in_group` waits while a group runs. Then all that wait are planned, on the loop, and
+    run as the next group, at the same time. A plan that returns None needs no job.
     """
 
     def run(self, doing: str, job: Callable[[], T], then: Callable[[T], None]) -> None: ...
+    def run_in_group(self, doing: str, plan: Callable[[], Job | None]) -> None: ...
     def later(self, delay_ms: int, call: Callable[[], None]) -> None: ...
 
 

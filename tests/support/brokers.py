@@ -25,7 +25,7 @@ from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.segment import FileSlice
 from leadline.model import BrokerId, Offset, TopicPartition
-from leadline.ports import Buffer, SystemClock
+from leadline.ports import Buffer, Files, SystemClock
 from leadline.replication.channel import Ask, Channel, Heard, PeerLost, Source
 from leadline.replication.partition import LeaderAndIsr, Proposal
 from leadline.replication.replicas import Hosted, Replicas
@@ -72,7 +72,7 @@ class Node:
         log_dirs = {"log.dirs": ",".join(f"{path}{mark}" for mark in brokers.folders)}
         clock, settings = SystemClock(), broker_settings({**log_dirs, **brokers.settings})
         topic_config = LogConfig.parse(brokers.topic)
-        self.dirs = LogDirs(StorageConfig.parse(log_dirs), clock, Unsynced(), lambda _: topic_config)
+        self.dirs = LogDirs(StorageConfig.parse(log_dirs), clock, brokers.files_of(id), lambda _: topic_config)
         self.replicas = Replicas(self.dirs, id, settings.broker, self._connect, self._alter)
         metadata = Metadata(BrokerInfo(id, {}), "cluster")
         metadata.topics[TP.topic] = metadata.by_id[TOPIC_ID] = Topic(TP.topic, TOPIC_ID)
@@ -200,6 +200,7 @@ class Brokers:
         self.path, self.ids, self.topic, self.sockets = path, ids, topic, sockets
         self.settings: dict[str, str] = dict(SETTINGS)
         self.folders: tuple[str, ...] = ("",)  # of each broker: what its log directories have behind their names
+        self.files_of: Callable[[BrokerId], Files] = lambda _: Unsynced()
         self.nodes: dict[BrokerId, Node] = {}
         self.cut_off: set[BrokerId] = set()
         self.on_the_way: Callable[[bytearray], None] = lambda _: None  # sees each answer that goes through no socket
@@ -294,10 +295,18 @@ def _out_of_file(piece: object) -> bytes:
 
 
 @asynccontextmanager
-async def brokers(path: Path, *, sockets: bool = False, folders: str = "", **topic: str) -> AsyncIterator[Brokers]:
-    """`topic`: its settings, with _ for a dot. `folders`: as in Brokers, with commas."""
+async def brokers(
+    path: Path,
+    files_of: Callable[[BrokerId], Files] = lambda _: Unsynced(),
+    /,
+    *,
+    sockets: bool = False,
+    folders: str = "",
+    **topic: str,
+) -> AsyncIterator[Brokers]:
+    """`topic`: its settings, with _ for a dot. `folders`: as in Brokers, with commas. `files_of`: each one's disk."""
     found = Brokers(path, (1, 2, 3), {name.replace("_", "."): value for name, value in topic.items()}, sockets)
-    found.folders = tuple(folders.split(","))
+    found.folders, found.files_of = tuple(folders.split(",")), files_of
     await found.start()
     try:
         yield found

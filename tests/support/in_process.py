@@ -6,19 +6,24 @@ from pathlib import Path
 
 from leadline.broker.broker import Broker
 from leadline.config import broker_settings
+from leadline.ports import Files
 
 
 @asynccontextmanager
 async def broker_in_process(
-    *directories: Path, settings: Mapping[str, str] | None = None, crash: bool = False
+    *directories: Path,
+    settings: Mapping[str, str] | None = None,
+    files: Files | None = None,
+    crash: bool = False,
 ) -> AsyncIterator[Broker]:
-    """`crash`: it ends without closing its logs, as if killed; only its locks are given up."""
+    """`files`: its disk. `crash`: it ends without closing its logs, as if killed; only its locks are given up."""
     given = {
         "log.dirs": ",".join(map(str, directories)),
         "listeners": "PLAINTEXT://localhost:0",
         "log.segment.delete.delay.ms": "0",
     }
     broker = Broker(broker_settings(given | dict(settings or {})))
+    broker.dirs.files = files or broker.dirs.files
     await broker.start()
     try:
         yield broker

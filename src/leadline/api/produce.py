@@ -65,6 +65,7 @@ _WITHOUT_LOG_START = (
 _ALL_TRUSTED: Mapping[TopicPartition, Verdict] = {}
 
 A = TypeVar("A")
+Outcome = Callable[[int, WireError | None], None]  # NONE, or the code of what is wrong; and why it is refused, if it is
 Reply = bytes | list[Piece]
 Answer = ProduceResponse | Awaitable[ProduceResponse | None] | None
 _Partition = ProduceResponse.PartitionProduceResponse
@@ -108,7 +109,7 @@ def _append(request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict],
     acks, replicas = request.acks, ctx.services.replicas
     topics = []
     failed: WireError | None = None
-    unsafe: list[tuple[TopicPartition, Offset, _Partition]] = []  # written, but not everywhere
+    unsafe: list[tuple[TopicPartition, Offset, _Partition]] = []  # written, but not everywhere, or not flushed
     for topic in request.topic_data:
         partitions = []
         for data in topic.partition_data:
@@ -126,7 +127,7 @@ def _append(request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict],
                 appended = replicas.append_to(hosted, records, Origin.CLIENT, verdict, acks)
                 log = hosted.log
                 partitions.append(_done(data.index, appended, log.log_start))
-                if acks == ACKS_ALL and log.high_watermark <= appended.last_offset:
+                if (log.high_watermark if acks == ACKS_ALL else log.durable_end) <= appended.last_offset:
                     unsafe.append((tp, appended.last_offset + 1, partitions[-1]))
             except WireError as error:
                 failed = error
@@ -139,7 +140,9 @@ def _append(request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict],
     if failed is not None and ctx.version >= LEADERS_FROM and answer is not None:
         _tell_leaders(answer, ctx)
     if unsafe and answer is not None:
-        return _once_safe(answer, unsafe, request.timeout_ms, replicas)
+        return _once_safe(answer, unsafe, acks, request.timeout_ms, replicas)
+    if unsafe:
+        return _once_flushed([(tp, offset) for tp, offset, _ in unsafe], replicas)
     if replicas.pressure.level is Level.HIGH and _is_large(request):
         return _after_the_disk(answer, replicas.pressure)
     return answer
@@ -148,29 +151,64 @@ def _append(request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict],
 def _once_safe(
     answer: ProduceResponse,
     unsafe: list[tuple[TopicPartition, Offset, _Partition]],
+    acks: int,
     timeout_ms: int,
     replicas: Replicas,
 ) -> "asyncio.Future[ProduceResponse]":
-    """When all in-sync replicas have it, or the time is over; the offsets are told in any case."""
+    """When all who are to have it do, or the time is over; the offsets are told in any case."""
     future: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
     left = len(unsafe)
 
-    def told(part: _Partition, code: int) -> None:
+    def told(part: _Partition, code: int, refusal: WireError | None) -> None:
         nonlocal left
         part.error_code = code
+        if refusal is not None:
+            part.base_offset = part.log_append_time_ms = part.log_start_offset = -1
+            part.error_message = str(refusal)
         left -= 1
         if not left and not future.done():
             future.set_result(answer)
 
     for tp, offset, part in unsafe:
-        _when_safe(replicas.hosted[tp], offset, timeout_ms, replicas, partial(told, part))
+        _when_safe(replicas.hosted[tp], offset, acks, timeout_ms, replicas, partial(told, part))
     return future
 
 
-def _when_safe(
-    hosted: Hosted, offset: Offset, timeout_ms: int, replicas: Replicas, told: Callable[[int], None]
-) -> None:
-    """Tells NONE, or the code of what is wrong."""
+async def _once_flushed(unsafe: list[tuple[TopicPartition, Offset]], replicas: Replicas) -> None:
+    """acks=0: nobody is answered, but the next request waits, as in Kafka; a failure closes the connection."""
+    futures = []
+    for tp, offset in unsafe:
+        future: asyncio.Future[WireError | None] = asyncio.get_running_loop().create_future()
+        replicas.once_flushed(replicas.hosted[tp], offset, partial(_set_result, future))
+        futures.append(future)
+    for future in futures:
+        if (error := await future) is not None:
+            raise error
+
+
+def _set_result(future: "asyncio.Future[WireError | None]", error: WireError | None) -> None:
+    if not future.done():
+        future.set_result(error)
+
+
+def _when_safe(hosted: Hosted, offset: Offset, acks: int, timeout_ms: int, replicas: Replicas, told: Outcome) -> None:
+    """The time that the others may take begins behind our own flush."""
+    if hosted.log.durable_end >= offset:
+        _when_committed(hosted, offset, timeout_ms, replicas, told)
+        return
+
+    def flushed(error: WireError | None) -> None:
+        if error is not None:
+            told(error.code, error)
+        elif acks == ACKS_ALL:
+            _when_committed(hosted, offset, timeout_ms, replicas, told)
+        else:
+            told(NONE, None)
+
+    replicas.once_flushed(hosted, offset, flushed)
+
+
+def _when_committed(hosted: Hosted, offset: Offset, timeout_ms: int, replicas: Replicas, told: Outcome) -> None:
     leader = hosted.leader
 
     def judge(error: WireError | None) -> None:
@@ -179,11 +217,14 @@ def _when_safe(
                 raise error
             leader.check_still_in_sync()
         except WireError as found:
-            told(found.code)
+            told(found.code, None)
         else:
-            told(NONE)
+            told(NONE, None)
 
-    replicas.once_committed(hosted, offset, max(timeout_ms, 0) / 1000, judge)
+    if leader.is_safe(offset):
+        judge(None)
+    else:
+        replicas.once_committed(hosted, offset, max(timeout_ms, 0) / 1000, judge)
 
 
 def _tell_leaders(answer: ProduceResponse, ctx: Context) -> None:
@@ -240,7 +281,7 @@ def produce_in_lane(frame: memoryview, lanes: Lanes, replicas: Replicas) -> Repl
         return response_frame(answer, version, correlation_id)
     log = hosted.log
     reply = lane.reply(correlation_id, appended.first_offset, appended.log_append_time_ms, log.log_start)
-    if lane.acks == ACKS_ALL and log.high_watermark <= appended.last_offset:
+    if (log.high_watermark if lane.acks == ACKS_ALL else log.durable_end) <= appended.last_offset:
         return _reply_once_safe(lane, reply, appended, version, correlation_id, replicas)
     if replicas.pressure.level is Level.HIGH and len(records) >= LARGE_BYTES:
         return _after_the_disk(reply, replicas.pressure)
@@ -260,18 +301,21 @@ def _reply_once_safe(
     log_start = hosted.log.log_start
     prompt = Prompt[Reply](loop=asyncio.get_running_loop())
 
-    def told(code: int) -> None:
+    def told(code: int, refusal: WireError | None) -> None:
         if prompt.done():
             return
         if code == NONE:
             replicas.looks.give(prompt, reply)
             return
-        failed = _done(lane.tp.partition, appended, log_start)
+        if refusal is not None:
+            failed = _refused(lane.tp.partition, refusal)
+        else:
+            failed = _done(lane.tp.partition, appended, log_start)
         failed.error_code = code
         answer = ProduceResponse(responses=[_Topic(name=lane.tp.topic, partition_responses=[failed])])
         replicas.looks.give(prompt, response_frame(answer, version, correlation_id))
 
-    _when_safe(hosted, appended.last_offset + 1, lane.timeout_ms, replicas, told)
+    _when_safe(hosted, appended.last_offset + 1, lane.acks, lane.timeout_ms, replicas, told)
     return prompt
 
 

@@ -76,7 +76,10 @@ class Requests:
         return self._later(answer, head)
 
     async def _later(self, waited_for: Awaitable[Message | None], head: Head) -> Reply | None:
-        return _framed(head, await waited_for)
+        try:
+            return _framed(head, await waited_for)
+        except WireError as error:
+            raise CloseConnection(f"a request without an answer failed: {error}") from None
 
     def _unsupported(self, head: Head) -> Reply:
         if head.api_key == API_VERSIONS:

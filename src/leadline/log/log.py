@@ -3,6 +3,8 @@
     log start <= last stable offset <= high watermark <= log end
     flushed to <= recovery point <= log end: what lies below the first is on disk; the second, as Kafka's, also follows
     the log's start, below which nothing is read
+    durable end <= log end: below it, all is on disk that flush.messages wants there. What lies behind it must not be
+    acknowledged, shown to consumers, or be told to a leader
     replicas agree byte for byte below the high watermark
 
 One thread owns it. What would block it (fsync, removal) is handed to `Background` as values and comes back as a value.
@@ -11,7 +13,7 @@ One thread owns it. What would block it (fsync, removal) is handed to `Backgroun
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -43,7 +45,7 @@ from leadline.log.segments import Segments
 from leadline.log.snapshots import Snapshots
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import NO_TIMESTAMP, LeaderEpoch, Offset, TopicId, TopicPartition
-from leadline.ports import Background, Buffer, Clock, Files
+from leadline.ports import Background, Buffer, Clock, Files, Job
 from leadline.records.batch import (
     LENGTH_END,
     LOG_APPEND_TIME,
@@ -116,7 +118,8 @@ class Flush:
         for file in self.opened:
             files.fsync(file.fd)
         if self.directory is not None:
-            files.sync_dir(self.directory)
+            with suppress(FileNotFoundError):  # it was renamed, as whoever deletes a partition does
+                files.sync_dir(self.directory)
         return self.up_to
 
 
@@ -142,6 +145,10 @@ class Log:
         self.segments, self.epochs, self.producers, self.snapshots = segments, epochs, producers, snapshots
         self.log_start, self.log_end, self.recovery_point = log_start, log_end, recovery_point
         self.flushed_to = recovery_point
+        self.durable_end = log_end
+        self._flush_due_to: Offset = 0  # flush.messages asks for a flush up to here
+        self._flush_requested = False  # and it has not begun yet
+        self.on_durable: Callable[[], None] = _nothing  # is called when a flush has moved the durable end
         self.high_watermark = log_start
         self.last_flush_ms = world.clock.now_ms()
         self.offline = False
@@ -259,7 +266,7 @@ class Log:
         if due is not None:
             due.took(header.base_sequence, last, header.last_offset_delta, timestamp)
         self.log_end = self.producers.end_offset = last + 1
-        self._flush_if_due()
+        self._flush_as_due()
         return Appended(first, last, append_time_ms)
 
     def _note_epoch(self, epoch: LeaderEpoch, start: Offset) -> None:
@@ -275,9 +282,13 @@ class Log:
             raise RecordListTooLarge(f"{size} bytes for {self.tp} exceed segment.bytes={config.segment_bytes}")
         return self.roll(first)
 
-    def _flush_if_due(self) -> None:
-        if self.log_end - self.recovery_point >= self.config.flush_messages:  # as Kafka counts them
-            self.flush()
+    def _flush_as_due(self) -> None:
+        """After an append. Records that need no flush are durable now, unless others before them wait for one."""
+        if self.log_end - self.recovery_point < self.config.flush_messages and self._flush_due_to <= self.flushed_to:
+            self.durable_end = self.log_end
+        elif self.log_end - max(self.recovery_point, self._flush_due_to) >= self.config.flush_messages:
+            self._flush_due_to = self.log_end  # Kafka's append waits for it, and it counts anew from here
+            self._request_flush()
 
     def _append(
         self,
@@ -312,7 +323,7 @@ class Log:
             self.producers.end_offset = self.log_end
         except OSError as error:
             self._fail("appending", error)
-        self._flush_if_due()
+        self._flush_as_due()
         return Appended(incoming.first_offset, incoming.last_offset, append_time_ms)
 
     def _duplicate(self, header: Header) -> Appended | None:
@@ -577,6 +588,8 @@ class Log:
     def _ends_at(self, offset: Offset) -> None:
         self.log_end = offset
         self._lower_flushed(offset)
+        self._flush_due_to = min(self._flush_due_to, offset)
+        self.durable_end = min(self.durable_end, offset) if self._flush_due_to > self.flushed_to else offset
         self._limit_at = (-1, -1, 0)
 
     def _rebuild_producers(self) -> None:
@@ -613,6 +626,41 @@ class Log:
         if not self.offline and truncations == self._truncations and self.flushed_to < up_to:
             self.flushed_to, self.recovery_point = up_to, max(self.recovery_point, up_to)
             self.last_flush_ms = self._world.clock.now_ms()
+            self._move_durable_end()
+
+    def _move_durable_end(self) -> None:
+        before = self.durable_end
+        self.durable_end = self.log_end if self._flush_due_to <= self.flushed_to else max(before, self.flushed_to)
+        if self.durable_end > before:
+            self.on_durable()
+
+    @property
+    def awaits_flush(self) -> bool:
+        """Whether records lie behind the durable end, and will not for ever."""
+        return self.durable_end < self.log_end and not self.offline
+
+    def _request_flush(self) -> None:
+        """Those who wait for the disk share one flush: it covers all that is appended by the time it begins."""
+        if not self._flush_requested:
+            self._flush_requested = True
+            self._world.background.run_in_group(f"flushing {self.tp}", self._plan_due_flush)
+
+    def _plan_due_flush(self) -> Job | None:
+        self._flush_requested = False
+        if self.offline or self._flush_due_to <= self.flushed_to:
+            return None
+        try:
+            flush = self._plan_flush(self.log_end, self.log_end, None, self.flushed_to)
+        except OSError as error:
+            with suppress(StorageError):  # those who wait are told by the failure of the directory
+                self._fail("flushing", error)
+            return None
+        return Job(partial(flush.run, self._files), partial(self._due_flush_ended, self._truncations))
+
+    def _due_flush_ended(self, truncations: int, up_to: Offset) -> None:
+        self._flushed(truncations, up_to)
+        if truncations != self._truncations and self._flush_due_to > self.flushed_to:
+            self._request_flush()
 
     def _write_epochs(self) -> None:
         """At once, whenever they change; in order, as Background keeps it, and so before any later flush."""
@@ -734,7 +782,7 @@ class Log:
             segment.close()
         self.snapshots.take(self.producers, sync=True)
         self._plan_flush(self.log_end, self.log_end + 1, None, self.flushed_to).run(self._files)
-        self.flushed_to = self.recovery_point = self.log_end
+        self.flushed_to = self.recovery_point = self.durable_end = self.log_end
 
     @contextmanager
     def _disk(self, doing: str) -> Iterator[None]:
@@ -769,6 +817,10 @@ def _replace_if_dir_exists(files: Files, path: str, data: bytes) -> None:
 def _plain_from(config: LogConfig) -> tuple[Origin, ...]:
     """Whose batches are stored just as they come."""
     return tuple(origin for origin in (Origin.CLIENT, Origin.COORDINATOR) if validate.is_plain(config, origin))
+
+
+def _nothing() -> None:
+    """Where nobody listens."""
 
 
 def _ignore(_: object) -> None:

@@ -6,6 +6,7 @@ changes nothing. A partition that fails rests or is left alone, as `follower` de
     a log is changed only under `changing`, or in one go while nobody holds it: whoever takes a partition away waits
     until it is as it should be
     a fetch that waits at the leader is broken off for a partition that comes: its leader may be a new one
+    the leader is told of no record that flush.messages wants on disk and that is not there
 """
 
 import asyncio
@@ -55,7 +56,8 @@ from leadline.wire.primitives import BUFFERS, MalformedRequest
 log = logging.getLogger(__name__)
 
 TURN_BYTES = 256 * 1024
-HELD_BACK_MS = 100  # between two looks at a throttle
+HELD_BACK_MS = 100  # between two looks at a throttle, or at a flush that takes long
+FLUSH_WAIT_S = 0.5  # for flushes that have not ended, before the other partitions go on without theirs
 ALL_DUE_MS = 5000
 BREAK_OFF_S = 0.02  # time for others to come, too
 FETCH_BY_ID, FETCH_BY_NAME, LIST_OFFSETS, EPOCH_ENDS = 16, 12, 8, 4  # versions
@@ -97,7 +99,9 @@ class Fetcher:
         self.followed: dict[TopicPartition, Followed] = {}
         self._due: dict[TopicPartition, None] = {}  # what to ask of them may have changed since
         self._resting: dict[TopicPartition, int] = {}  # until when, in ms
-        self._held_back: set[TopicPartition] = set()  # by the throttle
+        self._held_back: set[TopicPartition] = set()  # by the throttle, or by a flush
+        self._unflushed: set[Log] = set()  # that were appended to, and await a flush
+        self._flush_ended = asyncio.Event()
         self._all_due_ms = 0  # when they last were
         self.changing = asyncio.Lock()
         self._session = FetchSession()
@@ -141,6 +145,10 @@ class Fetcher:
         await asyncio.gather(self._task, return_exceptions=True)
         self._close()
 
+    def flush_ended(self) -> None:
+        """Of one of the logs; or its directory failed."""
+        self._flush_ended.set()
+
     def _close(self) -> None:
         if self._peer is not None:
             self._peer.close()
@@ -151,6 +159,8 @@ class Fetcher:
     async def _run(self) -> None:
         while not self._stopped:
             self._woken.clear()
+            if self._unflushed:
+                await self._wait_for_flushes()
             now_ms = self._dirs.clock.now_ms()
             due = self._take_due(now_ms)
             asked = next_requests(
@@ -175,6 +185,15 @@ class Fetcher:
                     self._close()
             await self._pressure.room()
 
+    async def _wait_for_flushes(self) -> None:
+        """As Kafka's fetchers do; but not for long, for the sake of the partitions that need none."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_WAIT_S):
+                while any(unflushed.awaits_flush for unflushed in self._unflushed):
+                    self._flush_ended.clear()
+                    await self._flush_ended.wait()
+        self._unflushed.clear()
+
     def _take_due(self, now_ms: int) -> dict[TopicPartition, bool]:
         """Whose request may have changed; and whether they are to be asked for, or not for now."""
         rested = [tp for tp, until_ms in self._resting.items() if until_ms <= now_ms]
@@ -190,10 +209,13 @@ class Fetcher:
         self._held_back.discard(tp)
         if (found := self.followed.get(tp)) is None:
             return False
+        if found.held.log.offline:  # what it holds may not be on its disk
+            found.following.failed("its log directory failed")
+            return False
         if found.following.rests_until_ms > now_ms:
             self._resting[tp] = found.following.rests_until_ms
             return False
-        if self._is_held_back(tp, found, now_ms):
+        if found.held.log.awaits_flush or self._is_held_back(tp, found, now_ms):
             self._held_back.add(tp)
             return False
         return True
@@ -300,10 +322,11 @@ class Fetcher:
             raise PeerLost(f"it answered with what is no answer: {error}") from None
 
     def _max_wait_ms(self) -> int:
-        """Not beyond the time when a partition has rested."""
-        if not self._resting:
+        """Not beyond the time when a partition has rested, or is no longer held back."""
+        if not self._resting and not self._held_back:
             return max(self._config.replica_fetch_wait_max_ms, 1)
         rests_ms = [end_ms - self._dirs.clock.now_ms() for end_ms in self._resting.values()]
+        rests_ms += [HELD_BACK_MS] if self._held_back else []
         return max(min([self._config.replica_fetch_wait_max_ms, *rests_ms]), 1)
 
     # A conversation: usual answers to usual requests
@@ -357,6 +380,8 @@ class Fetcher:
         following.settled(held.log)
         if records is not None:
             self._pressure.appended(held.log, len(records))
+            if held.log.awaits_flush:
+                return None  # `_run` waits for it
         position = following.next_request(held.log, now_ms, self._config.replica_fetch_max_bytes)
         return position if isinstance(position, Position) else None
 
@@ -372,6 +397,8 @@ class Fetcher:
         answer = Answer(part.error_code, part.high_watermark, part.log_start_offset, end, len(records) > 0)
         effects = found.following.received(asked, answer, found.held.log, self._dirs.clock.now_ms())
         await self._carry_out(tp, found, effects, records)
+        if found.held.log.awaits_flush:
+            self._unflushed.add(found.held.log)
         if effects.append:
             self._pressure.appended(found.held.log, len(records))
             if is_named(found.held.log.config.follower_replication_throttled_replicas, tp.partition, self._me().id):

@@ -60,6 +60,8 @@ async def copy_and_switch(
 
     def switched() -> None:
         moving.log, moving.switching = target, False
+        target.on_durable = source.on_durable
+        target.on_durable()  # it was flushed before: who waits for a flush of the other one need not any longer
 
     async with standstill():
         while _copy(source, target):

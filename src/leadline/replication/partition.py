@@ -4,7 +4,8 @@ The in-sync replicas (ISR) are the controller's to decide: a leader proposes, an
 a proposal is under way nobody knows what the controller holds, so the high watermark goes by the maximal ISR: all that
 are committed or proposed. A broader set is always safe, a narrower one is not.
 
-    the high watermark is the smallest log end among the maximal ISR and those about to join it
+    the high watermark is the smallest log end among the maximal ISR and those about to join it; of the leader itself
+    its durable end counts, which is where its log ends but for records that flush.messages wants on disk first
     it never goes back within an epoch, and stands still below min.insync.replicas
     one proposal at a time; an answer counts only while its proposal stands
 
@@ -140,6 +141,7 @@ class Leader:
         *,
         high_watermark: Offset,
         log_end: Offset,
+        durable_end: Offset | None = None,
         now_ms: int,
         brokers: Mapping[BrokerId, int] | None = None,
         min_isr: int = 1,
@@ -151,6 +153,7 @@ class Leader:
         self.pending: Proposal | None = None  # proposed, and not known to be decided
         self._in_flight = False  # an answer to it is still to come
         self.high_watermark, self.log_end = high_watermark, log_end
+        self.durable_end = log_end if durable_end is None else durable_end
         self.epoch_start = log_end  # a follower behind it may lack what an earlier leader committed
         self.min_isr, self.lag_ms = min_isr, lag_ms  # min.insync.replicas, replica.lag.time.max.ms; may change any time
         self.brokers = brokers if brokers is not None else {}  # epochs of those alive, or ANY_EPOCH; the broker's own
@@ -174,23 +177,29 @@ class Leader:
 
     # What happens to the records
 
-    def appended(self, log_end: Offset, now_ms: int) -> Effects:
-        """The leader's own log ends here now."""
+    def appended(self, log_end: Offset, now_ms: int, durable_end: Offset | None = None) -> Effects:
+        """The leader's own log ends here now. `durable_end`: see `flushed`; None: nothing waits for a flush."""
+        durable_end = log_end if durable_end is None else durable_end
         for follower in self.followers.values():
             if follower.log_end == self.log_end < log_end:
                 follower.left_behind()
         if not self.followers:
-            return Effects(advance_to=log_end) if self.appended_alone(log_end) else NOTHING
-        self.log_end = log_end
+            return Effects(advance_to=durable_end) if self.appended_alone(log_end, durable_end) else NOTHING
+        self.log_end, self.durable_end = log_end, durable_end
         return self._advanced(now_ms)
 
-    def appended_alone(self, log_end: Offset) -> bool:
-        """As `appended`, where nobody follows. Whether this is the new high watermark."""
-        advances = log_end > self.high_watermark
-        self.log_end = log_end
+    def appended_alone(self, log_end: Offset, durable_end: Offset) -> bool:
+        """As `appended`, where nobody follows. Whether the durable end is the new high watermark."""
+        advances = durable_end > self.high_watermark
+        self.log_end, self.durable_end = log_end, durable_end
         if advances:
-            self.high_watermark = log_end
+            self.high_watermark = durable_end
         return advances
+
+    def flushed(self, durable_end: Offset, now_ms: int) -> Effects:
+        """All below the durable end is on the leader's disk, as far as flush.messages wants it there."""
+        self.durable_end = durable_end
+        return self._advanced(now_ms)
 
     def follower(self, replica: BrokerId, epoch: LeaderEpoch = NO_EPOCH) -> Follower:
         """One that may fetch as a follower. `epoch`: what it believes; ours already, if it told one."""
@@ -229,7 +238,7 @@ class Leader:
     def _advance(self, now_ms: int) -> Offset | None:
         if len(self.isr) < self.needed_in_sync:
             return None
-        safe, in_sync = self.log_end, self.maximal_isr
+        safe, in_sync = self.durable_end, self.maximal_isr
         for replica, follower in self.followers.items():
             if follower.log_end < safe and (replica in in_sync or self._is_joining(replica, follower, now_ms)):
                 safe = follower.log_end

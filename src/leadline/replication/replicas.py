@@ -10,7 +10,7 @@ leads is in `partition`, what it copies from other brokers in `follower`, one `F
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -92,6 +92,7 @@ class Hosted:
     waiters: set[Woken] = field(default_factory=set)  # for the high watermark
     copiers: set[Woken] = field(default_factory=set)  # followers, for the log's end
     acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)  # due to producers
+    flushes: Acknowledgements = field(default_factory=Acknowledgements)  # those who wait for the log's durable end
     expiry: asyncio.TimerHandle | None = None  # of the first of them
     switching: bool = False  # its log is about to be another: what came now would be in neither
     history: History = field(default_factory=History)
@@ -205,12 +206,13 @@ class Replicas:
                 replicas,
                 high_watermark=found.high_watermark,
                 log_end=found.log_end,
+                durable_end=found.durable_end,
                 now_ms=now_ms,
                 brokers=self.brokers,
                 min_isr=found.config.min_insync_replicas,
                 lag_ms=self.config.replica_lag_time_max_ms,
             )
-            effects = hosted.leads.appended(found.log_end, now_ms)
+            effects = hosted.leads.appended(found.log_end, now_ms, found.durable_end)
         else:
             hosted.history.decided(hosted.leads.isr, decision, replicas, now_ms)
             effects = hosted.leads.decided(decision, replicas, now_ms)
@@ -255,6 +257,7 @@ class Replicas:
         if hosted is None:
             await self.dirs.truncate_future_to(tp, found.log_end)  # a crash may have cost what was copied already
             hosted = self.hosted[tp] = Hosted(found)
+            found.on_durable = partial(self._flushed, hosted)
         return hosted
 
     def _fetcher(self, leader: BrokerId) -> Fetcher:
@@ -307,8 +310,12 @@ class Replicas:
             await self._call_back(tp, hosted, move)
 
     async def stop(self) -> None:
-        """Nobody waits any longer, nothing is copied or moves any longer: what moved goes on after the next start."""
+        """Nobody waits any longer, nothing is copied or moves any longer: what moved goes on after the next start.
+
+        Only those whose records are being flushed do: that is nearly done.
+        """
         self.stopping = True
+        await self._flushes_ended()
         for tp, hosted in self.hosted.items():
             _dismiss(hosted, NotLeaderOrFollower(f"{tp} is no longer led here"))
             hosted.wake()
@@ -320,6 +327,14 @@ class Replicas:
         await self.alterations.stop()
         await asyncio.gather(*(end(self.hosted[tp], move) for tp, move in self._moves.items()))
         await self.pressure.stop()
+
+    async def _flushes_ended(self) -> None:
+        """All that were due when it was asked for, unless their disks fail."""
+        due = [(hosted.log, hosted.log.log_end) for hosted in self.hosted.values() if hosted.log.awaits_flush]
+        for found, log_end in due:
+            while found.durable_end < log_end and found.awaits_flush:
+                with suppress(StorageError):
+                    await self.dirs.dir_of(found).disk.drain()
 
     # What must be done now and then
 
@@ -402,11 +417,11 @@ class Replicas:
         recent = self.looks.keep() if hosted.copiers and hosted.is_awaited else None
         appended = found.append_as_leader(batch, leader.epoch, origin, verified, recent)
         if leader.followers:
-            effects = leader.appended(found.log_end, self.dirs.clock.now_ms())
+            effects = leader.appended(found.log_end, self.dirs.clock.now_ms(), found.durable_end)
             if effects is not NOTHING:
                 self._carry_out(found.tp, hosted, effects)
-        elif leader.appended_alone(found.log_end):
-            self._advance(hosted, found.log_end)
+        elif leader.appended_alone(found.log_end, found.durable_end):
+            self._advance(hosted, found.durable_end)
         if hosted.copiers:
             hosted.wake_copiers()
         if len(batch) > SMALL_BYTES:
@@ -425,6 +440,30 @@ class Replicas:
         hosted.acknowledgements.add(offset, deadline_s, told)
         if hosted.expiry is None or deadline_s < hosted.expiry.when():
             self._expire_at(hosted, deadline_s)
+
+    def once_flushed(self, hosted: Hosted, offset: Offset, told: Told) -> None:
+        """Tell when all below an offset is durable here, or why it will not be; however long it takes, as in Kafka.
+
+        NotLeaderOrFollower once another leads, StorageError if the disk fails.
+        """
+        if self.stopping:
+            told(NotLeaderOrFollower(f"{hosted.log.tp} is no longer led here"))
+        else:
+            hosted.flushes.add(offset, FOREVER_S, told)
+
+    def _flushed(self, hosted: Hosted) -> None:
+        """The durable end of its log has moved."""
+        found, leader = hosted.log, hosted.leads
+        self.looks.hold()
+        try:
+            if leader is not None:
+                self._carry_out(found.tp, hosted, leader.flushed(found.durable_end, self.dirs.clock.now_ms()))
+            elif (fetcher := self._fetchers.get(hosted.leader_id)) is not None:
+                fetcher.flush_ended()
+            for told in hosted.flushes.passed(found.durable_end):
+                told(None)
+        finally:
+            self.looks.release()
 
     def _expire_at(self, hosted: Hosted, deadline_s: float) -> None:
         if hosted.expiry is not None:
@@ -558,6 +597,8 @@ class Replicas:
             if (hosted := self.hosted.get(tp)) is not None:
                 _dismiss(hosted, StorageError(f"{tp} is offline here: its log directory failed"))
                 hosted.wake()
+                if (fetcher := self._fetchers.get(hosted.leader_id)) is not None:
+                    fetcher.flush_ended()
 
     # Moving between log directories
 
@@ -611,7 +652,7 @@ class Replicas:
 
 
 def _dismiss(hosted: Hosted, why: WireError) -> None:
-    for told in hosted.acknowledgements.dismissed():
+    for told in (*hosted.flushes.dismissed(), *hosted.acknowledgements.dismissed()):
         told(why)
     if hosted.expiry is not None:
         hosted.expiry.cancel()

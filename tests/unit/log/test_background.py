@@ -2,11 +2,13 @@
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 
 from leadline.errors import LogDirFailed
 from leadline.log.background import DiskThread
+from leadline.ports import Job
 
 
 def broken() -> int:
@@ -56,6 +58,51 @@ def test_after_a_failure_nothing_more_is_done_or_reported() -> None:
     failures, done = asyncio.run(play())
     assert [str(failure) for failure in failures] == [
         "log directory d failed while flushing orders-0: [Errno 5] Input/output error"
+    ]
+    assert done == []
+
+
+def test_what_comes_while_a_group_runs_is_planned_and_run_as_the_next_group() -> None:
+    async def play() -> list[str]:
+        disk, gate, done = DiskThread("d", lambda _: None), threading.Event(), list[str]()
+
+        def plan(name: str) -> Job:
+            done.append(f"plan {name}")
+            return Job(lambda: gate.wait(30) and name, lambda result: done.append(f"did {result}"))
+
+        disk.run_in_group("flushing a", partial(plan, "a"))
+        disk.run_in_group("flushing b", partial(plan, "b"))
+        disk.run_in_group("flushing c", lambda: None)
+        await asyncio.sleep(0)
+        disk.run_in_group("flushing d", partial(plan, "d"))
+        disk.run_in_group("flushing e", partial(plan, "e"))
+        await asyncio.sleep(0)
+        gate.set()
+        async with asyncio.timeout(30):
+            while len(done) < 8:
+                await disk.drain()
+        await disk.stop()
+        return done
+
+    done = asyncio.run(play())
+    assert done[:4] == ["plan a", "plan b", "plan d", "plan e"]
+    assert sorted(done[4:]) == ["did a", "did b", "did d", "did e"]
+
+
+def test_a_group_of_which_one_fails_is_the_failure_of_the_directory() -> None:
+    async def play() -> tuple[list[LogDirFailed], list[object]]:
+        failures, done = list[LogDirFailed](), list[object]()
+        disk = DiskThread("d", failures.append)
+        for name, run in (("orders-0", lambda: 1), ("orders-1", broken)):
+            disk.run_in_group(f"flushing {name}", partial(Job, run, done.append))
+        await asyncio.sleep(0)
+        await disk.drain()
+        await disk.stop()
+        return failures, done
+
+    failures, done = asyncio.run(play())
+    assert [str(failure) for failure in failures] == [
+        "log directory d failed while flushing orders-0 and 1 more: [Errno 5] Input/output error"
     ]
     assert done == []
 

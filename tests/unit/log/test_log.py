@@ -4,6 +4,7 @@ import errno
 import gc
 import os
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -409,8 +410,8 @@ def test_flush_messages_flushes_after_so_many_records(tmp_path: Path) -> None:
     assert log.recovery_point == 4
 
 
-def lazily(tmp_path: Path) -> tuple[Log, LazyDisk]:
-    bench = LogBench(tmp_path)
+def lazily(tmp_path: Path, settings: Mapping[str, str] | None = None) -> tuple[Log, LazyDisk]:
+    bench = LogBench(tmp_path, settings)
     lazy = LazyDisk(str(tmp_path), bench.failures.append)
     bench.world = type(bench.world)(bench.clock, bench.files, lazy, bench.failures.append)
     return bench.open(), lazy
@@ -425,6 +426,51 @@ def test_the_recovery_point_moves_only_once_the_flush_is_done(tmp_path: Path) ->
     while lazy.step():
         pass
     assert log.recovery_point == 3
+
+
+def test_without_flush_messages_all_is_durable_as_it_comes(tmp_path: Path) -> None:
+    log, lazy = lazily(tmp_path)
+    for end in (2, 4):
+        log.append_as_leader(batch(2), 0)
+        assert log.durable_end == end
+    log.truncate_to(2)
+    assert log.durable_end == 2
+    lazy.step()
+
+
+def test_the_durable_end_moves_with_the_flushes_that_are_due(tmp_path: Path) -> None:
+    log, lazy = lazily(tmp_path, {"flush.messages": "2"})
+    moved: list[int] = []
+    log.on_durable = lambda: moved.append(log.durable_end)
+    while lazy.step():  # the files of a new log
+        pass
+    log.append_as_leader(batch(1), 0)
+    assert log.durable_end == 1
+    log.append_as_leader(batch(1), 0)  # due, and begins
+    log.append_as_leader(batch(1), 0)  # not due, but behind one that is
+    log.append_as_leader(batch(1), 0)  # due, in the next one
+    assert log.durable_end == 1
+    while len(lazy.waiting) > 1:  # the epochs were written, too
+        lazy.step()
+    assert len(lazy.waiting) == 1
+    lazy.step()
+    assert moved == [2]
+    log.append_as_leader(batch(1), 0)
+    lazy.step()
+    assert moved == [2, 5], "what came by the time the flush was over"
+    assert not lazy.waiting
+
+
+def test_a_due_flush_that_a_truncation_overtook_is_done_again(tmp_path: Path) -> None:
+    log, lazy = lazily(tmp_path, {"flush.messages": "1"})
+    for _ in range(3):
+        log.append_as_leader(batch(1), 0)
+    log.truncate_to(2)
+    log.append_as_leader(batch(1), 0)
+    assert log.durable_end == 0
+    while lazy.step():
+        pass
+    assert log.durable_end == log.flushed_to == log.log_end == 3
 
 
 @pytest.mark.parametrize("truncate", [lambda log: log.truncate_to(1), lambda log: log.lower_recovery_point(1)])

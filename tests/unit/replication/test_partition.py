@@ -61,6 +61,21 @@ def test_alone_all_is_safe_at_once() -> None:
     assert not alone.is_safe(12)
 
 
+def test_alone_nothing_is_safe_before_it_is_flushed() -> None:
+    alone = leader(1, replicas=(1,))
+    assert alone.appended(12, NOW_MS, durable_end=11) == Effects(advance_to=11)
+    assert alone.flushed(12, NOW_MS) == Effects(advance_to=12)
+    assert alone.flushed(12, NOW_MS) is NOTHING
+
+
+def test_the_leaders_own_flush_counts_as_that_of_a_follower() -> None:
+    found = leader(1, 2)
+    found.appended(12, NOW_MS, durable_end=10)
+    assert found.follower_fetched(2, 12, 0, LATE_MS).advance_to == 10
+    assert found.flushed(11, LATE_MS) == Effects(advance_to=11)
+    assert found.flushed(12, LATE_MS) == Effects(advance_to=12)
+
+
 def test_what_is_in_sync_decides_what_is_safe() -> None:
     found = leader(1, 2)
     assert found.appended(12, NOW_MS) is NOTHING
