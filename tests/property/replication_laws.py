@@ -4,6 +4,7 @@ an acknowledged record is on every in-sync replica, unless an unclean election r
 the high watermark never goes back within a leader epoch; below it replicas are the same
 an epoch has one leader, and at an offset one record; the epoch cache is increasing and agrees with the records
 what is below the high watermark is truncated by nobody, or after an unclean election, with a warning
+while enough replicas are in sync and fetch, whatever was appended is soon below the high watermark
 once all is well again, all replicas are the same and in sync
 """
 
@@ -76,6 +77,20 @@ class Laws:
                 yield f"{node.id} and {other.id} differ below the high watermark {end}"
             if any("below the high watermark" in warning for warning in node.warnings):
                 yield f"{node.id}: {node.warnings}"
+
+    def stalled(self) -> list[str]:
+        """What is not below the high watermark, though enough replicas are in sync, and all of them are there."""
+        current = self.model.controller.current
+        node = self.model.nodes.get(current.leader)
+        leader = None if node is None else node.leader
+        if node is None or leader is None or len(current.isr) < leader.needed_in_sync:
+            return []
+        if leader.high_watermark == node.log.log_end or not set(current.isr) <= self.model.controller.alive.keys():
+            return []
+        return [
+            f"{node.id} leads with high watermark {leader.high_watermark}, its log ends at {node.log.log_end}; in sync "
+            f"are {leader.maximal_isr}; {leader.followers}"
+        ]
 
     def unsettled(self) -> list[str]:
         """What is still to become the same."""

@@ -97,6 +97,8 @@ class Model:
                 yield from [partial(self.at_once, self.alter, node), partial(self.alter, node)] * 2
             if not node.is_up:
                 yield from [partial(self.start, node)] * 2
+            elif node.is_leaving:
+                yield from [node.crash] * 2  # so it ends, with nothing left to do
             elif node.id not in self.controller.alive:
                 yield from [partial(self.rejoin, node)] * 2
             else:
@@ -112,7 +114,8 @@ class Model:
                 yield from self._blows_at(node)
             if node.id in self.controller.alive:
                 yield partial(self.controller.failed, node.id)
-                yield partial(self.controller.shut_down, node.id)
+                if node.is_up:
+                    yield partial(self.shut_down, node)
         for message in self.in_flight[:MOST_IN_FLIGHT]:
             yield partial(self.lose, message)
             if not isinstance(message, Altered):
@@ -199,6 +202,13 @@ class Model:
         node.start()
         self.controller.started(node.id, node.incarnation)
 
+    def shut_down(self, node: Node) -> None:
+        """It is about to stop, and asks the controller for its leave. Who has nothing to hand over is gone at once."""
+        node.is_leaving = node.id in self.controller.current.isr
+        self.controller.shut_down(node.id)
+        if not node.is_leaving:
+            node.crash()
+
     def rejoin(self, node: Node) -> None:
         """Its session was over, it was not: it registers again."""
         node.incarnation += 1
@@ -224,18 +234,32 @@ class Model:
         for message in list(self.in_flight):
             self.lose(message)
         for node in self.nodes.values():
+            if node.is_leaving:
+                node.crash()
             if not node.is_up:
                 self.start(node)
             elif node.id not in self.controller.alive:
                 self.rejoin(node)
 
-    def quiet_round(self) -> None:
+    def lose_the_departed(self) -> None:
+        """Who is down is missed; who shuts down stays silent, but for what it leads. All that was said arrives."""
+        for node in self.nodes.values():
+            if not node.is_up and node.id in self.controller.alive:
+                self.controller.failed(node.id)
+            if node.id in self.controller.shutting_down and node.leader is None:
+                node.following = None
+        self.deliver_all()
+
+    def deliver_all(self) -> None:
+        while self.in_flight:
+            self.deliver(self.in_flight[0])
+
+    def quiet_round(self, wait_ms: int = BACKOFF_MS) -> None:
         """Everybody asks once, and everything arrives."""
         self.controller.tell_all()
         for node in self.nodes.values():
             self.ask(node)
             for _ in list(node.proposals):
                 self.alter(node)
-        while self.in_flight:
-            self.deliver(self.in_flight[0])
-        self.wait(BACKOFF_MS)
+        self.deliver_all()
+        self.wait(wait_ms)

@@ -1,4 +1,5 @@
-"""Whatever is done to three replicas, in any order: nothing acknowledged is lost, and in the end they agree."""
+"""Whatever is done to three replicas, in any order: nothing acknowledged is lost, those in sync go on without those
+that are gone, and in the end all agree."""
 
 import random
 import struct
@@ -10,14 +11,27 @@ from hypothesis import strategies as st
 
 from tests.property.replication_laws import Laws
 from tests.property.replication_steps import Model
+from tests.support.replicas import LAG_MS
+
+SOON_MS = LAG_MS // 3
+ROUND_MS = 25
+STEPS_BEFORE_LEAVING = 10
 
 
 def walk(model: Model, choices: Iterable[int]) -> None:
-    """Step by step, with an eye on the laws; then let it come to rest."""
+    """Step by step, with an eye on the laws; then without those that are gone; then let it come to rest."""
     laws = Laws(model)
-    for choice in choices:
+    for number, choice in enumerate(choices, 1):
         model.step(choice)
         hold(laws)
+        if number % 50 == 0:
+            go_on(laws)
+    go_on(laws)
+    come_to_rest(laws)
+
+
+def come_to_rest(laws: Laws) -> None:
+    model = laws.model
     model.recover()
     rounds = 40 + model.produced
     while laws.unsettled() and rounds:
@@ -25,6 +39,18 @@ def walk(model: Model, choices: Iterable[int]) -> None:
         model.quiet_round()
         hold(laws)
     assert laws.unsettled() == []
+
+
+def go_on(laws: Laws) -> None:
+    """What is appended now is soon safe, without those that are gone."""
+    model = laws.model
+    model.lose_the_departed()
+    model.produce(model.nodes.get(model.controller.current.leader, model.nodes[1]))
+    deadline_ms = model.now_ms + SOON_MS
+    while laws.stalled() and model.now_ms < deadline_ms:
+        model.quiet_round(ROUND_MS)
+        hold(laws)
+    assert laws.stalled() == []
 
 
 def hold(laws: Laws) -> None:
@@ -61,6 +87,21 @@ def test_a_long_walk_breaks_no_law(seed: int, min_isr: int, unclean: bool) -> No
     model = Model(min_isr=min_isr, unclean=unclean)
     walk(model, row(seed, 1000))
     assert model.acknowledged
+
+
+@settings(max_examples=50)
+@given(data=st.binary(min_size=40, max_size=400), min_isr=st.sampled_from([1, 2]))
+def test_those_in_sync_go_on_without_one_that_leaves(data: bytes, min_isr: int) -> None:
+    """Again and again: something happens, all is well again, and one leaves; it is registered a while longer."""
+    model = Model(min_isr=min_isr)
+    laws, choices = Laws(model), numbers(data)
+    for start in range(0, len(choices), STEPS_BEFORE_LEAVING):
+        for choice in choices[start : start + STEPS_BEFORE_LEAVING]:
+            model.step(choice)
+        come_to_rest(laws)
+        model.shut_down(model.nodes[1 + choices[start] % 3])
+        go_on(laws)
+    come_to_rest(laws)
 
 
 def test_with_truncation_to_the_high_watermark_the_laws_do_break() -> None:

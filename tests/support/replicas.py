@@ -29,7 +29,7 @@ from leadline.replication.follower import (
     Following,
     follow,
 )
-from leadline.replication.partition import Leader, LeaderAndIsr, Proposal
+from leadline.replication.partition import Heard, Leader, LeaderAndIsr, Proposal
 
 LAG_MS = 30_000
 AT_ONCE = 3  # records in one answer
@@ -132,6 +132,15 @@ class Reply(NamedTuple):
 
 
 @dataclass
+class FetchSession:
+    """What a leader remembers of one process that fetches from it."""
+
+    incarnation: int
+    heard: Heard = field(default_factory=Heard)
+    position: Position | None = None  # as last named; a fetch that names nothing says that it stands
+
+
+@dataclass
 class Node:
     """A broker with its replica."""
 
@@ -147,13 +156,18 @@ class Node:
     proposals: list[Proposal] = field(default_factory=list)  # for the controller, still to be sent
     warnings: list[str] = field(default_factory=list)
     brokers: dict[BrokerId, int] = field(default_factory=dict)
+    sessions: dict[BrokerId, FetchSession] = field(default_factory=dict)  # of its followers
+    is_leaving: bool = False  # it asked the controller for its leave: it does not begin to copy what it is not to join
 
     def told(self, told: Told, now_ms: int) -> None:
         decision = told.decision
         if told.incarnation != self.incarnation or decision.leader_epoch < self.epoch:
             return
+        gone = {broker for broker, epoch in self.brokers.items() if told.alive.get(broker) != epoch}
         self.brokers.clear()
         self.brokers.update(told.alive)
+        if gone and self.leader is not None:
+            self._carry_out(self.leader.brokers_left(gone, now_ms))
         is_new, self.epoch = decision.leader_epoch > self.epoch, decision.leader_epoch
         if self.id not in told.assigned:
             self.leader = self.following = None
@@ -186,7 +200,7 @@ class Node:
 
     def _follow(self, decision: LeaderAndIsr) -> None:
         self.leader, self.follows = None, decision.leader
-        if decision.leader < 0:
+        if decision.leader < 0 or (self.is_leaving and self.id not in decision.isr):
             self.following = None
             return
         self.following, effects = follow(self.log, decision.leader_epoch, current=self.following)
@@ -194,8 +208,9 @@ class Node:
 
     def crash(self, *, power_failed: bool = False) -> None:
         """The process is gone; with the power, also what was not flushed."""
-        self.is_up, self.leader, self.following = False, None, None
+        self.is_up, self.is_leaving, self.leader, self.following = False, False, None, None
         self.proposals.clear()
+        self.sessions.clear()
         self.log.reopen(power_failed=power_failed)
 
     def start(self) -> None:
@@ -250,8 +265,20 @@ class Node:
             if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.offset:
                 return Reply(answer._replace(diverging=end))
         records = log.read(asked.offset)
-        self._carry_out(leader.follower_fetched(replica, asked.offset, asked.log_start, now_ms, incarnation))
+        self._heard(leader, replica, incarnation, asked, now_ms)
         return Reply(answer._replace(has_records=bool(records)), records)
+
+    def _heard(self, leader: Leader, replica: BrokerId, incarnation: int, asked: Position, now_ms: int) -> None:
+        """Of a follower in sync that stays where it is, the leader hears only that it is there."""
+        session = self.sessions.get(replica)
+        if session is None or session.incarnation != incarnation:
+            session = self.sessions[replica] = FetchSession(incarnation)
+        session.heard.last_ms = now_ms
+        if session.position != asked or replica not in leader.isr:
+            session.position = asked
+            self._carry_out(
+                leader.follower_fetched(replica, asked.offset, asked.log_start, now_ms, incarnation, session.heard)
+            )
 
     def shrink(self, now_ms: int) -> None:
         if self.leader is not None:
@@ -262,7 +289,7 @@ class Node:
         if self.leader is None:
             return
         if isinstance(decision, int):
-            self._carry_out(self.leader.alter_refused(proposal, decision))
+            self._carry_out(self.leader.alter_refused(proposal, decision, now_ms))
         else:
             self._carry_out(self.leader.isr_altered(proposal, decision, now_ms))
 
@@ -318,11 +345,17 @@ class Controller:
     ) -> None:
         self.assigned = self.target = assigned
         self.alive = dict.fromkeys(assigned, 1)
+        self.shutting_down: set[BrokerId] = set()  # alive still, but not to lead or to join
         self.unclean, self.tell = unclean, tell
         decision = elections.first(assigned, self.alive)
         assert decision is not None
         self.current = decision
         self.tell_all()
+
+    @property
+    def eligible(self) -> dict[BrokerId, int]:
+        """Those that may lead and join."""
+        return {broker: epoch for broker, epoch in self.alive.items() if broker not in self.shutting_down}
 
     def tell_all(self, *more: BrokerId) -> None:
         for broker in [*self.assigned, *more]:
@@ -341,10 +374,11 @@ class Controller:
         """A leader, if there is none."""
         if self.current.leader in self.alive:
             return False
-        return self._decide(elections.offline(self.current, self.assigned, self.alive, unclean=self.unclean))
+        return self._decide(elections.offline(self.current, self.assigned, self.eligible, unclean=self.unclean))
 
     def failed(self, broker: BrokerId) -> None:
         del self.alive[broker]
+        self.shutting_down.discard(broker)
         self.elect()
         if not self._decide(elections.without(self.current, broker)):
             self.tell_all()
@@ -362,18 +396,20 @@ class Controller:
     def elect_preferred(self) -> bool:
         if self.current.leader == self.assigned[0]:
             return False
-        return self._decide(elections.preferred(self.current, self.assigned, self.alive))
+        return self._decide(elections.preferred(self.current, self.assigned, self.eligible))
 
     def shut_down(self, broker: BrokerId) -> bool:
         """A broker wants to go. Whether it leads nothing any longer."""
+        self.shutting_down.add(broker)
         if self.current.leader == broker:
-            return self._decide(elections.controlled_shutdown(self.current, self.assigned, self.alive, {broker}))
+            going = self.shutting_down
+            return self._decide(elections.controlled_shutdown(self.current, self.assigned, self.alive, going))
         return self._decide(elections.without(self.current, broker)) or True
 
     def alter(self, proposal: Proposal) -> LeaderAndIsr | int:
         """The answer to AlterPartition."""
         try:
-            decision = elections.altered(self.current, proposal, self.alive)
+            decision = elections.altered(self.current, proposal, self.eligible)
         except WireError as error:
             return error.code
         if decision is not self.current:
@@ -403,4 +439,4 @@ class Controller:
             self._decide(elections.without(self.current, broker), *leaving)
 
     def _led_by_target(self, current: LeaderAndIsr) -> LeaderAndIsr | None:
-        return elections.reassigned(current, self.target, self.alive)
+        return elections.reassigned(current, self.target, self.eligible)

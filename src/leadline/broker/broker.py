@@ -352,6 +352,7 @@ class Broker:
         if self.presence is not None:
             config = self.settings.broker
             if config.controlled_shutdown_enable and self.dirs.dirs:
+                self.services.replicas.leaving = True
                 await self.presence.hand_over(self.services.metadata.broker_epoch, config, self._shut_down)
             await self.presence.stop()
         if self.net is not None:

@@ -85,6 +85,7 @@ def without(current: LeaderAndIsr, replica: BrokerId) -> LeaderAndIsr | None:
 def altered(current: LeaderAndIsr, proposal: Proposal, brokers: Mapping[BrokerId, int]) -> LeaderAndIsr:
     """What a leader asks for with AlterPartition, if it may be: to be written, unless it is `current` already.
 
+    `brokers`: those that may join. The leader need not: one that is about to stop lets others join to take over.
     NotController, FencedLeaderEpoch, InvalidUpdateVersion, InvalidRequest, IneligibleReplica.
     """
     wanted = proposal.wanted
@@ -100,8 +101,8 @@ def altered(current: LeaderAndIsr, proposal: Proposal, brokers: Mapping[BrokerId
         raise InvalidUpdateVersion(f"{told}: {known}")
     if wanted.recovering and (len(wanted.isr) > 1 or not current.recovering):
         raise InvalidRequest(f"a leader that recovers is alone in sync, not {list(wanted.isr)}, and stays recovered")
-    members = zip(wanted.isr, proposal.broker_epochs, strict=True)
-    if gone := [replica for replica, epoch in members if not _is_alive(replica, epoch, brokers)]:
+    others = [member for member in zip(wanted.isr, proposal.broker_epochs, strict=True) if member[0] != current.leader]
+    if gone := [replica for replica, epoch in others if not _is_alive(replica, epoch, brokers)]:
         raise IneligibleReplica(f"of the new ISR {list(wanted.isr)}, {gone} are not alive, or not the same process")
     return wanted
 

@@ -7,12 +7,14 @@ are committed or proposed. A broader set is always safe, a narrower one is not.
     the high watermark is the smallest log end among the maximal ISR and those about to join it; of the leader itself
     its durable end counts, which is where its log ends but for records that flush.messages wants on disk first
     it never goes back within an epoch, and stands still below min.insync.replicas
+    about to join is a replica that fetches and keeps up, in this epoch, on a broker that may join for all we know
+    whatever ends that wait moves the high watermark at once: a departure, a refusal, time
     one proposal at a time; an answer counts only while its proposal stands
 
 Pure: decides over offsets and times, and hands back what must be done.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -105,9 +107,12 @@ class Follower:
     caught_up_ms: int = 0  # latest time at which it held everything that the leader then had
     broker_epoch: int | None = None  # of the process that fetched; None: none has yet
     heard: Heard | None = None  # while it stays where it was: see `left_behind`
+    is_refused: bool = False  # the controller did not let this process join, and has not said anything new since
 
     def fetched(self, offset: Offset, log_start: Offset, leader_end: Offset, now_ms: int, broker_epoch: int) -> None:
         """Caught up now if it asks from the leader's end on; as of its last fetch if from where that end then was."""
+        if broker_epoch != self.broker_epoch:
+            self.is_refused = False
         if offset >= leader_end:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif offset >= self.leader_end:
@@ -126,8 +131,14 @@ class Follower:
 
     def epoch_began(self, leader_end: Offset, now_ms: int, *, in_sync: bool) -> None:
         """The same leader was elected again. Who is not in sync does not hold it back, nor joins before it fetches."""
+        self.forget()
         self.leader_end = leader_end
         self.fetched_ms = self.caught_up_ms = now_ms if in_sync else 0
+
+    def forget(self) -> None:
+        """What it said does not count any longer, but for what it has: it is to fetch again before it may join."""
+        self.heard, self.is_refused = None, False
+        self.fetched_ms = self.caught_up_ms = 0
 
 
 class Leader:
@@ -228,7 +239,8 @@ class Leader:
         follower.fetched(offset, log_start, self.log_end, now_ms, broker_epoch)
         follower.heard = heard
         expansion = self._expansion(replica, follower)
-        advance_to = self._advance(now_ms) if offset != end_before else None
+        has_news = offset != end_before or self.high_watermark < self.log_end
+        advance_to = self._advance(now_ms) if has_news else None
         wake_deletes = log_start > start_before
         if expansion is None and advance_to is None and not wake_deletes:
             return NOTHING
@@ -249,7 +261,9 @@ class Leader:
 
     def _is_joining(self, replica: BrokerId, follower: Follower, now_ms: int) -> bool:
         """One that keeps up is waited for: with the high watermark always ahead of it, it could never join."""
-        return follower.is_caught_up(self.log_end, now_ms, self.lag_ms) and self._may_join(replica, follower)
+        if follower.is_refused or not self._may_join(replica, follower):
+            return False
+        return follower.is_caught_up(self.log_end, now_ms, self.lag_ms)
 
     def _may_join(self, replica: BrokerId, follower: Follower) -> bool:
         """Only a living process that fetched itself, not the one before it that may have had more."""
@@ -266,14 +280,27 @@ class Leader:
         return self._propose((*self.isr, replica))
 
     def shrink(self, now_ms: int) -> Effects:
-        """To be asked every now and then: whoever was not caught up for too long is out."""
+        """To be asked every now and then: whoever was not caught up for too long is out, or not waited for to join."""
+        advanced = self._advanced(now_ms)
         if self.pending is not None:
-            return NOTHING
+            return advanced
         late = [replica for replica in self.isr if replica != self.me and self._is_late(replica, now_ms)]
         if not late:
-            return NOTHING
+            return advanced
         why = "; ".join(self._lateness(replica, now_ms) for replica in late)
-        return Effects(self._propose(tuple(replica for replica in self.isr if replica not in late)), why)
+        proposal = self._propose(tuple(replica for replica in self.isr if replica not in late))
+        return advanced._replace(alter_isr=proposal, why=why)
+
+    def brokers_left(self, gone: Collection[BrokerId], now_ms: int) -> Effects:
+        """The controller told of other `brokers` than before: these are not there any longer, or other processes.
+
+        Who is in sync counts until the controller says otherwise. Deletions of records wait for the living alone.
+        """
+        left = [replica for replica in self.followers if replica in gone]
+        for replica in left:
+            if replica not in self.isr:
+                self.followers[replica].forget()
+        return self._advanced(now_ms)._replace(wake_deletes=True) if left else NOTHING
 
     def _is_late(self, replica: BrokerId, now_ms: int) -> bool:
         follower = self.followers.get(replica)
@@ -305,9 +332,11 @@ class Leader:
         if decision.leader_epoch != self.epoch or decision.partition_epoch < self.partition_epoch:
             return NOTHING
         self.isr, self.partition_epoch, self.pending = decision.isr, decision.partition_epoch, None
+        for replica, follower in self.followers.items():
+            follower.is_refused = follower.is_refused and replica not in self.isr
         return self._advanced(now_ms)
 
-    def alter_refused(self, proposal: Proposal, code: int) -> Effects:
+    def alter_refused(self, proposal: Proposal, code: int, now_ms: int) -> Effects:
         """The controller answered a proposal with an error, or did not answer."""
         if proposal is not self.pending:
             return NOTHING
@@ -315,9 +344,13 @@ class Leader:
         if refusal is Refusal.RETRY:
             return Effects(alter_isr=proposal)  # for the same reason as before
         self._in_flight = False
-        if refusal is Refusal.FORGET:
-            self.pending = None
-        return NOTHING
+        if refusal is Refusal.AWAIT:
+            return NOTHING
+        self.pending = None
+        for replica in proposal.wanted.isr:
+            if replica not in self.isr and replica in self.followers:
+                self.followers[replica].is_refused = True
+        return self._advanced(now_ms)
 
     def decided(self, decision: LeaderAndIsr, replicas: tuple[BrokerId, ...], now_ms: int) -> Effects:
         """The controller decided that this broker goes on leading: other replicas, another ISR, perhaps a new epoch."""

@@ -148,6 +148,9 @@ class Replicas:
         self.pressure = Pressure()
         self.looks = Looks()
         self.throttles = Throttles()
+        self.leaving = (
+            False  # the controller is asked to let others lead: what this broker is not to join is not copied
+        )
         self.stopping = False  # nobody waits for more any longer
         self.alterations = Alterations(me, alter, self._altered)
         self._connect = connect or _nowhere
@@ -161,9 +164,15 @@ class Replicas:
 
     def alive(self, brokers: Mapping[BrokerId, int], broker_epoch: int) -> None:
         """Who is there, with its epoch or ANY_EPOCH; and the epoch of this broker itself."""
+        self.alterations.broker_epoch = broker_epoch
+        gone = {broker for broker, epoch in self.brokers.items() if brokers.get(broker) != epoch}
         self.brokers.clear()
         self.brokers.update(brokers)
-        self.alterations.broker_epoch = broker_epoch
+        if gone:
+            now_ms = self.dirs.clock.now_ms()
+            for tp, hosted in self.hosted.items():
+                if hosted.leads is not None:
+                    self._carry_out(tp, hosted, hosted.leads.brokers_left(gone, now_ms))
 
     async def lead(
         self,
@@ -223,7 +232,10 @@ class Replicas:
     async def follow(
         self, tp: TopicPartition, topic_id: TopicId | None, decision: LeaderAndIsr, replicas: Iterable[BrokerId] = ()
     ) -> Hosted:
-        """Copy a partition from its leader, into a new log if there is none. NO_LEADER: wait for one."""
+        """Copy a partition from its leader, into a new log if there is none. NO_LEADER: wait for one.
+
+        A broker that leaves begins no copy outside of the ISR: the leader would wait for it to join.
+        """
         leader, epoch = decision.leader, decision.leader_epoch
         async with self._deciding:
             hosted = await self._hold(tp, topic_id, epoch)
@@ -235,7 +247,7 @@ class Replicas:
             self._resign(tp, hosted)
             hosted.epoch, hosted.leader_id = epoch, leader
             hosted.history.elected(decision, hosted.log.log_end, self.dirs.clock.now_ms())
-            if leader != NO_LEADER:
+            if leader != NO_LEADER and (not self.leaving or self.me in decision.isr):
                 hosted.following, effects = follow(
                     hosted.log, epoch, topic_id=topic_id or NO_ID, backoff_ms=self.config.replica_fetch_backoff_ms
                 )
@@ -356,6 +368,7 @@ class Replicas:
         now_ms = self.dirs.clock.now_ms()
         for tp, hosted in self.hosted.items():
             if hosted.leads is not None and hosted.leads.followers:
+                hosted.leads.min_isr = hosted.log.config.min_insync_replicas
                 self._carry_out(tp, hosted, hosted.leads.shrink(now_ms))
 
     async def checkpoint_high_watermarks(self) -> None:
@@ -559,14 +572,15 @@ class Replicas:
         hosted, leader = self.hosted.get(tp), proposed.leader
         if hosted is None or hosted.leads is not leader:
             return
+        now_ms = self.dirs.clock.now_ms()
         if isinstance(decision, LeaderAndIsr):
-            before, now_ms = leader.isr, self.dirs.clock.now_ms()
+            before = leader.isr
             effects = leader.isr_altered(proposed.proposal, decision, now_ms)
             if leader.isr is decision.isr:
                 hosted.history.altered(proposed.proposal, before, decision, now_ms)
             log.info("%s: in sync are %s", tp, list(leader.isr))
         else:
-            effects = leader.alter_refused(proposed.proposal, decision)
+            effects = leader.alter_refused(proposed.proposal, decision, now_ms)
         hosted.mark_copiers()  # who is not in sync now may be where it could join
         self._carry_out(tp, hosted, effects)
 

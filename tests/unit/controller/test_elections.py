@@ -143,6 +143,11 @@ def test_a_process_is_known_by_its_broker_epoch_if_both_sides_tell() -> None:
     assert elections.altered(NOW, proposal(1, 2, epochs=(100, 199)), BROKERS | {2: ANY_EPOCH}).isr == (1, 2)
 
 
+def test_a_leader_that_is_about_to_stop_lets_others_join_to_take_over() -> None:
+    alone, others = NOW._replace(isr=(1,)), {2: 200, 3: 300}
+    assert elections.altered(alone, proposal(1, 2, epochs=(100, 200)), others).isr == (1, 2)
+
+
 def test_a_leader_that_was_not_in_sync_becomes_one_like_any_other() -> None:
     recovering = NOW._replace(isr=(1,), recovering=True)
     assert elections.altered(recovering, proposal(1), BROKERS) == recovering._replace(recovering=False)

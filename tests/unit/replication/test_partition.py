@@ -206,14 +206,14 @@ def test_an_answer_to_another_proposal_is_passed_over() -> None:
     found, proposal = shrinking()
     twin = Proposal(*proposal)
     assert found.isr_altered(twin, twin.wanted, LATE_MS) is NOTHING
-    assert found.alter_refused(twin, IneligibleReplica.code) is NOTHING
+    assert found.alter_refused(twin, IneligibleReplica.code, LATE_MS) is NOTHING
     assert found.pending is proposal
 
 
 @pytest.mark.parametrize("error", [IneligibleReplica, OperationNotAttempted])
 def test_a_proposal_that_was_not_applied_is_forgotten(error: type[WireError]) -> None:
     found, proposal = shrinking()
-    assert found.alter_refused(proposal, error.code) is NOTHING
+    assert found.alter_refused(proposal, error.code, LATE_MS) is NOTHING
     assert found.pending is None
 
 
@@ -230,7 +230,7 @@ def test_a_proposal_that_was_not_applied_is_forgotten(error: type[WireError]) ->
 )
 def test_who_knows_too_little_waits_for_the_controller(error: type[WireError]) -> None:
     found, proposal = shrinking()
-    assert found.alter_refused(proposal, error.code) is NOTHING
+    assert found.alter_refused(proposal, error.code, LATE_MS) is NOTHING
     assert found.pending is proposal
     found.decided(DECISION._replace(isr=(1, 2)), (1, 2, 3), LATE_MS)
     assert found.pending is None
@@ -239,7 +239,7 @@ def test_who_knows_too_little_waits_for_the_controller(error: type[WireError]) -
 @pytest.mark.parametrize("error", [UnknownServerError, NotController])
 def test_where_nobody_knows_it_is_asked_again(error: type[WireError]) -> None:
     found, proposal = shrinking()
-    assert found.alter_refused(proposal, error.code).alter_isr is proposal
+    assert found.alter_refused(proposal, error.code, LATE_MS).alter_isr is proposal
 
 
 # Decisions

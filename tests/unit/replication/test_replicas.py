@@ -500,6 +500,43 @@ def test_a_broker_that_stops_begins_to_follow_nothing(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
+def test_a_broker_that_leaves_copies_nothing_that_it_is_not_to_join(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        replicas = cluster.nodes[2].replicas
+        replicas.leaving = True
+        assert (await replicas.follow(TP, TOPIC_ID, LeaderAndIsr(3, 9, (3,), 9))).following is None
+        assert (await replicas.follow(TP, TOPIC_ID, LeaderAndIsr(3, 10, (2, 3), 10))).following is not None
+
+    run(tmp_path, test)
+
+
+def test_who_waits_goes_on_when_a_broker_is_gone(tmp_path: Path) -> None:
+    """A producer for a replica that was about to join, a deletion of records for one that should delete them, too."""
+
+    async def test(cluster: Brokers) -> None:
+        assert cluster.controller is not None
+        node = cluster.leader
+        await produced(node, 2)
+        await cluster.all_hold(4)
+        cluster.cut_off.add(3)
+        leader = node.hosted.leader
+        leader.isr, leader.lag_ms = (1, 2), LONG_MS  # but it keeps up, for all we know
+        acknowledged = asyncio.create_task(produce(node))
+        deleted = asyncio.create_task(node.replicas.deleted(TP, 2))
+        await until(
+            lambda: node.hosted.acknowledgements.next_deadline_s < float("inf") and leader.followers[2].log_end == 6
+        )
+        node.log.delete_records(2)
+        await until(lambda: leader.followers[2].log_start == 2)
+        assert not acknowledged.done()
+        assert not deleted.done()
+        node.replicas.alive({1: 1, 2: 1}, 1)
+        assert (await acknowledged).error_code == 0
+        await deleted
+
+    run(tmp_path, test)
+
+
 @pytest.mark.parametrize("sockets", [False, True])
 def test_a_follower_that_has_everything_joins_again_without_a_new_record(
     tmp_path: Path, sockets: bool, monkeypatch: pytest.MonkeyPatch
