@@ -28,6 +28,7 @@ from leadline.wire.primitives import BUFFERS
 
 OLDEST, FLEXIBLE, NEWEST = 7, 9, 11  # before v7 a look at the codec is due
 MOST = 4096  # beginnings to remember; then all are forgotten
+MOST_BYTES = 1024  # of a beginning: names of clients and topics may be 32 KB long
 ACKS_ALL = -1
 LANE_ACKS = (1, ACKS_ALL)
 
@@ -87,6 +88,8 @@ class Lanes:
             return
         beginning = _beginning_of(request, tp, version)
         end = body_at + len(beginning)
+        if end > MOST_BYTES:
+            return
         if frame[body_at:end] != beginning or _end_of_beginning(frame, version) != end:
             return  # the same can be said in other ways
         lanes = self._lanes[version]

@@ -20,6 +20,7 @@ from leadline.wire.primitives import BUFFERS, Piece
 
 FETCH, VERSION = 1, 16
 MOST_TOPICS = 126  # as many as are counted in one byte
+MOST_PARTITIONS = 20_000  # in one request or answer; of more the codec takes care, which has a limit, too
 
 _HEAD = Struct(">hhih")  # with the length of the client id
 _SIZED_HEAD = Struct(">ihhih")
@@ -130,13 +131,16 @@ def parse_request(frame: memoryview) -> Request | None:
 
 def _asked(frame: memoryview, at: int) -> tuple[list[Asked], int]:
     """The partitions, and where they end. ValueError: not as most are."""
-    topics, found = frame[at] - 1, []
+    topics = frame[at] - 1
+    found: list[Asked] = []
     if not 0 <= topics <= MOST_TOPICS:
         raise ValueError
     at += 1
     for _ in range(topics):
         topic_id, at = bytes(frame[at : at + 16]), at + 16
         count, at = _count(frame, at)
+        if len(found) + count > MOST_PARTITIONS:
+            raise ValueError
         for _ in range(count):
             partition, epoch, offset, last_epoch, log_start, max_bytes, tags = _ASKED.unpack_from(frame, at)
             if tags:
@@ -197,10 +201,12 @@ def parse_answer(frame: memoryview) -> Answer | None:
 
 def _told(frame: memoryview, at: int, topics: int) -> tuple[list[Told], int]:
     """The partitions, and where they end. ValueError: not as most are."""
-    found = []
+    found: list[Told] = []
     for _ in range(topics):
         topic_id, at = bytes(frame[at : at + 16]), at + 16
         count, at = _count(frame, at)
+        if len(found) + count > MOST_PARTITIONS:
+            raise ValueError
         for _ in range(count):
             partition, error, high_watermark, stable, log_start, aborted, _ = _TOLD.unpack_from(frame, at)
             length, start = _count(frame, at + _TOLD.size)

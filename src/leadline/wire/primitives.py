@@ -13,6 +13,7 @@ from leadline.ports import Buffer
 
 MAX_STRING = 0x7FFF
 MOST_ELEMENTS = 250_000  # of all arrays and tagged fields of a message together
+MOST_TAGS = 100  # tagged fields of one structure; Kafka's own have three at most, and a newer release may have more
 _MAX_VARINT = 0x7FFF_FFFF
 _JOIN_BELOW = 8192  # records of fewer bytes are copied behind what stands before them: one piece less to send
 _INT32 = Struct(">i")
@@ -57,6 +58,10 @@ def bad_length(what: str, position: int, length: int, end: int) -> MalformedRequ
 
 def too_many(what: str, position: int, count: int) -> MalformedRequest:
     return MalformedRequest(what, position, f"{count} more elements, with which it has more than {MOST_ELEMENTS}")
+
+
+def too_many_tags(what: str, position: int, count: int) -> MalformedRequest:
+    return MalformedRequest(what, position, f"{count} tagged fields, and {MOST_TAGS} are the limit")
 
 
 def too_long(what: str, position: int, length: int) -> MalformedRequest:
@@ -114,6 +119,8 @@ def array_length(length: int) -> bytes:
 
 def skip_tags(data: Buffer, position: int, count: int, what: str) -> int:
     """The position behind tagged fields of which none is known. They begin at `position`, behind their count."""
+    if count > MOST_TAGS:
+        raise too_many_tags(what, position, count)
     end = len(data)
     for _ in range(count):
         _, at = read_varint(data, position, what)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leadline.api.lanes import MOST, NEWEST, OLDEST, Lanes
+from leadline.api.lanes import MOST, MOST_BYTES, NEWEST, OLDEST, Lanes
 from leadline.model import TopicPartition
 from leadline.records.build import BatchFields, build
 from leadline.records.record import Record
@@ -143,3 +143,10 @@ def test_lanes_are_forgotten_when_there_are_too_many() -> None:
         open_with(lanes, frame_of(produce(index=n), NEWEST, client="others"), NEWEST)
     assert lanes.find(frame_of(produce(), NEWEST)) is None
     assert lanes.find(frame_of(produce(index=MOST - 1), NEWEST, client="others")) is not None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_name_that_is_very_long_opens_no_lane(version: int) -> None:
+    """A lane keeps the beginning of a request: 4096 of 32 KB would be 128 MB."""
+    name = "x" * MOST_BYTES
+    assert opened(produce(), version, client=name).find(frame_of(produce(), version, client=name)) is None

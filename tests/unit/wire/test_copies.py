@@ -1,6 +1,7 @@
 """A follower's fetch by hand: the same bytes as the codec's, and nothing else is taken for one."""
 
 import uuid
+from struct import Struct
 from typing import Any
 
 from hypothesis import given
@@ -113,6 +114,38 @@ def test_no_bytes_are_too_strange(data: bytes, length: int) -> None:
     request = FetchRequest(session_id=9, session_epoch=3, topics=[FetchRequest.FetchTopic(topic_id=uuid.uuid4())])
     copies.parse_request(memoryview(bytes(_frame(request)[:length]) + data))
     copies.parse_answer(memoryview(bytes(_answer(FetchResponse(session_id=9))[:length]) + data))
+
+
+class CountedStruct:
+    """Counts how often it reads."""
+
+    def __init__(self, struct: Struct) -> None:
+        self.struct, self.size, self.reads = struct, struct.size, 0
+
+    def unpack_from(self, data: memoryview, at: int) -> tuple[Any, ...]:
+        self.reads += 1
+        return self.struct.unpack_from(data, at)
+
+
+def test_a_request_for_more_partitions_than_there_may_be_is_left_to_the_codec(monkeypatch: Any) -> None:
+    partition = FetchRequest.FetchPartition(partition=1)
+    topic = FetchRequest.FetchTopic(topic_id=uuid.uuid4(), partitions=[partition] * (copies.MOST_PARTITIONS + 1))
+    frame = _frame(FetchRequest(session_id=5, session_epoch=5, topics=[topic]))
+    counted = CountedStruct(copies._ASKED)
+    monkeypatch.setattr(copies, "_ASKED", counted)
+    assert copies.parse_request(frame) is None
+    assert counted.reads == 0
+
+
+def test_topics_share_the_limit_of_partitions(monkeypatch: Any) -> None:
+    partition = FetchRequest.FetchPartition(partition=1)
+    half = copies.MOST_PARTITIONS // 2 + 1
+    topics = [FetchRequest.FetchTopic(topic_id=uuid.uuid4(), partitions=[partition] * half) for _ in range(4)]
+    frame = _frame(FetchRequest(session_id=5, session_epoch=5, topics=topics))
+    counted = CountedStruct(copies._ASKED)
+    monkeypatch.setattr(copies, "_ASKED", counted)
+    assert copies.parse_request(frame) is None
+    assert counted.reads == half
 
 
 @given(TOPICS, LONGS, st.booleans())

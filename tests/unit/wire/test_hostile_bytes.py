@@ -3,28 +3,34 @@
 import random
 import tracemalloc
 from contextlib import suppress
+from struct import pack
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.wire.classes import message_class
+from leadline.wire.classes import Message, message_class
 from leadline.wire.codec import decode, to_bytes
+from leadline.wire.decoder import compile_decoder
+from leadline.wire.frames import parse_response, request_head
 from leadline.wire.messages import (
+    DescribeProducersRequest,
     DescribeUserScramCredentialsRequest,
     FetchRequest,
     HeartbeatRequest,
+    HeartbeatResponse,
     MetadataRequest,
     ProduceRequest,
     SyncGroupRequest,
+    UpdateMetadataRequest,
 )
-from leadline.wire.primitives import MalformedRequest, read_varint
+from leadline.wire.primitives import MOST_ELEMENTS, MOST_TAGS, MalformedRequest, read_varint, write_varint
 from tests.unit.wire.random_messages import MESSAGES, VERSIONS_OF_MESSAGES, Randomly
 
 MOST = b"\xff\xff\xff\xff\7"  # the largest varint
 
 
-def refused(kind: type[FetchRequest], data: bytes, version: int) -> MalformedRequest:
+def refused(kind: type[Message], data: bytes, version: int) -> MalformedRequest:
     with pytest.raises(MalformedRequest) as raised:
         decode(kind, data, version)
     return raised.value
@@ -146,3 +152,80 @@ def test_a_tagged_field_of_another_size_than_it_says_is_refused(size: int) -> No
 
 def test_a_varint_that_is_longer_than_it_need_be_is_read_as_kafka_does() -> None:
     assert read_varint(b"\x85\x80\0", 0, "test") == (5, 3)
+
+
+class Counted(bytes):
+    """Counts how many of its bytes are looked at one by one."""
+
+    looks = 0
+
+    def __getitem__(self, at: object) -> object:  # type: ignore[override]
+        self.looks += 1
+        return super().__getitem__(at)  # type: ignore[call-overload]
+
+
+HEARTBEAT_HEAD = pack(">hhih", 12, 4, 7, 2) + b"me"
+TAGS = [MOST_TAGS + 1, 400_000, 5_000_000]
+
+
+@pytest.mark.parametrize("count", TAGS)
+def test_the_tagged_fields_of_a_header_are_counted_before_any_is_looked_at(count: int) -> None:
+    frame = Counted(HEARTBEAT_HEAD + write_varint(count) + b"\5\0" * count)
+    with pytest.raises(MalformedRequest, match=f"{count} tagged fields, and {MOST_TAGS} are the limit"):
+        request_head(frame)
+    assert frame.looks < 10
+
+
+def test_a_header_may_have_some_tagged_fields() -> None:
+    frame = HEARTBEAT_HEAD + write_varint(MOST_TAGS) + b"\5\0" * MOST_TAGS
+    assert request_head(frame).body_at == len(frame)
+
+
+@pytest.mark.parametrize("count", TAGS)
+def test_the_tagged_fields_of_a_response_header_are_counted_too(count: int) -> None:
+    data = pack(">i", 7) + write_varint(count) + b"\5\0" * count
+    with pytest.raises(MalformedRequest, match="tagged fields, and"):
+        parse_response(HeartbeatResponse, data, 4)
+
+
+@pytest.mark.parametrize("count", TAGS)
+@pytest.mark.parametrize(("kind", "version", "data"), [(HeartbeatRequest, 4, HEARTBEAT), (FetchRequest, 16, b"")])
+def test_the_tagged_fields_of_a_structure_are_counted_before_any_is_looked_at(
+    kind: type[FetchRequest], version: int, data: bytes, count: int
+) -> None:
+    data = data or to_bytes(kind(), version)[:-1]
+    refusal = refused(kind, data + write_varint(count) + b"\5\0" * count, version)
+    assert (refusal.position, refusal.reason) == (
+        len(data) + len(write_varint(count)),
+        f"{count} tagged fields, and {MOST_TAGS} are the limit",
+    )
+
+
+def test_structures_with_few_tagged_fields_each_share_the_limit_of_all_elements() -> None:
+    tags = write_varint(MOST_TAGS) + b"\5\0" * MOST_TAGS
+    topic = bytes(16) + b"\0" + tags  # an id, no name
+    count = MOST_ELEMENTS // MOST_TAGS
+    data = write_varint(count + 1) + topic * count + bytes(4)
+    refusal = refused(MetadataRequest, data, 12)
+    assert f"more than {MOST_ELEMENTS}" in refusal.reason
+
+
+def test_a_broker_may_be_told_of_two_hundred_thousand_partitions() -> None:
+    state = UpdateMetadataRequest.UpdateMetadataPartitionState(isr=[1, 2, 3], replicas=[1, 2, 3])
+    topic = UpdateMetadataRequest.UpdateMetadataTopicState(topic_name="t", partition_states=[state] * 200_000)
+    data = to_bytes(UpdateMetadataRequest(topic_states=[topic]), 8)
+    assert len(decode(UpdateMetadataRequest, data, 8).topic_states[0].partition_states) == 200_000
+
+
+def test_numbers_are_counted_too() -> None:
+    count = 4 * MOST_ELEMENTS + 4
+    data = b"\2\2t" + write_varint(count + 1) + bytes(4 * count) + b"\0\0"
+    assert f"more than {MOST_ELEMENTS}" in refused(DescribeProducersRequest, data, 0).reason
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_no_element_takes_no_bytes(name: str) -> None:
+    """Else a few bytes could stand for any number of them: compiling a decoder says so."""
+    kind = message_class(name)
+    for version in kind.VERSIONS:
+        compile_decoder(kind, version)
