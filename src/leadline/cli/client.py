@@ -23,6 +23,8 @@ from leadline.cli.terminal import table
 from leadline.config import nearest, parse_properties
 
 if TYPE_CHECKING:
+    import logging
+
     from confluent_kafka import Consumer, KafkaError, Producer
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._metadata import ClusterMetadata, PartitionMetadata
@@ -333,10 +335,11 @@ class Connection:
 
         return self._made(lambda: AdminClient({**self.properties}, error_cb=self._heard))
 
-    def producer(self, required: Mapping[str, str]) -> "Producer":
+    def producer(self, required: Mapping[str, str], logger: "logging.Logger | None" = None) -> "Producer":
         from confluent_kafka import Producer
 
-        return self._made(lambda: Producer({**self.properties, **required}, error_cb=self._heard))
+        said = {} if logger is None else {"logger": logger}
+        return self._made(lambda: Producer({**self.properties, **required}, error_cb=self._heard, **said))
 
     def consumer(self, required: Mapping[str, str]) -> "Consumer":
         from confluent_kafka import Consumer

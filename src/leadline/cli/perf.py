@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 from leadline.cli import COMMANDS
 from leadline.cli.client import Connection, Failure, Json, Paint, add_command, at_least, text_of
+from leadline.cli.delivery import DeliveryWatch, GaveUp
 from leadline.cli.produce import CODECS
-from leadline.cli.terminal import Status, size_text, time_text
+from leadline.cli.terminal import Status, count_text, size_text, time_text
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer
@@ -195,8 +196,11 @@ class _Shown:
 
 
 def _produce(options: argparse.Namespace) -> int:
+    from confluent_kafka import KafkaError, KafkaException
+
     connection = Connection(options)
-    producer = connection.producer({"acks": options.acks, "compression.type": options.compression})
+    watch = DeliveryWatch(connection, options.topic, {"acks": options.acks, "compression.type": options.compression})
+    producer, watch.largest = watch.producer, options.size
     connection.partitions_of(producer, options.topic)
     values = payloads(options.size)
     run = Run.of(options)
@@ -207,10 +211,12 @@ def _produce(options: argparse.Namespace) -> int:
         if error is not None:
             failures.append(error)
             return
+        watch.acknowledged()
         run.count += 1
         run.size += options.size
         taken.add(message.latency() or 0.0)
 
+    given_up = ""
     sent, burst = 0, BURST if options.rate is None else 1 + options.rate // 1000
     with Status() as status:
         show = _Shown(status, run)
@@ -222,18 +228,29 @@ def _produce(options: argparse.Namespace) -> int:
                         sent += 1
                 except BufferError:
                     producer.poll(WAIT_S)
+                except KafkaException as error:  # refused before it was sent: too large
+                    failures.append(error.args[0])
                 producer.poll(0)
+                watch.check()
                 while options.rate is not None and (ahead := sent / options.rate - run.seconds) > 0:
                     producer.poll(min(ahead, WAIT_S))
                 show()
         except KeyboardInterrupt:
             pass
-        while producer.flush(WAIT_S):
-            show()
+        except GaveUp:
+            given_up = watch.give_up()
+        try:
+            while producer.flush(WAIT_S):
+                watch.check()
+                show()
+        except GaveUp:
+            given_up = watch.give_up()
     run.ended = time.monotonic()
     run.tell(options)
     if failures:
-        raise Failure(f"{len(failures):,} records were not stored: {text_of(failures[0])}")
+        too_large = failures[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
+        text = watch.too_large_text(options.size) if too_large else given_up or watch.reason_for(failures[0])
+        raise Failure(f"{count_text(len(failures), 'record')} not stored: {text}")
     return 0
 
 

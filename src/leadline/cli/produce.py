@@ -11,12 +11,14 @@ aborted otherwise.
 """
 
 import argparse
+import os
+import select
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from leadline.cli import COMMANDS
 from leadline.cli.client import (
@@ -29,15 +31,16 @@ from leadline.cli.client import (
     escaped,
     key_value,
     moment_ms,
-    text_of,
 )
-from leadline.cli.terminal import Status, size_text, time_text
+from leadline.cli.delivery import DeliveryWatch, GaveUp
+from leadline.cli.terminal import Status, count_text, size_text, time_text
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-QUEUE_WAIT_S = 0.1
+QUEUE_WAIT_S = IDLE_S = 0.1
+CHUNK_BYTES = 1 << 16
 FAILURES_SHOWN = 5
 
 EXAMPLES = r"""
@@ -130,8 +133,8 @@ def _short(data: bytes) -> str:
     return repr(data[:40].decode("utf-8", "replace")) + ("..." if len(data) > 40 else "")
 
 
-def lines_in(stream: BinaryIO, layout: Layout) -> Iterator[Line]:
-    for number, line in enumerate(stream, start=1):
+def lines_in(lines: Iterable[bytes], layout: Layout) -> Iterator[Line]:
+    for number, line in enumerate(lines, start=1):
         yield layout.parse(line.removesuffix(b"\n").removesuffix(b"\r"), number)
 
 
@@ -140,71 +143,121 @@ def files_in(paths: Iterable[str]) -> Iterator[Line]:
         yield Line(None, sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes(), [])
 
 
+def lines_from(fd: int, idle: Callable[[], None]) -> Iterator[bytes]:
+    """The lines that can be read from a descriptor; `idle` is called while none comes."""
+    parts: list[bytes] = []  # of a line that has no end yet
+    while True:
+        if not select.select([fd], [], [], IDLE_S)[0]:
+            idle()
+            continue
+        chunk = os.read(fd, CHUNK_BYTES)
+        if not chunk:
+            break
+        first, *others = chunk.split(b"\n")
+        parts.append(first)
+        if others:
+            yield b"".join(parts)
+            yield from others[:-1]
+            parts = [others[-1]]
+    if last := b"".join(parts):
+        yield last
+
+
 @dataclass(slots=True)
 class Sending:
     """What was handed to the client, and what became of it."""
 
-    producer: "Producer"
-    topic: str
+    watch: DeliveryWatch
     partition: int
     timestamp: int | None
     key: bytes | None
     headers: list[tuple[str, str | bytes | None]]
     stored: int = 0
     failed: int = 0
+    doubtful: int = 0  # of those that failed: they were sent, and may be stored
     size: int = 0
     partitions: set[int] = field(default_factory=set)
     last: "Message | None" = None
 
+    @property
+    def producer(self) -> "Producer":
+        return self.watch.producer
+
     def send(self, line: Line) -> None:
+        """GaveUp if the queue is full and does not move."""
         from confluent_kafka import KafkaException
 
         key = line.key if self.key is None else self.key
         headers = self.headers + line.headers
+        size = len(line.value or b"") + len(key or b"")
+        self.watch.largest = max(self.watch.largest, size)
         timestamp = 0 if self.timestamp is None else self.timestamp
         while True:
             try:
                 self.producer.produce(
-                    self.topic, line.value, key, self.partition, self._delivered, None, timestamp, headers or None
+                    self.watch.topic, line.value, key, self.partition, self._delivered, None, timestamp, headers or None
                 )
                 break
             except BufferError:
-                self.producer.poll(QUEUE_WAIT_S)
+                self.wait(QUEUE_WAIT_S)
             except KafkaException as error:  # refused before it was sent: too large
-                self._lost(error.args[0])
+                self._lost(error.args[0], size)
                 break
-        self.producer.poll(0)
+        self.wait(0)
+
+    def wait(self, seconds: float) -> None:
+        self.producer.poll(seconds)
+        self.watch.check()
+
+    def finish(self) -> None:
+        """Until all of it is stored or failed; GaveUp once that takes too long."""
+        with Status() as status:
+            while left := len(self.producer):
+                status.show(f"waiting for the last {count_text(left, 'record')}")
+                self.wait(QUEUE_WAIT_S)
+
+    def give_up(self) -> None:
+        reason = self.watch.give_up()
+        complain(f"gave up: {reason}")
 
     def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
         if error is None:
+            self.watch.acknowledged()
             self.stored += 1
             self.size += len(message) + len(message.key() or b"")
             self.partitions.add(message.partition() or 0)
             self.last = message
         else:
-            self._lost(error)
+            self._lost(error, len(message) + len(message.key() or b""))
 
-    def _lost(self, error: "KafkaError") -> None:
+    def _lost(self, error: "KafkaError", size: int) -> None:
+        from confluent_kafka import KafkaError
+
         self.failed += 1
+        self.doubtful += error.code() == KafkaError._PURGE_INFLIGHT
+        if error.code() in (KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE):
+            return  # told once, by whoever gave up
         if self.failed <= FAILURES_SHOWN:
-            complain(f"a record was not stored: {text_of(error)}")
+            too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+            text = self.watch.too_large_text(size) if too_large else self.watch.reason_for(error)
+            complain(f"a record was not stored: {text}")
 
     def summary(self, seconds: float) -> str:
-        count = f"{self.stored:,} record{'s' if self.stored != 1 else ''} ({size_text(self.size)})"
-        where = f"{self.topic}, {len(self.partitions)} partition{'s' if len(self.partitions) != 1 else ''}"
-        lost = f"; {self.failed:,} failed" if self.failed else ""
+        count = f"{count_text(self.stored, 'record')} ({size_text(self.size)})"
+        where = f"{self.watch.topic}, {count_text(len(self.partitions), 'partition')}"
+        doubt = f", {self.doubtful:,} of which may be stored all the same" if self.doubtful else ""
+        lost = f"; {count_text(self.failed, 'record')} not stored{doubt}" if self.failed else ""
         return f"produced {count} to {where}, in {time_text(seconds)}{lost}"
 
 
 def run(options: argparse.Namespace) -> int:
     connection = Connection(options)
-    producer = connection.producer(properties_of(options))
-    known = connection.metadata(producer, options.topic).topics[options.topic].partitions
+    watch = DeliveryWatch(connection, options.topic, properties_of(options))
+    known = connection.metadata(watch.producer, options.topic).topics[options.topic].partitions
     if known and options.partition >= len(known):
         raise Failure(f"{options.topic} has the partitions 0 to {len(known) - 1}: there is no {options.partition}")
     sending = Sending(
-        producer,
-        options.topic,
+        watch,
         options.partition,
         options.timestamp,
         None if options.key is None else options.key.encode(),
@@ -216,6 +269,8 @@ def run(options: argparse.Namespace) -> int:
             _send_all(sending, options)
         else:
             _in_a_transaction(sending, options, connection.timeout_s)
+    except GaveUp:
+        sending.give_up()
     except KeyboardInterrupt:
         print(file=sys.stderr)  # the terminal wrote ^C there
         return 130
@@ -255,11 +310,12 @@ def _send_all(sending: Sending, options: argparse.Namespace) -> None:
         elif sys.stdin.isatty():
             _converse(sending, layout)
         else:
-            _pipe(sending, lines_in(sys.stdin.buffer, layout))
-    finally:
-        with Status() as status:
-            while left := sending.producer.flush(0.2):
-                status.show(f"waiting for the last {left:,} records")
+            lines = lines_from(sys.stdin.fileno(), lambda: sending.wait(0))
+            _pipe(sending, lines_in(lines, layout))
+    except (Failure, KeyboardInterrupt):
+        sending.finish()
+        raise
+    sending.finish()
 
 
 def _pipe(sending: Sending, lines: Iterable[Line]) -> None:
@@ -291,8 +347,11 @@ def _converse(sending: Sending, layout: Layout) -> None:
             complain(str(error))
             continue
         sending.last = None
-        sending.send(line)
-        sending.producer.flush()
+        try:
+            sending.send(line)
+            sending.finish()
+        except GaveUp:
+            sending.give_up()
         if sending.last is not None:
             place = f"  partition {sending.last.partition()}, offset {sending.last.offset()}"
             print(paint.dim(place), file=sys.stderr)

@@ -48,16 +48,19 @@ class Diagnosis(NamedTuple):
 
     text: str
     is_final: bool  # waiting does not change it
+    is_there: bool = False  # it may be a broker, and answers
 
 
-KAFKA = Diagnosis("it speaks Kafka's protocol", is_final=False)
+KAFKA = Diagnosis("it speaks Kafka's protocol", is_final=False, is_there=True)
 SILENT = Diagnosis(
     "it accepts connections and does not answer: a broker that is stopped or hangs, or no Kafka broker", is_final=False
 )
-TLS = Diagnosis("it speaks TLS: set security.protocol to SSL or SASL_SSL", is_final=True)
+TLS = Diagnosis("it speaks TLS: set security.protocol to SSL or SASL_SSL", is_final=True, is_there=True)
 HTTP = Diagnosis("an HTTP server answers there, and no Kafka broker", is_final=True)
 CLOSES = Diagnosis(
-    "it closes the connection: it expects TLS (security.protocol=SSL), or is no Kafka broker", is_final=False
+    "it closes the connection: it expects TLS (security.protocol=SSL), or is no Kafka broker",
+    is_final=False,
+    is_there=True,
 )
 
 

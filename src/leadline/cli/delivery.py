@@ -1,0 +1,226 @@
+"""Why records that were handed to a producer are not acknowledged, and when to give up on them.
+
+The client tries again by itself, for minutes and without a word. It logs what a broker answered, if its debug context
+`msg` is on: one line a batch, which is read here. What no broker answers for is found out beside it: a partition that
+has no leader, a leader that does not answer, a request that is larger than a broker takes.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from leadline.cli.client import Connection, complain, text_of
+from leadline.cli.servers import Address, Diagnoses
+from leadline.cli.terminal import ids_text, size_text
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError, Producer
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._metadata import ClusterMetadata, PartitionMetadata
+
+TELL_S = 0.7  # without an acknowledgement, until a person is told why
+CHECK_S = 0.2
+ASK_S = 2.0  # at most for what the cluster is asked on the way
+BATCH_BYTES = 512  # what a batch adds to its one record at most, headers aside
+_REFUSED = re.compile(r": (\S+) \[(\d+)\]: MessageSet .* encountered error: (.*?) \(actions ")
+
+
+class GaveUp(Exception):
+    """Nothing was acknowledged for as long as --timeout allows."""
+
+
+class RefusedBatches(logging.Handler):
+    """What brokers last answered to batches that the client sends again, by partition."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: dict[int, str] = {}
+        self.logger = logging.Logger("leadline.producer", logging.DEBUG)
+        self.logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if (match := _REFUSED.search(record.getMessage())) is not None:
+            self.errors[int(match[2])] = match[3]
+
+
+class DeliveryWatch:
+    """`check()` as often as one likes: it tells a person why nothing is acknowledged, and raises GaveUp at last.
+
+    `timeout_s` begins anew with each acknowledgement: a queue that moves, however slowly, is not given up.
+    """
+
+    def __init__(self, connection: Connection, topic: str, properties: Mapping[str, str]) -> None:
+        self.topic, self.largest = topic, 0  # bytes of the largest record handed over
+        self._connection, self._refused = connection, RefusedBatches()
+        self.producer = self._producer(properties)
+        self._limits: dict[str, int] = {}
+        self._told: set[str] = set()
+        self._reason = ""
+        self._moved = self._checked = time.monotonic()
+
+    def _producer(self, properties: Mapping[str, str]) -> "Producer":
+        given = self._connection.properties
+        own: dict[str, str] = {}
+        if not {"message.timeout.ms", "delivery.timeout.ms"} & given.keys():
+            if "transactional.id" in properties or "transactional.id" in given:
+                own["transaction.timeout.ms"] = str(max(60_000, round(self._connection.timeout_s * 2000)))
+            else:
+                own["message.timeout.ms"] = "0"  # for ever: this watch gives up
+        if "debug" in given:
+            return self._connection.producer({**own, **properties})
+        own |= {"debug": "msg", "log_level": "7"}
+        return self._connection.producer({**own, **properties}, self._refused.logger)
+
+    def acknowledged(self) -> None:
+        self._moved = time.monotonic()
+        self._refused.errors.clear()
+
+    def check(self) -> None:
+        now = time.monotonic()
+        if now - self._checked < CHECK_S:
+            return
+        self._checked = now
+        if not len(self.producer):
+            self._moved = now
+        elif now - self._moved >= self._connection.timeout_s:
+            raise GaveUp
+        elif now - self._moved >= TELL_S:
+            self._tell()
+
+    def _tell(self) -> None:
+        reason = self._why()
+        if reason and reason not in self._told:
+            self._told.add(reason)
+            self._reason = reason
+            complain(f"not stored yet: {reason}; trying for {self._connection.timeout_s:g} s (--timeout)")
+
+    def give_up(self) -> str:
+        """Let go of all that is not acknowledged; why it was not, as far as known."""
+        self.producer.purge()
+        self.producer.flush(ASK_S)
+        return self._reason or "no broker acknowledged it"
+
+    def reason_for(self, error: "KafkaError") -> str:
+        """Of a record that was refused for good."""
+        from confluent_kafka import KafkaError
+
+        if error.code() == KafkaError._MSG_TIMED_OUT and self._reason:
+            return self._reason
+        return text_of(error)
+
+    # Why
+
+    def _why(self) -> str:
+        from confluent_kafka import KafkaException
+
+        self._connection.start_again()
+        admin = self._connection.admin()
+        try:
+            cluster: ClusterMetadata = admin.list_topics(timeout=ASK_S)
+        except KafkaException as error:
+            return f"no broker answers: {text_of(error.args[0])}"
+        topic = cluster.topics.get(self.topic)
+        if topic is None or not topic.partitions:
+            return f"there is no topic {self.topic}"
+        for partition, text in sorted(self._refused.errors.items()):
+            return self._answered(admin, partition, topic.partitions.get(partition), text)
+        return self._unled(topic.partitions) or self._silent(cluster, topic.partitions)
+
+    def _answered(self, admin: "AdminClient", partition: int, about: "PartitionMetadata | None", text: str) -> str:
+        """What a broker answered to a batch of this partition."""
+        name, place = _name_of(text), f"{self.topic}-{partition}"
+        if name.startswith("NOT_ENOUGH_REPLICAS") and about is not None:
+            needed = self.limit(admin, "min.insync.replicas")
+            if len(about.isrs) >= needed:
+                return ""  # by now it is well
+            noun = "replica" if len(about.isrs) == 1 else "replicas"
+            in_sync = f"{place} has only {noun} {ids_text(about.isrs)} in sync"
+            return f"{in_sync}, and min.insync.replicas is {needed} ({name})"
+        if name == "_TRANSPORT" and (limit := self._request_limit(admin)) and self.largest > limit:
+            size = f"a record of {self.largest:,} B is larger than a request may be"
+            return f"{size}: socket.request.max.bytes of the brokers is {limit:,}"
+        if about is not None and about.leader < 0:
+            return self._unled({partition: about})
+        return f"{place}: {text.removeprefix('Broker: ').removeprefix('Local: ')} ({name})"
+
+    def _unled(self, partitions: "Mapping[int, PartitionMetadata]") -> str:
+        unled = [number for number, about in sorted(partitions.items()) if about.leader < 0]
+        return no_leader_text(self.topic, unled, partitions) if unled else ""
+
+    def _silent(self, cluster: "ClusterMetadata", partitions: "Mapping[int, PartitionMetadata]") -> str:
+        """The leaders that do not answer."""
+        leaders = {about.leader for about in partitions.values()} & cluster.brokers.keys()
+        brokers = {Address(str(cluster.brokers[id].host), cluster.brokers[id].port): id for id in leaders}
+        diagnoses = Diagnoses(list(brokers), ASK_S / 2)
+        diagnoses.wait(2 * ASK_S)
+        for address, diagnosis in diagnoses.found.items():
+            if not diagnosis.is_there:
+                led = [number for number, about in partitions.items() if about.leader == brokers[address]]
+                return f"broker {brokers[address]} leads {self.topic}:{ids_text(sorted(led))} and does not answer"
+        return ""
+
+    # Limits
+
+    def limit(self, admin: "AdminClient", name: str) -> int:
+        """A number among the topic's settings; 0 if it cannot be known."""
+        if name not in self._limits:
+            self._limits[name] = _setting(admin, "topic", self.topic, name)
+        return self._limits[name]
+
+    def _request_limit(self, admin: "AdminClient") -> int:
+        brokers = admin.list_topics(timeout=ASK_S).brokers
+        limits = (_setting(admin, "broker", str(broker), "socket.request.max.bytes") for broker in brokers)
+        return min(filter(None, limits), default=0)
+
+    def too_large_text(self, size: int) -> str:
+        """Which limits a record is beyond, and what raises each."""
+        needed = size + BATCH_BYTES
+        admin = self._connection.admin()
+        limits = {
+            "this client's": (
+                int(self._connection.properties.get("message.max.bytes", "1000000")),
+                f"--property message.max.bytes={needed}",
+            ),
+            "the topic's": (
+                self.limit(admin, "max.message.bytes"),
+                f"leadline configs alter --topic {self.topic} --set max.message.bytes={needed}",
+            ),
+        }
+        beyond = [
+            f"{whose} limit is {limit:,} B: {remedy}"
+            for whose, (limit, remedy) in limits.items()
+            if limit and needed > limit
+        ]
+        return f"it has {size:,} B ({size_text(size)}); {'; '.join(beyond) or 'a broker finds it too large'}"
+
+
+def no_leader_text(topic: str, unled: "list[int]", partitions: "Mapping[int, PartitionMetadata]") -> str:
+    """Which partitions nobody leads, and which brokers would bring a leader back."""
+    who = sorted({replica for number in unled for replica in partitions[number].isrs or partitions[number].replicas})
+    noun = f"brokers {ids_text(who)} are" if len(who) > 1 else f"broker {ids_text(who)} is"
+    return f"{topic}:{ids_text(unled)} has no leader while {noun} away"
+
+
+def _name_of(text: str) -> str:
+    """The name by which an error can be looked up, by how the client writes it."""
+    from confluent_kafka import KafkaError
+
+    for code in (*range(1, 130), *range(-200, -100)):
+        error = KafkaError(code)
+        if error.str() == text:
+            return error.name()
+    return "unknown"
+
+
+def _setting(admin: "AdminClient", kind: str, resource: str, name: str) -> int:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin._config import ConfigResource
+
+    asked = ConfigResource(kind, resource)
+    try:
+        entries = admin.describe_configs([asked], request_timeout=ASK_S)[asked].result()
+    except KafkaException:
+        return 0
+    return int(str(entries[name].value)) if name in entries else 0

@@ -1,0 +1,110 @@
+"""Records that are not acknowledged: why, within a moment, and until when they are tried."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leadline.cli.delivery import RefusedBatches
+from leadline.cli.produce import lines_from
+from tests.support.broker import RunningBroker
+from tests.support.broker import leadline as started
+from tests.support.commands import COMMAND_S, LEADLINE, leadline, lines
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    folder: Path = tmp_path_factory.mktemp("broker")
+    with started(folder / "data", socket_request_max_bytes=3_000_000) as found:
+        leadline(found, "topics", "create", "open")
+        leadline(found, "topics", "create", "wide", "--config", "max.message.bytes=20000000")
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("topic", "size", "given", "said"),
+    [
+        (
+            "open",
+            5_000_000,
+            [],
+            "a record was not stored: it has 5,000,000 B (5.0 MB); this client's limit is 1,000,000 B: "
+            "--property message.max.bytes=5000512; the topic's limit is 1,048,588 B: "
+            "leadline configs alter --topic open --set max.message.bytes=5000512",
+        ),
+        (
+            "open",
+            1_100_000,
+            ["--property", "message.max.bytes=2000000"],
+            "a record was not stored: it has 1,100,000 B (1.1 MB); the topic's limit is 1,048,588 B: "
+            "leadline configs alter --topic open --set max.message.bytes=1100512",
+        ),
+        (
+            "wide",
+            4_000_000,
+            ["--property", "message.max.bytes=5000000", "--timeout", "5"],
+            "not stored yet: a record of 4,000,000 B is larger than a request may be: "
+            "socket.request.max.bytes of the brokers is 3,000,000",
+        ),
+    ],
+)
+def test_a_record_that_is_too_large_is_told_with_its_size_the_limits_and_what_raises_them(
+    broker: RunningBroker, topic: str, size: int, given: list[str], said: str
+) -> None:
+    _, err = leadline(broker, "produce", topic, *given, given=b"x" * size, code=1)
+    assert err.splitlines()[0].startswith(f"leadline: {said}")
+    assert "; 1 record not stored" in err.splitlines()[-1]
+
+
+def test_a_broker_that_stops_answering_is_told(tmp_path: Path) -> None:
+    with started(tmp_path / "data") as broker:
+        leadline(broker, "topics", "create", "quiet")
+        command = [*LEADLINE, "produce", "quiet", "--timeout", "8", "--bootstrap-server", broker.bootstrap]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            assert process.stderr is not None
+            process.stdin.write(b"a\n")
+            process.stdin.flush()
+            while lines(broker, "consume", "quiet", "--from-beginning", "--to-end") != ["a"]:
+                assert process.poll() is None
+            os.kill(broker.pid, signal.SIGSTOP)
+            try:
+                process.stdin.write(b"b\n")
+                process.stdin.flush()
+                assert process.stderr.readline().startswith(b"leadline: not stored yet: no broker answers: ")
+                assert process.wait(COMMAND_S) == 1
+                assert (
+                    process.stderr.read()
+                    .splitlines()[-1]
+                    .endswith(b"; 1 record not stored, 1 of which may be stored all the same")
+                )
+            finally:
+                os.kill(broker.pid, signal.SIGCONT)
+
+
+def test_lines_come_as_they_are_whatever_pieces_they_are_read_in() -> None:
+    read, write = os.pipe()
+    pieces = [b"a\n\nlo", b"ng" + b"x" * 50_000, b"\r\nlast"]
+
+    def idle() -> None:
+        if pieces:
+            os.write(write, pieces.pop(0))
+        else:
+            os.close(write)
+
+    assert list(lines_from(read, idle)) == [b"a", b"", b"long" + b"x" * 50_000 + b"\r", b"last"]
+    os.close(read)
+
+
+def test_what_a_broker_answered_is_read_from_the_clients_log() -> None:
+    refused = RefusedBatches()
+    line = (
+        "MSGSET [rdkafka#producer-1] [thrd:h:1/1]: h:1/1: a.b-c [7]: MessageSet with 1 message(s) (MsgId 0) "
+        "encountered error: Broker: Not enough in-sync replicas (actions Retry,MsgNotPersisted)"
+    )
+    refused.logger.debug(line)
+    refused.logger.debug("PRODUCE h:1/1: a.b-c [7]: Produce MessageSet with 1 message(s)")
+    assert refused.errors == {7: "Broker: Not enough in-sync replicas"}
