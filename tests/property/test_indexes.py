@@ -38,7 +38,8 @@ class Offsets:
             self.index.append(BASE + offset, position)
 
     def reopened(self) -> OffsetIndex:
-        return OffsetIndex(OsFiles(), self.index.file_to_flush().path, BASE, 1 << 20)
+        assert self.index.file_to_flush() is not None
+        return OffsetIndex(OsFiles(), self.index.path, BASE, 1 << 20)
 
     def position(self, offset: int) -> int:
         return max((position for found, position in self.entries if BASE + found <= offset), default=0)

@@ -76,6 +76,7 @@ class Index:
         self._file: OpenFile | None = None
         self._count = -1  # -1: not looked at yet
         self._unwritten = bytearray()  # the last entries, which are not in the file yet
+        self._is_flushed = False  # the file, or a flush of it is under way; at first, who knows
         self._forget()
 
     def _forget(self) -> None:
@@ -101,7 +102,7 @@ class Index:
             self._count = self._files.size(self._file.fd) // self.ENTRY.size
         if entries := self._unwritten:
             write_all(self._files, self._file.fd, entries, self.size - len(entries))
-            self._unwritten = bytearray()
+            self._unwritten, self._is_flushed = bytearray(), False
         return self._file
 
     def is_torn(self) -> bool:
@@ -171,7 +172,7 @@ class Index:
 
     def truncate(self, count: int) -> None:
         file = self._open()
-        self._count = count
+        self._count, self._is_flushed = count, False
         self._forget()
         self._files.ftruncate(file.fd, count * self.ENTRY.size)
 
@@ -180,13 +181,14 @@ class Index:
         file = self._open()
         self._files.ftruncate(file.fd, 0)
         write_all(self._files, file.fd, data, 0)
-        self._count = len(data) // self.ENTRY.size
+        self._count, self._is_flushed = len(data) // self.ENTRY.size, False
         self._forget()
 
     def trim(self) -> None:
         """Cut what another broker reserved behind the last entry, and let go of the descriptor."""
         if self._count >= 0:
             self._files.ftruncate(self._open().fd, self.size)
+            self._is_flushed = False
         self.release()
 
     def release(self) -> None:
@@ -196,8 +198,11 @@ class Index:
         self._file = None
         self._forget()
 
-    def file_to_flush(self) -> OpenFile:
-        return self._open()
+    def file_to_flush(self) -> OpenFile | None:
+        """Whoever asks flushes it. None: nothing has changed since somebody did."""
+        file, was_flushed = self._open(), self._is_flushed
+        self._is_flushed = True
+        return None if was_flushed else file
 
 
 class OffsetIndex(Index):

@@ -147,10 +147,9 @@ class Segment:
         self.time_index.append_if_later(*self.newest)
 
     def files_to_flush(self) -> list[OpenFile]:
-        """In the order in which they have to reach the disk."""
-        opened = [self.file, self.offset_index.file_to_flush(), self.time_index.file_to_flush()]
-        txn_file = self.txn_index.file_to_flush()
-        return opened if txn_file is None else [*opened, txn_file]
+        """In the order in which they have to reach the disk; of the indexes, those that changed."""
+        indexes = (index.file_to_flush() for index in (self.offset_index, self.time_index, self.txn_index))
+        return [self.file, *(file for file in indexes if file is not None)]
 
     # Reading
 
