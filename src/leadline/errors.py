@@ -126,6 +126,10 @@ class ClusterAuthorizationFailed(WireError):
     code = 31
 
 
+class IllegalSaslState(WireError):
+    code = 34
+
+
 class UnsupportedVersion(WireError):
     code = 35
 
@@ -198,6 +202,10 @@ class TransactionalIdAuthorizationFailed(WireError):
     code = 53
 
 
+class SecurityDisabled(WireError):
+    code = 54
+
+
 class OperationNotAttempted(WireError):
     code = 55
 
@@ -210,6 +218,10 @@ class StorageError(WireError):
 
 class LogDirNotFound(WireError):
     code = 57
+
+
+class DelegationTokenRequestNotAllowed(WireError):
+    code = 64
 
 
 class NonEmptyGroup(WireError):

@@ -4,10 +4,17 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
+from leadline.api.acls import create_acls, delete_acls, describe_acls
 from leadline.api.commits import offset_commit, offset_delete, offset_fetch, txn_offset_commit
 from leadline.api.configs import alter_configs, describe_configs, incremental_alter_configs
 from leadline.api.context import Context
 from leadline.api.coordinators import find_coordinator
+from leadline.api.delegation_tokens import (
+    create_delegation_token,
+    describe_delegation_token,
+    expire_delegation_token,
+    renew_delegation_token,
+)
 from leadline.api.fetch import fetch
 from leadline.api.groups import (
     delete_groups,
@@ -27,6 +34,7 @@ from leadline.api.inter_broker import (
     stop_replica,
     update_metadata,
 )
+from leadline.api.kraft import consumer_group_describe, consumer_group_heartbeat, envelope, update_features
 from leadline.api.leaders import elect_leaders
 from leadline.api.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from leadline.api.metadata import describe_cluster, metadata
@@ -34,6 +42,7 @@ from leadline.api.offsets import list_offsets, offset_for_leader_epoch
 from leadline.api.produce import serve_produce
 from leadline.api.producers import describe_producers
 from leadline.api.reassignments import alter_partition_reassignments, list_partition_reassignments
+from leadline.api.sasl import sasl_authenticate, sasl_handshake
 from leadline.api.topics import create_partitions, create_topics, delete_records, delete_topics
 from leadline.api.transactions import (
     add_offsets_to_txn,
@@ -120,6 +129,7 @@ TABLE: dict[int, Entry] = {
         _entry(messages.SyncGroupRequest, sync_group),
         _entry(messages.DescribeGroupsRequest, describe_groups),
         _entry(messages.ListGroupsRequest, list_groups),
+        _entry(messages.SaslHandshakeRequest, sasl_handshake),
         _entry(messages.ApiVersionsRequest, api_versions),
         _entry(messages.CreateTopicsRequest, create_topics),
         _entry(messages.DeleteTopicsRequest, delete_topics),
@@ -131,11 +141,19 @@ TABLE: dict[int, Entry] = {
         _entry(messages.EndTxnRequest, end_txn),
         _entry(messages.WriteTxnMarkersRequest, write_txn_markers),
         _entry(messages.TxnOffsetCommitRequest, txn_offset_commit),
+        _entry(messages.DescribeAclsRequest, describe_acls),
+        _entry(messages.CreateAclsRequest, create_acls),
+        _entry(messages.DeleteAclsRequest, delete_acls),
         _entry(messages.DescribeConfigsRequest, describe_configs),
         _entry(messages.AlterConfigsRequest, alter_configs),
         _entry(messages.AlterReplicaLogDirsRequest, alter_replica_log_dirs),
         _entry(messages.DescribeLogDirsRequest, describe_log_dirs),
+        _entry(messages.SaslAuthenticateRequest, sasl_authenticate),
         _entry(messages.CreatePartitionsRequest, create_partitions),
+        _entry(messages.CreateDelegationTokenRequest, create_delegation_token),
+        _entry(messages.RenewDelegationTokenRequest, renew_delegation_token),
+        _entry(messages.ExpireDelegationTokenRequest, expire_delegation_token),
+        _entry(messages.DescribeDelegationTokenRequest, describe_delegation_token),
         _entry(messages.DeleteGroupsRequest, delete_groups),
         _entry(messages.ElectLeadersRequest, elect_leaders),
         _entry(messages.IncrementalAlterConfigsRequest, incremental_alter_configs),
@@ -153,5 +171,9 @@ TABLE: dict[int, Entry] = {
             messages.AllocateProducerIdsRequest,
             among_brokers(allocate_producer_ids, messages.AllocateProducerIdsResponse),
         ),
+        _entry(messages.UpdateFeaturesRequest, update_features),
+        _entry(messages.EnvelopeRequest, envelope),
+        _entry(messages.ConsumerGroupHeartbeatRequest, consumer_group_heartbeat),
+        _entry(messages.ConsumerGroupDescribeRequest, consumer_group_describe),
     )
 }

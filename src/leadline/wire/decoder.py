@@ -6,6 +6,7 @@ As an element may take one byte here and hundreds in memory, there is a limit to
 It keeps the worst request of few bytes below 50 MB, and within half a second. Requests of clients have some hundreds
 of elements, those between brokers one for each partition: lists of numbers, such as replicas, hardly count.
 Tagged fields have a limit of their own, in each structure and in the header.
+A string that is not UTF-8 is seldom, so that the message is then decoded once more, with replacement characters.
 A message without records is read from `bytes`, the fastest to take strings from; one with records from a memoryview,
 so that they come out as slices of it.
 """
@@ -13,22 +14,30 @@ so that they come out as slices of it.
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from struct import Struct
 
 from leadline.wire import primitives, schema
-from leadline.wire.classes import Decoder, Message
+from leadline.wire.classes import Decoder, Message, message_class
 from leadline.wire.schema import EMPTY, ZERO_ID
 from leadline.wire.source import CODES, Source
 
 
-def compile_decoder(kind: type[Message], version: int) -> Decoder:
-    function = _Writer(kind, version).source.compile(f"{kind.__name__} v{version}, decode", "decode")
+def compile_decoder(kind: type[Message], version: int, *, is_lenient: bool = False) -> Decoder:
+    """`is_lenient`: takes strings that are not UTF-8 as well, which costs more for all of them."""
+    title = f"{kind.__name__} v{version}, decode{' leniently' if is_lenient else ''}"
+    function = _Writer(kind, version, is_lenient).source.compile(title, "decode")
     return function  # type: ignore[return-value]
 
 
+@cache
+def _lenient(name: str, version: int) -> Decoder:
+    return compile_decoder(message_class(name), version, is_lenient=True)
+
+
 class _Writer:
-    def __init__(self, kind: type[Message], version: int) -> None:
-        self.kind, self.version = kind, version
+    def __init__(self, kind: type[Message], version: int, is_lenient: bool) -> None:
+        self.kind, self.version, self.is_lenient = kind, version, is_lenient
         self.is_flexible = version in kind.FLEXIBLE
         self.has_records = any(
             field.kind == "records" for inner in kind.structs.values() for field in inner.SPEC.fields
@@ -40,6 +49,7 @@ class _Writer:
                 "new": object.__new__,
                 "ZERO_ID": ZERO_ID,
                 "StructError": struct.error,
+                "decode_leniently": lambda data, p: _lenient(kind.__name__, version)(data, p),
             }
         )
         self._run: list[tuple[str, str]] = []  # neighbours of fixed size: code and target
@@ -53,15 +63,15 @@ class _Writer:
         with block("def decode(data, p):"):
             with block(f"if type(data) is not {form}:"):
                 line(f"data = {form}(data)")
-            line("end = len(data)")
+            line("start, end = p, len(data)")
             line(f"left = {primitives.MOST_ELEMENTS}")
             with block("try:"):
                 self._struct(self.kind.SPEC, "m", what)
                 line("return m, p")
             with block("except (StructError, IndexError):"):
                 line(f"raise truncated({what!r}, p, end) from None")
-            with block("except UnicodeDecodeError as error:"):
-                line(f"raise MalformedRequest({what!r}, p + error.start, 'not UTF-8') from None")
+            with block("except UnicodeDecodeError:"):
+                line("return decode_leniently(data, start)")
 
     def _struct(self, spec: schema.Struct, target: str, path: str) -> None:
         self._flush()
@@ -143,6 +153,8 @@ class _Writer:
             line(f"p += {n}")
 
     def _converted(self, kind: str, piece: str) -> str:
+        if kind == "string" and self.is_lenient:
+            return f"text({piece})"
         if kind == "string":
             return f"str({piece}, 'utf-8')" if self.has_records else f"{piece}.decode()"
         return f"bytes({piece})" if kind == "bytes" and self.has_records else piece

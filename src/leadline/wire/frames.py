@@ -14,7 +14,7 @@ from leadline.wire import messages
 from leadline.wire.apis import APIS, Api
 from leadline.wire.classes import Message
 from leadline.wire.codec import decode, decode_from, encode_behind, length
-from leadline.wire.primitives import MalformedRequest, Piece, bad_length, read_varint, skip_tags, truncated
+from leadline.wire.primitives import MalformedRequest, Piece, bad_length, read_varint, skip_tags, text, truncated
 
 SIZE = Struct(">i")
 FRONT = Struct(">hhi")
@@ -71,11 +71,7 @@ def _client_id(frame: Buffer) -> tuple[str | None, int]:
 @lru_cache(maxsize=1024)
 def _text(data: bytes) -> str:
     """Clients say the same name with every request."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        at = FRONT.size + _CLIENT_ID.size + error.start
-        raise MalformedRequest("request header client_id", at, "not UTF-8") from None
+    return text(data)
 
 
 def _behind_tags(frame: Buffer, position: int) -> int:

@@ -4,6 +4,7 @@ What the compiled functions of `decoder` and `encoder` call: variable-length int
 records to put in. The functions that only describe what is wrong return the error; it is raised where it was found.
 """
 
+import codecs
 from functools import lru_cache
 from struct import Struct
 from typing import Protocol
@@ -141,6 +142,28 @@ def id_of(data: bytes) -> UUID:
 def numbers(count: int, code: str) -> Struct:
     """An array of numbers, without its count. Most arrays are short: lists of replicas."""
     return Struct(f">{count}{code}")
+
+
+_REPLACEMENT = "\ufffd"
+_AS_JAVA = "leadline.as-java"
+
+
+def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
+    """Half of a surrogate pair is one character to Java, and three to Python."""
+    assert isinstance(error, UnicodeDecodeError)
+    data, at = error.object, error.start
+    if data[at] == 0xED and at + 1 < len(data) and 0xA0 <= data[at + 1] <= 0xBF:
+        is_whole = at + 2 < len(data) and 0x80 <= data[at + 2] <= 0xBF
+        return _REPLACEMENT, at + (3 if is_whole else 2)
+    return _REPLACEMENT, error.end
+
+
+codecs.register_error(_AS_JAVA, _replace_as_java)
+
+
+def text(data: Buffer) -> str:
+    """Of bytes that need not be UTF-8, as Kafka reads them: U+FFFD for what is not."""
+    return str(data, "utf-8", _AS_JAVA)
 
 
 def put_records(

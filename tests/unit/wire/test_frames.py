@@ -14,6 +14,8 @@ from leadline.wire.messages import (
     ControlledShutdownRequest,
     FetchRequest,
     FetchResponse,
+    HeartbeatRequest,
+    ProduceRequest,
     RequestHeader,
 )
 from leadline.wire.primitives import MalformedRequest, Piece
@@ -120,3 +122,30 @@ def test_all_requests_are_advertised_with_their_versions() -> None:
     assert (found[0], found[1], found[18]) == ((0, 11), (0, 16), (0, 3))
     assert decode(ApiVersionsResponse, to_bytes(response, 3), 3) == response
     assert ApiVersionsRequest.API_KEY == API_VERSIONS
+
+
+@pytest.mark.parametrize(
+    ("client_id", "text"),
+    [
+        (b"\xff\xfe", "\ufffd\ufffd"),
+        (b"a\xc3", "a\ufffd"),
+        (b"\xed\xa0\x80x", "\ufffdx"),  # half of a surrogate pair, which Java counts as one
+        (b"\xed\xa0", "\ufffd"),
+        (b"\xed\xa0x", "\ufffdx"),
+    ],
+)
+def test_a_client_id_that_is_not_utf_8_is_read_with_replacement_characters(client_id: bytes, text: str) -> None:
+    for api in APIS.values():
+        for version in api.versions:
+            if api.request_header_version(version) > 0:
+                front = pack(">hhih", api.key, version, 7, len(client_id))
+                head = request_head(front + client_id + b"\0")
+                assert (head.client_id, head.version, head.correlation_id) == (text, version, 7)
+
+
+def test_any_string_that_is_not_utf_8_is_read_with_replacement_characters() -> None:
+    data = to_bytes(HeartbeatRequest(group_id="abcd", member_id="m"), 4).replace(b"abcd", b"a\xff\xfed")
+    assert decode(HeartbeatRequest, data, 4).group_id == "a\ufffd\ufffdd"
+    topic = ProduceRequest.TopicProduceData(name="abcd")
+    data = to_bytes(ProduceRequest(topic_data=[topic]), 9).replace(b"abcd", b"a\xff\xfed")
+    assert decode(ProduceRequest, data, 9).topic_data[0].name == "a\ufffd\ufffdd"

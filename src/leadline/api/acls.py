@@ -1,0 +1,63 @@
+"""The requests for ACLs. This broker has no authorizer, and says so as Kafka does without one."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from leadline.api.context import Context
+from leadline.errors import InvalidRequest, SecurityDisabled
+from leadline.wire.messages import (
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
+
+UNKNOWN = 0  # of resource types, pattern types, operations and permissions alike
+NOT_CONFIGURED = "No Authorizer is configured."
+
+
+class AclFilter(Protocol):
+    """What DescribeAcls and each filter of DeleteAcls say."""
+
+    resource_type_filter: int
+    pattern_type_filter: int
+    operation: int
+    permission_type: int
+
+
+def describe_acls(request: DescribeAclsRequest, ctx: Context) -> DescribeAclsResponse:
+    """DescribeAcls, v0-3.  v1 pattern types · v2 flexible · v3 the resource type USER."""
+    _check_filters([request])
+    return DescribeAclsResponse(
+        error_code=SecurityDisabled.code, error_message="No Authorizer is configured on the broker"
+    )
+
+
+def create_acls(request: CreateAclsRequest, ctx: Context) -> CreateAclsResponse:
+    """CreateAcls, v0-3."""
+    for creation in request.creations:
+        pattern = creation.resource_type, creation.resource_pattern_type
+        _check((*pattern, creation.operation, creation.permission_type))
+    result = CreateAclsResponse.AclCreationResult(error_code=SecurityDisabled.code, error_message=NOT_CONFIGURED)
+    return CreateAclsResponse(results=[result] * len(request.creations))
+
+
+def delete_acls(request: DeleteAclsRequest, ctx: Context) -> DeleteAclsResponse:
+    """DeleteAcls, v0-3."""
+    _check_filters(request.filters)
+    result = DeleteAclsResponse.DeleteAclsFilterResult(error_code=SecurityDisabled.code, error_message=NOT_CONFIGURED)
+    return DeleteAclsResponse(filter_results=[result] * len(request.filters))
+
+
+def _check_filters(filters: Iterable[AclFilter]) -> None:
+    for wanted in filters:
+        pattern = wanted.resource_type_filter, wanted.pattern_type_filter
+        _check((*pattern, wanted.operation, wanted.permission_type))
+
+
+def _check(codes: tuple[int, ...]) -> None:
+    """Kafka fails to parse such a request: its connection is closed."""
+    if UNKNOWN in codes:
+        raise InvalidRequest("an ACL or a filter of ACLs has an element of the type UNKNOWN (0)")
