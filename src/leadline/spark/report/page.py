@@ -6,12 +6,13 @@ numbers. Light or dark, as the reader's system is set.
 Pure: figures in, text out.
 """
 
+from functools import partial
 from html import escape
 
 from leadline.spark.report import plots, quantities
 from leadline.spark.report.findings import Report, TopicReport
 from leadline.spark.report.page_growth import SECONDS_A_DAY
-from leadline.spark.report.page_parts import table
+from leadline.spark.report.page_parts import plot, table
 from leadline.spark.report.page_style import STYLE
 from leadline.spark.report.page_topic import chapter
 from leadline.spark.report.plots import Bar
@@ -57,7 +58,7 @@ def page(report: Report, made: str) -> str:
 def _title(report: Report) -> str:
     if len(report.topics) == 1:
         return f"{report.topics[0].name} at {report.where}"
-    return f"{len(report.topics)} topics at {report.where}"
+    return f"{quantities.counted(len(report.topics), 'topic')} at {report.where}"
 
 
 def _span(report: Report) -> str:
@@ -127,10 +128,10 @@ def _overview(report: Report) -> str:
             quantities.share(figures.stored, stored),
             _a_day(topic),
         ])  # fmt: skip
-    heads = ["topic", "partitions", "records", "on disk", "share", "a day"]
+    heads = ["topic", "partitions", "records", "on disk", "share of bytes", "a day"]
     sizes = [(topic.name, topic.figures.stored) for topic in report.topics[:TOPICS]]
     drawn = [Bar(name, size, quantities.size(size)) for name, size in sizes]
-    body = plots.bars(drawn, "bytes of each topic") + table(heads, rows)
+    body = plot(partial(plots.bars, drawn, "bytes of each topic")) + table(heads, rows)
     return f'<section><h2>All topics</h2><div class="card wide">{body}</div></section>'
 
 

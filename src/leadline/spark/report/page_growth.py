@@ -3,12 +3,14 @@
 Pure: figures in, HTML out.
 """
 
+from functools import partial
+
 import numpy as np
 
 from leadline.spark.report import plots, quantities
 from leadline.spark.report.findings import TopicReport
 from leadline.spark.report.forecast import Forecast, Limits
-from leadline.spark.report.page_parts import lead, table
+from leadline.spark.report.page_parts import lead, plot, table
 from leadline.spark.report.plots import Limit, Line
 from leadline.spark.report.traffic import DAY_MS, bulk, joined
 
@@ -31,7 +33,7 @@ def growth(topic: TopicReport) -> str:
     drawn = [Line("size", history, filled=True)]
     if not found.is_too_short:
         drawn.append(Line("forecast", _future(found), dashed=True))
-    plot = plots.lines(drawn, quantities.size, "size over time, and its forecast", limits=limits)
+    drawing = plot(partial(plots.lines, drawn, quantities.size, "size over time, and its forecast", limits=limits))
     legend = plots.legend([("written", "c1"), ("forecast", "c1 dashed")][: len(drawn)])
     rows = [
         ["on disk", quantities.size(found.size)],
@@ -42,7 +44,7 @@ def growth(topic: TopicReport) -> str:
         ["settles at", _settles(found)],
         ["disk, free", quantities.size(topic.limits.disk_free) if topic.limits.disk_free is not None else "unknown"],
     ]
-    return lead(said) + plot + legend + table(["", ""], rows)
+    return lead(said) + drawing + legend + table(["", ""], rows)
 
 
 def _settles(found: Forecast) -> str:

@@ -3,8 +3,10 @@
 Pure: text in, text out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
+
+from leadline.spark.report import plots
 
 
 def card(about: str, n: int, title: str, body: str) -> str:
@@ -17,6 +19,11 @@ def lead(text: str) -> str:
 
 def note(text: str) -> str:
     return f'<p class="note">{escape(text)}</p>'
+
+
+def plot(draw: Callable[..., str]) -> str:
+    """Drawn twice: for wide cards, and for a phone. The style sheet shows the one that fits."""
+    return f'<div class="plot">{draw(width=plots.WIDE)}{draw(width=plots.NARROW)}</div>'
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

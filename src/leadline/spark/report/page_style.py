@@ -6,12 +6,14 @@ Pure: a text.
 STYLE = """
 :root {
   --paper: #f6f7f9; --card: #ffffff; --ink: #1c2430; --soft: #5b6675; --rule: #e3e7ec; --grid: #edf0f3;
+  --shade: #1c243033;
   --c1: #0072b2; --c2: #d55e00; --c3: #009e73; --c4: #cc79a7; --c5: #e69f00; --c6: #8a94a3;
   --trouble: #c0392b; --waste: #d55e00; --known: #0072b2;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --paper: #12161c; --card: #1a2029; --ink: #e6eaf0; --soft: #9aa6b5; --rule: #2b3440; --grid: #242c37;
+    --shade: #000000aa;
     --c1: #56b4e9; --c2: #f0843c; --c3: #2fc79a; --c4: #e0a3c6; --c5: #f0c04a; --c6: #6c7888;
     --trouble: #ff7b6b; --waste: #f0a35c; --known: #56b4e9;
   }
@@ -21,7 +23,7 @@ body {
   margin: 0; background: var(--paper); color: var(--ink);
   font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif;
 }
-main { max-width: 1240px; margin: 0 auto; padding: 40px 24px 64px; }
+main { max-width: 1280px; margin: 0 auto; padding: 40px 24px 64px; }
 header .over {
   margin: 0; color: var(--c1); font-weight: 600; letter-spacing: .06em; text-transform: uppercase;
   font-size: 12px;
@@ -61,13 +63,17 @@ a:hover { text-decoration: underline; }
 details { margin-top: 10px; }
 summary { cursor: pointer; color: var(--soft); margin-bottom: 10px; }
 .remarks a { white-space: nowrap; font-size: 13px; }
-.cards { columns: 2 480px; column-gap: 16px; }
+.cards { columns: 2 518px; column-gap: 16px; }
 .card {
   background: var(--card); border: 1px solid var(--rule); border-radius: 10px;
-  padding: 18px 20px 20px; break-inside: avoid; margin: 0 0 16px; scroll-margin-top: 12px;
+  padding: 18px 18px 20px; break-inside: avoid; margin: 0 0 16px; scroll-margin-top: 12px;
+  container-type: inline-size;
 }
-.card.wide svg { max-width: 720px; }
-svg { display: block; width: 100%; height: auto; overflow: visible; }
+.plot { overflow-x: auto; }
+svg { display: block; width: 100%; height: auto; }
+svg.narrow { min-width: 300px; max-width: 420px; }
+svg.wide { display: none; min-width: 480px; max-width: 640px; }
+@container (min-width: 480px) { svg.wide { display: block; } svg.narrow { display: none; } }
 svg text { font-size: 11px; fill: var(--soft); font-variant-numeric: tabular-nums; }
 svg text.name, svg text.figure { fill: var(--ink); }
 svg .grid { stroke: var(--grid); }
@@ -94,15 +100,32 @@ svg .area { fill-opacity: .16; stroke: none; }
 }
 .legend i.c4 { background: var(--c4); } .legend i.c5 { background: var(--c5); }
 .legend i.dashed { background: repeating-linear-gradient(90deg, var(--c1) 0 5px, transparent 5px 9px); }
-.numbers { margin-top: 14px; max-height: 336px; overflow: auto; border-top: 1px solid var(--rule); }
+.numbers {
+  margin-top: 14px; max-height: 336px; overflow: auto; border-top: 1px solid var(--rule);
+  background:
+    linear-gradient(to left, var(--card) 14px, transparent 28px) right / 28px 100% local,
+    linear-gradient(to left, var(--shade), transparent) right / 14px 100% scroll;
+  background-repeat: no-repeat;
+}
 table { width: 100%; border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
 th {
   position: sticky; top: 0; background: var(--card); color: var(--soft); font-weight: 600;
   text-align: right; padding: 7px 0 5px 14px;
 }
 td { text-align: right; padding: 4px 0 4px 14px; border-top: 1px solid var(--rule); white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; padding-left: 0; overflow-wrap: anywhere; white-space: normal; }
+th:first-child, td:first-child {
+  text-align: left; padding-left: 0; min-width: 7em; overflow-wrap: anywhere; white-space: normal;
+  position: sticky; left: 0; background: var(--card);
+}
+th:first-child { z-index: 1; }
 thead th:empty { padding: 0; }
 footer { margin-top: 48px; color: var(--soft); font-size: 13px; }
-@media print { .numbers { max-height: none; }  }
+@media (max-width: 640px) {
+  main { padding: 24px 12px 40px; }
+  h1 { font-size: 24px; }
+  .card { padding: 14px 14px 16px; }
+  .tiles { grid-template-columns: repeat(auto-fit, minmax(130px, 1fr)); }
+  .numbers { max-height: 70vh; }
+}
+@media print { .numbers { max-height: none; } }
 """

@@ -4,6 +4,7 @@ Pure: figures in, HTML out.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from html import escape
 
 import numpy as np
@@ -14,7 +15,7 @@ from leadline.spark.report.findings import TopicReport
 from leadline.spark.report.lag import Lag
 from leadline.spark.report.measure import Figures
 from leadline.spark.report.page_growth import growth
-from leadline.spark.report.page_parts import card, lead, note, table
+from leadline.spark.report.page_parts import card, lead, note, plot, table
 from leadline.spark.report.plots import Bar, Column, Line
 from leadline.spark.report.traffic import Slots, bulk, joined
 
@@ -30,8 +31,8 @@ PERCENTILES = {"half": 0.5, "three in four": 0.75, "nine in ten": 0.9, "99 in 10
 
 def chapter(topic: TopicReport, n: int) -> str:
     figures = topic.figures
-    line = f"{quantities.number(figures.records)} records in {quantities.number(figures.batches)} batches, "
-    line += f"{quantities.size(figures.stored)} on disk, {len(figures.parts)} partitions"
+    line = f"{quantities.counted(figures.records, 'record')} in {quantities.counted(figures.batches, 'batch')}, "
+    line += f"{quantities.size(figures.stored)} on disk, {quantities.counted(len(figures.parts), 'partition')}"
     if not figures.records:
         return f'<section id="topic-{n}"><h2>{escape(topic.name)}</h2><p class="lead">{line}.</p></section>'
     cards = [
@@ -60,7 +61,7 @@ def _skew(topic: TopicReport) -> str:
     by_bytes = [
         Column(
             str(partition), part.stored,
-            f"partition {partition}: {quantities.size(part.stored)}, {quantities.number(part.records)} records",
+            f"partition {partition}: {quantities.size(part.stored)}, {quantities.counted(part.records, 'record')}",
             "c2" if part.stored >= limit and len(parts) > 1 else "c1",
         )
         for partition, part in drawn
@@ -76,18 +77,18 @@ def _skew(topic: TopicReport) -> str:
         ]
         for partition, part in parts
     ]
-    heads = ["partition", "records", "share", "on disk", "share", "a record"]
-    plot = plots.columns(
-        by_bytes, quantities.size, "bytes by partition", mean="even" if len(parts) > 1 else "", x_title="partition"
-    )
-    return lead(_evenness([part.stored for _, part in parts])) + plot + table(heads, rows)
+    heads = ["partition", "records", "share of records", "on disk", "share of bytes", "a record"]
+    mean = "even" if len(parts) > 1 else ""
+    draw = partial(plots.columns, by_bytes, quantities.size, "bytes by partition", mean=mean, x_title="partition")
+    return lead(_evenness([part.stored for _, part in parts])) + plot(draw) + table(heads, rows)
 
 
 def _evenness(sizes: Sequence[int]) -> str:
     if len(sizes) == 1:
         return "There is one partition."
     if not min(sizes):
-        return f"{sizes.count(0)} of {len(sizes)} partitions hold nothing at all."
+        empty = sizes.count(0)
+        return f"{empty} of {len(sizes)} partitions {'holds' if empty == 1 else 'hold'} nothing at all."
     times = max(sizes) / min(sizes)
     return f"The fullest holds {f'{times:,.0f}' if times >= 10 else f'{times:.1f}'} times as much as the emptiest."
 
@@ -98,16 +99,18 @@ def _keys(topic: TopicReport) -> str:
     if not kept.keys:
         return lead("The records have no keys.")
     about = "" if kept.is_exact else "about "
-    said = f"{about}{quantities.number(kept.keys)} different keys".capitalize()
+    said = f"{about}{quantities.counted(kept.keys, 'different key')}".capitalize()
     if not hot:
         return lead(f"{said}, and none of them is frequent.")
+    whose = "the most frequent has" if len(hot) == 1 else f"the {len(hot)} most frequent have"
     most = sum(each.records for each in hot)
-    said += f"; the {len(hot)} most frequent have {quantities.share(most, figures.records)} of all records."
+    said += f"; {whose} {quantities.share(most, figures.records)} of all records."
     drawn = [
         Bar(
             quantities.shown(each.key, 28), each.records, quantities.share(each.records, figures.records),
             "c2" if each.records * 10 >= figures.records else "c1",
-            f"{quantities.shown(each.key, 200)}: {quantities.number(each.records)} records, partition {each.partition}",
+            f"{quantities.shown(each.key, 200)}: {quantities.counted(each.records, 'record')}, "
+            f"partition {each.partition}",
         )
         for each in hot
     ]  # fmt: skip
@@ -121,10 +124,11 @@ def _keys(topic: TopicReport) -> str:
         ]
         for each in hot
     ]
-    heads = ["key", "partition", "records", "share", "on disk"]
+    heads = ["key", "partition", "records", "share of records", "on disk"]
     error = quantities.number(figures.hot.error)
     below = note(f"Counted in one pass: each may have up to {error} more.") if figures.hot.error else ""
-    return lead(said) + plots.bars(drawn, "most frequent keys") + table(heads, rows) + below
+    draw = partial(plots.bars, drawn, "most frequent keys", whole=figures.records)
+    return lead(said) + plot(draw) + table(heads, rows) + below
 
 
 def _sizes(topic: TopicReport) -> str:
@@ -132,7 +136,7 @@ def _sizes(topic: TopicReport) -> str:
     drawn = [
         Column(
             quantities.short(low), count,
-            f"{quantities.number(low)} to {quantities.number(high)} bytes: {quantities.number(count)} records, "
+            f"{quantities.number(low)} to {quantities.number(high)} bytes: {quantities.counted(count, 'record')}, "
             f"{quantities.share(count, sizes.count)}",
         )
         for low, high, count in sizes.ranges(SIZE_COLUMNS)
@@ -140,9 +144,10 @@ def _sizes(topic: TopicReport) -> str:
     rows = [[f"{name}, up to", quantities.size(sizes.percentile(part))] for name, part in PERCENTILES.items()]
     rows += [["largest", quantities.size(sizes.largest)], ["mean", quantities.size(sizes.mean)]]
     said = f"Half of the messages have {quantities.size(sizes.percentile(0.5))} or less, "
-    said += f"99 in 100 {quantities.size(sizes.percentile(0.99))} or less. Key and value count, headers do not."
-    plot = plots.columns(drawn, quantities.short, "how many messages of each size", x_title="bytes, from this size on")
-    return lead(said) + plot + table(["messages", "size"], rows)
+    said += f"99 in 100 have {quantities.size(sizes.percentile(0.99))} or less. Key and value count, headers do not."
+    title = "how many messages of each size"
+    draw = partial(plots.columns, drawn, quantities.short, title, x_title="bytes, from this size on")
+    return lead(said) + plot(draw) + table(["messages", "size"], rows)
 
 
 def _compression(topic: TopicReport) -> str:
@@ -168,7 +173,8 @@ def _compression(topic: TopicReport) -> str:
     heads = ["in use", "batches", "records", "on disk", "unpacked", "ratio"]
     sample = quantities.size(figures.tried.get(Codec.NONE, 0))
     below = note(f"A sample of {sample} of batches, packed with each codec.")
-    return lead(said) + plots.bars(drawn, "what each codec would need") + below + table(heads, rows)
+    draw = partial(plots.bars, drawn, "what each codec would need", whole=figures.tried.get(Codec.NONE, 0))
+    return lead(said) + plot(draw) + below + table(heads, rows)
 
 
 def _codec(codec: Codec) -> str:
@@ -203,7 +209,7 @@ def _traffic(topic: TopicReport) -> str:
         ("bytes/s", sizes, "c3", quantities.size),
     ):
         line = Line(name, _stepped(points, slots.width_ms), kind, filled=True, steps=True)
-        body += f"<h4>{name}</h4>" + plots.lines([line], text, f"{name} over time")
+        body += f"<h4>{name}</h4>" + plot(partial(plots.lines, [line], text, f"{name} over time"))
     if len(parts) > 1:
         body += "<h4>records by partition</h4>" + _field(topic, slots)
     rows = [
@@ -211,11 +217,20 @@ def _traffic(topic: TopicReport) -> str:
         for name, value, size in [
             ("average", sum(slots.records) / span, sum(slots.bytes) / span),
             ("busiest slot", most[1], max(size for _, size in sizes)),
-            ("quietest slot", min(value for _, value in records), min(size for _, size in sizes)),
-            ("latest slot", records[-1][1], sizes[-1][1]),
+            *_of_whole_slots(records, sizes),
         ]
     ]
     return body + table(["", "records/s", "bytes/s"], rows)
+
+
+def _of_whole_slots(
+    records: Sequence[tuple[int, float]], sizes: Sequence[tuple[int, float]]
+) -> list[tuple[str, float, float]]:
+    """Of all slots but the first and the last: the log begins somewhere in one and ends somewhere in the other."""
+    counts, weights = [value for _, value in records[1:-1]], [size for _, size in sizes[1:-1]]
+    if not counts:
+        return []
+    return [("quietest slot", min(counts), min(weights)), ("latest whole slot", counts[-1], weights[-1])]
 
 
 def _filled(slots: Slots) -> list[tuple[int, int, int]]:
@@ -243,7 +258,8 @@ def _field(topic: TopicReport, whole: Slots) -> str:
         inside = (each.starts >= first) & (each.starts <= last)
         cells = np.bincount((each.starts[inside] - first) // width, each.records[inside], minlength=len(starts))
         rows.append((str(partition), cells.tolist()))
-    return plots.field(rows, starts, width, quantities.short, "records by partition and time")
+    title = "records by partition and time"
+    return plot(partial(plots.field, rows, starts, width, quantities.short, title))
 
 
 def _compaction(topic: TopicReport) -> str:
@@ -254,10 +270,12 @@ def _compaction(topic: TopicReport) -> str:
     about = "" if kept.is_exact else "about "
     gone = figures.records - keyless - kept.keys
     policy = COMPACTED.get(topic.limits.cleanup_policy, "is compacted")
-    remain = f"{about}{quantities.number(kept.keys)} of {quantities.number(figures.records)} records would remain"
+    all_records = quantities.counted(figures.records, "record")
+    remain = f"{about}{quantities.number(kept.keys)} of {all_records} would remain"
     said = f"The topic {policy}: {remain}, {quantities.share(kept.bytes, figures.stored)} of the bytes."
     if keyless:
-        said += f" {quantities.number(keyless)} records without a key stand in the way."
+        verb = "stands" if keyless == 1 else "stand"
+        said += f" {quantities.counted(keyless, 'record')} without a key {verb} in the way."
     drawn = [
         Bar("records now", figures.records, quantities.number(figures.records), "c6"),
         Bar("would remain", kept.keys, quantities.number(kept.keys), "c1"),
@@ -272,7 +290,8 @@ def _compaction(topic: TopicReport) -> str:
         ["tombstones among the last", about + quantities.number(kept.tombstones)],
         ["records without a key", quantities.number(keyless)],
     ]
-    body = plots.bars(drawn, "records before and after") + plots.bars(sizes, "bytes before and after")
+    body = plot(partial(plots.bars, drawn, "records before and after"))
+    body += plot(partial(plots.bars, sizes, "bytes before and after"))
     return lead(said) + body + table(["", "records"], rows)
 
 
@@ -282,13 +301,13 @@ def _lag(topic: TopicReport) -> str:
         return lead("No group has committed an offset of this topic.")
     lags.sort(key=lambda lag: (-int(lag.behind[-1]), lag.group))
     behind = [lag for lag in lags if int(lag.behind[-1]) > 0]
-    said = "1 group reads this topic: " if len(lags) == 1 else f"{len(lags)} groups read this topic: "
+    said = f"{quantities.counted(len(lags), 'group')} {'reads' if len(lags) == 1 else 'read'} this topic: "
     said += f"{len(behind)} had something left to read at last." if behind else "nothing was left to read at last."
     drawn = [
         Line(lag.group, list(zip(lag.times.tolist(), lag.behind.tolist(), strict=True)), f"c{n + 1}", steps=True)
         for n, lag in enumerate(lags[:LINES])
     ]
-    plot = plots.lines(drawn, quantities.short, "records behind, over time")
+    drawing = plot(partial(plots.lines, drawn, quantities.short, "records behind, over time"))
     rows = [
         [
             escape(lag.group),
@@ -300,7 +319,7 @@ def _lag(topic: TopicReport) -> str:
         for lag in lags
     ]
     legend = plots.legend([(lag.group, f"c{n + 1}") for n, lag in enumerate(lags[:LINES])])
-    return lead(said) + plot + legend + table(["group", "behind", "at most", "partitions", "as of"], rows)
+    return lead(said) + drawing + legend + table(["group", "behind", "at most", "partitions", "as of"], rows)
 
 
 def _behind(lag: Lag) -> int:

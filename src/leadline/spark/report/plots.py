@@ -3,6 +3,7 @@
 Written out here, because the four of them are little more than rectangles: no library, no script, a few kilobytes each,
 and colours that the page gives by its style sheet, for light and for dark (classes c1 to c6, grid, axis, limit, ...).
 Every mark carries its figures as a <title>, which browsers show under the pointer.
+A plot is drawn in one of two widths. The page shows the one that fits and never shrinks it: text stays legible.
 
 Pure: figures in, text out.
 """
@@ -14,11 +15,12 @@ from html import escape
 
 from leadline.spark.report import quantities
 
-WIDTH = 560
+WIDE, NARROW = 480, 300  # in CSS pixels: on a desk, and on a phone
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 36  # room around the plot itself, for what is written there
 TITLED = 2000  # cells of a field; more are shown without their figures
 LEAST = 1e-6  # below this, a figure is nothing
 CHAR = 6.3  # the width of a letter, about
+LABEL_SHARE = 0.35  # of the width at most, for the names of bars
 
 Text = Callable[[float], str]
 
@@ -77,22 +79,27 @@ def _titled(tag: str, title: str) -> str:
     return f"<g><title>{escape(title)}</title>{tag}</g>"
 
 
-def _svg(height: float, label: str, parts: Sequence[str]) -> str:
-    box = f"0 0 {WIDTH} {height:.0f}"
-    return _tag("svg", "".join(parts), viewBox=box, role="img", aria_label=label)
+def _svg(width: int, height: float, label: str, parts: Sequence[str]) -> str:
+    box, kind = f"0 0 {width} {height:.0f}", "wide" if width == WIDE else "narrow"
+    return _tag("svg", "".join(parts), viewBox=box, class_=kind, role="img", aria_label=label)
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: max(most - 1, 1)]}…"
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
     """The plot itself: where a figure lies in it."""
 
+    width: int
     height: float
     top: float  # the largest figure
     left: float = LEFT
 
     @property
     def right(self) -> float:
-        return WIDTH - RIGHT
+        return self.width - RIGHT
 
     @property
     def floor(self) -> float:
@@ -109,26 +116,29 @@ class Frame:
             parts.append(_text(self.left - 7, self.y(mark) + 3.5, text(mark), anchor="end"))
         return parts
 
+    def _fitting(self, label: str) -> str:
+        return _shortened(label, int((self.right - self.left) / CHAR))
+
     def limit(self, value: float, label: str) -> list[str]:
         y = self.y(value)
         return [
             _tag("line", x1=self.left, x2=self.right, y1=y, y2=y, class_="limit"),
-            _text(self.right, y - 4 if y > TOP + 8 else y + 12, label, "limit-text", "end"),
+            _text(self.right, y - 4 if y > TOP + 8 else y + 12, self._fitting(label), "limit-text", "end"),
         ]
 
 
-def _time_axis(first: int, last: int, left: float, floor: float, x: Callable[[int], float]) -> list[str]:
+def _time_axis(width: int, first: int, last: int, left: float, floor: float, x: Callable[[int], float]) -> list[str]:
     """Moments, and below them dates; none is written over another, nor beyond the plot."""
     parts, free_from, dates_from = [], left - RIGHT, left - RIGHT
-    for at, clock, date in time_ticks(first, last):
+    for at, clock, date in time_ticks(first, last, most=6 if width == WIDE else 4):
         parts.append(_tag("line", x1=x(at), x2=x(at), y1=floor, y2=floor + 4, class_="base"))
         half = len(clock) * CHAR / 2
-        where = min(max(x(at), left - RIGHT + half), WIDTH - half)
+        where = min(max(x(at), left - RIGHT + half), width - half)
         if where - half >= free_from:
             parts.append(_text(where, floor + 15, clock))
             free_from = where + half + CHAR
         half = len(date) * CHAR / 2
-        where = min(max(x(at), left - RIGHT + half), WIDTH - half)
+        where = min(max(x(at), left - RIGHT + half), width - half)
         if date and where - half >= dates_from:
             parts.append(_text(where, floor + 27, date))
             dates_from = where + half + CHAR
@@ -147,21 +157,21 @@ class Bar:
     title: str = ""
 
 
-def bars(rows: Sequence[Bar], label: str) -> str:
-    """The longest is as long as there is room for; each has its figure beside it."""
+def bars(rows: Sequence[Bar], label: str, *, whole: float = 0, width: int = WIDE) -> str:
+    """A bar of the `whole` is as long as there is room for, or else the longest; each has its figure beside it."""
     pitch, thick = 24, 14
-    left = min(max(len(row.label) for row in rows), 30) * CHAR + 12
-    room = WIDTH - left - max(len(row.text) for row in rows) * CHAR - 14
-    longest = max(row.value for row in rows) or 1
+    letters = int(LABEL_SHARE * width / CHAR)
+    left = min(max(len(row.label) for row in rows), letters) * CHAR + 12
+    room = max(width - left - max(len(row.text) for row in rows) * CHAR - 14, 0)
+    longest = max(whole, *(row.value for row in rows)) or 1
     parts = []
     for n, row in enumerate(rows):
-        y, wide = 6 + n * pitch, max(room * row.value / longest, 1.5)
-        name = row.label if len(row.label) <= 30 else f"{row.label[:29]}…"
-        parts.append(_text(left - 8, y + 11, name, "name", "end"))
+        y, wide = 6 + n * pitch, max(room * row.value / longest, 1.5) if row.value else 0.0
+        parts.append(_text(left - 8, y + 11, _shortened(row.label, letters), "name", "end"))
         mark = _tag("rect", x=left, y=y, width=wide, height=thick, rx=2, class_=row.kind)
         parts.append(_titled(mark, row.title or f"{row.label}: {row.text}"))
         parts.append(_text(left + wide + 7, y + 11, row.text, "figure", "start"))
-    return _svg(12 + len(rows) * pitch, label, parts)
+    return _svg(width, 12 + len(rows) * pitch, label, parts)
 
 
 # Columns, one beside the other
@@ -175,10 +185,12 @@ class Column:
     kind: str = "c1"
 
 
-def columns(rows: Sequence[Column], text: Text, label: str, *, mean: str = "", x_title: str = "") -> str:
+def columns(
+    rows: Sequence[Column], text: Text, label: str, *, mean: str = "", x_title: str = "", width: int = WIDE
+) -> str:
     """`mean`: a line where all would be alike, and what is written on it."""
     marks = ticks(max(row.value for row in rows))
-    frame = Frame(208, marks[-1])
+    frame = Frame(width, 208, marks[-1])
     parts = frame.grid(marks, text)
     pitch = (frame.right - frame.left) / len(rows)
     wide = min(pitch * 0.78, 46)
@@ -194,7 +206,7 @@ def columns(rows: Sequence[Column], text: Text, label: str, *, mean: str = "", x
     if mean:
         parts += frame.limit(sum(row.value for row in rows) / len(rows), mean)
     parts.append(_text((frame.left + frame.right) / 2, frame.height - 4, x_title))
-    return _svg(frame.height, label, parts)
+    return _svg(width, frame.height, label, parts)
 
 
 # Lines over time
@@ -216,29 +228,26 @@ class Limit:
     label: str
 
 
-def lines(
-    rows: Sequence[Line], text: Text, label: str, *, limits: Sequence[Limit] = (), top: float | None = None
-) -> str:
-    """`top`: no figure above it is shown; else the largest."""
+def lines(rows: Sequence[Line], text: Text, label: str, *, limits: Sequence[Limit] = (), width: int = WIDE) -> str:
     everything = [point for row in rows for point in row.points]
     first, last = min(at for at, _ in everything), max(at for at, _ in everything)
     last = max(last, first + 1)
-    largest = max([value for _, value in everything] if top is None else [top])
+    largest = max(value for _, value in everything)
     marks = ticks(max(largest, *(limit.value for limit in limits)) if limits else largest)
-    frame = Frame(208, marks[-1])
+    frame = Frame(width, 208, marks[-1])
 
     def x(at: int) -> float:
         return frame.left + (frame.right - frame.left) * (at - first) / (last - first)
 
     parts = frame.grid(marks, text)
-    parts += _time_axis(first, last, frame.left, frame.floor, x)
+    parts += _time_axis(width, first, last, frame.left, frame.floor, x)
     for limit in limits:
         parts += frame.limit(limit.value, limit.label)
     for row in rows:
         parts += _line(row, [(x(at), frame.y(value)) for at, value in row.points], frame.floor)
     parts += [_titled(_spot(x(at), frame), f"{row.name} {quantities.moment(at)}: {text(value)}")
               for row in rows if not row.dashed for at, value in _spread(row.points)]  # fmt: skip
-    return _svg(frame.height, label, parts)
+    return _svg(width, frame.height, label, parts)
 
 
 def _line(row: Line, points: Sequence[tuple[float, float]], floor: float) -> list[str]:
@@ -274,7 +283,13 @@ def legend(names: Sequence[tuple[str, str]]) -> str:
 
 
 def field(
-    rows: Sequence[tuple[str, Sequence[float]]], starts: Sequence[int], width_ms: int, text: Text, label: str
+    rows: Sequence[tuple[str, Sequence[float]]],
+    starts: Sequence[int],
+    width_ms: int,
+    text: Text,
+    label: str,
+    *,
+    width: int = WIDE,
 ) -> str:
     """A row for each partition, a cell for each slot of time; the more, the stronger its shade."""
     tall = min(22, max(4, 170 // len(rows)))
@@ -284,7 +299,7 @@ def field(
     floor = 8 + tall * len(rows)
 
     def x(at: int) -> float:
-        return left + (WIDTH - RIGHT - left) * (at - first) / (last - first)
+        return left + (width - RIGHT - left) * (at - first) / (last - first)
 
     parts = []
     every = math.ceil(12 / tall)
@@ -300,5 +315,5 @@ def field(
                 )
                 title = f"{name}, {quantities.moment(at)}: {text(value)}"
                 parts.append(_titled(box, title) if len(rows) * len(starts) <= TITLED else box)
-    parts += _time_axis(first, last, left, floor, x)
-    return _svg(floor + 32, label, parts)
+    parts += _time_axis(width, first, last, left, floor, x)
+    return _svg(width, floor + 32, label, parts)

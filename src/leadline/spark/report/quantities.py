@@ -28,7 +28,7 @@ def _digits(value: float) -> str:
 
 def size(count: float) -> str:
     value, unit = scaled(count, SIZES)
-    return f"{value:.0f} B" if unit == "B" else f"{_digits(value)} {unit}"
+    return f"{value:.0f} B" if unit == "B" and value >= 9.5 else f"{_digits(value)} {unit}"
 
 
 def short(count: float) -> str:
@@ -39,6 +39,12 @@ def short(count: float) -> str:
 
 def number(count: int) -> str:
     return f"{count:,}"
+
+
+def counted(count: int, noun: str) -> str:
+    """1 record, 2 records, 3 batches."""
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    return f"{number(count)} {noun if count == 1 else plural}"
 
 
 def share(part: float, whole: float) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from leadline.records.compression import Codec
 from leadline.spark.report import quantities
 from leadline.spark.report.findings import Report, TopicReport
+from leadline.spark.report.forecast import Limits
 from leadline.spark.report.lag import Lag
 from leadline.spark.report.measure import Part
 from leadline.spark.report.sketches import Hot
@@ -19,6 +20,7 @@ from leadline.spark.report.traffic import DAY_MS
 
 FEW_RECORDS = 100  # of which one should not say much
 LARGE_BYTES = 100_000  # of a message
+LITTLE_BYTES = 1_000_000  # of disk: to save less, or to grow by less in a day, is not remarkable
 
 
 class Weight(IntEnum):
@@ -60,7 +62,8 @@ def _skew(topic: TopicReport) -> Iterator[Remark]:
         yield Remark(weight, topic.name, f"{held}{why} ({fair})", "skew")
     empty = sum(part.records == 0 for part in parts.values())
     if empty:
-        yield Remark(Weight.WORTH_KNOWING, topic.name, f"{empty} of {len(parts)} partitions hold no record", "skew")
+        text = f"{empty} of {len(parts)} partitions {'holds' if empty == 1 else 'hold'} no record"
+        yield Remark(Weight.WORTH_KNOWING, topic.name, text, "skew")
 
 
 def _cause(topic: TopicReport, partition: int, part: Part) -> str:
@@ -95,8 +98,8 @@ def _sizes(topic: TopicReport) -> Iterator[Remark]:
 def _compression(topic: TopicReport) -> Iterator[Remark]:
     figures = topic.figures
     best, size = min(figures.tried.items(), key=lambda item: item[1], default=(Codec.NONE, 0))
-    if figures.tried_stored and size < 0.75 * figures.tried_stored:
-        saved = 1 - size / figures.tried_stored
+    saved = 1 - size / figures.tried_stored if figures.tried_stored else 0.0
+    if saved > 0.25 and saved * figures.stored >= LITTLE_BYTES:
         used = " and ".join(_name(codec) for codec in sorted(figures.codecs))
         text = f"{best.name.lower()} would save {quantities.share(saved, 1)} of the disk, about "
         text += f"{quantities.size(saved * figures.stored)}; {used} in use"
@@ -118,8 +121,12 @@ def _growth(topic: TopicReport) -> Iterator[Remark]:
     if found.disk_full_ms is not None and found.disk_full_ms - found.last_ms < 90 * DAY_MS:
         left = quantities.length(found.disk_full_ms - found.last_ms)
         yield Remark(Weight.TROUBLE, topic.name, f"at this rate the disk is full in {left}: {grows}", "growth")
-    elif topic.limits.retention_ms == topic.limits.retention_bytes == -1 and "delete" in topic.limits.cleanup_policy:
+    elif found.rate >= LITTLE_BYTES and _keeps_all(topic.limits):
         yield Remark(Weight.WORTH_KNOWING, topic.name, f"nothing is ever deleted, and {grows}", "growth")
+
+
+def _keeps_all(limits: Limits) -> bool:
+    return limits.retention_ms == limits.retention_bytes == -1 and "delete" in limits.cleanup_policy
 
 
 def _compaction(topic: TopicReport) -> Iterator[Remark]:
@@ -127,10 +134,12 @@ def _compaction(topic: TopicReport) -> Iterator[Remark]:
     keyless = sum(part.keyless for part in figures.parts.values())
     if "compact" in topic.limits.cleanup_policy:
         if keyless:
-            text = f"{quantities.number(keyless)} records have no key, and the topic is compacted"
+            verb = "has" if keyless == 1 else "have"
+            text = f"{quantities.counted(keyless, 'record')} {verb} no key, and the topic is compacted"
             yield Remark(Weight.TROUBLE, topic.name, text, "compaction")
         return
-    if not keyless and figures.records >= FEW_RECORDS and kept.keys * 5 <= figures.records:
+    is_much = figures.stored - kept.bytes >= LITTLE_BYTES
+    if is_much and not keyless and figures.records >= FEW_RECORDS and kept.keys * 5 <= figures.records:
         left = quantities.share(kept.bytes, figures.stored)
         text = f"if only the last record of a key matters, compaction would leave {left} of the bytes"
         yield Remark(Weight.WORTH_KNOWING, topic.name, text, "compaction")
@@ -144,7 +153,7 @@ def _lag(topic: TopicReport) -> Iterator[Remark]:
         halfway = np.searchsorted(lag.times, (lag.times[0] + lag.times[-1]) // 2, side="right") - 1
         then = int(lag.behind[halfway])
         trend = "and falls further behind" if behind > 1.1 * then else "and does not catch up" if behind >= then else ""
-        text = f"group {lag.group} is {quantities.number(behind)} records behind {trend}".rstrip()
+        text = f"group {lag.group} is {quantities.counted(behind, 'record')} behind {trend}".rstrip()
         yield Remark(Weight.TROUBLE if trend else Weight.WORTH_KNOWING, topic.name, text, "lag")
 
 
@@ -156,7 +165,8 @@ def _behind(lag: Lag) -> int:
 def _times(topic: TopicReport) -> Iterator[Remark]:
     untimed = sum(part.slots.untimed for part in topic.figures.parts.values())
     if untimed:
-        text = f"{quantities.number(untimed)} records have no time: retention.ms cannot judge them"
+        verb, them = ("has", "it") if untimed == 1 else ("have", "them")
+        text = f"{quantities.counted(untimed, 'record')} {verb} no time: retention.ms cannot judge {them}"
         yield Remark(Weight.WORTH_KNOWING, topic.name, text, "traffic")
 
 

@@ -22,6 +22,7 @@ from leadline.spark.batches.decode import Wanted, pieces
 from leadline.spark.client.cluster import Answered, Cluster, NoSuchTopic
 from leadline.spark.client.connection import Connection, Refused, Unreachable
 from leadline.spark.client.fetching import Fetching, fetch
+from leadline.spark.errors import JobFailed
 from leadline.spark.files import segments
 from leadline.spark.files.segments import LogFiles
 from leadline.spark.ranges import Range, plan
@@ -44,7 +45,7 @@ SETTINGS = ("retention.ms", "retention.bytes", "cleanup.policy")
 EXPECTED = (Answered, CorruptFile, NoSuchTopic, OSError, Refused, Unreachable, WireError)
 
 
-class NothingToReport(Exception):
+class NothingToReport(JobFailed):
     """There is no such topic, or no record in any."""
 
 

@@ -2,6 +2,7 @@
 
 import re
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -9,11 +10,13 @@ import pytest
 from leadline.records.build import BatchFields, build
 from leadline.records.compression import Codec
 from leadline.records.record import Record
+from leadline.spark.report import plots
 from leadline.spark.report.findings import Report, TopicReport
 from leadline.spark.report.forecast import Limits, forecast
 from leadline.spark.report.lag import Lag
 from leadline.spark.report.measure import Figures, Measuring
 from leadline.spark.report.page import page
+from leadline.spark.report.page_style import STYLE
 from leadline.spark.report.remarks import Weight, remarks
 from leadline.spark.report.traffic import DAY_MS
 from tests.support.logs import START_MS
@@ -66,15 +69,20 @@ def test_skew_is_told_with_the_key_that_causes_it() -> None:
 
 
 def test_an_empty_partition_is_told() -> None:
-    assert "1 of 3 partitions hold no record" in said(topic("t", [records(400, EVEN), records(400, EVEN), []]))
+    assert "1 of 3 partitions holds no record" in said(topic("t", [records(400, EVEN), records(400, EVEN), []]))
 
 
 def test_a_codec_that_would_save_much_is_named_with_what_it_saves() -> None:
-    same = [record._replace(value=b"again and " * 30) for record in records(400, EVEN)]
+    same = [record._replace(value=b"again and " * 300) for record in records(400, EVEN)]
     (text,) = said(topic("t", [same]))
     assert re.fullmatch(
-        r"(zstd|gzip|lz4|snappy) would save \d\d(\.\d)? % of the disk, about .* KB; no compression in use", text
+        r"(zstd|gzip|lz4|snappy) would save \d\d(\.\d)? % of the disk, about 1\.\d\d? MB; no compression in use", text
     )
+
+
+def test_to_save_kilobytes_is_not_remarkable() -> None:
+    same = [record._replace(key=b"k", value=b"again and " * 30) for record in records(400, EVEN)]
+    assert said(topic("t", [same], Limits(-1, -1))) == []
 
 
 def test_a_message_that_is_far_larger_than_the_others_is_told() -> None:
@@ -95,7 +103,7 @@ def test_a_disk_that_is_soon_full_is_trouble() -> None:
 
 def test_records_without_a_key_are_trouble_for_a_compacted_topic() -> None:
     found = topic("t", [records(400, [*EVEN[:399], None])], Limits(cleanup_policy="compact"))
-    assert "1 records have no key, and the topic is compacted" in said(found)
+    assert "1 record has no key, and the topic is compacted" in said(found)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +189,98 @@ def test_the_page_refers_to_nothing_outside() -> None:
     assert outline.references
     assert all(reference.removeprefix("#") in outline.ids for reference in outline.references)
     assert not re.search(r"https?:|//|url\(|@import", text.replace(HOSTILE, ""))
+
+
+class Tables(HTMLParser):
+    """The heads of each table, and all text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heads: list[list[str]] = []
+        self.text = ""
+        self._in: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._in = [*self._in, tag] if tag not in VOID else self._in
+        if tag == "thead":
+            self.heads.append([])
+        elif tag == "th":
+            self.heads[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._in.pop()
+        self.text += " "
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_data(self, data: str) -> None:
+        if "style" in self._in:
+            return
+        self.text += data
+        if self._in and self._in[-1] == "th":
+            self.heads[-1][-1] += data
+
+
+def test_no_two_columns_of_a_table_have_the_same_name() -> None:
+    tables = Tables()
+    tables.feed(whole_page()[0])
+    named = [[head for head in heads if head] for heads in tables.heads]
+    assert len(named) > 10
+    assert [heads for heads in named if len(set(heads)) != len(heads)] == []
+
+
+def test_one_is_no_plural_on_the_page() -> None:
+    tables = Tables()
+    tables.feed(whole_page()[0])
+    assert "1 record in 1 batch, " in tables.text
+    nouns = "records|batches|partitions|topics|groups|keys|messages"
+    assert re.findall(rf"(?<![\d.,])1 (?:different )?(?:{nouns})\b(?!/)", tables.text) == []
+
+
+def test_a_slot_that_the_log_does_not_cover_is_not_the_quietest() -> None:
+    """An hour of a record a second, in slots of 15 s; the last slot has begun a second ago."""
+    second = [Record(n, START_MS // 60_000 * 60_000 + n * 1000, b"k", b"v") for n in range(3601)]
+    text = page(Report("x", [topic("t", [second])], []), "")
+    assert "<td>quietest slot</td><td>1</td>" in text
+    assert "<td>latest whole slot</td><td>1</td>" in text
+
+
+# On a phone
+
+
+def declared(selector: str, name: str) -> float:
+    """A length in px that the style sheet gives."""
+    (value,) = re.findall(rf"^{re.escape(selector)} {{[^}}]*?\b{name}: ([\d.]+)px", STYLE, re.MULTILINE)
+    return float(value)
+
+
+def test_the_text_of_a_plot_is_never_smaller_than_11_pixels() -> None:
+    assert declared("svg text", "font-size") >= 11
+    assert declared("svg.wide", "min-width") == plots.WIDE  # so that no plot is shrunk
+    assert declared("svg.narrow", "min-width") == plots.NARROW
+    assert f"@container (min-width: {plots.WIDE}px)" in STYLE
+    around = 2 * (12 + 14 + 1)  # the padding of the page and of a card, and its border, on a phone
+    assert plots.NARROW + around <= 360
+
+
+def test_nothing_that_is_written_in_a_plot_lies_beyond_it() -> None:
+    text, _ = whole_page()
+    drawn = re.findall(r"<svg .*?</svg>", text)
+    assert len(drawn) > 20
+    for svg in drawn:
+        root = ElementTree.fromstring(svg)
+        width = float(root.get("viewBox", "").split()[2])
+        for written in root.iter("text"):
+            long, at = len(written.text or "") * plots.CHAR, float(written.get("x", 0))
+            start = {"start": at, "middle": at - long / 2, "end": at - long}[written.get("text-anchor", "")]
+            assert -plots.CHAR <= start <= start + long <= width + plots.CHAR, written.text
+
+
+def test_a_table_that_is_too_wide_scrolls_and_its_names_are_not_broken_into_letters() -> None:
+    assert re.search(r"^\.numbers {[^}]*overflow: auto", STYLE, re.MULTILINE)
+    (names,) = re.findall(r"^th:first-child, td:first-child {([^}]*)}", STYLE, re.MULTILINE)
+    assert re.search(r"min-width: [5-9]em", names)
 
 
 def test_keys_of_which_none_is_frequent_are_told() -> None:

@@ -49,6 +49,9 @@ def well_formed(svg: str) -> ElementTree.Element:
     return ElementTree.fromstring(svg)
 
 
+WIDTHS = pytest.mark.parametrize("width", [plots.WIDE, plots.NARROW])
+
+
 def widest(svg: str) -> float:
     """The right edge of the rectangle that reaches farthest."""
     boxes = [box for box in well_formed(svg).iter("rect") if box.get("class") != "spot"]
@@ -61,11 +64,23 @@ def test_bars(rows: list[Bar]) -> None:
     assert len(list(well_formed(svg).iter("rect"))) == len(rows)
 
 
+@WIDTHS
+def test_a_bar_of_a_share_is_as_long_as_its_share_of_the_whole(width: int) -> None:
+    rows = [Bar("all", 100, "100 %"), Bar("some", 14, "14 %"), Bar("none", 0, "0 %")]
+    for drawn in (rows, rows[1:]):
+        svg = plots.bars(drawn, "shares", whole=100, width=width)
+        lengths = [float(box.get("width", 0)) for box in well_formed(svg).iter("rect")]
+        full = plots.bars([Bar("some", 100, "14 %")], "shares", width=width)
+        room = float(next(well_formed(full).iter("rect")).get("width", 0))
+        assert lengths[-2:] == pytest.approx([0.14 * room, 0], rel=0.05)
+
+
 @given(st.lists(st.builds(Column, NAMES, FIGURES, NAMES), min_size=1, max_size=64), NAMES)
 def test_columns(rows: list[Column], mean: str) -> None:
-    svg = plots.columns(rows, quantities.size, "bytes", mean=mean)
-    assert len(list(well_formed(svg).iter("rect"))) == len(rows)
-    assert widest(svg) <= plots.WIDTH
+    for width in (plots.WIDE, plots.NARROW):
+        svg = plots.columns(rows, quantities.size, "bytes", mean=mean, width=width)
+        assert len(list(well_formed(svg).iter("rect"))) == len(rows)
+        assert widest(svg) <= width
 
 
 @given(
@@ -82,9 +97,10 @@ def test_lines(points: list[list[tuple[int, float]]], limits: list[Limit], steps
 @given(st.lists(st.lists(FIGURES, min_size=5, max_size=5), min_size=1, max_size=40))
 def test_a_field_has_a_cell_for_each_figure_but_zero(values: list[list[float]]) -> None:
     rows = [(str(n), each) for n, each in enumerate(values)]
-    svg = plots.field(rows, [0, 1000, 2000, 3000, 4000], 1000, quantities.short, "field")
-    assert len(list(well_formed(svg).iter("rect"))) == sum(value > 0 for each in values for value in each)
-    assert widest(svg) <= plots.WIDTH
+    for width in (plots.WIDE, plots.NARROW):
+        svg = plots.field(rows, [0, 1000, 2000, 3000, 4000], 1000, quantities.short, "field", width=width)
+        assert len(list(well_formed(svg).iter("rect"))) == sum(value > 0 for each in values for value in each)
+        assert widest(svg) <= width
 
 
 def test_written_moments_do_not_overlap() -> None:
