@@ -6,7 +6,6 @@ LEADLINE_FIRE tells how often something is taken away (four times: each, the dri
 
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -54,8 +53,11 @@ class Stream:
     def kill(self) -> None:
         """With all that it started."""
         if self._process is not None:
-            with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            with suppress(psutil.NoSuchProcess):
+                parent = psutil.Process(self._process.pid)
+                for process in [parent, *parent.children(recursive=True)]:
+                    with suppress(psutil.NoSuchProcess):
+                        process.kill()
             self._process.wait()
 
     def kill_executors(self) -> None:

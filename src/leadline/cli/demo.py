@@ -14,14 +14,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
 from leadline.cli import COMMANDS
 from leadline.cli.client import Failure, Paint, command
 from leadline.cli.demo_orders import BROKEN, BUSIEST, SHOPS, Tills
-from leadline.cli.pipeline_job import count_text
+from leadline.cli.pipeline_job import count_text, job
 from leadline.cli.terminal import size_text, time_text
 
 if TYPE_CHECKING:
@@ -53,13 +53,11 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.set_defaults(run=command(run))
 
 
+@job
 def run(options: argparse.Namespace) -> int:
-    from leadline.spark.java import NoJava, cache_dir, find
+    from leadline.spark.java import cache_dir, find
 
-    try:
-        find(cache_dir())
-    except NoJava as error:
-        raise Failure(str(error)) from None
+    find(cache_dir())  # before a broker is started: NoJava if there is none
     started = time.monotonic()
     with ExitStack() as ends:
         Demo(cleared(options.dir), options.rate, ends).play()
@@ -160,8 +158,7 @@ class Demo:
     def crash(self, pipeline: "subprocess.Popen[bytes]") -> None:
         self._say("kill -9", "As soon as a batch has written files and not committed them. The orders keep coming.")
         _wait_for(lambda: self._files_beside() > 0, pipeline, self.folder / "pipeline.log")
-        os.killpg(pipeline.pid, signal.SIGKILL)
-        pipeline.wait()
+        _kill(pipeline)
         files = count_text(self._files_beside(), "file")
         self._tell(f"it left {files} of a batch that never was: no reader sees that, and `table vacuum` deletes it")
         self._tell(f"the table stands at batch {_batch(self._state())}: {self._has()}")
@@ -245,7 +242,7 @@ class Demo:
     # Processes
 
     def _start(self, arguments: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
-        """In a group of its own, which ends with the demo."""
+        """In a session of its own, which ends with the demo."""
         output = self._ends.enter_context(log.open("ab"))
         process = subprocess.Popen(
             arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
@@ -283,8 +280,16 @@ def _end(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
         try:
             process.wait(10)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            _kill(process)
+
+
+def _kill(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
+    """With its whole session, in which Spark's Java has a group of its own."""
+    for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
+        with suppress(ProcessLookupError):
+            if os.getsid(pid) == process.pid:
+                os.kill(pid, signal.SIGKILL)
+    process.wait()
 
 
 def _batch(state: "State | None") -> int:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from leadline.cli.client import Failure, Paint, add_command, complain
-from leadline.cli.pipeline_job import ProgressLine, add_spark_options, count_text, explained, start_spark
+from leadline.cli.pipeline_job import ProgressLine, add_spark_options, count_text, job, start_spark
 from leadline.cli.terminal import size_text, time_text
 
 if TYPE_CHECKING:
@@ -60,14 +60,11 @@ def run(options: argparse.Namespace) -> int:
     return 2
 
 
+@job
 def _audit(options: argparse.Namespace) -> int:
     from leadline.spark.audit.job import Result, logs_of, units
-    from leadline.spark.files.segments import NoLogs
 
-    try:
-        logs, findings = logs_of(options.paths, options.topic)
-    except NoLogs as error:
-        raise Failure(str(error)) from None
+    logs, findings = logs_of(options.paths, options.topic)
     if not logs:
         raise Failure(f"no log of {', '.join(options.topic) or 'any topic'} in {', '.join(options.paths)}")
     total = Result(findings)
@@ -83,20 +80,19 @@ def _work(options: argparse.Namespace, work: "list[Unit]", total: "Result") -> f
     """How long it took once Spark was there."""
     from leadline.spark.audit.job import audit_all
 
-    with explained():
-        spark = start_spark(options, "audit")
-        started = time.monotonic()
-        try:
-            with ProgressLine() as line:
-                for done, result in enumerate(audit_all(spark, work), start=1):
-                    total.add(result)
-                    for finding in result.findings:
-                        _tell(options, finding)
-                    found = count_text(len(total.findings), "finding")
-                    line.show(f"{done:,} of {count_text(len(work), 'range')}, {size_text(total.bytes)}, {found}")
-            return time.monotonic() - started
-        finally:
-            spark.stop()
+    spark = start_spark(options, "audit")
+    started = time.monotonic()
+    try:
+        with ProgressLine() as line:
+            for done, result in enumerate(audit_all(spark, work), start=1):
+                total.add(result)
+                for finding in result.findings:
+                    _tell(options, finding)
+                found = count_text(len(total.findings), "finding")
+                line.show(f"{done:,} of {count_text(len(work), 'range')}, {size_text(total.bytes)}, {found}")
+        return time.monotonic() - started
+    finally:
+        spark.stop()
 
 
 def _tell(options: argparse.Namespace, finding: "Finding") -> None:

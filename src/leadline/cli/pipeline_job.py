@@ -1,20 +1,25 @@
 """What the jobs of `leadline pipeline` share: a session of Spark, errors in one line, a line of progress."""
 
 import argparse
+import functools
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from leadline.cli.client import Connection, Failure, key_value
-from leadline.cli.terminal import Status, age_text, size_text
+from leadline.cli.client import Connection, Failure, Run, complain, key_value
+from leadline.cli.terminal import Status, age_text, signal_of, size_text, terminable
 from leadline.cli.terminal import count_text as count_text
+from leadline.errors import CorruptFile, CorruptMessage
+from leadline.spark.errors import JobFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NOBODY_LISTENS_S = 1.0  # for which refused connections are tried again
 LINE_EVERY_S = 10.0  # where nobody looks at a terminal
 
 
@@ -29,68 +34,92 @@ def client_properties(options: argparse.Namespace) -> dict[str, str]:
     return dict(Connection(options).properties)
 
 
-def soon(options: argparse.Namespace) -> dict[str, str]:
-    """Who does not answer within --timeout counts as out of reach."""
-    return {"default.api.timeout.ms": str(int(options.timeout * 1000))}
+def reach(properties: Mapping[str, str], timeout_s: float, topics: Collection[str] | None = None) -> None:
+    """Before Spark is started: the cluster answers, and has these topics.
+
+    A broker may take `timeout_s` to answer. Where nobody listens, a second is enough to know it.
+    """
+    from leadline.spark.client.cluster import Cluster, addresses
+
+    servers = list(addresses(properties["bootstrap.servers"]))
+    limits = {
+        "default.api.timeout.ms": str(int(min(timeout_s, NOBODY_LISTENS_S) * 1000)),
+        "request.timeout.ms": str(max(int(timeout_s * 1000 / max(len(servers), 1)), 1)),
+    }
+    with Cluster({**properties, **limits}) as cluster:
+        if topics is None:
+            cluster.topics()
+        else:
+            cluster.existing(topics)
 
 
-def reach(options: argparse.Namespace, *topics: str) -> None:
-    """Before Spark is started for nothing: the cluster answers within --timeout, and has these topics."""
-    from leadline.spark.client.cluster import Cluster
+# What must be installed
 
-    with Cluster(client_properties(options) | soon(options)) as cluster:
-        cluster.existing(topics)
+MODULES = {  # of each extra of the package
+    "spark": ("deltalake", "numpy", "pyarrow", "pyspark"),
+    "iceberg": ("pyiceberg", "pyiceberg_core", "sqlalchemy"),
+    "avro": ("fastavro",),
+    "protobuf": ("google.protobuf",),
+}
 
 
-EXTRAS = {"pyiceberg": "iceberg", "sqlalchemy": "iceberg", "fastavro": "avro", "google": "protobuf"}
+def require(extras: Sequence[str]) -> None:
+    """Before anything is started: all modules of these extras are installed."""
+    missing = {extra: [module for module in MODULES[extra] if not _is_installed(module)] for extra in extras}
+    modules = [module for extra in extras for module in missing[extra]]
+    if modules:
+        verb = "is" if len(modules) == 1 else "are"
+        raise Failure(f"{', '.join(modules)} {verb} not installed: {_remedy(filter(missing.get, extras))}")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it is in
+        return False
+
+
+def _remedy(extras: Iterable[str]) -> str:
+    return f"pip install 'leadline[{','.join(extras)}]'"
+
+
+def _extra_with(module: str) -> str:
+    package = module.partition(".")[0]
+    return next((extra for extra, names in MODULES.items() for name in names if name.split(".")[0] == package), "spark")
+
+
+def extras_of(options: argparse.Namespace) -> list[str]:
+    """What a job needs, by its options."""
+    chosen = {vars(options).get("table_format"), vars(options).get("format")}
+    return ["spark", *(extra for extra in MODULES if extra in chosen)]
+
+
+def job(run: Run) -> Run:
+    """A job as a command runs it: a missing module, an error of the job and a signal are one line each."""
+
+    @functools.wraps(run)
+    def guarded(options: argparse.Namespace) -> int:
+        try:
+            with terminable():
+                require(extras_of(options))
+                with explained():
+                    return run(options)
+        except KeyboardInterrupt as interrupt:
+            complain(f"stopped by {signal_of(interrupt).name}")
+            return 128 + signal_of(interrupt)
+
+    return guarded
 
 
 @contextmanager
 def explained() -> Iterator[None]:
     """What may go wrong in a job, as one line for a person."""
     try:
-        with _explained():
-            yield
-    except ModuleNotFoundError as error:
-        module = (error.name or "").partition(".")[0]
-        extra = EXTRAS.get(module, "spark")
-        raise Failure(f"{module} is not installed: pip install 'leadline[{extra}]'") from None
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    from leadline.errors import CorruptMessage
-    from leadline.spark.client.cluster import Answered, NoSuchTopic
-    from leadline.spark.client.connection import Refused, Unreachable
-    from leadline.spark.client.transaction import Fenced
-    from leadline.spark.java import NoJava
-    from leadline.spark.mirror.alike import TooFewPartitions
-    from leadline.spark.mirror.mirror import BadMirror
-    from leadline.spark.positions import DataLoss
-    from leadline.spark.session import NoSession, TaskFailed
-    from leadline.spark.table.tables import TableError
-    from leadline.spark.topics.options import BadOption
-    from leadline.spark.topics.staging import StagingFailed
-
-    try:
         yield
-    except (
-        Answered,
-        BadMirror,
-        BadOption,
-        CorruptMessage,
-        DataLoss,
-        Fenced,
-        NoJava,
-        NoSession,
-        NoSuchTopic,
-        Refused,
-        StagingFailed,
-        TableError,
-        TaskFailed,
-        TooFewPartitions,
-        Unreachable,
-    ) as error:
+    except ModuleNotFoundError as error:
+        module = error.name or str(error)
+        raise Failure(f"{module} is not installed: {_remedy([_extra_with(module)])}") from None
+    except (CorruptFile, CorruptMessage, JobFailed) as error:
         raise Failure(" ".join(str(error).split())) from None
 
 
@@ -103,12 +132,13 @@ def start_spark(options: argparse.Namespace, app: str) -> "SparkSession":
 
 
 def until_ended(work: Callable[[], None], *, would_go_on: bool = False) -> int:
-    """The exit code of a job that a person may end with Ctrl-C; of one that would go on for ever, that is its end."""
+    """The exit code of a job that Ctrl-C or another signal may end. One that would go on for ever then ends with 0."""
     try:
         work()
-    except KeyboardInterrupt:
-        print(file=sys.stderr)  # the terminal wrote ^C there
-        return 0 if would_go_on else 130
+    except KeyboardInterrupt as interrupt:
+        if sys.stderr.isatty():
+            print(file=sys.stderr)  # the terminal wrote ^C there
+        return 0 if would_go_on else 128 + signal_of(interrupt)
     return 0
 
 

@@ -15,9 +15,9 @@ from leadline.cli.pipeline_job import (
     add_spark_options,
     client_properties,
     count_text,
-    explained,
+    job,
     lag_text,
-    soon,
+    reach,
     start_spark,
     until_ended,
 )
@@ -110,33 +110,44 @@ class Sum:
         )
 
 
+@job
 def run(options: argparse.Namespace) -> int:
+    source, target = clusters_of(options)
+    if source["bootstrap.servers"] == target["bootstrap.servers"] and not options.prefix:
+        raise Failure(f"--to {options.to}: a topic cannot be copied onto itself; --prefix gives the copy another name")
+    _topics(options)
+    for properties in (source, target):
+        reach(properties, options.timeout)
+    return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     from leadline.spark.client.cluster import Cluster
     from leadline.spark.mirror.mirror import Mirror, on_spark
 
     wish = wish_of(options)
-    with explained(), ExitStack() as held:
-        for each in (wish.source, wish.target):  # whoever cannot be reached is told before Spark is started
-            with Cluster({**each, **soon(options)}) as cluster:
-                cluster.topics()
+    with ExitStack() as held:
         source, target = held.enter_context(Cluster(wish.source)), held.enter_context(Cluster(wish.target))
         spark = start_spark(options, f"mirror {wish.name}")
         held.callback(spark.stop)
         return _follow(options, Mirror(wish, on_spark(spark), source, target))
 
 
-def wish_of(options: argparse.Namespace) -> "Wish":
-    from leadline.spark.mirror.mirror import Wish
-
+def clusters_of(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
+    """How to reach the one that is copied from, and the one that is copied to."""
     there = argparse.Namespace(
         bootstrap_server=options.to,
         command_config=options.to_config,
         property=options.to_property,
         timeout=options.timeout,
     )
-    source, target = client_properties(options), client_properties(there)
-    if source["bootstrap.servers"] == target["bootstrap.servers"] and not options.prefix:
-        raise Failure(f"--to {options.to}: a topic cannot be copied onto itself; --prefix gives the copy another name")
+    return client_properties(options), client_properties(there)
+
+
+def wish_of(options: argparse.Namespace) -> "Wish":
+    from leadline.spark.mirror.mirror import Wish
+
+    source, target = clusters_of(options)
     return Wish(
         name=_name(options),
         source=source,

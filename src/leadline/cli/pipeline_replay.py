@@ -12,7 +12,7 @@ from leadline.cli.pipeline_job import (
     add_spark_options,
     client_properties,
     count_text,
-    explained,
+    job,
     reach,
     start_spark,
     until_ended,
@@ -55,10 +55,12 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     add_spark_options(parser)
 
 
+@job
 def run(options: argparse.Namespace) -> int:
     if options.rate is not None and options.rate <= 0:
         raise Failure(f"--rate {options.rate}: expected a number above 0")
-    with explained(), ExitStack() as held:
+    reach(client_properties(options), options.timeout, [options.topic])
+    with ExitStack() as held:
         return _run(options, held)
 
 
@@ -69,7 +71,6 @@ def _run(options: argparse.Namespace, held: ExitStack) -> int:
     source = Source(options.table_format, options.table.rstrip("/"))
     properties = client_properties(options)
     wish = Wish(source, options.topic, properties, options.name, options.rate, options.batch_records)
-    reach(options, options.topic)
     cluster = held.enter_context(Cluster(properties))
     check_source(source)
     spark = start_spark(options, f"replay {options.table}")

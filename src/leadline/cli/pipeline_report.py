@@ -17,7 +17,7 @@ from leadline.cli.pipeline_job import (
     add_spark_options,
     client_properties,
     count_text,
-    explained,
+    job,
     reach,
     start_spark,
 )
@@ -64,11 +64,12 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     add_spark_options(parser)
 
 
+@job
 def run(options: argparse.Namespace) -> int:
     started = time.monotonic()
-    with explained(), ExitStack() as held:
+    with ExitStack() as held:
         if not options.dir:
-            reach(options, *options.topics)
+            reach(client_properties(options), options.timeout, options.topics)
         _check_writable(options.out)
         work = _work(options)
         spark = start_spark(options, "report")
@@ -83,28 +84,20 @@ def _check_writable(path: Path) -> None:
 
 
 def _work(options: argparse.Namespace) -> "Work":
-    """What is to be read. Failure if there is nothing."""
-    from leadline.errors import CorruptFile
-    from leadline.spark.files.segments import NoLogs
+    """What is to be read."""
     from leadline.spark.report import report
 
-    try:
-        if options.dir:
-            return report.from_files(options.dir, options.topics)
-        return report.from_brokers(client_properties(options), options.topics)
-    except (CorruptFile, NoLogs, report.NothingToReport) as error:
-        raise Failure(str(error)) from None
+    if options.dir:
+        return report.from_files(options.dir, options.topics)
+    return report.from_brokers(client_properties(options), options.topics)
 
 
 def write(options: argparse.Namespace, spark: "SparkSession", work: "Work", started: float) -> int:
     from leadline.spark.report import report
     from leadline.spark.report.page import page
 
-    try:
-        with _progress(spark, work):
-            found = report.make(spark, work, {} if options.dir else client_properties(options))
-    except report.NothingToReport as error:
-        raise Failure(str(error)) from None
+    with _progress(spark, work):
+        found = report.make(spark, work, {} if options.dir else client_properties(options))
     seconds = time.monotonic() - started
     made = f"Leadline {__version__}, {moment_text(time.time_ns() // 1_000_000)}: "
     text = page(found, f"{made}{size_text(work.size)} read in {time_text(seconds)}, with the start of Spark.")

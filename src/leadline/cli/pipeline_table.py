@@ -15,7 +15,7 @@ from leadline.cli.pipeline_job import (
     add_spark_options,
     client_properties,
     count_text,
-    explained,
+    job,
     lag_text,
     reach,
     start_spark,
@@ -180,8 +180,12 @@ class Sum:
         )
 
 
+@job
 def run(options: argparse.Namespace) -> int:
-    with explained(), ExitStack() as held:
+    if options.format in NEED_REGISTRY and not options.registry:
+        raise Failure(f"--format {options.format} needs --registry: a URL, or a directory with schema files")
+    reach(client_properties(options), options.timeout, [options.topic])
+    with ExitStack() as held:
         return _run(options, held)
 
 
@@ -190,7 +194,6 @@ def _run(options: argparse.Namespace, held: ExitStack) -> int:
     from leadline.spark.table.following import DEAD, Following, check_table
 
     wish = wish_of(options)
-    reach(options, options.topic)
     cluster = held.enter_context(Cluster(wish.properties))
     table, dead = table_of(options), table_of(options, DEAD)
     check_table(cluster, table, wish)
@@ -203,8 +206,6 @@ def _run(options: argparse.Namespace, held: ExitStack) -> int:
 def wish_of(options: argparse.Namespace) -> "Wish":
     from leadline.spark.table.following import Wish
 
-    if options.format in NEED_REGISTRY and not options.registry:
-        raise Failure(f"--format {options.format} needs --registry: a URL, or a directory with schema files")
     name = options.table.rstrip("/").rpartition("/")[2].rpartition(":")[2]
     return Wish(
         options.topic,
@@ -260,16 +261,17 @@ def _locked(options: argparse.Namespace) -> "WriterLock":
     return WriterLock(local_directory(options), options.table)
 
 
+@job
 def _compact(options: argparse.Namespace) -> int:
-    with explained():
-        done = _existing(options).compact()
+    done = _existing(options).compact()
     print(f"{options.table}: {count_text(done['removed'], 'file')} became {done['added']:,}")
     return 0
 
 
+@job
 def _vacuum(options: argparse.Namespace) -> int:
     hours = options.older_than // 3_600_000
-    with explained(), ExitStack() as held:
+    with ExitStack() as held:
         table = _existing(options)
         if hours < SAFE_HOURS and not options.dry_run:  # a writer's files are not part of the table before it commits
             held.enter_context(_locked(options))
@@ -280,11 +282,12 @@ def _vacuum(options: argparse.Namespace) -> int:
     return 0
 
 
+@job
 def _replay(options: argparse.Namespace) -> int:
-    with explained(), ExitStack() as held:
-        from leadline.spark.table.dead_letters import replay
-        from leadline.spark.table.following import DEAD
+    from leadline.spark.table.dead_letters import replay
+    from leadline.spark.table.following import DEAD
 
+    with ExitStack() as held:
         table, dead = _existing(options), table_of(options, DEAD)
         held.enter_context(_locked(options))
         done = replay(table, dead, options.registry)

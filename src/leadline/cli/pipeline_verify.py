@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from leadline.cli.client import Paint, add_command, show
-from leadline.cli.pipeline_job import add_spark_options, client_properties, count_text, explained, reach, start_spark
+from leadline.cli.pipeline_job import add_spark_options, client_properties, count_text, job, reach, start_spark
 from leadline.cli.pipeline_table import add_table_options
 from leadline.cli.terminal import Status, time_text
 
@@ -45,8 +45,10 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     add_spark_options(parser)
 
 
+@job
 def run(options: argparse.Namespace) -> int:
-    with explained(), ExitStack() as held:
+    reach(client_properties(options), options.timeout)
+    with ExitStack() as held:
         return _run(options, held)
 
 
@@ -62,7 +64,7 @@ def _run(options: argparse.Namespace, held: ExitStack) -> int:
     state = home(options.table_format, uri).state()
     if state is None:
         raise TableError(f"there is no {options.table_format} table at {uri}")
-    reach(options, state.origin.topic)
+    reach(client_properties(options), options.timeout, [state.origin.topic])
     cluster = held.enter_context(Cluster(client_properties(options)))
     check_topic(cluster, state.origin, uri)
     spark = start_spark(options, f"verify {uri}")

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from threading import Event
-from types import TracebackType
+from types import FrameType, TracebackType
+from typing import NoReturn
 
 
 def size_text(count: int) -> str:
@@ -60,6 +61,39 @@ class Status:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._shown:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP, which end a command as Ctrl-C does."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.signal = signal.Signals(number)
+
+
+def signal_of(interrupt: KeyboardInterrupt) -> signal.Signals:
+    return interrupt.signal if isinstance(interrupt, Terminated) else signal.SIGINT
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise Terminated in the block, so that it ends all that it started.
+
+    A signal that is ignored (nohup) stays ignored.
+    """
+
+    def terminate(number: int, frame: FrameType | None) -> NoReturn:
+        raise Terminated(number)
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in handlers.items():
+        if handler is signal.SIG_DFL:
+            signal.signal(number, terminate)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

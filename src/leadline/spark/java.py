@@ -22,6 +22,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 
 from leadline.spark import java_front
+from leadline.spark.errors import JobFailed
 
 SILENT = "-Xlog:disable"  # what the machine has to say of archives, on stdout
 OLDEST_VERSION = 17
@@ -30,7 +31,7 @@ UNUSED_S = 30 * 86_400
 AWAITED_S = 600  # how long a session may take before another one writes the archive in its place
 
 
-class NoJava(Exception):
+class NoJava(JobFailed):
     """There is none, or none that Spark can use; the text says what to do about it."""
 
 

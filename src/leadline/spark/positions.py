@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from leadline.model import Offset, TopicPartition
+from leadline.spark.errors import JobFailed
 from leadline.spark.ranges import Range
 
 BESIDE = "@leadline"
@@ -22,7 +23,7 @@ class BadCheckpoint(Exception):
     """What a checkpoint holds is not what this stream could have written."""
 
 
-class DataLoss(Exception):
+class DataLoss(JobFailed):
     """Records that were to be read are gone: which, and why."""
 
 

@@ -17,11 +17,12 @@ from typing import TypeVar
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
-from pyspark.errors import PySparkException, PySparkRuntimeError
-from pyspark.java_gateway import launch_gateway
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from leadline.spark import java
+from leadline.spark.errors import JobFailed
+from leadline.spark.gateway import JavaExited, java_gateway
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,7 +43,7 @@ SETTINGS = {
 LOCAL_ONLY = ("spark.driver.host", "spark.driver.bindAddress")  # executors elsewhere must find the driver
 
 
-class NoSession(Exception):
+class NoSession(JobFailed):
     """Spark did not start; the text says why, in one line."""
 
 
@@ -136,10 +137,10 @@ def _context(conf: SparkConf, java_options: list[str]) -> None:
     conf.set("spark.driver.extraJavaOptions", " ".join(filter(None, java_options)))
     with tempfile.NamedTemporaryFile(prefix="leadline-spark-", suffix=".log") as log:
         try:
-            gateway = launch_gateway(conf, {"stderr": log, "stdout": log})  # type: ignore[no-untyped-call]
-        except PySparkRuntimeError:
+            with java_gateway(conf, log) as gateway:
+                SparkContext(conf=conf, gateway=gateway)
+        except JavaExited:
             raise NoSession(f"Spark did not start: {_last_words(Path(log.name))}") from None
-    SparkContext(conf=conf, gateway=gateway)
 
 
 def _last_words(log: Path) -> str:
@@ -147,7 +148,7 @@ def _last_words(log: Path) -> str:
     return " / ".join(lines[-LOG_LINES:]) or "Java ended without a word"
 
 
-class TaskFailed(Exception):
+class TaskFailed(JobFailed):
     """A task of a job failed, again and again; one line about it."""
 
 

@@ -17,6 +17,7 @@ from leadline.config import nearest
 from leadline.errors import NotCoordinator, UnknownTopicOrPartition, WireError
 from leadline.model import BrokerId, Offset, TopicId, TopicPartition, by_topic
 from leadline.spark.client.connection import Access, Address, Connection, Refused, Unreachable
+from leadline.spark.errors import JobFailed
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
     DescribeLogDirsRequest,
@@ -63,7 +64,7 @@ PASSING = {code for code, kind in KNOWN.items() if kind.retriable} | {
 }
 
 
-class Answered(Exception):
+class Answered(JobFailed):
     """A broker said no: what was asked, and its code."""
 
     def __init__(self, what: str, code: int, more: str | None = None) -> None:
@@ -76,7 +77,7 @@ class Answered(Exception):
         return self.code in PASSING
 
 
-class NoSuchTopic(Exception):
+class NoSuchTopic(JobFailed):
     """What was asked for is not there; says what is, if it is nearly that."""
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from leadline import __version__
+from leadline.spark.errors import JobFailed
 from leadline.wire.apis import API_VERSIONS, APIS, UNSUPPORTED_VERSION
 from leadline.wire.classes import Message
 from leadline.wire.codec import decode, decode_from
@@ -44,11 +45,11 @@ NEWEST = {
 }
 
 
-class Unreachable(Exception):
+class Unreachable(JobFailed):
     """Nobody answers there, or not as a broker would; worth another try, or another broker."""
 
 
-class Refused(Exception):
+class Refused(JobFailed):
     """The broker does not let us in, or a property that says how to get in is wrong: no use to try again."""
 
 
@@ -144,7 +145,7 @@ class Connection:
         try:
             sock = socket.create_connection(self.address, self._access.timeout_s)
         except OSError as error:
-            raise Unreachable(f"cannot reach {self.address}: {error.strerror or error}") from None
+            raise Unreachable(f"cannot reach {self.address}: {self._cause(error)}") from None
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is None:
             return sock
@@ -209,7 +210,7 @@ class Connection:
                 assert isinstance(piece, bytes | bytearray | memoryview)
                 self._sock.sendall(piece)
         except OSError as error:
-            raise Unreachable(f"{self.address}: {error}") from None
+            raise Unreachable(f"{self.address}: {self._cause(error)}") from None
 
     def _frame(self) -> memoryview:
         (size,) = SIZE.unpack(self._exactly(SIZE.size))
@@ -228,8 +229,13 @@ class Connection:
                     raise Unreachable(f"{self.address} closed the connection")
                 got += count
         except OSError as error:
-            raise Unreachable(f"{self.address}: {error}") from None
+            raise Unreachable(f"{self.address}: {self._cause(error)}") from None
         return view
+
+    def _cause(self, error: OSError) -> str:
+        if isinstance(error, TimeoutError):
+            return f"no answer within {self._access.timeout_s:g} s"
+        return error.strerror or str(error)
 
 
 # Properties

@@ -21,6 +21,7 @@ from leadline.records.batch import sequence_after
 from leadline.spark.batches.encode import signed
 from leadline.spark.client.cluster import GROUP, TRANSACTION, Answered, Cluster, Committed, Patience
 from leadline.spark.client.connection import Connection, Refused, Unreachable
+from leadline.spark.errors import JobFailed
 from leadline.wire.messages import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
@@ -41,7 +42,7 @@ DUPLICATE_SEQUENCE = 46
 FENCED = {InvalidProducerEpoch.code, ProducerFenced.code, TransactionCoordinatorFenced.code}
 
 
-class Fenced(Exception):
+class Fenced(JobFailed):
     """Another producer has taken the transactional id over: what is written is its business from now on."""
 
 

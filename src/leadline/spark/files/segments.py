@@ -27,6 +27,7 @@ from leadline.ports import Files, OsFiles
 from leadline.records.batch import HEADER_BYTES, Header, check_frame, header_at, walk
 from leadline.records.control import read_end_marker
 from leadline.spark.batches.decode import Wanted, WrongBatch, pieces
+from leadline.spark.errors import JobFailed
 
 T = TypeVar("T")
 FILES = OsFiles()
@@ -35,7 +36,7 @@ FOREVER_MS = 1 << 62
 EVERYTHING: Offset = (1 << 63) - 1
 
 
-class NoLogs(Exception):
+class NoLogs(JobFailed):
     """A path that holds no log."""
 
 

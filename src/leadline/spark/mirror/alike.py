@@ -2,6 +2,7 @@
 
 from leadline.errors import TopicAlreadyExists
 from leadline.spark.client.cluster import Answered, Cluster, Topic
+from leadline.spark.errors import JobFailed
 from leadline.wire.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -18,7 +19,7 @@ CREATE_MS = 30_000
 CLASSIC = "consumer"
 
 
-class TooFewPartitions(Exception):
+class TooFewPartitions(JobFailed):
     """A copy keeps partitions, and has fewer of them."""
 
 

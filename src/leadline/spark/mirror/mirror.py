@@ -28,6 +28,7 @@ from leadline.spark.batches.encode import Columns, Packing
 from leadline.spark.client.cluster import Answered, Cluster, Committed
 from leadline.spark.client.fetching import Fetching, rows
 from leadline.spark.client.transaction import Transaction, Unsent
+from leadline.spark.errors import JobFailed
 from leadline.spark.mirror.alike import create, create_like, groups
 from leadline.spark.mirror.copying import Copied, Job, copy
 from leadline.spark.mirror.offset_map import OffsetMap, Run
@@ -44,7 +45,7 @@ TRANSACTION_MS = 600_000
 UNCHANGED = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 
-class BadMirror(Exception):
+class BadMirror(JobFailed):
     """What was noted over there is not what a mirror writes."""
 
 

@@ -16,12 +16,13 @@ from typing import Protocol
 import pyarrow as pa
 
 from leadline.model import Offset
+from leadline.spark.errors import JobFailed
 
 NO_BATCH = -1
 PROPERTY = "leadline."  # in front of the names under which a table keeps its origin
 
 
-class TableError(Exception):
+class TableError(JobFailed):
     """What is wrong with a table, or with what it is asked to follow; one line."""
 
 

@@ -21,12 +21,13 @@ from enum import Enum
 from leadline.config import nearest
 from leadline.model import Offset, TopicPartition
 from leadline.records.compression import Codec
+from leadline.spark.errors import JobFailed
 
 EARLIEST, LATEST = -2, -1  # in the JSON of offsets
 ASSIGN_EXAMPLE = '{"topic": [0, 1]}'
 
 
-class BadOption(ValueError):
+class BadOption(JobFailed, ValueError):
     """An option that cannot be obeyed: its name, its value and what is expected, in one line."""
 
 

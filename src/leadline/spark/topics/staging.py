@@ -18,11 +18,12 @@ from pyarrow import fs
 
 from leadline.model import TopicPartition
 from leadline.spark.batches.encode import Batch
+from leadline.spark.errors import JobFailed
 
 FOLDER = "leadline-staging"
 
 
-class StagingFailed(Exception):
+class StagingFailed(JobFailed):
     """What a task has left behind cannot be written, or not be found by the driver."""
 
 

@@ -1,0 +1,116 @@
+"""The Java process behind a session of Spark, and the gateway to it.
+
+pyspark's own launcher drops its process when it is interrupted, and that process then waits for ever. Here it is owned:
+    the process has a group of its own: Ctrl-C on a terminal does not reach it, and one call kills all of it
+    a start that fails or is interrupted kills the group before the error is passed on
+    a process that has started ends when its stdin is closed, which the kernel does however ours ends
+"""
+
+import os
+import shlex
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
+from pyspark import SparkConf
+from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import UTF8Deserializer, read_int
+
+from leadline.spark import java
+
+POLL_S = 0.05
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class JavaExited(Exception):
+    """The Java process ended before it could be reached."""
+
+
+@contextmanager
+def java_gateway(conf: SparkConf, log: IO[bytes]) -> Iterator[JavaGateway]:
+    """A gateway to a new Java process, whose output goes to `log`. If the block fails, the process is killed.
+
+    A script that spark-submit runs has a Java process already, and gets the gateway to that one.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        yield launch_gateway()  # type: ignore[no-untyped-call]
+        return
+    with tempfile.TemporaryDirectory(prefix="leadline-gateway-") as folder:
+        address = Path(folder, "address")
+        process = None
+        try:
+            with _deferred_signals():
+                process = _start(conf, log, address)
+            yield _connect(process, address)
+        except BaseException:
+            if process is not None:
+                _kill(process)
+            raise
+
+
+def _start(conf: SparkConf, log: IO[bytes], address: Path) -> "subprocess.Popen[bytes]":
+    settings = [part for name, value in conf.getAll() for part in ("--conf", f"{name}={value}")]
+    arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    return subprocess.Popen(
+        [Path(java.spark_home(), "bin", "spark-submit"), *settings, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=log,
+        env={**os.environ, "SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(address)},
+        process_group=0,
+    )
+
+
+def _connect(process: "subprocess.Popen[bytes]", address: Path) -> JavaGateway:
+    """Java writes its port and a secret to the file `address` once it listens."""
+    while not address.exists():
+        if process.poll() is not None:
+            raise JavaExited
+        time.sleep(POLL_S)
+    with address.open("rb") as file:
+        port, secret = read_int(file), UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
+    os.environ |= {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}  # pyspark then starts none
+    try:
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+    gateway.proc = process  # keeps its stdin open for as long as the gateway is in use
+    return gateway
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+@contextmanager
+def _deferred_signals() -> Iterator[None]:
+    """A signal that arrives in the block is handled after it: a process that is being started is never lost."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[int] = []
+
+    def defer(number: int, frame: FrameType | None) -> None:
+        arrived.append(number)
+
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    handlers = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+    for number in handlers:
+        signal.signal(number, defer)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for late in arrived:
+            signal.raise_signal(late)
