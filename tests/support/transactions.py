@@ -102,7 +102,7 @@ class Node:
 
     def _under_way(self) -> list[asyncio.Task[None]]:
         journal = self.transactions.journal
-        completing = [task for shard in journal.shards.values() for task in shard.completing]
+        completing = [task for shard in journal.shards.values() for task in shard.completing.values()]
         return [*journal._loading.values(), *self.transactions._writing, *completing]
 
     def is_stable(self, tp: TopicPartition) -> bool:

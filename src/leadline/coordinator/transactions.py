@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 
 TRANSACTIONS_TOPIC = "__transaction_state"
 RETRY_SECONDS = 0.1
+COMPLETION_SECONDS = 0.5  # a producer that goes on waits so long for its last transaction to be completed
 ABORTS_AT_ONCE = 100
 PER_TOMBSTONE = 32  # bytes of a record around its key, at most
 
@@ -54,7 +55,7 @@ class TransactionShard:
     def __init__(self, partition: int, epoch: LeaderEpoch, complete: "Callable[[TransactionShard], None]") -> None:
         self.partition, self.epoch = partition, epoch
         self.by_id: dict[str, TransactionalId] = {}
-        self.completing: set[asyncio.Task[None]] = set()
+        self.completing: dict[str, asyncio.Task[None]] = {}  # by transactional id: done once Complete is committed
         self._complete = complete
 
     def replay(self, header: Header, records: Iterable[Record]) -> None:
@@ -81,7 +82,7 @@ class TransactionShard:
         self._complete(self)
 
     def resigned(self) -> None:
-        for task in self.completing:
+        for task in self.completing.values():
             task.cancel()
 
 
@@ -149,10 +150,28 @@ class Transactions:
         return shard, held, held.init(timeout_ms, expected, now_ms, new_id)
 
     async def add_partitions(self, name: str, producer: Identity, partitions: Collection[TopicPartition]) -> None:
+        """Waits a moment for the transaction before to be completed. ConcurrentTransactions if that takes longer.
+
+        A producer that is refused at once would ask again later. If it aborts meanwhile, it aborts what never began.
+        """
         shard, held = self._find(name)
-        txn = held.add(producer, frozenset(partitions), self.clock.now_ms())
+        try:
+            txn = held.add(producer, frozenset(partitions), self.clock.now_ms())
+        except ConcurrentTransactions:
+            if not await self._is_completed(shard, name):
+                raise
+            shard, held = self._find(name)
+            txn = held.add(producer, frozenset(partitions), self.clock.now_ms())
         if txn is not None:
             await asyncio.shield(self._write(shard, held, txn))
+
+    async def _is_completed(self, shard: TransactionShard, name: str) -> bool:
+        """Whether what was being completed is so, after a moment at most."""
+        task = shard.completing.get(name)
+        if task is None:
+            return False
+        done, _ = await asyncio.wait([task], timeout=COMPLETION_SECONDS)
+        return bool(done)
 
     async def end(self, name: str, producer: Identity, *, commit: bool) -> None:
         """Back when the outcome stands; the markers are written behind it."""
@@ -251,8 +270,8 @@ class Transactions:
     def _complete(self, shard: TransactionShard, held: TransactionalId) -> None:
         held.pending = held.complete(self.clock.now_ms())
         task = asyncio.create_task(self._bring_markers(shard, held), name=f"completing {held.name}")
-        shard.completing.add(task)
-        task.add_done_callback(shard.completing.discard)
+        shard.completing[held.name] = task
+        task.add_done_callback(lambda _: shard.completing.pop(held.name))
 
     async def _bring_markers(self, shard: TransactionShard, held: TransactionalId) -> None:
         txn = held.txn
@@ -293,7 +312,7 @@ class Transactions:
 
     async def stop(self) -> None:
         """What is prepared is completed after the next start."""
-        completing = [task for shard in self.journal.shards.values() for task in shard.completing]
+        completing = [task for shard in self.journal.shards.values() for task in shard.completing.values()]
         await self.journal.stop()
         for timer in self._timers:
             timer.cancel()

@@ -273,6 +273,38 @@ def test_a_marker_is_brought_until_it_gets_through(place: Path) -> None:
     run(place, test)
 
 
+def test_a_producer_that_goes_on_waits_for_its_last_transaction_to_be_completed(place: Path) -> None:
+    """Refused, it would ask again later: an abort that comes first would end a transaction that never began."""
+
+    async def test(node: Node) -> None:
+        producer = await begun(node, ONE, TWO)
+        node.replicas.hosted[TWO].switching = True
+        await node.transactions.end(NAME, producer, commit=True)
+        await until_left(node, TWO)
+        adding = asyncio.create_task(node.transactions.add_partitions(NAME, producer, [ONE]))
+        await asyncio.sleep(0)
+        node.replicas.hosted[TWO].switching = False
+        await adding
+        assert (state(node), node.transactions.transaction(NAME).partitions) == (State.ONGOING, frozenset({ONE}))
+        await node.transactions.end(NAME, producer, commit=False)
+
+    run(place, test)
+
+
+def test_a_producer_that_goes_on_is_told_when_its_coordinator_changes_meanwhile(place: Path) -> None:
+    async def test(node: Node) -> None:
+        producer = await begun(node, ONE)
+        node.replicas.hosted[ONE].switching = True
+        await node.transactions.end(NAME, producer, commit=True)
+        adding = asyncio.create_task(node.transactions.add_partitions(NAME, producer, [ONE]))
+        await asyncio.sleep(0)
+        await node.replicas.release(JOURNAL)
+        with pytest.raises(NotCoordinator):
+            await adding
+
+    run(place, test)
+
+
 def test_the_end_is_noted_as_soon_as_the_journal_takes_it(place: Path) -> None:
     async def test(node: Node) -> None:
         producer = await begun(node, ONE)
