@@ -4,6 +4,7 @@
 file's, and never reaches a client as it is.
 """
 
+from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
 
@@ -56,6 +57,12 @@ class StaleControllerEpoch(WireError):
 
 class OffsetMetadataTooLarge(WireError):
     code = 12
+
+
+class NetworkException(WireError):
+    """The connection broke before an answer came."""
+
+    code, retriable = 13, True
 
 
 class CoordinatorLoadInProgress(WireError):
@@ -216,6 +223,10 @@ class StorageError(WireError):
     code, retriable = 56, True
 
 
+class ResourceExhausted(StorageError):
+    """Descriptors, disk space, memory or threads ran out: this one request fails, and nothing goes offline."""
+
+
 class LogDirNotFound(WireError):
     code = 57
 
@@ -300,6 +311,10 @@ class GroupSubscribedToTopic(WireError):
 
 class UnstableOffsetCommit(WireError):
     code, retriable = 88, True
+
+
+class ThrottlingQuotaExceeded(WireError):
+    code, retriable = 89, True
 
 
 class ProducerFenced(WireError):
@@ -393,7 +408,15 @@ class LogDirLocked(Exception):
     """Another broker works in this log directory."""
 
 
-def told(code: int, message: str) -> WireError:
+def _all_below(kind: type[WireError]) -> Iterator[type[WireError]]:
+    for below in kind.__subclasses__():
+        yield below
+        yield from _all_below(below)
+
+
+BY_CODE = {kind.code: kind for kind in _all_below(WireError) if "code" in vars(kind)}  # each code has one class
+
+
+def by_code(code: int, message: str) -> WireError:
     """What another broker answered, as an error of ours."""
-    kinds = {kind.code: kind for kind in WireError.__subclasses__() if "code" in vars(kind)}
-    return kinds.get(code, UnknownServerError)(message)
+    return BY_CODE.get(code, UnknownServerError)(message)

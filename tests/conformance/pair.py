@@ -76,12 +76,14 @@ class ToldTwice(Inline):
         super().__init__(directory, failed)
         self.done: list[Callable[[], None]] = []
 
-    def run(self, doing: str, job: Callable[[], T], then: Callable[[T], None]) -> None:
+    def run(
+        self, doing: str, job: Callable[[], T], then: Callable[[T], None], short: Callable[[], None] | None = None
+    ) -> None:
         def tell(result: T) -> None:
             then(result)
             self.done.append(partial(then, result))
 
-        super().run(doing, job, tell)
+        super().run(doing, job, tell, short)
 
     def call_back(self) -> None:
         done, self.done = self.done, []

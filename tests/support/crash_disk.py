@@ -88,8 +88,7 @@ class Unsynced(OsFiles):
     def fsync(_: object, /) -> None:
         pass
 
-    @staticmethod
-    def sync_dir(_: str, /) -> None:
+    def sync_dir(self, _: str, /) -> None:
         pass
 
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from leadline.errors import LogDirFailed
-from leadline.log.background import Disk
+from leadline.log.background import RETRY_MS, Disk
+from leadline.ports import shortage
 
 T = TypeVar("T")
 
@@ -18,9 +19,23 @@ class LazyDisk(Disk):
         self.waiting: deque[tuple[str, Callable[[], None]]] = deque()
         self.postponed: list[Callable[[], None]] = []
 
-    def run(self, doing: str, job: Callable[[], T], then: Callable[[T], None]) -> None:
+    def run(
+        self, doing: str, job: Callable[[], T], then: Callable[[T], None], short: Callable[[], None] | None = None
+    ) -> None:
+        again = short or (lambda: self.run(doing, job, then))
+
+        def work() -> None:
+            try:
+                result = job()
+            except OSError as error:
+                if shortage(error) is None:
+                    raise
+                self.later(RETRY_MS, again)
+            else:
+                then(result)
+
         if not self._stopped:
-            self.waiting.append((doing, lambda: then(job())))
+            self.waiting.append((doing, work))
 
     def step(self) -> bool:
         """The next job. False if there is none."""
@@ -40,7 +55,7 @@ class LazyDisk(Disk):
         try:
             return job()
         except OSError as error:
-            raise self._fail(doing, error) from error
+            raise self._judge(doing, error) from error
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
         self.postponed.append(call)

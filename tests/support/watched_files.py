@@ -98,17 +98,21 @@ class WatchedFiles:
 
 
 class Failing:
-    """A watch under which one operation fails, and all that follow if the disk is gone for good."""
+    """A watch under which an operation fails, so often in a row, and all that follow if the disk is gone for good."""
 
-    def __init__(self, nth: int, error: int, *, for_good: bool = False, only: Sequence[str] = ()) -> None:
-        self.left, self.error, self.for_good, self.only = nth, error, for_good, only
+    def __init__(
+        self, nth: int, error: int, *, for_good: bool = False, only: Sequence[str] = (), often: int = 1
+    ) -> None:
+        self.left, self.error, self.only = nth, error, only
+        self.ends_at = 1 if nth == 0 else -(1 << 63) if for_good else 1 - often
         self.failed: list[str] = []
+        self.off = False  # nothing fails, and nothing is counted
 
     def __call__(self, operation: str, path: str) -> None:
-        if self.only and operation not in self.only:
+        if self.off or (self.only and operation not in self.only):
             return
         self.left -= 1
-        if self.left == 0 or (self.left < 0 and self.for_good):
+        if self.ends_at <= self.left <= 0:
             self.failed.append(f"{operation} {path}")
             raise OSError(self.error, os.strerror(self.error), path)
 

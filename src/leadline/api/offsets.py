@@ -1,6 +1,5 @@
 """ListOffsets and OffsetForLeaderEpoch: where in a partition a time, its ends or an epoch lie."""
 
-import os
 from collections import Counter
 
 from leadline.api.context import NONE, Context
@@ -102,13 +101,13 @@ def _segment_starts(
     """Version 0 knows no records by time: it tells where segments begin that were last written to by then."""
     try:
         log = ctx.services.replicas.leading(TopicPartition(name, asked.partition_index)).log
+        starts = [max(segment.base_offset, log.log_start) for segment in log.segments]
+        if log.segments.active.size:
+            starts.append(log.log_end)
+        until = _count_until(asked.timestamp, log, len(starts), ctx.services.clock.now_ms())
     except WireError as error:
         return _Partition(partition_index=asked.partition_index, error_code=error.code)
-    starts = [max(segment.base_offset, log.log_start) for segment in log.segments]
-    if log.segments.active.size:
-        starts.append(log.log_end)
-    now_ms = ctx.services.clock.now_ms()
-    found = starts[: _count_until(asked.timestamp, log, len(starts), now_ms)][::-1][: max(asked.max_num_offsets, 0)]
+    found = starts[:until][::-1][: max(asked.max_num_offsets, 0)]
     if request.replica_id == CONSUMER:
         found = sorted({min(offset, log.high_watermark) for offset in found}, reverse=True)
     return _Partition(partition_index=asked.partition_index, error_code=NONE, old_style_offsets=found)
@@ -120,8 +119,7 @@ def _count_until(timestamp: int, log: Log, count: int, now_ms: int) -> int:
         return count
     if timestamp == EARLIEST_TIMESTAMP:
         return 1
-    written = [os.fstat(segment.file.fd).st_mtime_ns // 1_000_000 for segment in log.segments]
-    return max((n for n, at in enumerate(written, start=1) if at <= timestamp), default=0)
+    return max((n for n, at in enumerate(log.segment_times(), start=1) if at <= timestamp), default=0)
 
 
 def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, ctx: Context) -> OffsetForLeaderEpochResponse:

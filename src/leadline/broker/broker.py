@@ -41,10 +41,11 @@ from leadline.coordinator.groups import Groups
 from leadline.coordinator.markers import Markers
 from leadline.coordinator.transactions import TRANSACTIONS_TOPIC, Transactions
 from leadline.errors import LogDirFailed
+from leadline.log.files import CACHE, cache_capacity
 from leadline.log.log_dirs import LogDirs
 from leadline.log.upkeep import Upkeep
 from leadline.model import BrokerId, ProducerId, TopicPartition, format_id, new_id
-from leadline.ports import OsFiles, SystemClock
+from leadline.ports import OsFiles, SystemClock, raise_descriptor_limit
 from leadline.replication.channel import Channel, Peer, Source
 from leadline.replication.replicas import Replicas
 from leadline.replication.throttle import Throttles
@@ -73,7 +74,7 @@ class Broker:
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
         self.is_alone = not settings.broker.zookeeper_connect  # nobody else writes to its tree
-        self.clock, self.files = SystemClock(), OsFiles()
+        self.clock, self.files = SystemClock(), OsFiles(CACHE.make_room)
         self.dirs = LogDirs(settings.storage, self.clock, self.files, self._topic_config)
         self.dirs.on_offline.append(self._dir_failed)
         self.upkeep = Upkeep(self.dirs)
@@ -94,6 +95,7 @@ class Broker:
 
     async def start(self) -> None:
         """Log directories, then the tree, then what both say; then the doors are opened."""
+        CACHE.capacity = cache_capacity(raise_descriptor_limit())
         self.dirs.lock()
         try:
             await self._start()

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, NoReturn
 from leadline.broker.slices import AHEAD_BYTES, READ_AHEAD_BYTES, Rest, ask, read_through
 from leadline.broker.turns import Turns
 from leadline.log.segment import FileSlice
-from leadline.ports import Buffer
+from leadline.ports import Buffer, shortage
 from leadline.replication.looks import Looks
 from leadline.replication.prompt import Prompt
 from leadline.wire.primitives import BUFFERS, Piece
@@ -298,6 +298,8 @@ class Connection:
         except CloseConnection:
             raise
         except Exception as error:  # a fault of ours: told in full, and the end of this connection, not of the broker
+            if (lacking := shortage(error)) is not None:
+                raise CloseConnection(f"its request could not be served: {lacking}") from error
             net.loop.call_exception_handler({"message": f"serving {self}", "exception": error})
             raise CloseConnection(f"serving it failed: {error!r}") from error
         if answer is None:
@@ -345,6 +347,9 @@ class Connection:
         error = done.exception()
         if isinstance(error, CloseConnection):
             self.close(str(error))
+            return
+        if error is not None and (lacking := shortage(error)) is not None:
+            self.close(f"its request could not be served: {lacking}")
             return
         if error is not None:
             self.net.loop.call_exception_handler({"message": f"serving {self}", "exception": error})
@@ -679,7 +684,16 @@ class Net:
                 self.loop.call_soon(connection.start)
 
     def in_thread(self, job: Callable[..., None], *arguments: object) -> "asyncio.Future[None]":
-        return self.loop.run_in_executor(self._threads, job, *arguments)
+        """Where no thread can be started it is done here: everybody waits for the disk, and nothing fails."""
+        try:
+            return self.loop.run_in_executor(self._threads, job, *arguments)
+        except RuntimeError as error:
+            if shortage(error) is None:
+                raise
+        done: asyncio.Future[None] = self.loop.create_future()
+        job(*arguments)
+        done.set_result(None)
+        return done
 
     @property
     def _sweep_seconds(self) -> float:

@@ -6,12 +6,10 @@ wrong is one line and a non-zero exit.
 
 import argparse
 import asyncio
-import contextlib
 import errno
 import gc
 import logging
 import re
-import resource
 import signal
 import sys
 import time
@@ -131,7 +129,6 @@ def with_port(properties: Mapping[str, str], port: int) -> dict[str, str]:
 async def _keep(settings: BrokerSettings, watchdog: Watchdog) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("kazoo").setLevel(logging.WARNING)
-    _allow_many_files()
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
@@ -193,10 +190,3 @@ def _tell_of_the_loop(broker: Broker, watchdog: Watchdog) -> None:
         "%d connections, %d requests in %d turns of the loop, the longest since last asked %s",
         *(connections, broker.requests.served, watchdog.turns, time_text(watchdog.take_longest())),
     )
-
-
-def _allow_many_files() -> None:
-    """Every segment that is read holds a descriptor: as many as the system lets us have."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -127,6 +127,17 @@ class Database:
     def commit(self) -> None:
         self._connection.execute("COMMIT")
 
+    def undo(self) -> bool:
+        """All since `begin`, after an error that says that disk or memory were full. False if it cannot be undone."""
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            (self._zxid,) = self._connection.execute("SELECT zxid FROM tree").fetchone()
+        except sqlite3.Error:
+            return False
+        self.events.clear()
+        return True
+
     def transaction(self, write: Callable[[], T]) -> T:
         """Within begin and commit: all that `write` does under one id, or nothing of it."""
         run = self._connection.execute
@@ -138,8 +149,9 @@ class Database:
             run("UPDATE tree SET zxid = ?", (self._zxid,))
             run("RELEASE write")
         except BaseException:
-            run("ROLLBACK TO write")
-            run("RELEASE write")
+            if self._connection.in_transaction:  # a full disk may have undone all of it already
+                run("ROLLBACK TO write")
+                run("RELEASE write")
             self._zxid = zxid
             del self.events[events:]
             raise

@@ -5,10 +5,12 @@ group: each call that writes is a transaction, done or not done, and one commit,
 group durable. Only then, back on the loop, watches are told and calls are answered.
 
 The session is that of the process. If the disk fails, nobody can say what is on it: the group fails with
-ConnectionLost, the session expires, and every call from then on finds it so.
+ConnectionLost, the session expires, and every call from then on finds it so. If the disk is full, the group fails
+likewise, but nothing of it has happened, and the next one may succeed.
 """
 
 import asyncio
+import logging
 import queue
 import sqlite3
 import threading
@@ -41,7 +43,10 @@ from leadline.ports import Clock
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 GROUP_CALLS = 1000  # in one commit: the first of them waits for the last
+PASSING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM)  # disk or memory are full: nothing is in doubt
 
 
 class Call(Generic[T]):
@@ -189,6 +194,13 @@ class EmbeddedTree:
             self._over = f"the database failed: {error}"
             self._session_watches.tell(SessionState.EXPIRED)
 
+    def _refused(self, group: Group, error: sqlite3.Error) -> None:
+        """Nothing of it has happened; what comes next may succeed."""
+        log.warning("the database refused %d calls: %s; free some space or memory", len(group), error)
+        for call in group:
+            call.fail(ConnectionLost(call.path, f"{error}: free some space or memory"))
+            call.answer()
+
     # From here on in the thread: it shares the queue and nothing else.
 
     def _work(self, directory: str, clock: Clock) -> None:
@@ -214,6 +226,9 @@ class EmbeddedTree:
                 if failure is None:
                     _run(database, group)
             except sqlite3.Error as error:
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF in PASSING and database.undo():
+                    self._loop.call_soon_threadsafe(self._refused, group, error)
+                    continue
                 failure = error
             if failure is None:
                 self._loop.call_soon_threadsafe(self._done, group)

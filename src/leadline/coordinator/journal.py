@@ -11,7 +11,6 @@ Between deciding and applying nothing may be awaited: the loop's one thread is a
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Generic, NamedTuple, Protocol, TypeVar
@@ -31,7 +30,7 @@ from leadline.hash_order import string_hash
 from leadline.log.log import Isolation
 from leadline.log.producers import TRUSTED, Origin, Verification
 from leadline.model import LeaderEpoch, Offset, TopicPartition
-from leadline.ports import Clock
+from leadline.ports import Clock, shortage
 from leadline.records.batch import Header, walk
 from leadline.records.build import BatchFields, build_at
 from leadline.records.record import Record, records_of
@@ -39,6 +38,7 @@ from leadline.replication.replicas import Hosted, Replicas
 
 log = logging.getLogger(__name__)
 
+RETRY_S = 1.0  # after which a log is read again for which a resource was short
 TURN_BYTES = 64 * 1024  # replayed between two turns of the others; a larger batch is replayed whole
 PLAIN = BatchFields()
 INT_MIN = 1 << 31  # as an unsigned word: the one number whose absolute value Java cannot tell
@@ -163,12 +163,20 @@ class Journal(Generic[S]):
             shard.resigned()
 
     async def _load(self, tp: TopicPartition, hosted: Hosted) -> None:
-        shard = self._new_shard(tp.partition, hosted.leader.epoch)
-        try:
-            replayed = await self._replay(hosted, shard)
-        except (WireError, LogDirFailed, OSError) as error:
-            log.error("%s cannot be read, nobody is served from it: %s", tp, error)
-            return  # and stays in _loading: asked for it, we say that it is not read yet
+        while True:
+            shard = self._new_shard(tp.partition, hosted.leader.epoch)
+            try:
+                replayed = await self._replay(hosted, shard)
+                break
+            except (WireError, LogDirFailed, OSError, MemoryError, RuntimeError) as error:
+                if (lacking := shortage(error)) is not None:
+                    log.warning("%s cannot be read yet and is tried again: %s", tp, lacking)
+                    await asyncio.sleep(RETRY_S)
+                elif isinstance(error, RuntimeError):
+                    raise
+                else:
+                    log.error("%s cannot be read, nobody is served from it: %s", tp, error)
+                    return  # and stays in _loading: asked for it, we say that it is not read yet
         if replayed:
             log.info("read %s: %d records", tp, replayed)
         del self._loading[tp.partition]
@@ -182,7 +190,7 @@ class Journal(Generic[S]):
             at = hosted.log.read(offset, self._load_bytes(), Isolation.LOG_END).slice
             if at is None:
                 break  # compaction left nothing behind it
-            data, turn_ends_at = await asyncio.to_thread(os.pread, at.file.fd, at.length, at.position), TURN_BYTES
+            data, turn_ends_at = await asyncio.to_thread(at.file.pread, at.length, at.position), TURN_BYTES
             for position, header in walk(data):
                 if header.last_offset >= offset:
                     shard.replay(header, records_of(data, position, header))

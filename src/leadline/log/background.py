@@ -6,20 +6,24 @@ file system writes its journal once for all of them.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from leadline.errors import LogDirFailed
-from leadline.ports import Job
+from leadline.errors import LogDirFailed, ResourceExhausted
+from leadline.ports import Job, shortage
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 FLUSHED_AT_ONCE = 8  # threads for the jobs of a group
+RETRY_MS = 1000  # after which a job is tried again for which a resource was short
 
 
 class Disk:
-    """A directory whose first failure is its last: nothing in it is tried again."""
+    """A directory whose first failure is its last: nothing in it is tried again. A shortage is no failure of it."""
 
     def __init__(self, directory: str, failed: Callable[[LogDirFailed], None]) -> None:
         self.directory, self._failed = directory, failed
@@ -27,7 +31,9 @@ class Disk:
         self._next_group: list[tuple[str, Callable[[], Job | None]]] = []
         self._group_runs = False  # or is about to
 
-    def run(self, doing: str, job: Callable[[], T], then: Callable[[T], None]) -> None:
+    def run(
+        self, doing: str, job: Callable[[], T], then: Callable[[T], None], short: Callable[[], None] | None = None
+    ) -> None:
         raise NotImplementedError
 
     def run_in_group(self, doing: str, plan: Callable[[], Job | None]) -> None:
@@ -66,6 +72,13 @@ class Disk:
         self._failed(failure)
         return failure
 
+    def _judge(self, doing: str, error: BaseException) -> LogDirFailed | ResourceExhausted:
+        """What whoever waits for a job is told of its error."""
+        if (lacking := shortage(error)) is not None:
+            return ResourceExhausted(f"{doing} in {self.directory} failed: {lacking}")
+        assert isinstance(error, OSError)
+        return self._fail(doing, error)
+
 
 class DiskThread(Disk):
     """Background, for one directory."""
@@ -76,14 +89,20 @@ class DiskThread(Disk):
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=f"disk-{directory}")
         self._group_threads = ThreadPoolExecutor(FLUSHED_AT_ONCE, f"disk-group-{directory}")
         self._timers: set[asyncio.TimerHandle] = set()
+        self._thread.submit(_ignore)  # starts it: if that is not possible, it is known now
 
-    def run(self, doing: str, job: Callable[[], T], then: Callable[[T], None]) -> None:
+    def run(
+        self, doing: str, job: Callable[[], T], then: Callable[[T], None], short: Callable[[], None] | None = None
+    ) -> None:
         if self._stopped:
             return
 
         def done(future: asyncio.Future[T]) -> None:
             error = future.exception()
-            if isinstance(error, OSError):
+            if error is not None and (lacking := shortage(error)) is not None:
+                log.warning("%s in %s failed and is tried again: %s", doing, self.directory, lacking)
+                self.later(RETRY_MS, short or (lambda: self.run(doing, job, then)))
+            elif isinstance(error, OSError):
                 self._fail(doing, error)
             elif not self._stopped:
                 then(future.result())
@@ -101,13 +120,15 @@ class DiskThread(Disk):
         return [done.result() for done in [self._group_threads.submit(job) for job in jobs]]
 
     async def call(self, doing: str, job: Callable[[], T]) -> T:
-        """Run a job in its turn and wait for it. LogDirFailed if the disk says no."""
+        """Run a job in its turn and wait for it. LogDirFailed if the disk says no, ResourceExhausted."""
         if self._stopped:
             raise LogDirFailed(self.directory, doing, OSError("it is offline"))
         try:
             return await asyncio.wrap_future(self._thread.submit(job))
-        except OSError as error:
-            raise self._fail(doing, error) from error
+        except (OSError, MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and shortage(error) is None:
+                raise
+            raise self._judge(doing, error) from error
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
         def due() -> None:
@@ -138,11 +159,16 @@ class Inline:
         self.directory, self._failed = directory, failed
         self.postponed: list[tuple[int, Callable[[], None]]] = []
 
-    def run(self, doing: str, job: Callable[[], T], then: Callable[[T], None]) -> None:
+    def run(
+        self, doing: str, job: Callable[[], T], then: Callable[[T], None], short: Callable[[], None] | None = None
+    ) -> None:
         try:
             result = job()
         except OSError as error:
-            self._failed(LogDirFailed(self.directory, doing, error))
+            if shortage(error) is not None:
+                self.later(RETRY_MS, short or (lambda: self.run(doing, job, then)))
+            else:
+                self._failed(LogDirFailed(self.directory, doing, error))
             return
         then(result)
 
@@ -157,3 +183,7 @@ class Inline:
         due, self.postponed = self.postponed, []
         for _, call in due:
             call()
+
+
+def _ignore() -> None:
+    """A job that does nothing."""

@@ -22,13 +22,13 @@ from leadline.config import StorageConfig
 from leadline.errors import LogDirFailed, StorageError
 from leadline.log import names
 from leadline.log.background import DiskThread
-from leadline.log.compaction import KEY_BYTES, LastRecord, Request
+from leadline.log.compaction import EXIT_SHORTAGE, KEY_BYTES, LastRecord, Request
 from leadline.log.files import remove_files
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.segment import Segment
 from leadline.model import Offset, TopicPartition
-from leadline.ports import Files
+from leadline.ports import Files, shortage
 
 LINE_BYTES = 16 * 1024 * 1024  # the longest answer of the process
 
@@ -145,15 +145,17 @@ class Cleaner:
                 await asyncio.sleep(self.dirs.config.log_cleaner_backoff_ms / 1000)
 
     async def clean_filthiest(self) -> bool:
-        """False if no log needs it. Compacted logs also lose here what lies below their start or past retention."""
+        """False if no log needs it, or it was not possible.
+
+        Compacted logs also lose here what lies below their start or past retention.
+        """
         cleaned_to = await self.dirs.cleaned_offsets()
         target = filthiest(self._candidates(cleaned_to))
-        if target is not None:
-            await self.clean(target)
+        cleaned = target is not None and await self.clean(target)
         for found in list(self.dirs.logs.values()):
             if found.config.compact and not self._busy(found.tp):
                 found.delete_old_segments()
-        return target is not None
+        return cleaned
 
     def _candidates(self, cleaned_to: Mapping[TopicPartition, Offset]) -> list[Cleanable]:
         now_ms = self.dirs.clock.now_ms()
@@ -169,32 +171,49 @@ class Cleaner:
         try:
             return cleanable(found, cleaned_to, now_ms)
         except OSError as error:
-            self.dirs.take_offline(LogDirFailed(found.parent, f"looking for what to compact in {found.tp}", error))
+            doing = f"looking for what to compact in {found.tp}"
+            if (lacking := shortage(error)) is not None:
+                log.warning("%s failed: %s", doing, lacking)
+            else:
+                self.dirs.take_offline(LogDirFailed(found.parent, doing, error))
             return None
 
     def _busy(self, tp: TopicPartition) -> bool:
         return tp in self.passes or self._paused[tp] > 0
 
-    async def clean(self, target: Cleanable) -> None:
-        """One pass over a log. What goes wrong stays with this log: it is not tried again, and says why."""
+    async def clean(self, target: Cleanable) -> bool:
+        """One pass over a log. What goes wrong stays with this log: it is not tried again, and says why.
+
+        False if a resource was short: it is tried again later.
+        """
         found, tp = target.log, target.log.tp
         request = request_for(target, self.dirs.config, self.dirs.clock.now_ms())
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "leadline.log.compaction"), stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LINE_BYTES
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "leadline.log.compaction"),
+                stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LINE_BYTES,
+            )  # fmt: skip
+        except OSError as error:  # of this machine, not of the log
+            log.warning("compaction of %s cannot begin: %s", tp, shortage(error) or error)
+            return False
         current = self.passes[tp] = Pass(process)
         try:
             wrong = await self._take_over(process, request, found)
+            if process.returncode == EXIT_SHORTAGE:
+                log.warning("compaction of %s ended and is tried again: %s", tp, wrong)
+                return False
             if wrong and not self._paused[tp]:
                 self.uncleanable[tp] = wrong
                 log.error("%s cannot be compacted and is left as it is: %s", tp, wrong)
         except (StorageError, LogDirFailed) as error:
             log.warning("compaction of %s ended: %s", tp, error)
+            return False
         finally:
             current.kill()
             await process.wait()
             del self.passes[tp]
             current.over.set()
+        return True
 
     async def _take_over(self, process: asyncio.subprocess.Process, request: Request, found: Log) -> str | None:
         """Swap in what the process hands back, group by group. What went wrong in it, if anything."""

@@ -25,12 +25,12 @@ from typing import NamedTuple
 from leadline.config import LogConfig
 from leadline.errors import CorruptFile
 from leadline.log import names
-from leadline.log.files import remove_files
+from leadline.log.files import CACHE, remove_files
 from leadline.log.index import MAX_RELATIVE, TimestampOffset
 from leadline.log.segment import Segment
 from leadline.log.txn_index import AbortedTxn, TxnIndex
 from leadline.model import NO_TIMESTAMP, Offset
-from leadline.ports import Files, OsFiles
+from leadline.ports import Files, OsFiles, shortage
 from leadline.records.batch import HEADER_BYTES, MAGIC, MIN_LENGTH, Data, Header, crc_of, header_at
 from leadline.records.build import BatchFields, empty, rebuild
 from leadline.records.control import ControlType, control_type
@@ -38,6 +38,7 @@ from leadline.records.record import Span, body_of, keys, records_of, span_at, sp
 
 KEY_BYTES = 160  # what one key costs in memory: its digest, its offset and their place in the table
 DIGEST_BYTES = 16
+EXIT_SHORTAGE = 75  # of the process: descriptors, space or memory ran out, and it may succeed another time
 
 
 class LastRecord(NamedTuple):
@@ -269,7 +270,7 @@ class Compaction:
             self._clean_into(segment, cleaned, txns)
         cleaned.seal()
         for file in cleaned.files_to_flush():
-            files.fsync(file.fd)
+            file.sync()
         for kind in (names.LOG, names.INDEX, names.TIME_INDEX):
             files.set_mtime_ms(cleaned.path(kind), group[-1].last_modified_ms)
 
@@ -378,16 +379,16 @@ class Compaction:
     def _chunk(self, segment: Segment, position: int, buffer: int) -> tuple[bytes, int]:
         """Whole batches, as many as the buffer holds, and its size: it grows for a batch that is larger."""
         while True:
-            data = self.files.pread(segment.file.fd, min(buffer, segment.size - position), position)
+            data = segment.file.pread(min(buffer, segment.size - position), position)
             self.throttle.used(len(data))
-            if whole := _whole_batches(data, segment.file.path, position):
+            if whole := _whole_batches(data, segment.path(names.LOG), position):
                 return data[:whole], buffer
             buffer = self._grown(buffer, segment, position, data)
 
     def _grown(self, size: int, segment: Segment, position: int, data: bytes) -> int:
         wanted = header_at(data).size if len(data) >= HEADER_BYTES else 0
         if wanted <= len(data) or wanted > segment.size - position:
-            raise CorruptFile(segment.file.path, position, "what stands here is no whole batch")
+            raise CorruptFile(segment.path(names.LOG), position, "what stands here is no whole batch")
         most = max(self.request.config.max_message_bytes, self.request.max_message_bytes, wanted)
         return min(size * 2, most)
 
@@ -422,12 +423,19 @@ def _digest(key: bytes) -> bytes:
     return blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
-def main() -> None:
+def main() -> int:
     request = Request.from_json(sys.stdin.read())
     throttle = Throttle(request.max_bytes_per_second, time.monotonic, time.sleep)
-    for group in Compaction(request, OsFiles(), throttle).run():
-        print(json.dumps(asdict(group)), flush=True)
+    try:
+        for group in Compaction(request, OsFiles(CACHE.make_room), throttle).run():
+            print(json.dumps(asdict(group)), flush=True)
+    except (OSError, MemoryError) as error:
+        if (lacking := shortage(error)) is None:
+            raise
+        print(lacking, file=sys.stderr)
+        return EXIT_SHORTAGE
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,21 +1,30 @@
-"""Small moves on files that several formats need: an open file with an owner, whole writes, atomic replacement."""
+"""Small moves on files that several formats need: an open file with an owner, whole writes, atomic replacement.
+
+The files of logs are opened on demand. How many of them stay open is bounded, so that the number of segments is not:
+a process may open as many files as `ulimit -n` says, and its connections need descriptors, too.
+"""
 
 import contextlib
 import errno
 import mmap
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from weakref import ref
 
-from leadline.ports import Buffer, Files
+from leadline.ports import Buffer, Files, descriptor_limit
 
 FILE_MODE = 0o644
+MADE_AT_ONCE = 16  # descriptors, when there is none left
+LEAST_CACHED = 16  # files of logs that stay open, however low the limit is
 
 
 class OpenFile:
     """A descriptor that is closed when nobody refers to it any more.
 
     A segment and every slice that a reader still sends hold one: deleting the segment drops its reference, the
-    readers finish on theirs, and the number is never reused under them.
+    readers finish on theirs, and the number is never reused under them. Its methods hold it, too: whoever calls them
+    needs no variable for it while another thread may close idle files.
     """
 
     __slots__ = ("_files", "ahead_to", "fd", "path")
@@ -30,6 +39,113 @@ class OpenFile:
             with contextlib.suppress(OSError):
                 self._files.close(self.fd)
             self.fd = -1
+
+    @property
+    def size(self) -> int:
+        return self._files.size(self.fd)
+
+    @property
+    def mtime_ms(self) -> int:
+        return self._files.mtime_ms(self.fd)
+
+    def pread(self, length: int, position: int) -> bytes:
+        return self._files.pread(self.fd, length, position)
+
+    def write(self, data: Buffer, position: int) -> None:
+        """All of the data."""
+        write_all(self._files, self.fd, data, position)
+
+    def truncate(self, size: int) -> None:
+        self._files.ftruncate(self.fd, size)
+
+    def sync(self) -> None:
+        self._files.fsync(self.fd)
+
+
+class OpenFileCache:
+    """The files that stay open because they may be used again, at most `capacity` of them.
+
+    One that has not been used for a while is closed for one that is opened: second chance, in the order of opening.
+    To close one is to drop the reference to it, from whichever thread: whoever is at work with it holds another.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._opened: OrderedDict[ref[CachedFile], None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._opened)
+
+    def add(self, file: "CachedFile") -> None:
+        while len(self._opened) >= self.capacity:
+            self._close_one()
+        self._opened[ref(file, self._forget)] = None
+
+    def _forget(self, dead: "ref[CachedFile]") -> None:
+        self._opened.pop(dead, None)
+
+    def remove(self, file: "CachedFile") -> None:
+        self._opened.pop(ref(file), None)
+
+    def _close_one(self) -> None:
+        with contextlib.suppress(KeyError):  # another thread was quicker
+            key, _ = self._opened.popitem(last=False)
+            file = key()
+            if file is not None and file.used:
+                file.used = False
+                self._opened[key] = None
+            elif file is not None:
+                file.dismiss()
+
+    def make_room(self) -> bool:
+        """Close some, used or not, because the process has no descriptor left. False if there is none to close."""
+        count = len(self._opened)
+        for _ in range(min(count, MADE_AT_ONCE)):
+            with contextlib.suppress(KeyError):
+                key, _ = self._opened.popitem(last=False)
+                if (file := key()) is not None:
+                    file.dismiss()
+        return count > 0
+
+
+class CachedFile:
+    """A file of a log by its path: opened when it is used, and perhaps closed when it has been idle."""
+
+    __slots__ = ("__weakref__", "_cache", "_create", "_file", "_files", "path", "used")
+
+    def __init__(self, files: Files, path: str, *, create: bool = False, cache: OpenFileCache | None = None) -> None:
+        self._files, self.path, self._create = files, path, create
+        self._cache = CACHE if cache is None else cache
+        self._file: OpenFile | None = None
+        self.used = False  # again, since the cache last looked
+
+    def open(self) -> OpenFile:
+        file = self._file
+        if file is not None:
+            self.used = True
+            return file
+        file = self._file = OpenFile(self._files, self.path, create=self._create)
+        self.used = False
+        self._cache.add(self)
+        return file
+
+    def dismiss(self) -> None:
+        """The cache lets go of it."""
+        self._file = None
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file = None
+            self._cache.remove(self)
+
+    def created(self) -> None:
+        """It is there from now on: opened again, it must be there still."""
+        self._create = False
+
+    def renamed(self, path: str) -> None:
+        self.path = path
+        if (file := self._file) is not None:
+            file.path = path
 
 
 class Mapped:
@@ -71,6 +187,14 @@ class Mapped:
         self._progress(target - self._present)
         self._present = target
         return target
+
+
+def cache_capacity(limit: int) -> int:
+    """The files of logs that may stay open: half of all descriptors. Connections and everything else get the rest."""
+    return max(limit // 2, LEAST_CACHED)
+
+
+CACHE = OpenFileCache(cache_capacity(descriptor_limit()))  # one for the process, as the limit is
 
 
 def write_all(files: Files, fd: int, data: Buffer, position: int) -> None:

@@ -12,7 +12,8 @@ Formats, big-endian, one entry per index.interval.bytes, no header, no checksum:
 Read and written with pread and pwrite rather than through a mapping, so that a full or failing disk is an error to
 handle and not a signal that kills the process. The last entries, where nearly every look-up lands, stay in memory;
 so do the block of entries that was read last, for a reader that goes on, and where each block starts. New entries are
-written some at a time, and before anybody uses the file: a crash that loses them has the index rebuilt anyway.
+written some at a time, and before anybody uses the file: a crash that loses them has the index rebuilt anyway. So
+the file can be closed while entries wait for it.
 """
 
 import sys
@@ -21,7 +22,7 @@ from bisect import bisect_right
 from struct import Struct
 from typing import ClassVar, NamedTuple
 
-from leadline.log.files import OpenFile, write_all
+from leadline.log.files import CachedFile, OpenFile
 from leadline.model import NO_TIMESTAMP, Offset
 from leadline.ports import Files
 
@@ -30,11 +31,6 @@ BLOCK_ENTRIES = 512  # read at once; as many of the last ones, and up to twice, 
 UNWRITTEN_ENTRIES = 64  # at most, of the last ones
 
 Columns = tuple["array[int]", "array[int]"]
-
-
-class OffsetPosition(NamedTuple):
-    offset: Offset
-    position: int
 
 
 class TimestampOffset(NamedTuple):
@@ -71,9 +67,8 @@ class Index:
     ENTRY: ClassVar[Struct]
 
     def __init__(self, files: Files, path: str, base_offset: Offset, max_bytes: int) -> None:
-        self._files, self.path, self.base_offset = files, path, base_offset
+        self._file, self.base_offset = CachedFile(files, path, create=True), base_offset
         self.max_entries = max_bytes // self.ENTRY.size
-        self._file: OpenFile | None = None
         self._count = -1  # -1: not looked at yet
         self._unwritten = bytearray()  # the last entries, which are not in the file yet
         self._is_flushed = False  # the file, or a flush of it is under way; at first, who knows
@@ -85,33 +80,39 @@ class Index:
         self._block = Block()  # the one that was read last
 
     @property
+    def path(self) -> str:
+        return self._file.path
+
+    def renamed(self, path: str) -> None:
+        self._file.renamed(path)
+
+    @property
     def count(self) -> int:
         if self._count < 0:
-            self._open()
+            self.open()
         return self._count
 
     @property
     def size(self) -> int:
         return self.count * self.ENTRY.size
 
-    def _open(self) -> OpenFile:
+    def open(self) -> OpenFile:
         """The file, with all entries."""
-        if self._file is None:
-            self._file = OpenFile(self._files, self.path, create=True)
+        file = self._file.open()
         if self._count < 0:
-            self._count = self._files.size(self._file.fd) // self.ENTRY.size
+            self._count = file.size // self.ENTRY.size
         if entries := self._unwritten:
-            write_all(self._files, self._file.fd, entries, self.size - len(entries))
+            file.write(entries, self.size - len(entries))
             self._unwritten, self._is_flushed = bytearray(), False
-        return self._file
+        return file
 
     def is_torn(self) -> bool:
         """True if the file does not hold whole entries."""
-        return self._files.size(self._open().fd) % self.ENTRY.size != 0
+        return self.open().size % self.ENTRY.size != 0
 
     def _read(self, first: int, count: int) -> bytes:
         size = self.ENTRY.size
-        return self._files.pread(self._open().fd, count * size, first * size)
+        return self.open().pread(count * size, first * size)
 
     @classmethod
     def decode(cls, data: bytes) -> Columns:
@@ -142,7 +143,7 @@ class Index:
         seconds.append(second)
         self._unwritten += self.ENTRY.pack(first, second)
         if len(self._unwritten) >= UNWRITTEN_ENTRIES * self.ENTRY.size:
-            self._open()
+            self.open()
         if len(firsts) > 2 * BLOCK_ENTRIES:
             tail.drop(BLOCK_ENTRIES)
 
@@ -171,23 +172,23 @@ class Index:
         return block.start + found if found >= 0 else -1
 
     def truncate(self, count: int) -> None:
-        file = self._open()
+        file = self.open()
         self._count, self._is_flushed = count, False
         self._forget()
-        self._files.ftruncate(file.fd, count * self.ENTRY.size)
+        file.truncate(count * self.ENTRY.size)
 
     def load(self, data: bytes | bytearray) -> None:
         """Replace all entries, as recovery finds them."""
-        file = self._open()
-        self._files.ftruncate(file.fd, 0)
-        write_all(self._files, file.fd, data, 0)
+        file = self.open()
+        file.truncate(0)
+        file.write(data, 0)
         self._count, self._is_flushed = len(data) // self.ENTRY.size, False
         self._forget()
 
     def trim(self) -> None:
         """Cut what another broker reserved behind the last entry, and let go of the descriptor."""
         if self._count >= 0:
-            self._files.ftruncate(self._open().fd, self.size)
+            self.open().truncate(self.size)
             self._is_flushed = False
         self.release()
 
@@ -195,12 +196,16 @@ class Index:
         """Let go of the descriptor. What was not written is forgotten."""
         if self._unwritten:
             self._count, self._unwritten = -1, bytearray()
-        self._file = None
+        self._file.close()
         self._forget()
+
+    def not_flushed(self) -> None:
+        """The flush that it was asked for has not begun."""
+        self._is_flushed = False
 
     def file_to_flush(self) -> OpenFile | None:
         """Whoever asks flushes it. None: nothing has changed since somebody did."""
-        file, was_flushed = self._open(), self._is_flushed
+        file, was_flushed = self.open(), self._is_flushed
         self._is_flushed = True
         return None if was_flushed else file
 

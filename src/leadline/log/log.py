@@ -26,12 +26,14 @@ from leadline.errors import (
     LogDirFailed,
     OffsetOutOfRange,
     RecordListTooLarge,
+    ResourceExhausted,
     StorageError,
     UnexpectedAppendOffset,
 )
 from leadline.hash_order import long_hash
 from leadline.log import names, validate
-from leadline.log.checkpoints import encode_epochs, encode_partition_metadata
+from leadline.log.background import RETRY_MS
+from leadline.log.checkpoints import EpochEntry, encode_epochs, encode_partition_metadata
 from leadline.log.epochs import EpochEnd, Epochs
 from leadline.log.files import OpenFile, remove_files, replace_file, sync_file
 from leadline.log.incoming import Incoming, replicated_batches
@@ -45,7 +47,7 @@ from leadline.log.segments import Segments
 from leadline.log.snapshots import Snapshots
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import NO_TIMESTAMP, LeaderEpoch, Offset, TopicId, TopicPartition
-from leadline.ports import Background, Buffer, Clock, Files, Job
+from leadline.ports import Background, Buffer, Clock, Files, Job, shortage
 from leadline.records.batch import (
     LENGTH_END,
     LOG_APPEND_TIME,
@@ -108,15 +110,18 @@ class Flush:
     """What one flush syncs, top to bottom, and how far the log is on disk afterwards."""
 
     up_to: Offset
+    epochs: tuple[str, bytes] | None  # path and content, if it could not be written when it changed
     snapshot: str | None
     opened: tuple[OpenFile, ...]
     directory: str | None  # set if files are new in it
 
     def run(self, files: Files) -> Offset:
+        if self.epochs is not None:
+            _replace_if_dir_exists(files, *self.epochs)
         if self.snapshot is not None:
             sync_file(files, self.snapshot)
         for file in self.opened:
-            files.fsync(file.fd)
+            file.sync()
         if self.directory is not None:
             with suppress(FileNotFoundError):  # it was renamed, as whoever deletes a partition does
                 files.sync_dir(self.directory)
@@ -156,6 +161,7 @@ class Log:
         self._limit_at: tuple[Offset, Offset, int] = (-1, -1, 0)  # limit, segment base, position: see _end_position
         self._plain_from = _plain_from(config)
         self._truncations = 0  # so that a flush that one overtook is known
+        self._epochs_unwritten = False  # in the file, since they changed
         self._entries_changed = True  # files came or went since the directory was synced; at first, who knows
         self._note_unstable()
 
@@ -374,23 +380,38 @@ class Log:
             if base in self.segments:
                 if old.base_offset != base or old.size:
                     raise AssertionError(f"{self}: a segment at {base} exists already: {old}")
-                self._rename_away([old], "it was still empty when the next one was due")
-                self._remove_later([old], [])
+                self._replace([old], base, "it was still empty when the next one was due")
             else:
                 old.seal()
-                remove_files(
-                    self._files, [os.path.join(self.directory, names.file_name(base, kind)) for kind in _ROLLED]
-                )
-            self.segments.add(self._new_segment(base))
+                self.segments.add(self._new_segment(base))
             self.producers.end_offset = base
             snapshot = self.snapshots.take(self.producers, sync=False)
             self._flush_to(base, base, snapshot, min(self.flushed_to, old.base_offset))  # its indexes just changed
         log.debug("%s: rolled a new segment at offset %d", self.tp, base)
         return self.segments.active
 
-    def _new_segment(self, base: Offset, suffix: str = "") -> Segment:
+    def _new_segment(self, base: Offset) -> Segment:
+        """If it cannot be made, nothing is left of it: the one before goes on, and no file may say otherwise."""
+        paths = [os.path.join(self.directory, names.file_name(base, kind)) for kind in _ROLLED]
+        remove_files(self._files, paths)
         self._entries_changed = True
-        return new_segment(self._files, self.directory, base, self.config, self._world.clock.now_ms(), suffix)
+        try:
+            return new_segment(self._files, self.directory, base, self.config, self._world.clock.now_ms())
+        except OSError:
+            remove_files(self._files, paths)
+            raise
+
+    def _replace(self, gone: Sequence[Segment], base: Offset, why: str) -> None:
+        """An empty segment takes the place of others. If it cannot be made, they stay."""
+        self._rename_away(gone, why)
+        try:
+            self.segments.add(self._new_segment(base))
+        except OSError:
+            for segment in gone:
+                segment.rename("")
+                self.segments.add(segment)
+            raise
+        self._remove_later(gone, [])
 
     # Reading
 
@@ -430,9 +451,10 @@ class Log:
             if isolation is Isolation.COMMITTED:
                 end = segment.offset_index.first_at_or_behind(place.position + length)
                 aborted = self._aborted(segment, offset, self._end_of(segment) if end is None else end)
+            file = segment.file
         except OSError as error:
             self._fail("reading", error)
-        return Read(FileSlice(segment.file, place.position, length), aborted, wanted < place.size)
+        return Read(FileSlice(file, place.position, length), aborted, wanted < place.size)
 
     def limit(self, isolation: Isolation) -> Offset:
         if isolation is Isolation.HIGH_WATERMARK:
@@ -488,6 +510,11 @@ class Log:
             return None
         (time, offset), epoch = found
         return FoundOffset(time, offset, epoch if epoch >= 0 else None)
+
+    def segment_times(self) -> list[int]:
+        """When each segment was last written to."""
+        with self._disk("looking up a time"):
+            return [segment.last_modified_ms for segment in self.segments]
 
     def end_of_epoch(self, epoch: LeaderEpoch) -> EpochEnd | None:
         return self.epochs.end_of(epoch, self.log_end)
@@ -556,6 +583,9 @@ class Log:
             return True
         log.info("%s: truncating from %d to %d", self.tp, self.log_end, offset)
         with self._disk("truncating"):
+            kept = self.segments.floor(offset)
+            assert kept is not None
+            kept.open()  # while nothing has changed
             self._remove_segments([s for s in self.segments if s.base_offset > offset], "truncated")
             self.segments.active.truncate_to(offset, self._world.clock.now_ms())
             self._ends_at(offset)
@@ -570,10 +600,7 @@ class Log:
         """Drop everything; the next record gets this offset."""
         log.info("%s: truncating fully, from [%d, %d), to start at %d", self.tp, self.log_start, self.log_end, offset)
         with self._disk("truncating fully"):
-            gone = list(self.segments)
-            self._rename_away(gone, "truncated")
-            self._remove_later(gone, [])
-            self.segments.add(self._new_segment(offset))
+            self._replace(list(self.segments), offset, "truncated")
             self._ends_at(offset)
             self.epochs.clear()
             self._write_epochs()
@@ -610,16 +637,26 @@ class Log:
         try:
             flush = self._plan_flush(up_to, segments_below, snapshot, start)
         except OSError as error:
-            self._fail("flushing", error)
+            if (lacking := shortage(error)) is None:
+                self._fail("flushing", error)
+            log.warning("flushing %s failed and is tried again: %s", self.tp, lacking)
+            self._world.background.later(RETRY_MS, partial(self._flush_to, up_to, segments_below, snapshot, start))
+            return
         done = partial(self._flushed, self._truncations)
         self._world.background.run(f"flushing {self.tp}", partial(flush.run, self._files), done)
 
     def _plan_flush(self, up_to: Offset, segments_below: Offset, snapshot: str | None, start: Offset) -> Flush:
         dirty = self.segments.between(start, segments_below)
-        opened = tuple(file for segment in dirty for file in segment.files_to_flush())
+        try:
+            opened = tuple(file for segment in dirty for file in segment.files_to_flush())
+        except OSError:
+            for segment in dirty:
+                segment.not_flushed()
+            raise
         directory = self.directory if self._entries_changed else None
         self._entries_changed = False
-        return Flush(up_to, snapshot, opened, directory)
+        epochs = self._encoded_epochs() if self._epochs_unwritten else None
+        return Flush(up_to, epochs, snapshot, opened, directory)
 
     def _flushed(self, truncations: int, up_to: Offset) -> None:
         """If a truncation overtook it, other records may stand at its offsets by now: it does not count."""
@@ -652,6 +689,10 @@ class Log:
         try:
             flush = self._plan_flush(self.log_end, self.log_end, None, self.flushed_to)
         except OSError as error:
+            if (lacking := shortage(error)) is not None:
+                log.warning("flushing %s failed and is tried again: %s", self.tp, lacking)
+                self._world.background.later(RETRY_MS, self._request_flush)
+                return None
             with suppress(StorageError):  # those who wait are told by the failure of the directory
                 self._fail("flushing", error)
             return None
@@ -664,9 +705,18 @@ class Log:
 
     def _write_epochs(self) -> None:
         """At once, whenever they change; in order, as Background keeps it, and so before any later flush."""
-        path = os.path.join(self.directory, names.EPOCHS_FILE)
-        job = partial(_replace_if_dir_exists, self._files, path, encode_epochs(self.epochs.entries))
-        self._world.background.run(f"writing {names.EPOCHS_FILE} of {self.tp}", job, _ignore)
+        self._epochs_unwritten = True
+        job = partial(_replace_if_dir_exists, self._files, *self._encoded_epochs())
+        written = partial(self._epochs_written, list(self.epochs.entries))
+        doing = f"writing {names.EPOCHS_FILE} of {self.tp}"
+        self._world.background.run(doing, job, written, short=self._write_epochs)
+
+    def _encoded_epochs(self) -> tuple[str, bytes]:
+        return os.path.join(self.directory, names.EPOCHS_FILE), encode_epochs(self.epochs.entries)
+
+    def _epochs_written(self, entries: list[EpochEntry], _: None) -> None:
+        if self.epochs.entries == entries:
+            self._epochs_unwritten = False
 
     def assign_topic_id(self, topic_id: TopicId) -> None:
         if self.topic_id is not None:
@@ -730,8 +780,7 @@ class Log:
             self._world.background.run(f"removing segments of {self.tp}", job, _ignore)
 
         for segment in gone:
-            segment.offset_index.release()
-            segment.time_index.release()
+            segment.release()
         self._world.background.later(self.config.file_delete_delay_ms, remove)
 
     def cleaned_segment(self, base: Offset) -> Segment:
@@ -794,6 +843,11 @@ class Log:
             self._fail(doing, error)
 
     def _fail(self, doing: str, error: OSError) -> NoReturn:
+        """The directory goes offline by what is the disk's fault; any other error is of this one attempt."""
+        if (lacking := shortage(error)) is not None:
+            raise ResourceExhausted(f"{doing} {self.tp} failed: {lacking}") from error
+        if isinstance(error, FileNotFoundError) and not self._files.exists(self.directory):
+            raise StorageError(f"{self.tp} was just moved or deleted: try again") from error
         failure = LogDirFailed(self.parent, f"{doing} {self.tp}", error)
         self.offline = True
         self._world.failed(failure)

@@ -20,7 +20,7 @@ from functools import partial
 from typing import NamedTuple
 
 from leadline.config import LogConfig, StorageConfig
-from leadline.errors import CorruptFile, LogDirFailed, LogDirLocked, StorageError
+from leadline.errors import CorruptFile, LogDirFailed, LogDirLocked, ResourceExhausted, StorageError
 from leadline.log import names
 from leadline.log.background import DiskThread
 from leadline.log.checkpoints import (
@@ -181,7 +181,7 @@ class LogDirs:
         log_dir.loaded = True
         self._set_high_watermarks(log_dir, high_watermarks)
         if not log_dir.was_clean and planned:  # what was cut off below an old recovery point is not flushed any more
-            with suppress(LogDirFailed):
+            with suppress(LogDirFailed, ResourceExhausted):  # the next one comes soon
                 await self.checkpoint_recovery_points(log_dir)
 
     def _plan(self, log_dir: LogDir) -> tuple[int | None, list["_Planned"]]:

@@ -24,6 +24,7 @@ from weakref import ref
 
 from leadline.log.files import OpenFile
 from leadline.log.log import Log
+from leadline.ports import shortage
 
 log = logging.getLogger(__name__)
 
@@ -94,8 +95,14 @@ class Pressure:
             while True:
                 self._bytes, logs, self._logs = 0, self._logs, set()
                 written = (found for known in logs if (found := known()) is not None)
-                files = dict.fromkeys([*left, *(found.segments.active.file for found in written)])
-                dirty, left = await asyncio.to_thread(self._look_at, list(files))
+                active = (_active_file(found) for found in written)
+                files = dict.fromkeys([*left, *(file for file in active if file is not None)])
+                try:
+                    dirty, left = await asyncio.to_thread(self._look_at, list(files))
+                except RuntimeError as error:
+                    if shortage(error) is None:
+                        raise
+                    return  # no thread can be started: the kernel writes by itself
                 self._judge(dirty)
                 if self.level is Level.CALM or (self.level is Level.BUSY and not left):
                     return
@@ -118,6 +125,14 @@ class Pressure:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.gather(self._looking, return_exceptions=True)
+
+
+def _active_file(found: Log) -> OpenFile | None:
+    """None: it is closed, and no descriptor is left to open it."""
+    try:
+        return found.segments.active.file
+    except OSError:
+        return None
 
 
 def write_back(files: Sequence[OpenFile]) -> Seen:

@@ -91,6 +91,8 @@ class _Loader:
             self._note_no_producers(producers, log_end)
         else:
             rebuild_producers(self.segments, producers, self.snapshots, log_start, log_end, self.now_ms)
+        for segment in self.segments:
+            segment.release()
         recovery_point = log_end if opening.clean else max(min(opening.recovery_point, log_end), log_start)
         return Log(
             opening.tp,
@@ -144,10 +146,11 @@ class _Loader:
             if end <= recovering_from:  # the others are read whole anyway
                 indexed = segment.size == 0 or {(base, names.INDEX, ""), (base, names.TIME_INDEX, "")} <= found
                 if wrong := _index_damage(segment) if indexed else "an index is missing":
-                    log.warning("%s: %s; recovering the segment", segment.file.path, wrong)
+                    log.warning("%s: %s; recovering the segment", segment.path(names.LOG), wrong)
                     self._recover(segment)
                     for file in segment.files_to_flush():  # no later flush comes this far down
-                        self.files.fsync(file.fd)
+                        file.sync()
+            segment.release()
             self.segments.add(segment)
 
     def _learn_epochs(self, thoroughly: bool) -> None:
@@ -167,12 +170,12 @@ class _Loader:
     def _recover_unflushed(self) -> None:
         unflushed = self.segments.between(self.opening.recovery_point, 1 << 63)
         for n, segment in enumerate(unflushed):
-            log.info("recovering %s, %d bytes (%d of %d)", segment.file.path, segment.size, n + 1, len(unflushed))
+            log.info("recovering %s, %d bytes (%d of %d)", segment.path(names.LOG), segment.size, n + 1, len(unflushed))
             cut, rest = self._recover(segment), unflushed[n + 1 :]
             if cut or self._is_torn_off(segment, rest):
                 log.warning(
                     "%s: cut %d bytes at byte %d that are no valid batches, and the %d segments behind it",
-                    segment.file.path, cut, segment.size, len(rest),
+                    segment.path(names.LOG), cut, segment.size, len(rest),
                 )  # fmt: skip
                 self._drop(rest)
                 break
@@ -206,7 +209,8 @@ class _Loader:
         if self.segments:
             end, position = self.segments.active.end()
             if position != self.segments.active.size:
-                log.warning("%s: bytes from %d on are no batch; recovering", self.segments.active.file.path, position)
+                path = self.segments.active.path(names.LOG)
+                log.warning("%s: bytes from %d on are no batch; recovering", path, position)
                 self._recover(self.segments.active)
                 end, _ = self.segments.active.end()
             if end >= self.opening.log_start:
@@ -287,7 +291,7 @@ def recover_segment(
     found = scan_segment(files, segment, producers, epochs, progress)
     cut = segment.size - found.valid_bytes
     if cut:
-        files.ftruncate(segment.file.fd, found.valid_bytes)
+        segment.file.truncate(found.valid_bytes)
         segment.size = found.valid_bytes
     segment.offset_index.load(found.offset_entries)
     segment.time_index.load(found.time_entries)

@@ -12,6 +12,7 @@ from struct import Struct
 from crc32c import crc32c
 
 from leadline.errors import CorruptFile, CorruptMessage
+from leadline.log import names
 from leadline.log.epochs import Epochs
 from leadline.log.files import Mapped
 from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimeIndex, TimestampOffset
@@ -130,7 +131,7 @@ def _refuse_legacy(mapped: Mapped, segment: Segment, at: int, length: int, magic
     (crc,) = _LEGACY_CRC.unpack_from(mapped.view, at + LENGTH_END)
     if zlib.crc32(mapped.view[at + LENGTH_END + 4 : behind]) == crc:
         raise CorruptFile(
-            segment.file.path,
+            segment.path(names.LOG),
             at,
             f"message format {magic} (from before Kafka 0.11) is not supported; let Apache Kafka 3.8 rewrite the topic",
         )

@@ -15,11 +15,11 @@ from typing import NamedTuple
 from leadline.config import LogConfig
 from leadline.errors import CorruptFile
 from leadline.log import names
-from leadline.log.files import OpenFile, remove_files, write_all
+from leadline.log.files import CachedFile, OpenFile, remove_files
 from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimeIndex, TimestampOffset
 from leadline.log.txn_index import TxnIndex
 from leadline.model import NO_TIMESTAMP, Offset
-from leadline.ports import Buffer, Files
+from leadline.ports import Buffer, Files, shortage
 from leadline.records.batch import HEADER_BYTES, LENGTH_END, MAGIC, MIN_LENGTH, Header, header_at
 from leadline.records.record import records_of
 
@@ -64,8 +64,9 @@ class Segment:
         self.offset_index = OffsetIndex(files, self.path(names.INDEX), base_offset, index_bytes)
         self.time_index = TimeIndex(files, self.path(names.TIME_INDEX), base_offset, index_bytes)
         self.txn_index = TxnIndex(files, self.path(names.TXN_INDEX), base_offset)
-        self.file = OpenFile(files, self.path(names.LOG), create=create)
-        self.size = files.size(self.file.fd)
+        self._log = CachedFile(files, self.path(names.LOG), create=create)
+        self.size = self._log.open().size
+        self._log.created()
         self._first_timestamp: int | None = None  # of the first batch: what segment.ms counts from
         self._newest: TimestampOffset | None = None  # largest timestamp and the last offset of its batch
         self._since_index = 0  # bytes behind the last index entry
@@ -73,10 +74,15 @@ class Segment:
         if create:
             self._newest = TimestampOffset(NO_TIMESTAMP, base_offset)
             if config.preallocate:
-                files.ftruncate(self.file.fd, config.segment_bytes)
+                self.file.truncate(config.segment_bytes)
 
     def path(self, kind: str) -> str:
         return os.path.join(self.directory, names.file_name(self.base_offset, kind, self.suffix))
+
+    @property
+    def file(self) -> OpenFile:
+        """The .log file, opened if it is not. Whoever works with it keeps this, not its number."""
+        return self._log.open()
 
     def __repr__(self) -> str:
         return f"Segment({self.path(names.LOG)}, {self.size} bytes)"
@@ -84,24 +90,28 @@ class Segment:
     # Writing
 
     def append(self, data: Buffer, last_offset: Offset, timestamp: int, newest_offset: Offset) -> None:
-        """Whole batches up to last_offset; the largest timestamp among them, and the last offset of its batch."""
-        position, size = self.size, len(data)
+        """Whole batches up to last_offset; the largest timestamp among them, and the last offset of its batch.
+
+        Raises before it has changed anything, or not at all, but for what is the disk's fault: index entries for which
+        a resource is short wait in memory.
+        """
+        position, size, known = self.size, len(data), self._newest or self.newest
         if position == 0:
             self._first_timestamp = timestamp
             self.create_indexes()
-        write_all(self._files, self.file.fd, data, position)
+        self._log.open().write(data, position)
         self.size = position + size
-        known = self._newest or self.newest
         if timestamp > known.timestamp:
             self._newest = known = TimestampOffset(timestamp, newest_offset)
         if self._since_index > self.index_interval_bytes:
-            self.offset_index.append(last_offset, position)
-            self.time_index.append_if_later(*known)
+            try:
+                self.offset_index.append(last_offset, position)
+                self.time_index.append_if_later(*known)
+            except OSError as error:
+                if shortage(error) is None:
+                    raise
             self._since_index, self._indexes_full = 0, None
         self._since_index += size
-
-    def fits(self, offset: Offset) -> bool:
-        return 0 <= offset - self.base_offset <= MAX_RELATIVE
 
     def should_roll(self, size: int, last_offset: Offset, timestamp: int, config: LogConfig, now_ms: int) -> bool:
         """Whether the next batches go to a new segment."""
@@ -126,8 +136,8 @@ class Segment:
         self._finish_time_index()
         self.offset_index.trim()
         self.time_index.trim()
-        self.txn_index.release()
-        self._files.ftruncate(self.file.fd, self.size)
+        self.txn_index.trim()
+        self.file.truncate(self.size)
 
     def close(self) -> None:
         """At a clean stop; what is read later is opened again."""
@@ -135,9 +145,24 @@ class Segment:
             self._finish_time_index()
         self.offset_index.trim()
         self.time_index.trim()
+        self.txn_index.trim()
+        if (file := self.file).size != self.size:
+            file.truncate(self.size)
+        self._log.close()
+
+    def open(self) -> None:
+        """Open all its files."""
+        self._log.open()
+        self.offset_index.open()
+        self.time_index.open()
+        self.txn_index.entries()
+
+    def release(self) -> None:
+        """Close its files; who reads from them goes on, and what is used again is opened again."""
+        self._log.close()
+        self.offset_index.release()
+        self.time_index.release()
         self.txn_index.release()
-        if self._files.size(self.file.fd) != self.size:
-            self._files.ftruncate(self.file.fd, self.size)
 
     def create_indexes(self) -> None:
         """They come with the first append; a log that is opened has them at once, as Kafka's do."""
@@ -150,6 +175,11 @@ class Segment:
         """In the order in which they have to reach the disk; of the indexes, those that changed."""
         indexes = (index.file_to_flush() for index in (self.offset_index, self.time_index, self.txn_index))
         return [self.file, *(file for file in indexes if file is not None)]
+
+    def not_flushed(self) -> None:
+        """What was to flush its files could not begin."""
+        self.offset_index.not_flushed()
+        self.time_index.not_flushed()
 
     # Reading
 
@@ -166,23 +196,23 @@ class Segment:
     @property
     def largest_timestamp(self) -> int:
         """Of its records; where they have none, the time of the last write."""
-        return self.newest.timestamp if self.newest.timestamp >= 0 else self._files.mtime_ms(self.file.fd)
+        return self.newest.timestamp if self.newest.timestamp >= 0 else self.file.mtime_ms
 
     @property
     def last_modified_ms(self) -> int:
-        return self._files.mtime_ms(self.file.fd)
+        return self.file.mtime_ms
 
     @property
     def first_timestamp(self) -> int | None:
         if self._first_timestamp is None and self.size >= HEADER_BYTES:
-            self._first_timestamp = header_at(self._files.pread(self.file.fd, HEADER_BYTES, 0)).max_timestamp
+            self._first_timestamp = header_at(self.file.pread(HEADER_BYTES, 0)).max_timestamp
         return self._first_timestamp
 
     def places(self, position: int = 0) -> Iterator[Place]:
         """The whole batches from a position on. Ends where what follows cannot be a batch."""
-        pread, fd, size = self._files.pread, self.file.fd, self.size
+        file, size = self.file, self.size
         while position + HEADER_BYTES <= size:
-            chunk = pread(fd, min(_WALK_BYTES, size - position), position)
+            chunk = file.pread(min(_WALK_BYTES, size - position), position)
             at, enough = 0, len(chunk) - _FRONT.size
             if enough < 0:
                 return
@@ -199,7 +229,7 @@ class Segment:
         """The first batch that ends at or behind an offset."""
         position, size, unpack = self.offset_index.lookup(offset), self.size, _FRONT.unpack_from
         while position + HEADER_BYTES <= size:
-            chunk = self._files.pread(self.file.fd, min(_WALK_BYTES, size - position), position)
+            chunk = self.file.pread(min(_WALK_BYTES, size - position), position)
             at, enough = 0, len(chunk) - _FRONT.size
             while at <= enough:
                 base, length, magic, delta = unpack(chunk, at)
@@ -222,14 +252,14 @@ class Segment:
         return offset, position
 
     def read_batch(self, place: Place) -> tuple[bytes, Header]:
-        data = self._files.pread(self.file.fd, place.size, place.position)
+        data = self.file.pread(place.size, place.position)
         if len(data) < place.size:
-            raise CorruptFile(self.file.path, place.position, f"{len(data)} bytes of a batch of {place.size}")
+            raise CorruptFile(self.path(names.LOG), place.position, f"{len(data)} bytes of a batch of {place.size}")
         return data, header_at(data)
 
     def headers(self, position: int = 0) -> Iterator[tuple[Place, Header]]:
         for place in self.places(position):
-            yield place, header_at(self._files.pread(self.file.fd, HEADER_BYTES, place.position))
+            yield place, header_at(self.file.pread(HEADER_BYTES, place.position))
 
     def offset_for_time(self, timestamp: int, start: Offset) -> tuple[TimestampOffset, int] | None:
         """The first record at or behind `start` that is not older, with its leader epoch."""
@@ -266,7 +296,7 @@ class Segment:
         if place is not None:
             cut = self.size - place.position
             self.size = place.position
-            self._files.ftruncate(self.file.fd, self.size)
+            self.file.truncate(self.size)
         if self.size == 0:
             self.created_ms, self._first_timestamp = now_ms, None
         self._since_index = 0
@@ -295,10 +325,10 @@ class Segment:
         self._update_paths()
 
     def _update_paths(self) -> None:
-        self.file.path = self.path(names.LOG)
-        self.offset_index.path = self.path(names.INDEX)
-        self.time_index.path = self.path(names.TIME_INDEX)
-        self.txn_index.path = self.path(names.TXN_INDEX)
+        self._log.renamed(self.path(names.LOG))
+        self.offset_index.renamed(self.path(names.INDEX))
+        self.time_index.renamed(self.path(names.TIME_INDEX))
+        self.txn_index.renamed(self.path(names.TXN_INDEX))
 
     def all_paths(self) -> list[str]:
         return [self.path(kind) for kind in names.SEGMENT_SUFFIXES]

@@ -5,6 +5,7 @@ it. One lies at the base offset of each of the last segments; the newest may lie
 """
 
 import contextlib
+import logging
 import os
 from bisect import insort
 
@@ -13,7 +14,9 @@ from leadline.log import names
 from leadline.log.files import read_file, remove_files, write_file
 from leadline.log.producers import Producers, decode_snapshot
 from leadline.model import Offset
-from leadline.ports import Files
+from leadline.ports import Files, shortage
+
+log = logging.getLogger(__name__)
 
 
 class Snapshots:
@@ -31,11 +34,21 @@ class Snapshots:
         return self.offsets[-1] if self.offsets else None
 
     def take(self, producers: Producers, *, sync: bool) -> str | None:
-        """Write what is known now, if that is more than the last one has. The path of the file."""
+        """Write what is known now, if that is more than the last one has. The path of the file.
+
+        None also if a resource is short: what it would have told can be learnt from the log.
+        """
         at = producers.end_offset
         if at <= self.taken_at:
             return None
-        write_file(self._files, self.path(at), producers.snapshot(), sync=sync)
+        try:
+            write_file(self._files, self.path(at), producers.snapshot(), sync=sync)
+        except OSError as error:
+            if (lacking := shortage(error)) is None:
+                raise
+            log.warning("%s is not written: %s", self.path(at), lacking)
+            remove_files(self._files, [self.path(at)])
+            return None
         if at not in self.offsets:
             insort(self.offsets, at)
         self.taken_at = at

@@ -12,9 +12,9 @@ from struct import Struct
 from typing import NamedTuple
 
 from leadline.errors import CorruptFile
-from leadline.log.files import OpenFile, write_all
+from leadline.log.files import CachedFile, OpenFile
 from leadline.model import Offset, ProducerId
-from leadline.ports import Files
+from leadline.ports import Files, shortage
 
 VERSION = 0
 _ENTRY = Struct(">hqqqq")
@@ -56,22 +56,26 @@ def between(entries: Iterable[AbortedTxn], start: Offset, end: Offset) -> tuple[
 
 class TxnIndex:
     def __init__(self, files: Files, path: str, base_offset: Offset) -> None:
-        self._files, self.path, self.base_offset = files, path, base_offset
-        self._file: OpenFile | None = None
+        self._files, self.base_offset = files, base_offset
+        self._file = CachedFile(files, path, create=True)
         self._entries: list[AbortedTxn] | None = None
+        self._unwritten = 0  # so many of the last ones are not in the file, as a resource was short
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    def renamed(self, path: str) -> None:
+        self._file.renamed(path)
 
     def entries(self) -> list[AbortedTxn]:
         if self._entries is None:
-            self._entries = []
+            entries: list[AbortedTxn] = []
             if self._files.exists(self.path):
-                file = self._open()
-                self._entries = decode(self.path, self._files.pread(file.fd, self._files.size(file.fd), 0))
+                file = self._file.open()
+                entries = decode(self.path, file.pread(file.size, 0))
+            self._entries = entries
         return self._entries
-
-    def _open(self) -> OpenFile:
-        if self._file is None:
-            self._file = OpenFile(self._files, self.path, create=True)
-        return self._file
 
     def check(self) -> None:
         """Refuse an index that cannot belong to this segment."""
@@ -84,33 +88,55 @@ class TxnIndex:
                 )
 
     def append(self, entry: AbortedTxn) -> None:
+        """Raises before it has changed anything; if a resource is short then, the entry waits in memory."""
         entries = self.entries()
         assert not entries or entries[-1].last_offset < entry.last_offset, f"{entry} behind {entries[-1]}"
-        write_all(self._files, self._open().fd, encode([entry]), len(entries) * _ENTRY.size)
         entries.append(entry)
+        self._unwritten += 1
+        try:
+            self._write()
+        except OSError as error:
+            if shortage(error) is None:
+                raise
+
+    def _write(self) -> OpenFile:
+        """The file, with all entries."""
+        file, entries = self._file.open(), self.entries()
+        if self._unwritten:
+            written = len(entries) - self._unwritten
+            file.write(encode(entries[written:]), written * _ENTRY.size)
+            self._unwritten = 0
+        return file
 
     def load(self, entries: list[AbortedTxn]) -> None:
         """Replace all entries, as recovery finds them."""
         if entries or self._files.exists(self.path):
-            file = self._open()
-            self._files.ftruncate(file.fd, 0)
-            write_all(self._files, file.fd, encode(entries), 0)
-        self._entries = entries
+            file = self._file.open()
+            file.truncate(0)
+            file.write(encode(entries), 0)
+        self._entries, self._unwritten = entries, 0
 
     def truncate_to(self, offset: Offset) -> None:
         """Keep the transactions that ended below."""
         entries = self.entries()
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
-            self._files.ftruncate(self._open().fd, len(kept) * _ENTRY.size)
+            self._write().truncate(len(kept) * _ENTRY.size)
             self._entries = kept
 
     def between(self, start: Offset, end: Offset) -> tuple[list[AbortedTxn], bool]:
         """Of this segment: see the function."""
         return between(self.entries(), start, end)
 
+    def trim(self) -> None:
+        """Write what waits, and let go of the descriptor."""
+        if self._unwritten:
+            self._write()
+        self.release()
+
     def release(self) -> None:
-        self._file = None
+        """Let go of the descriptor."""
+        self._file.close()
 
     def file_to_flush(self) -> OpenFile | None:
-        return self._open() if self.entries() else None
+        return self._write() if self.entries() else None

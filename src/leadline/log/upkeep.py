@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """Runs until it is stopped; the failure of a directory ends none of it."""
+    """Runs until it is stopped; neither the failure of a directory nor a shortage ends any of it."""
 
     def __init__(self, dirs: LogDirs) -> None:
         self.dirs, self.cleaner = dirs, Cleaner(dirs)
@@ -80,7 +80,7 @@ class Upkeep:
         for found in [*self.dirs.logs.values(), *self.dirs.future.values()]:
             try:
                 work(found)
-            except StorageError as error:  # that directory is gone; the others go on
+            except StorageError as error:  # the others go on
                 log.warning("%s", error)
             await asyncio.sleep(0)
 
@@ -94,7 +94,7 @@ class Upkeep:
         for log_dir in list(self.dirs.dirs.values()):
             try:
                 await work(log_dir)
-            except LogDirFailed as error:
+            except (LogDirFailed, StorageError) as error:
                 log.warning("%s", error)
 
     async def expire_producers(self) -> None:

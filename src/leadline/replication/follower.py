@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from leadline.errors import CorruptMessage, FencedLeaderEpoch, InvalidRecord, OffsetOutOfRange
+from leadline.errors import CorruptMessage, FencedLeaderEpoch, InvalidRecord, OffsetOutOfRange, ResourceExhausted
 from leadline.log.epochs import EpochEnd, Epochs
 from leadline.model import NO_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 from leadline.replication.fetch_session import NO_ID, Position
@@ -221,8 +221,8 @@ class Following:
         self.why = why
 
     def append_failed(self, error: Exception, now_ms: int) -> None:
-        """Broken records may be better next time; anything else will not."""
-        if isinstance(error, CorruptMessage | InvalidRecord):
+        """Broken records may be better next time, and what was short may be there; anything else will not."""
+        if isinstance(error, CorruptMessage | InvalidRecord | ResourceExhausted):
             self._rest(str(error), now_ms)
         else:
             self.failed(str(error))

@@ -6,7 +6,6 @@ here is truncated in the copy, too (`LogDirs.truncate_to`).
 """
 
 import asyncio
-import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple, Protocol
@@ -93,5 +92,5 @@ def _copy(source: Log, target: Log) -> int:
     )
     if found is None:
         return 0
-    records = os.pread(found.file.fd, found.length, found.position)
+    records = found.file.pread(found.length, found.position)
     return len(records) if target.append_as_follower(records) is not None else 0

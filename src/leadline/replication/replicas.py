@@ -375,7 +375,7 @@ class Replicas:
         for log_dir in list(self.dirs.dirs.values()):
             try:
                 await self.dirs.checkpoint_high_watermarks(log_dir)
-            except LogDirFailed as error:
+            except (LogDirFailed, StorageError) as error:
                 log.warning("%s", error)
 
     # What clients and followers ask for

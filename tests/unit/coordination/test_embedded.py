@@ -148,3 +148,28 @@ def test_an_opening_that_is_cancelled_gives_the_file_back(run: Run, tmp_path: Pa
         await tree.close()
 
     run(scenario())
+
+
+def test_a_full_disk_refuses_a_write_and_takes_the_next_one_when_there_is_room(run: Run, tmp_path: Path) -> None:
+    def limit(pages: int) -> Callable[[Database], object]:
+        return lambda database: database._connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
+
+    async def scenario() -> None:
+        tree = await open_tree(tmp_path)
+        states: list[SessionState] = []
+        tree.watch_session(states.append)
+        await tree.create("/kept", b"before")
+        await tree._ask("/", limit(1))
+        with pytest.raises(ConnectionLost, match="full: free some space"):
+            await tree.create("/large", b"x" * 900_000)
+        assert await tree.children("/") == ["kept"]
+        await tree._ask("/", limit(1_000_000))
+        zxid = (await tree.create("/large", b"x" * 900_000)).czxid
+        assert zxid > (await tree.create("/next")).czxid - 2
+        assert states == []
+        await tree.close()
+        again = await open_tree(tmp_path)
+        assert await again.children("/") == ["kept", "large", "next"]
+        await again.close()
+
+    run(scenario())

@@ -1,0 +1,127 @@
+"""Descriptors, disk space or memory that run out at any operation: one attempt fails, and the same succeeds later.
+
+no directory goes offline
+an append that fails has changed nothing
+what was appended is there, also after a restart
+"""
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from leadline.errors import ResourceExhausted
+from leadline.log.log import Isolation, Log
+from leadline.log.producers import Origin
+from tests.support.crash_disk import Unsynced
+from tests.support.logs import LogBench, batch, bytes_of, marker, offsets_in, whole_log
+from tests.support.watched_files import Failing, WatchedFiles
+
+OPENING = ("open", "listdir", "sync_dir")
+WRITING = ("open", "pwrite", "ftruncate")
+SETTINGS = {"segment.bytes": "600", "index.interval.bytes": "1"}
+
+
+class Persistent:
+    """Does everything to one log, each step until it succeeds."""
+
+    def __init__(self, path: Path, watch: Failing) -> None:
+        path.mkdir()
+        self.watch = watch
+        self.files = WatchedFiles(watch, Unsynced())
+        self.bench = LogBench(path, SETTINGS, self.files)
+        self.refused: list[str] = []
+        watch.off = True
+        self.log = self.bench.open()
+        watch.off = False
+
+    def until_done(self, step: Callable[[Log], object]) -> None:
+        for _ in range(100):
+            try:
+                step(self.log)
+            except ResourceExhausted as error:
+                self.refused.append(str(error))
+            else:
+                return
+        raise AssertionError("it never succeeds")
+
+    def append(self, data: bytearray, origin: Origin = Origin.CLIENT) -> None:
+        def attempt(log: Log) -> None:
+            end, state = log.log_end, dict(log.producers.by_id)
+            try:
+                log.append_as_leader(bytearray(data), 3, origin)
+            except ResourceExhausted:
+                assert (log.log_end, log.producers.by_id) == (end, state)
+                raise
+
+        self.until_done(attempt)
+        self.bench.background.run_due()
+
+    def play(self) -> None:
+        self.log.begin_epoch(3)
+        for n in range(8):
+            self.append(batch(2, size=60))
+            self.append(batch(producer_id=1, sequence=n, size=30))
+            self.append(batch(producer_id=2, sequence=n, transactional=True))
+            self.append(marker(2, commit=n % 2 == 0), Origin.COORDINATOR)
+        self.log.advance_high_watermark(self.log.log_end)
+        self.until_done(lambda log: log.flush())
+        self.until_done(lambda log: log.read(5, 100, Isolation.COMMITTED))
+        self.until_done(lambda log: log.offset_for_time(0))
+        self.until_done(lambda log: log.truncate_to(33))
+        self.append(batch(2, size=60))
+        self.log.advance_high_watermark(self.log.log_end)
+        self.until_done(lambda log: log.delete_records(9))
+        self.until_done(lambda log: log.delete_old_segments())
+        self.bench.background.run_due()
+
+
+def whole(bench: LogBench, log: Log) -> tuple[int, bytes, object]:
+    aborted = [log.aborted_between(offset, offset + 1) for offset in range(log.log_start, log.log_end)]
+    return log.log_end, whole_log(log, bench.files), (aborted, log.epochs.entries)
+
+
+@pytest.mark.parametrize(("error", "operations"), [(errno.EMFILE, OPENING), (errno.ENOSPC, WRITING)])
+@pytest.mark.parametrize("often", [1, 3])
+def test_a_shortage_at_any_operation_fails_one_attempt_and_nothing_else(
+    error: int, operations: tuple[str, ...], often: int, tmp_path: Path
+) -> None:
+    calm = Persistent(tmp_path / "calm", Failing(0, error, only=operations))
+    calm.play()
+    wanted = whole(calm.bench, calm.log)
+    failed, refused = 0, 0
+    for nth in range(1, -calm.watch.left, 2):
+        watch = Failing(nth, error, only=operations, often=often)
+        story = Persistent(tmp_path / str(nth), watch)
+        story.play()
+        assert story.bench.failures == [], watch.failed
+        assert not story.log.offline
+        assert all("raise ulimit -n" in text or "the disk is full" in text for text in story.refused)
+        failed, refused = failed + len(watch.failed), refused + len(story.refused)
+        story.bench.background.run_due()
+        watch.off = True
+        assert whole(story.bench, story.log) == wanted, watch.failed
+        story.log.close()
+        for clean in (True, False):
+            again = story.bench.open(clean=clean, log_start=story.log.log_start)
+            assert whole(story.bench, again)[:2] == wanted[:2], watch.failed
+    assert failed > refused > 0
+
+
+def test_a_log_goes_on_with_its_old_segment_while_it_cannot_open_a_new_one(tmp_path: Path) -> None:
+    """Small batches still fit; the one that needs a new segment is refused until there are descriptors."""
+    watch = Failing(1, errno.EMFILE, for_good=True, only=("open",))
+    story = Persistent(tmp_path / "run", watch)
+    watch.off = True
+    story.log.append_as_leader(batch(size=300), 0)
+    watch.off = False
+    with pytest.raises(ResourceExhausted, match=r"rolling a segment orders-0 failed: all .* raise ulimit -n"):
+        story.log.append_as_leader(batch(size=500), 0)
+    story.log.append_as_leader(batch(size=10), 0)
+    watch.off = True
+    story.log.advance_high_watermark(2)
+    assert offsets_in(bytes_of(story.log.read(0, 1000), story.files)) == [0, 1]
+    story.log.append_as_leader(batch(size=500), 0)
+    assert [segment.base_offset for segment in story.log.segments] == [0, 2]
+    assert not story.bench.failures
