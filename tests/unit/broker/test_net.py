@@ -268,7 +268,7 @@ def test_a_peer_that_leaves_in_the_middle_of_a_frame_is_forgotten_quietly(caplog
     assert complaints(caplog) == []
 
 
-def test_a_request_under_way_is_cancelled_when_its_peer_leaves() -> None:
+def test_a_request_under_way_is_cancelled_when_the_broker_closes_its_connection() -> None:
     async def test() -> None:
         cancelled = asyncio.Event()
 
@@ -286,6 +286,58 @@ def test_a_request_under_way_is_cancelled_when_its_peer_leaves() -> None:
             await until(lambda: any(found.waiting for found in there.net.connections))
             there.net.connections.copy().pop().close("it is enough")
             await asyncio.wait_for(cancelled.wait(), SECONDS)
+
+    run(test)
+
+
+@pytest.mark.parametrize("leave", ["close", "abort"])
+def test_a_request_under_way_is_carried_out_though_its_peer_leaves(
+    leave: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Kafka: what was asked for happens. The reply goes nowhere, and the connection goes with it."""
+
+    async def test() -> None:
+        begun, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        async def work() -> Reply:
+            begun.set()
+            await go_on.wait()
+            done.set()
+            return sized(b"answer" * 10_000)
+
+        async with harbour(lambda *_: work()) as there:
+            peer = await there.peer()
+            peer.send(b"work")
+            await asyncio.wait_for(begun.wait(), SECONDS)
+            peer.close() if leave == "close" else peer.writer.transport.abort()
+            await asyncio.wait_for(peer.writer.wait_closed(), SECONDS)
+            other = await there.peer()
+            other.send(b"work")  # the broker has been in its loop since
+            go_on.set()
+            assert await other.receive() == b"answer" * 10_000
+            assert done.is_set()
+            await until(lambda: len(there.net.connections) == 1)
+
+    run(test)
+    assert complaints(caplog) == []
+
+
+def test_a_peer_that_sends_no_more_still_gets_its_answer() -> None:
+    async def test() -> None:
+        go_on = asyncio.Event()
+
+        async def work() -> Reply:
+            await go_on.wait()
+            return sized(b"answer")
+
+        async with harbour(lambda *_: work()) as there:
+            peer = await there.peer()
+            peer.send(b"work")
+            peer.writer.write_eof()
+            await until(lambda: any(found.waiting for found in there.net.connections))
+            go_on.set()
+            assert await peer.receive() == b"answer"
+            await until(lambda: not there.net.connections)
 
     run(test)
 
