@@ -24,7 +24,7 @@ from leadline.errors import (
     ProducerFenced,
     TransactionAbortable,
     WireError,
-    told,
+    by_code,
 )
 from leadline.log.producers import TRUSTED, Verification
 from leadline.model import NO_SEQUENCE, BrokerId, TopicPartition
@@ -146,7 +146,9 @@ async def _ask_another(
         for topic in txn.topic_results:
             for each in topic.results_by_partition:
                 tp, code = TopicPartition(topic.name, each.partition_index), each.partition_error_code
-                refusals[tp] = told(code, f"error {code} from the coordinator of {transactional_id}") if code else None
+                refusals[tp] = (
+                    by_code(code, f"error {code} from the coordinator of {transactional_id}") if code else None
+                )
     return refusals
 
 

@@ -19,7 +19,7 @@ from leadline.errors import (
     LeaderNotAvailable,
     TransactionCoordinatorFenced,
     WireError,
-    told,
+    by_code,
 )
 from leadline.log.producers import Origin
 from leadline.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
@@ -171,5 +171,5 @@ def _verdicts(answer: WriteTxnMarkersResponse, partitions: Iterable[TopicPartiti
             for each in topic.partitions:
                 tp, code = TopicPartition(topic.name, each.partition_index), each.error_code
                 if tp in verdicts:
-                    verdicts[tp] = told(code, f"error {code} from the leader of {tp}") if code else None
+                    verdicts[tp] = by_code(code, f"error {code} from the leader of {tp}") if code else None
     return verdicts

@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from leadline.config import nearest
-from leadline.errors import NotCoordinator, UnknownTopicOrPartition, WireError
+from leadline.errors import BY_CODE, NotCoordinator, UnknownTopicOrPartition
 from leadline.model import BrokerId, Offset, TopicId, TopicPartition, by_topic
 from leadline.spark.client.connection import Access, Address, Connection, Refused, Unreachable
 from leadline.spark.errors import JobFailed
@@ -46,29 +46,14 @@ CREATION_S = 5.0  # for which a topic may be on its way
 NO_ID = uuid.UUID(int=0)
 
 
-def _codes(kind: type[WireError]) -> Iterator[tuple[int, type[WireError]]]:
-    for below in kind.__subclasses__():
-        if "code" in vars(below):
-            yield below.code, below
-        yield from _codes(below)
-
-
-KNOWN = dict(_codes(WireError))
-PASSING = {code for code, kind in KNOWN.items() if kind.retriable} | {
-    LEADER_NOT_AVAILABLE,
-    13,  # the network
-    20,  # too few replicas, found out behind the append
-    41,  # another controller
-    78,  # a new leader that does not know its end yet
-    89,  # a quota
-}
+PASSING = {code for code, kind in BY_CODE.items() if kind.retriable}
 
 
 class Answered(JobFailed):
     """A broker said no: what was asked, and its code."""
 
     def __init__(self, what: str, code: int, more: str | None = None) -> None:
-        name = KNOWN[code].__name__ if code in KNOWN else f"error {code}"
+        name = BY_CODE[code].__name__ if code in BY_CODE else f"error {code}"
         super().__init__(f"{what}: {name} ({code}){f': {more}' if more else ''}")
         self.code = code
 

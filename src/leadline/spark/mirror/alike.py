@@ -16,7 +16,7 @@ TOPIC = 2  # as kind of a resource with settings
 SET_FOR_THE_TOPIC = 1  # as source of a setting
 DEFAULT_REPLICATION = -1
 CREATE_MS = 30_000
-CLASSIC = "consumer"
+CONSUMER_PROTOCOL = "consumer"  # the protocol type of groups that consume topics
 
 
 class TooFewPartitions(JobFailed):
@@ -77,5 +77,5 @@ def groups(cluster: Cluster) -> list[str]:
         if answer.error_code:
             raise Answered("groups", answer.error_code)
     return sorted(
-        {each.group_id for answer in answers for each in answer.groups if each.protocol_type in ("", CLASSIC)}
+        {each.group_id for answer in answers for each in answer.groups if each.protocol_type in ("", CONSUMER_PROTOCOL)}
     )
