@@ -1,7 +1,7 @@
 """What a leader refuses, Kafka refuses with the same error code, and with the same records to blame.
 
-Not what lies inside a batch where no setting of the topic asks about it: Leadline does not look there
-(docs/decisions/0011-what-a-leader-does-not-look-at.md).
+Not what lies inside a batch, behind its first record, where no setting of the topic asks about it: Leadline does not
+look there (docs/decisions/0011-what-a-leader-does-not-look-at.md).
 """
 
 import struct
@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from leadline.log.producers import Origin
+from leadline.records import varint
 from leadline.records.batch import CRC_AT, crc_of
 from tests.conformance.kafka.answers import Batch, Codec, Record
 from tests.conformance.kafka.oracle import START_MS, Oracle
@@ -75,6 +76,74 @@ def test_a_header_that_cannot_be(opened: Open, at: int, format: str, value: int,
     batch = pair.oracle.build("none", records(), producer_id=7, producer_epoch=0, base_sequence=0)
     assert pair.append(changed(batch, at, format, value)) == Refused(code)
     pair.assert_same_state()
+
+
+def sized(body: bytes) -> bytes:
+    return varint.encode(len(body)) + body
+
+
+def with_records(batch: bytes, *found: bytes) -> bytes:
+    """The batch with other records, its length and its CRC put right."""
+    data = batch[:61] + b"".join(found)
+    return changed(changed(data, 8, ">i", len(data) - 12), 57, ">i", len(found))
+
+
+MANY = varint.encode(2**31 - 1)
+FRONT = b"\0\0\0"  # attributes, timestamp and offset
+KEY_VALUE = b"\2k\2v"
+GOOD = sized(FRONT + KEY_VALUE + b"\0")
+NOT_RECORDS = {
+    "a length of -1": b"\1",
+    "a length of -1, and more": b"\1" + GOOD,
+    "a length of 0": b"\0",
+    "more than there is": varint.encode(200) + FRONT + KEY_VALUE + b"\0",
+    "2^31-1 headers": sized(FRONT + KEY_VALUE + MANY),
+    "2^31-1 headers, and 40 bytes": sized(FRONT + KEY_VALUE + MANY + bytes(40)),
+    "-1 headers": sized(FRONT + KEY_VALUE + b"\1"),
+    "no count of headers": sized(FRONT + KEY_VALUE),
+    "a header without a key": sized(FRONT + KEY_VALUE + b"\2\1\0"),
+    "a header that is cut off": sized(FRONT + KEY_VALUE + b"\2\2k"),
+    "a header that is too long": sized(FRONT + KEY_VALUE + b"\2\2k\x7e"),
+    "a key that is too long": sized(FRONT + b"\x7ek\2v\0"),
+    "a value that is too long": sized(FRONT + b"\2k\x7ev\0"),
+    "bytes behind the headers": sized(FRONT + KEY_VALUE + b"\0\0"),
+    "a number without an end": sized(b"\0" + b"\xff" * 12),
+}
+
+
+@pytest.mark.parametrize("cleanup", ["delete", "compact"])
+@pytest.mark.parametrize("others", [0, 2])
+@pytest.mark.parametrize("broken", NOT_RECORDS.values(), ids=NOT_RECORDS)
+def test_a_first_record_that_is_none(opened: Open, broken: bytes, others: int, cleanup: str) -> None:
+    pair = opened(cleanup_policy=cleanup)
+    batch = pair.oracle.build("none", records(1 + others))
+    assert pair.append(with_records(batch, broken, *[GOOD] * others)) == Refused(INVALID_RECORD)
+    pair.assert_same_state()
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_records_that_do_not_fill_their_batch(opened: Open, count: int) -> None:
+    pair = opened(cleanup_policy="compact")
+    batch = with_records(pair.oracle.build("none", records(count)), *[GOOD] * (count - 1), GOOD + GOOD)
+    assert pair.append(batch) == Refused(INVALID_RECORD)
+
+
+@pytest.mark.parametrize("broken", NOT_RECORDS.values(), ids=NOT_RECORDS)
+def test_any_record_that_is_none_where_records_are_looked_at(opened: Open, broken: bytes) -> None:
+    pair = opened(cleanup_policy="compact")
+    assert pair.append(with_records(pair.oracle.build("none", records(3)), GOOD, GOOD, broken)) == Refused(
+        INVALID_RECORD
+    )
+    pair.assert_same_state()
+
+
+def test_a_later_record_that_is_none_is_not_looked_at_elsewhere(opened: Open) -> None:
+    """Kafka refuses it, too; see the decision."""
+    pair = opened()
+    batch = with_records(pair.oracle.build("none", records(2)), GOOD, b"\1")
+    assert answer_of(lambda: pair.oracle.append_leader(batch, 0)) == Refused(INVALID_RECORD)
+    pair.log.append_as_leader(bytearray(batch), 0)
+    assert pair.log.log_end == 2
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])

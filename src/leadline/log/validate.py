@@ -1,7 +1,8 @@
 """What a leader checks before it gives a batch its offset.
 
-The header and the CRC, always. The records inside only where a setting asks about them: keys on compacted topics,
-times where message.timestamp.before/after.max.ms limit them, another compression.type than the producer's.
+The header, the CRC and the first record, unless it is compressed, always. All records only where a setting asks about
+them: keys on compacted topics, times where message.timestamp.before/after.max.ms limit them, another compression.type
+than the producer's.
 
 Pure: no file, no clock of its own.
 """
@@ -30,7 +31,8 @@ from leadline.records.batch import (
 )
 from leadline.records.build import recompressed
 from leadline.records.compression import Codec
-from leadline.records.record import body_of, spans
+from leadline.records.record import body_of, check_record, spans
+from leadline.records.record import check_records as check_all
 
 Writable = bytearray | memoryview
 _CLIENT, _LAST_CODEC = Origin.CLIENT, int(max(Codec))
@@ -60,7 +62,19 @@ def one_batch(data: Data, config: LogConfig, origin: Origin, tp: TopicPartition)
         if crc_of(data, 0, size) != crc:
             raise CorruptMessage(f"the CRC of a record batch for {tp} does not match (stored: {crc})")
         _check_client_batch(attributes, delta, count, producer_id, sequence, tp)
+        if not attributes & CODEC_MASK:
+            _check_first_record(data, size, count, tp)
     return header_of(fields)
+
+
+def _check_first_record(data: Data, size: int, count: int, tp: TopicPartition) -> None:
+    """It tells a producer that builds its records wrongly, and costs little, however many there are."""
+    try:
+        end = check_record(data, HEADER_BYTES, size)
+    except CorruptMessage as error:
+        raise InvalidRecord(f"{error}: the first record of a batch for {tp}") from None
+    if (end == size) is not (count == 1):
+        raise InvalidRecord(f"a batch of {count} records for {tp} whose first ends {size - end} bytes before the batch")
 
 
 def _check_client_batch(
@@ -96,6 +110,10 @@ def is_plain(config: LogConfig, origin: Origin = Origin.CLIENT) -> bool:
 def check_records(data: Data, header: Header, config: LogConfig, tp: TopicPartition, now_ms: int) -> None:
     """Refuse the batch, with the place of each record that is to blame."""
     body = body_of(data, 0, header)
+    try:
+        check_all(body, 0, len(body), header.record_count)
+    except CorruptMessage as error:
+        raise InvalidRecord(f"{error}: in a batch for {tp}") from None
     stamped = header.max_timestamp if header.is_log_append_time else None
     oldest = now_ms - config.message_timestamp_before_max_ms
     newest = now_ms + config.message_timestamp_after_max_ms

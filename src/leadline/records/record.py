@@ -96,6 +96,42 @@ def span_at(data: bytes, position: int) -> Span:
     return Span(timestamp_delta, offset_delta, key_at, key, value, at, end)
 
 
+def check_records(data: Data, position: int, end: int, count: int) -> None:
+    """So many records, from the first byte to the last, each of which Kafka would read."""
+    for _ in range(count):
+        position = check_record(data, position, end)
+    if position != end:
+        raise CorruptMessage(f"{end - position} bytes behind the last of {count} records")
+
+
+def check_record(data: Data, position: int, limit: int) -> int:
+    """Where the record that starts here ends. Its lengths must agree with each other, down to those of its headers."""
+    decode = varint.decode
+    try:
+        length, start = decode(data, position)
+        end = start + length
+        if length < 0 or end > limit:
+            raise CorruptMessage(f"a record of {length} bytes where {limit - start} are left")
+        at = start + 2 if data[start + 1] < 0x80 else decode(data, start + 1)[1]  # behind the timestamp
+        at = at + 1 if data[at] < 0x80 else decode(data, at)[1]  # and the offset
+        size, at = decode(data, at)
+        size, at = decode(data, at + size if size > 0 else at)
+        count, at = decode(data, at + size if size > 0 else at)
+        if not 0 <= count <= limit - at:
+            raise CorruptMessage(f"a record with {count} headers where {limit - at} bytes are left")
+        for _ in range(count):
+            size, at = decode(data, at)
+            if size < 0:
+                raise CorruptMessage("a record header without a key")
+            size, at = decode(data, at + size)
+            at += size if size > 0 else 0
+    except (IndexError, ValueError):
+        raise CorruptMessage("a record is cut off") from None
+    if at != end:
+        raise CorruptMessage(f"a record of {length} bytes whose parts take {at - start}")
+    return end
+
+
 def keys(body: Data, count: int) -> list[tuple[int, bytes | None, int]]:
     """Of each record: its offset delta, its key and its position. What stands behind the key is not looked at."""
     data, one, decode = bytes(body), _ONE_BYTE, varint.decode

@@ -52,6 +52,11 @@ def elsewhere(data: bytearray) -> bytearray:
         (changed(batch(2), 23, b"\xff\xff\xff\xff"), InvalidRecord, "last offset delta -1"),
         (marker(1, commit=True), InvalidRecord, "clients may not write control records"),
         (changed(batch(producer_id=5), 53, b"\xff\xff\xff\xff"), InvalidRecord, "sequence number -1"),
+        (changed(batch(), 61, b"\1"), InvalidRecord, "a record of -1 bytes"),
+        (changed(batch(), 61, b"\0"), InvalidRecord, "whose parts take"),
+        (changed(batch(), 61, b"\x7e"), InvalidRecord, "a record of 63 bytes where"),
+        (changed(batch(2), 61, b"\1"), InvalidRecord, "the first record of a batch for"),
+        (changed(batch(), len(batch()) - 1, b"\1"), InvalidRecord, "a record with -1 headers"),
     ],
 )
 def test_what_a_client_may_not_send_is_refused_with_the_reason(
