@@ -50,11 +50,16 @@ clean: ## remove .venv and all caches
 $(READY): requirements.lock pyproject.toml
 	@"$(PYTHON)" $(CHECK_PYTHON) || { echo 'Leadline needs Python 3.11 or newer with its module venv; PYTHON=... tells where it is.' >&2; exit 1; }
 	@set -e; \
+	if [ -t 2 ]; then quiet_uv= quiet_pip=; else quiet_uv=--quiet quiet_pip=-qq; fi; \
 	install() { \
-	  command -v uv >/dev/null && UV_SYSTEM_CERTS=1 uv pip install --quiet --python $(BIN)/python "$$@" || \
-	  $(BIN)/python -m pip install -qq --disable-pip-version-check "$$@"; \
+	  command -v uv >/dev/null && UV_SYSTEM_CERTS=1 uv pip install $$quiet_uv --python $(BIN)/python "$$@" || \
+	  $(BIN)/python -m pip install $$quiet_pip --disable-pip-version-check "$$@"; \
 	}; \
+	echo 'Setting up .venv, once: this takes a minute or more, for the download of some 700 MB.' >&2; \
+	echo '1/3 a virtual environment of $(PYTHON)' >&2; \
 	"$(PYTHON)" -m venv --clear .venv; \
+	echo "2/3 the $$(grep -c '^[a-z].*==' requirements.lock) packages that requirements.lock names" >&2; \
 	install --require-hashes -r requirements.lock; \
+	echo '3/3 Leadline itself' >&2; \
 	install --no-deps --no-build-isolation --editable .
 	@touch $@

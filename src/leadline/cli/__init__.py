@@ -3,6 +3,7 @@
 Only the command that was asked for is loaded: a broker starts without the client library, a dump without the broker.
 """
 
+import argparse
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -30,7 +31,16 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = sys.argv[1:] if arguments is None else arguments
+    options = parse(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code: int = options.run(options)
+    except KeyboardInterrupt:
+        code = 130
+    return code
+
+
+def parse(given: Sequence[str]) -> argparse.Namespace:
+    """What a command line asks for. SystemExit if there is no such command or option."""
     command = next((word for word in given if not word.startswith("-")), None)
     parser = CommandParser(
         prog="leadline", description="A log broker that every Kafka client takes for Kafka, in Python."
@@ -42,9 +52,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
             import_module(f"leadline.cli.{name.replace('-', '_')}").add_to(commands)
         else:
             commands.add_parser(name, help=meaning)
-    options = parser.parse_args(given)
-    try:
-        code: int = options.run(options)
-    except KeyboardInterrupt:
-        code = 130
-    return code
+    return parser.parse_args(given)
