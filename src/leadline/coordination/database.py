@@ -7,15 +7,18 @@
            session         number of the last session: each opening is one
 
 One process at a time has the file, under SQLite's own exclusive lock, which dies with it. Each opening deletes the
-ephemeral nodes of the sessions before. A commit is on disk when it returns (WAL, synchronous=FULL).
+ephemeral nodes of the sessions before. A commit is on disk when it returns (WAL, synchronous=FULL). Of a damaged file
+all that can be read is kept (`salvage`).
 """
 
+import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from leadline.coordination.salvage import DAMAGED, salvage
 from leadline.coordination.tree import (
     ANY_VERSION,
     ROOT,
@@ -41,6 +44,8 @@ from leadline.coordination.tree import (
 from leadline.errors import CorruptFile
 from leadline.ports import Clock
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 FILE_NAME = "coordination.db"
@@ -58,6 +63,11 @@ SCHEMA = """
     INSERT INTO node (parent, name, data, version, czxid, ctime_ms, owner) VALUES ('', '', x'', 0, 0, 0, 0);
     INSERT INTO tree VALUES (0, 0);
 """
+LAY_OUT = f"{SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};"
+REMEDY = (
+    "make it a file of Leadline's that this user can read and write, or remove it: settings of topics and of the "
+    "broker are lost then, the topics and their records are not"
+)
 
 
 class TreeInUse(Exception):
@@ -73,10 +83,24 @@ class Database:
         self.events: list[Event] = []
         self._zxid = 0
         os.stat(directory)  # names the directory if it is not there; SQLite would not
+        with self._opening():
+            try:
+                self._connect()
+            except sqlite3.DatabaseError as error:
+                if _kind(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                    raise
+                count = salvage(self.path, LAY_OUT)
+                log.error(
+                    "%s was damaged (%s): %d nodes were read and are kept; the damaged file is %s. Lost are settings "
+                    "of topics and of the broker, if any; no record of any topic is touched",
+                    self.path, error, count, self.path + DAMAGED,
+                )  # fmt: skip
+                self._connect()
+
+    def _connect(self) -> None:
         self._connection = sqlite3.connect(self.path, timeout=0, isolation_level=None)
         try:
-            with self._opening():
-                self._open()
+            self._open()
         except BaseException:
             self._connection.close()
             raise
@@ -86,18 +110,18 @@ class Database:
         try:
             yield
         except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the low byte is the kind of error
-            if code == sqlite3.SQLITE_BUSY:
+            if _kind(error) == sqlite3.SQLITE_BUSY:
                 raise TreeInUse(f"{self.path} is in use: another broker runs on this directory") from None
-            if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-                raise CorruptFile(self.path, 0, str(error)) from None
-            raise OSError(f"{self.path}: {error}") from error
+            raise OSError(f"{self.path}: {error}; {REMEDY}") from error
 
     def _open(self) -> None:
         run = self._connection.execute
         run("PRAGMA locking_mode = EXCLUSIVE")
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
+        for (wrong,) in run("PRAGMA quick_check(1)"):
+            if wrong != "ok":
+                raise _malformed(wrong)
         run("BEGIN IMMEDIATE")
         (kind,) = run("PRAGMA application_id").fetchone()
         (format,) = run("PRAGMA user_version").fetchone()
@@ -105,7 +129,8 @@ class Database:
         if not tables:
             self._lay_out()
         elif (kind, format) != (APPLICATION_ID, FORMAT):
-            raise CorruptFile(self.path, 0, f"kind {kind:#x}, format {format}; expected {APPLICATION_ID:#x}, {FORMAT}")
+            wrong = f"kind {kind:#x}, format {format}; expected {APPLICATION_ID:#x}, {FORMAT}"
+            raise CorruptFile(self.path, 0, f"{wrong}; {REMEDY}")
         run("UPDATE tree SET session = session + 1")
         self._zxid, self.session = run("SELECT zxid, session FROM tree").fetchone()
         self.transaction(self.end_sessions)
@@ -113,10 +138,8 @@ class Database:
         self.events.clear()  # nobody watches yet
 
     def _lay_out(self) -> None:
-        for statement in SCHEMA.split(";"):
+        for statement in LAY_OUT.split(";"):
             self._connection.execute(statement)
-        self._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        self._connection.execute(f"PRAGMA user_version = {FORMAT}")
 
     def close(self) -> None:
         self._connection.close()
@@ -252,6 +275,17 @@ class Database:
 
     def _tell(self, change: Change, path: str) -> None:
         self.events += (Event(change, path), Event(Change.CHILDREN, parent_of(path)))
+
+
+def _kind(error: sqlite3.Error) -> int:
+    """The low byte of the code."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _malformed(wrong: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(" ".join(str(wrong).split()))
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
 
 
 def _key(path: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from leadline.coordination.database import Database, TreeInUse
+from leadline.coordination.database import Database
 from leadline.coordination.tree import (
     ANY_VERSION,
     ROOT,
@@ -38,7 +38,6 @@ from leadline.coordination.tree import (
     check_path,
 )
 from leadline.coordination.watches import SessionWatches, Subscription, Watches
-from leadline.errors import CorruptFile
 from leadline.ports import Clock
 
 T = TypeVar("T")
@@ -207,7 +206,7 @@ class EmbeddedTree:
         back = self._loop.call_soon_threadsafe
         try:
             database = Database(directory, clock)
-        except (TreeInUse, CorruptFile, OSError) as error:
+        except Exception as error:  # noqa: BLE001  for who opened it
             back(_settle, self._opened.set_exception, error)
             return
         back(_settle, self._opened.set_result, database.session)

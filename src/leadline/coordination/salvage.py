@@ -1,0 +1,93 @@
+"""What can still be read of a damaged coordination.db, in a new one that takes its place.
+
+The damaged file stays beside it as coordination.db.damaged. The new one is complete and on disk before it gets its
+name, so a crash leaves the old one, which is salvaged again, or the new one.
+"""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from typing import NamedTuple
+
+from leadline.coordination.tree import ROOT, check_path, child_of, parent_of
+
+DAMAGED, NEW, WAL = ".damaged", ".new", "-wal"
+COLUMNS = "parent, name, data, version, czxid, ctime_ms, born"
+
+
+class Row(NamedTuple):
+    """A node that is no ephemeral one."""
+
+    path: str
+    data: bytes
+    version: int
+    czxid: int
+    ctime_ms: int
+    born: int
+
+
+def salvage(path: str, lay_out: str) -> int:
+    """Put a new file in the place of a damaged one. The number of nodes that it has. OSError, sqlite3.Error."""
+    for suffix in ("", WAL):
+        with suppress(FileNotFoundError):
+            shutil.copyfile(path + suffix, path + DAMAGED + suffix)
+    rows = _with_parents({row.path: row for row in _readable(path + DAMAGED)})
+    for suffix in ("", WAL):
+        with suppress(FileNotFoundError):
+            os.unlink(path + NEW + suffix)
+    with closing(sqlite3.connect(path + NEW, isolation_level=None)) as connection:
+        connection.executescript(f"BEGIN; {lay_out}")
+        connection.executemany(
+            "INSERT OR REPLACE INTO node (parent, name, data, version, czxid, ctime_ms, owner, born) "
+            "VALUES (?, ?, ?, ?, ?, ?, 0, ?)",
+            [(*_key(row.path), row.data, row.version, row.czxid, row.ctime_ms, row.born) for row in rows],
+        )
+        connection.execute("UPDATE tree SET zxid = ?", (max((row.czxid for row in rows), default=0),))
+        connection.execute("COMMIT")
+    with suppress(FileNotFoundError):
+        os.unlink(path + WAL)  # it belongs to the damaged file
+    os.replace(path + NEW, path)
+    return len(rows)
+
+
+def _readable(path: str) -> Iterator[Row]:
+    """From the front as far as it can be read, and from the back."""
+    for order in ("ASC", "DESC"):
+        with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as connection:
+            connection.text_factory = bytes
+            for fields in connection.execute(f"SELECT {COLUMNS} FROM node WHERE owner = 0 ORDER BY rowid {order}"):
+                if (row := _row(*fields)) is not None:
+                    yield row
+
+
+def _row(parent: object, name: object, data: object, *numbers: object) -> Row | None:
+    """None for what no broker writes."""
+    if not (isinstance(parent, bytes) and isinstance(name, bytes) and isinstance(data, bytes)):
+        return None
+    version, czxid, ctime_ms, born = numbers
+    if not all(isinstance(number, int) and number >= 0 for number in numbers):
+        return None
+    try:
+        path = child_of(parent.decode(), name.decode()) if name else ROOT
+        check_path(path)
+    except ValueError:
+        return None
+    assert isinstance(version, int)
+    assert isinstance(czxid, int)
+    assert isinstance(ctime_ms, int)
+    assert isinstance(born, int)
+    return Row(path, data, version, czxid, ctime_ms, born)
+
+
+def _with_parents(rows: dict[str, Row]) -> list[Row]:
+    """And an empty node for each parent that could not be read."""
+    for path in list(rows):
+        while (path := parent_of(path) if path != ROOT else ROOT) not in rows:
+            rows[path] = Row(path, b"", 0, 0, 0, 0)
+    return list(rows.values())
+
+
+def _key(path: str) -> tuple[str, str]:
+    return ("", "") if path == ROOT else (parent_of(path), path.rpartition("/")[2])
