@@ -391,17 +391,29 @@ class UnexpectedAppendOffset(Exception):
 class CorruptFile(Exception):
     """A file whose bytes are not what its format says: names the path, the position and what is wrong there."""
 
-    def __init__(self, path: str, position: int, reason: str) -> None:
+    def __init__(self, path: str, position: int, reason: str, remedy: str = "") -> None:
         super().__init__(f"{path}: at byte {position}: {reason}")
-        self.path, self.position, self.reason = path, position, reason
+        self.path, self.position, self.reason, self.remedy = path, position, reason, remedy
+
+
+class UnusableFile(CorruptFile):
+    """A file that the system does not let us read or write, while others beside it are in order."""
+
+    def __init__(self, path: str, error: OSError) -> None:
+        super().__init__(path, 0, error.strerror or str(error), "make it a file that this user can read and write")
+        self.args = (f"{path}: {self.reason}",)
 
 
 class LogDirFailed(Exception):
     """A disk said no. The directory goes offline and stays so until the next start."""
 
-    def __init__(self, directory: str, doing: str, error: BaseException) -> None:
-        super().__init__(f"log directory {directory} failed while {doing}: {error}")
+    def __init__(self, directory: str, doing: str, error: BaseException, text: str | None = None) -> None:
+        super().__init__(text or f"log directory {directory} failed while {doing}: {error}")
         self.directory, self.doing, self.error = directory, doing, error
+
+
+class InconsistentIdentity(Exception):
+    """A log directory belongs to another broker or to another cluster. Says what helps."""
 
 
 class LogDirLocked(Exception):

@@ -169,7 +169,7 @@ class OsFiles:
     preadv = staticmethod(os.preadv)
     pwrite = staticmethod(os.pwrite)
     ftruncate = staticmethod(os.ftruncate)
-    exists = staticmethod(os.path.exists)
+    exists = staticmethod(os.path.lexists)  # also a link to nowhere: its name is taken
     mkdir = staticmethod(os.mkdir)
     rmdir = staticmethod(os.rmdir)
     rename = staticmethod(os.rename)

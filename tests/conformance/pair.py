@@ -16,6 +16,7 @@ from typing import TypeVar
 from leadline.errors import LogDirFailed, RecordsRefused, UnexpectedAppendOffset, WireError
 from leadline.log.background import Inline
 from leadline.log.log import MAX_TIMESTAMP, Isolation, Log
+from leadline.log.names import REMOVED
 from leadline.log.producers import Origin, Producer
 from leadline.log.recovery import Opening, open_log
 from leadline.log.segment import Segment
@@ -318,14 +319,17 @@ class Pair:
 
 
 def files_in(directory: Path) -> dict[str, bytes]:
-    names = sorted(name for name in os.listdir(directory) if not name.endswith(".deleted"))
+    names = sorted(name for name in os.listdir(directory) if not name.endswith((".deleted", REMOVED)))
     return {name: (directory / name).read_bytes() for name in names}
 
 
 def _names(directory: Path) -> list[str]:
-    """Without the indexes of segments that have no records: Kafka makes them when it is first asked about them."""
+    """Without the indexes of segments that have no records: Kafka makes them when it is first asked about them.
+
+    And without what recovery removed, which Leadline alone keeps.
+    """
     empty = {path.stem for path in directory.glob("*.log") if path.stat().st_size == 0}
-    names = (name for name in os.listdir(directory) if not name.endswith("index.deleted"))
+    names = (name for name in os.listdir(directory) if not name.endswith(("index.deleted", REMOVED)))
     return sorted(name for name in names if not (name.endswith("index") and name.partition(".")[0] in empty))
 
 

@@ -209,7 +209,7 @@ def _seen(record: Record) -> Seen:
 async def read_all(dirs: LogDirs) -> tuple[Everything, Everything, dict[LeadlineTopicPartition, bytes]]:
     """Every record, the committed ones, and the bytes of the internal topics."""
     assert not dirs.offline
-    assert not any(log_dir.refused for log_dir in dirs.dirs.values())
+    assert not dirs.offline_logs()
     for log in dirs.logs.values():
         log.set_high_watermark(log.log_end)  # as the leader that it would be
     mine = {tp: log for tp, log in dirs.logs.items() if tp.topic in TOPICS}

@@ -313,9 +313,21 @@ def test_an_index_without_its_log_goes(oracle: Oracle, tmp_path: Path, source: P
     check(Pair(oracle, tmp_path, SETTINGS), source, clean=True, recovery_point=0)
 
 
-@pytest.mark.parametrize("log_start", [10, 60, 1000])
+def test_leadline_keeps_a_log_that_kafka_deletes_for_a_log_start_past_its_end(
+    oracle: Oracle, tmp_path: Path, source: Path
+) -> None:
+    """One wrong number in log-start-offset-checkpoint, and Kafka deletes every segment."""
+    WRITERS["kafka"](History(oracle, 11), source, "close")
+    pair = Pair(oracle, tmp_path, SETTINGS)
+    pair.give(source)
+    pair.open(clean=True, log_start=1000)
+    state = pair.oracle.state()
+    assert (state["log_start_offset"], state["log_end_offset"]) == (1000, 1000)
+    assert pair.log.log_start == 0 < pair.log.log_end < 1000
+
+
+@pytest.mark.parametrize("log_start", [10, 60])
 def test_the_log_starts_where_the_checkpoint_says(oracle: Oracle, tmp_path: Path, source: Path, log_start: int) -> None:
-    """Past its end, all of it goes."""
     WRITERS["leadline"](History(oracle, 11), source, "abandon")
     pair = Pair(oracle, tmp_path, SETTINGS)
     pair.give(source)

@@ -59,7 +59,7 @@ async def _open_and_check(path: Path, ledgers: Mapping[TopicPartition, Ledger], 
     dirs = open_dirs(path, Unsynced())
     await dirs.open()
     try:
-        assert not dirs.dirs[str(path)].refused
+        assert not dirs.offline_logs()
         for tp, ledger in ledgers.items():
             promise = ledger.promised_at(operations)
             log = dirs.logs.get(tp)

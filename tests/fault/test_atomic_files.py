@@ -40,7 +40,7 @@ def properties(files: Files, directory: str, value: int) -> None:
 CASES: dict[str, tuple[Callable[[Files, str, int], None], Callable[[str], object]]] = {
     "offset checkpoint": (offsets, lambda path: read_offsets(OsFiles(), f"{path}/offsets")[TP]),
     "leader epochs": (epochs, lambda path: read_epochs(OsFiles(), f"{path}/epochs")[-1].epoch),
-    "meta.properties": (properties, lambda path: int(read_meta_properties(OsFiles(), path)["broker.id"])),
+    "meta.properties": (properties, lambda path: int((read_meta_properties(OsFiles(), path) or {})["broker.id"])),
 }
 
 

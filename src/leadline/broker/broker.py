@@ -9,12 +9,12 @@ import random
 import socket
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
 
 from leadline.api.context import Context, Services
 from leadline.api.inter_broker import Itself, alter_partition, controlled_shutdown
 from leadline.api.lanes import Lanes
 from leadline.api.sessions import Sessions
+from leadline.broker.identity import Identity, identify, properties_of
 from leadline.broker.net import SEND_BUFFER_BYTES, Limits, Net
 from leadline.broker.presence import Presence
 from leadline.broker.requests import Requests
@@ -32,7 +32,7 @@ from leadline.controller.take_over import OUR_STOP, TakeOver, first_producer_id
 from leadline.controller.vigil import Vigil
 from leadline.coordination import registration, znodes
 from leadline.coordination.embedded import EmbeddedTree
-from leadline.coordination.membership import agree_on_cluster_id, generate_broker_id, make_persistent_nodes
+from leadline.coordination.membership import make_persistent_nodes
 from leadline.coordination.registration import Registration, encode_registration
 from leadline.coordination.tree import Tree
 from leadline.coordinator.commits import Commits
@@ -44,7 +44,7 @@ from leadline.errors import LogDirFailed
 from leadline.log.files import CACHE, cache_capacity
 from leadline.log.log_dirs import LogDirs
 from leadline.log.upkeep import Upkeep
-from leadline.model import BrokerId, ProducerId, TopicPartition, format_id, new_id
+from leadline.model import BrokerId, ProducerId, TopicPartition
 from leadline.ports import OsFiles, SystemClock, raise_descriptor_limit
 from leadline.replication.channel import Channel, Peer, Source
 from leadline.replication.replicas import Replicas
@@ -59,13 +59,6 @@ from leadline.wire.messages import (
 log = logging.getLogger(__name__)
 
 KAFKAS_STOP = -1  # in .kafka_cleanshutdown, where Kafka with ZooKeeper has no broker epoch either
-
-
-class Identity(NamedTuple):
-    """Who a broker is, as its directories remember it in meta.properties."""
-
-    broker: BrokerId
-    cluster_id: str
 
 
 class Broker:
@@ -171,30 +164,10 @@ class Broker:
         )
 
     async def _identity(self, tree: Tree) -> Identity:
-        """What the directories remember, or a new one; neither a setting nor the cluster may contradict them."""
-        known = {key: value for found in self.dirs.meta_properties().values() for key, value in found.items()}
-        wanted, where = self.settings.broker.broker_id, ",".join(self.dirs.dirs)
-        remembered = int(known["broker.id"]) if "broker.id" in known else None
-        if remembered is not None and wanted >= 0 and wanted != remembered:
-            raise LogDirFailed(where, "opening it", OSError(f"it belongs to broker {remembered}, not {wanted}"))
-        broker = remembered if remembered is not None else wanted if wanted >= 0 else await self._new_id(tree)
-        cluster_id = known.get("cluster.id") or format_id(new_id())
-        if not self.is_alone:
-            cluster_id = await agree_on_cluster_id(tree, cluster_id)
-            if known.get("cluster.id", cluster_id) != cluster_id:
-                text = f"it belongs to the cluster {known['cluster.id']}, zookeeper.connect is that of {cluster_id}"
-                raise LogDirFailed(where, "opening it", OSError(text))
-        identity = {"broker.id": str(broker), "version": "0", "cluster.id": cluster_id}
-        await self.dirs.write_meta_properties(identity)
-        return Identity(broker, cluster_id)
-
-    async def _new_id(self, tree: Tree) -> BrokerId:
-        config = self.settings.broker
-        if self.is_alone:
-            return config.reserved_broker_max_id + 1
-        if not config.broker_id_generation_enable:
-            raise InvalidSetting("broker.id=-1: an id must be set, as broker.id.generation.enable is false")
-        return await generate_broker_id(tree, config.reserved_broker_max_id)
+        config, stored = self.settings.broker, self.dirs.meta_properties()
+        identity = await identify(tree, stored, config, is_alone=self.is_alone)
+        await self.dirs.write_meta_properties(properties_of(identity))
+        return identity
 
     async def _be_alone(self, tree: Tree, controller: Controller) -> None:
         """All that it holds it leads, before anybody asks."""

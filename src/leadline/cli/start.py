@@ -23,9 +23,22 @@ from leadline.cli import COMMANDS
 from leadline.cli.processes import holder_of, listener_on, process_text
 from leadline.cli.terminal import Status, host_text, size_text, time_text
 from leadline.config import BrokerSettings, InvalidSetting, broker_settings, parse_properties
+from leadline.coordination.database import TreeInUse
+from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import TreeError
-from leadline.errors import LogDirFailed, LogDirLocked
+from leadline.errors import CorruptFile, InconsistentIdentity, LogDirFailed, LogDirLocked
 
+REFUSALS = (  # to start: one line each
+    InvalidSetting,
+    InconsistentIdentity,
+    LogDirLocked,
+    LogDirFailed,
+    CorruptFile,
+    MalformedNode,
+    TreeInUse,
+    TreeError,
+    OSError,
+)
 DEFAULT_LISTENERS = "PLAINTEXT://localhost:9092"  # Kafka's own default is open to the whole network
 
 EPILOG = """
@@ -70,11 +83,11 @@ def run(options: argparse.Namespace) -> int:
         watchdog = Watchdog()
         with asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
             return _run(runner, settings, watchdog)
-    except (InvalidSetting, LogDirLocked, LogDirFailed, TreeError) as error:
-        print(f"leadline: {error}", file=sys.stderr)
     except OSError as error:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
         print(f"leadline: {text}", file=sys.stderr)
+    except REFUSALS as error:
+        print(f"leadline: {error}", file=sys.stderr)
     return 1
 
 

@@ -17,7 +17,7 @@ from leadline.coordination.tree import Create, Delete, Operation, Set, Tree
 from leadline.coordination.znodes import Replicas
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
-from leadline.model import BrokerId, ProducerId, TopicPartition, new_id
+from leadline.model import BrokerId, ProducerId, TopicPartition, format_id, new_id
 
 log = logging.getLogger(__name__)
 
@@ -52,27 +52,39 @@ class TakeOver:
         found: dict[str, list[Log]] = {}
         for tp, one in self.dirs.logs.items():
             found.setdefault(tp.topic, []).append(one)
-        for name in [name for name in self.topics if theirs and name not in found and not self.dirs.offline]:
+        offline = {one.tp.topic for one in self.dirs.offline_logs()}
+        gone = [name for name in self.topics if name not in found and name not in offline]
+        for name in gone if theirs and not self.dirs.offline else ():
             log.info("topic %s is gone from the log directories: it was deleted by another broker", name)
             await self._forget(name)
         cleaned = {tp.topic for tp in await self.dirs.cleaned_offsets()}
         configs = {}
+        ours = any(found.was_clean and found.broker_epoch == OUR_STOP for found in self.dirs.dirs.values())
         for name, logs in found.items():
             known, ids = self.topics.get(name), {one.topic_id for one in logs} - {None}
-            if known is not None and ids and known.id not in ids:
+            if known is not None and (ours or known.id in ids):
+                self._refuse_foreign(known, logs)
+            elif known is not None and ids:
                 log.warning("topic %s is another one now, with id %s: the old one is forgotten", name, ids)
                 await self._forget(name)
                 known = None
             if known is None:
                 configs[name] = await self._take_over(name, logs, compacted=name in cleaned or name in INTERNAL)
             else:
-                await self._grow_to(known, max(one.tp.partition for one in logs) + 1)
+                await self._grow_to(known, self._count(name, logs))
         return configs
+
+    def _refuse_foreign(self, topic: Topic, logs: Collection[Log]) -> None:
+        """Nobody else had the directories: a file that says another topic id is damaged."""
+        for one in logs:
+            if one.topic_id not in (topic.id, None):
+                assert topic.id is not None
+                self.dirs.take_log_offline(one, f"topic_id is {format_id(one.topic_id)}, not {format_id(topic.id)}")
 
     async def _take_over(self, name: str, logs: Collection[Log], *, compacted: bool) -> dict[str, str]:
         """A topic of which only the logs are here. Its settings are not: nothing is deleted before they are known."""
         topic_id = next((one.topic_id for one in logs if one.topic_id is not None), None) or new_id()
-        count = max(one.tp.partition for one in logs) + 1
+        count = self._count(name, logs)
         config = {CLEANUP_POLICY: "compact"} if compacted else {RETENTION_MS: "-1"}
         told = ", ".join(f"{key}={value}" for key, value in config.items())
         log.warning("took over topic %s with %d partitions; its settings are not known: set %s", name, count, told)
@@ -82,6 +94,11 @@ class TakeOver:
         await self.tree.multi([Create(znodes.topic_path(name), znodes.encode_topic(topic)), settings])
         self.topics[name] = await reading.with_states(self.tree, name, topic)
         return config
+
+    def _count(self, name: str, logs: Collection[Log]) -> int:
+        """Partitions, with those that are offline."""
+        offline = [one.tp for one in self.dirs.offline_logs() if one.tp.topic == name]
+        return max(tp.partition for tp in [*(one.tp for one in logs), *offline]) + 1
 
     async def _grow_to(self, topic: Topic, count: int) -> None:
         old = len(topic.partitions)

@@ -16,9 +16,11 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from leadline.config import parse_properties
+from leadline.config.values import LONG_MAX
 from leadline.errors import CorruptFile
 from leadline.log import names
 from leadline.log.files import read_file, replace_file, write_file
@@ -26,6 +28,8 @@ from leadline.model import Offset, TopicId, TopicPartition, format_id, parse_id
 from leadline.ports import Files
 
 VERSION = 0
+MOST_DIGITS = 19  # of a number of 64 bits
+METADATA_REMEDY = "remove this file: it is written again, with the topic id that the controller tells"
 
 
 class EpochEntry(NamedTuple):
@@ -46,9 +50,16 @@ def decode_lines(path: str, data: bytes) -> list[str]:
         raise CorruptFile(path, 0, f"version {lines[0]!r}, expected {VERSION}")
     if len(lines) == 1:
         return []
-    if not lines[1].isdigit() or int(lines[1]) != len(lines) - 2:
+    if lines[1] != str(len(lines) - 2):
         raise CorruptFile(path, len(lines[0]) + 1, f"says {lines[1]!r} lines follow, but {len(lines) - 2} do")
     return lines[2:]
+
+
+def _number(text: str) -> int:
+    """ValueError for what no broker writes."""
+    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS) or int(text) > LONG_MAX:
+        raise ValueError(text)
+    return int(text)
 
 
 def _malformed(path: str, line: str) -> CorruptFile:
@@ -71,7 +82,7 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, Offset]:
     for line in decode_lines(path, data):
         try:
             topic, partition, offset = line.split()
-            found[TopicPartition(topic, int(partition))] = int(offset)
+            found[TopicPartition(topic, _number(partition))] = _number(offset)
         except ValueError:
             raise _malformed(path, line) from None
     return found
@@ -90,9 +101,12 @@ def read_epochs(files: Files, path: str) -> list[EpochEntry]:
     for line in decode_lines(path, data):
         try:
             epoch, start = line.split()
-            entries.append(EpochEntry(int(epoch), int(start)))
+            entries.append(EpochEntry(_number(epoch), _number(start)))
         except ValueError:
             raise _malformed(path, line) from None
+    for one, other in pairwise(entries):
+        if one.epoch >= other.epoch or one.start_offset >= other.start_offset:
+            raise CorruptFile(path, 0, f"epoch {other.epoch} from {other.start_offset} on does not follow {one.epoch}")
     return entries
 
 
@@ -101,19 +115,22 @@ def encode_partition_metadata(topic_id: TopicId) -> bytes:
 
 
 def read_partition_metadata(files: Files, path: str) -> TopicId | None:
+    """None if there is no such file, or an empty one: then the topic id is not known."""
     try:
-        text = read_file(files, path).decode("utf-8", "replace")
+        data = read_file(files, path)
     except FileNotFoundError:
         return None
-    fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
+    if not data.strip(b"\0\r\n "):
+        return None
+    fields = dict(line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line)
     if fields.get("version") != str(VERSION):
-        raise CorruptFile(path, 0, f"version {fields.get('version')!r}, expected {VERSION}")
+        raise CorruptFile(path, 0, f"version {fields.get('version')!r}, expected {VERSION}", METADATA_REMEDY)
     try:
         topic_id = parse_id(fields.get("topic_id", "").strip())
     except ValueError as error:
-        raise CorruptFile(path, 0, f"topic_id is {error}") from None
+        raise CorruptFile(path, 0, f"topic_id is {error}", METADATA_REMEDY) from None
     if topic_id.int == 0:
-        raise CorruptFile(path, 0, "topic_id is all zeros")
+        raise CorruptFile(path, 0, "topic_id is all zeros", METADATA_REMEDY)
     return topic_id
 
 
@@ -127,15 +144,22 @@ def write_clean_shutdown(files: Files, directory: str, broker_epoch: int) -> Non
 def take_clean_shutdown(files: Files, directory: str) -> int | None:
     """The broker epoch of a clean stop, once: the file is gone, durably, before the first write. None: unclean."""
     path = os.path.join(directory, names.CLEAN_SHUTDOWN_FILE)
+    data: bytes | None = b""
     try:
         data = read_file(files, path)
     except FileNotFoundError:
         return None
+    except PermissionError:
+        data = None  # nobody knows who wrote it: recovering costs time only
+    except CorruptFile:
+        pass
     files.unlink(path)
     files.sync_dir(directory)
+    if data is None:
+        return None
     try:
         return int(json.loads(data)["brokerEpoch"])
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return -1  # written by a version that kept no epoch in it
 
 
@@ -146,13 +170,13 @@ def write_meta_properties(files: Files, directory: str, properties: Mapping[str,
     replace_file(files, os.path.join(directory, names.META_PROPERTIES_FILE), ("\n".join(lines) + "\n").encode())
 
 
-def read_meta_properties(files: Files, directory: str) -> dict[str, str]:
-    """Empty if the directory is new."""
+def read_meta_properties(files: Files, directory: str) -> dict[str, str] | None:
+    """None if the directory is new."""
     path = os.path.join(directory, names.META_PROPERTIES_FILE)
     try:
         text = read_file(files, path).decode("utf-8", "replace")
     except FileNotFoundError:
-        return {}
+        return None
     return parse_properties(text)
 
 

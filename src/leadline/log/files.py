@@ -12,11 +12,28 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from weakref import ref
 
+from leadline.errors import CorruptFile
 from leadline.ports import Buffer, Files, descriptor_limit
 
 FILE_MODE = 0o644
 MADE_AT_ONCE = 16  # descriptors, when there is none left
 LEAST_CACHED = 16  # files of logs that stay open, however low the limit is
+MOST_BYTES = 1 << 26  # of a file that is read at once; a checkpoint of a million partitions is smaller
+
+OF_ONE_FILE = frozenset(
+    {
+        errno.EACCES, errno.EEXIST, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENODEV,
+        errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO, errno.EPERM, errno.ESPIPE,
+    }
+)  # fmt: skip
+
+
+def is_of_one_file(error: OSError) -> bool:
+    """Whether the system refuses this file alone: wrong permissions, a directory where a file should be.
+
+    Everything else, such as EIO, EROFS or ENOSPC, is the disk's fault.
+    """
+    return error.errno in OF_ONE_FILE
 
 
 class OpenFile:
@@ -207,14 +224,19 @@ def write_all(files: Files, fd: int, data: Buffer, position: int) -> None:
         written += files.pwrite(fd, rest[written:], position + written)
 
 
-def read_file(files: Files, path: str) -> bytes:
+def read_file(files: Files, path: str, most_bytes: int = MOST_BYTES) -> bytes:
+    """CorruptFile if it is larger than such a file can be: it is not read into memory."""
     fd = files.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size, parts, position = files.size(fd), list[bytes](), 0
+        if size > most_bytes:
+            raise CorruptFile(path, most_bytes, f"it has {size} bytes; no such file is larger than {most_bytes}")
         while position < size and (part := files.pread(fd, size - position, position)):
             parts.append(part)
             position += len(part)
         return b"".join(parts)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
     finally:
         files.close(fd)
 

@@ -226,6 +226,9 @@ class OffsetIndex(Index):
     def last_offset(self) -> Offset:
         return self.base_offset + self.entry(self.count - 1)[0] if self.count else self.base_offset
 
+    def last_position(self) -> int:
+        return self.entry(self.count - 1)[1] if self.count else 0
+
     def append(self, offset: Offset, position: int) -> None:
         self._append(offset - self.base_offset, position)
 
@@ -234,7 +237,7 @@ class OffsetIndex(Index):
         if not self.count:
             return 0
         block, found = self._search(offset - self.base_offset, 0)
-        return block.columns[1][found] if found >= 0 else 0
+        return max(block.columns[1][found], 0) if found >= 0 else 0
 
     def first_at_or_behind(self, position: int) -> Offset | None:
         """The offset of the first entry that points to a position or behind it."""

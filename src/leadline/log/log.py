@@ -103,6 +103,7 @@ class World:
     files: Files
     background: Background
     failed: Callable[[LogDirFailed], None]  # take the directory offline
+    segment_flushed: Callable[[], None] = lambda: None  # a segment that was rolled is on disk: worth a checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +387,8 @@ class Log:
                 self.segments.add(self._new_segment(base))
             self.producers.end_offset = base
             snapshot = self.snapshots.take(self.producers, sync=False)
-            self._flush_to(base, base, snapshot, min(self.flushed_to, old.base_offset))  # its indexes just changed
+            start = min(self.flushed_to, old.base_offset)  # its indexes just changed
+            self._flush_to(base, base, snapshot, start, self._world.segment_flushed)
         log.debug("%s: rolled a new segment at offset %d", self.tp, base)
         return self.segments.active
 
@@ -631,7 +633,14 @@ class Log:
         """Bring the log to disk, in the background. With `active`: also a segment that starts at its very end."""
         self._flush_to(self.log_end, self.log_end + active, None, self.flushed_to)
 
-    def _flush_to(self, up_to: Offset, segments_below: Offset, snapshot: str | None, start: Offset) -> None:
+    def _flush_to(
+        self,
+        up_to: Offset,
+        segments_below: Offset,
+        snapshot: str | None,
+        start: Offset,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
         if segments_below <= start:
             return
         try:
@@ -640,9 +649,11 @@ class Log:
             if (lacking := shortage(error)) is None:
                 self._fail("flushing", error)
             log.warning("flushing %s failed and is tried again: %s", self.tp, lacking)
-            self._world.background.later(RETRY_MS, partial(self._flush_to, up_to, segments_below, snapshot, start))
+            self._world.background.later(
+                RETRY_MS, partial(self._flush_to, up_to, segments_below, snapshot, start, then)
+            )
             return
-        done = partial(self._flushed, self._truncations)
+        done = partial(self._flushed, self._truncations, then=then)
         self._world.background.run(f"flushing {self.tp}", partial(flush.run, self._files), done)
 
     def _plan_flush(self, up_to: Offset, segments_below: Offset, snapshot: str | None, start: Offset) -> Flush:
@@ -658,12 +669,15 @@ class Log:
         epochs = self._encoded_epochs() if self._epochs_unwritten else None
         return Flush(up_to, epochs, snapshot, opened, directory)
 
-    def _flushed(self, truncations: int, up_to: Offset) -> None:
+    def _flushed(self, truncations: int, up_to: Offset, then: Callable[[], None] = lambda: None) -> None:
         """If a truncation overtook it, other records may stand at its offsets by now: it does not count."""
-        if not self.offline and truncations == self._truncations and self.flushed_to < up_to:
+        if self.offline or truncations != self._truncations:
+            return
+        if self.flushed_to < up_to:
             self.flushed_to, self.recovery_point = up_to, max(self.recovery_point, up_to)
             self.last_flush_ms = self._world.clock.now_ms()
             self._move_durable_end()
+        then()
 
     def _move_durable_end(self) -> None:
         before = self.durable_end

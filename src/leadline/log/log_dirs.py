@@ -4,8 +4,8 @@
     a partition lies in one directory; a replica that moves to another lies there as -future until it has caught up
     .kafka_cleanshutdown is written only where everything was loaded and closed in order
 
-A directory whose disk fails goes offline with its partitions; the others go on. A partition whose files cannot be read
-is left out, and says why.
+A directory whose disk fails goes offline with its partitions; the others go on. A partition whose own files cannot be
+used goes offline alone: it says why and what helps, and nothing in its directory or of its checkpoints is changed.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from leadline.errors import CorruptFile, LogDirFailed, LogDirLocked, ResourceExh
 from leadline.log import names
 from leadline.log.background import DiskThread
 from leadline.log.checkpoints import (
+    METADATA_REMEDY,
     read_meta_properties,
     read_offsets,
     take_clean_shutdown,
@@ -31,7 +32,7 @@ from leadline.log.checkpoints import (
     write_meta_properties,
     write_offsets,
 )
-from leadline.log.files import FILE_MODE, remove_files
+from leadline.log.files import FILE_MODE, is_of_one_file, remove_files
 from leadline.log.log import Log, World
 from leadline.log.names import DirMark
 from leadline.log.recovery import Opening, open_log
@@ -56,10 +57,29 @@ class LogDir:
     was_clean: bool = False  # the last stop was
     loaded: bool = False  # every log in it was opened or is accounted for
     broker_epoch: int | None = None  # of the last clean stop
-    refused: dict[TopicPartition, CorruptFile] = field(default_factory=dict)
+    offline_logs: dict[TopicPartition, "OfflineLog"] = field(default_factory=dict)
+    checkpointing: bool = False  # recovery points are being written, as a segment was flushed
+    flushed_since: bool = False  # another one was, meanwhile
+    has_leftovers: bool = False  # a directory was not opened: what it holds was not recovered
 
     def file(self, name: str) -> str:
         return os.path.join(self.path, name)
+
+
+class OfflineLog(NamedTuple):
+    """A partition whose files cannot be used."""
+
+    tp: TopicPartition
+    directory: str
+    error: CorruptFile
+    checkpoints: dict[str, Offset]  # what the checkpoints say of it, by their names: kept until it can be used again
+
+    def __str__(self) -> str:
+        remedy = self.error.remedy or (
+            f"restore the file from a copy; or delete the topic, or remove {self.directory}: the records in it are "
+            "lost then, and in a cluster copied again from another replica"
+        )
+        return f"{self.tp} is offline: {self.error}. What helps, before the next start: {remedy}"
 
 
 @dataclass(slots=True)
@@ -90,6 +110,7 @@ class _Planned(NamedTuple):
     opening: Opening
     mark: DirMark | None
     bytes_to_read: int
+    checkpoints: dict[str, Offset]
 
 
 TopicConfigs = Callable[[str], LogConfig]
@@ -110,6 +131,8 @@ class LogDirs:
         self.on_offline: list[OfflineListener] = []
         self.cleaning_paused: PauseCleaning = lambda _: nullcontext()  # the cleaner's, once there is one
         self._creating = asyncio.Lock()
+        self._starting = True
+        self._unsaid: list[str] = []  # what failed while it starts: if all of them do, one line says why
 
     # Opening
 
@@ -135,12 +158,19 @@ class LogDirs:
     async def load(self) -> None:
         """Open the logs in all directories, each with its own threads."""
         await asyncio.gather(*(self._load(log_dir) for log_dir in list(self.dirs.values())))
+        self._starting = False
         self._check_any_left()
 
     def _check_any_left(self) -> None:
+        """LogDirFailed if not. Otherwise those that failed while the broker starts are named here."""
         if not self.dirs:
             reasons = "; ".join(self.offline.values())
+            if len(self.offline) == 1:
+                raise LogDirFailed(next(iter(self.offline)), "starting", OSError(reasons), reasons)
             raise LogDirFailed(",".join(self.config.log_dirs), "opening all of them", OSError(reasons))
+        for text in self._unsaid:
+            log.error("%s; it is offline until the next start", text)
+        self._unsaid.clear()
 
     def _lock(self, path: str) -> None:
         with suppress(FileExistsError):
@@ -160,37 +190,33 @@ class LogDirs:
         loop = asyncio.get_running_loop()
         threads = ThreadPoolExecutor(self.config.num_recovery_threads_per_data_dir, f"log-recovery-{log_dir.path}")
         try:
-            log_dir.broker_epoch, planned = await loop.run_in_executor(threads, self._plan, log_dir)
-            high_watermarks = await loop.run_in_executor(
-                threads, self._read_checkpoint, log_dir, names.HIGH_WATERMARKS_FILE
-            )
+            plan = await loop.run_in_executor(threads, self._plan, log_dir)
+            log_dir.broker_epoch, planned, high_watermarks = plan
             log_dir.was_clean = log_dir.broker_epoch is not None
             self.recovery.logs += len(planned)
-            self.recovery.bytes_total += sum(plan.bytes_to_read for plan in planned)
+            self.recovery.bytes_total += sum(one.bytes_to_read for one in planned)
             world = self._world(log_dir)
             opened = await asyncio.gather(
-                *(loop.run_in_executor(threads, self._open_one, plan, world) for plan in planned)
+                *(loop.run_in_executor(threads, self._open_one, one, world) for one in planned)
             )
         except OSError as error:
             self.take_offline(LogDirFailed(log_dir.path, "loading its logs", error))
             return
         finally:
             threads.shutdown(wait=False, cancel_futures=True)
-        for plan, found in zip(planned, opened, strict=True):
-            self._adopt(log_dir, plan, found)
+        for one, found in zip(planned, opened, strict=True):
+            self._adopt(log_dir, one, found)
         log_dir.loaded = True
         self._set_high_watermarks(log_dir, high_watermarks)
         if not log_dir.was_clean and planned:  # what was cut off below an old recovery point is not flushed any more
             with suppress(LogDirFailed, ResourceExhausted):  # the next one comes soon
                 await self.checkpoint_recovery_points(log_dir)
 
-    def _plan(self, log_dir: LogDir) -> tuple[int | None, list["_Planned"]]:
-        """The broker epoch of a clean stop, and what has to be opened. In a thread."""
+    def _plan(self, log_dir: LogDir) -> tuple[int | None, list["_Planned"], dict[TopicPartition, Offset]]:
+        """The broker epoch of a clean stop, what has to be opened, and the high watermarks. In a thread."""
         path = log_dir.path
         broker_epoch = take_clean_shutdown(self.files, path)
-        recovery_points = self._read_checkpoint(log_dir, names.RECOVERY_POINTS_FILE)
-        log_starts = self._read_checkpoint(log_dir, names.LOG_STARTS_FILE)
-        cleaned = self._read_checkpoint(log_dir, names.CLEANED_OFFSETS_FILE)
+        checkpoints = {name: self._read_checkpoint(log_dir, name) for name in names.OFFSET_FILES}
         planned: list[_Planned] = []
         for name in sorted(self.files.listdir(path)):
             directory = os.path.join(path, name)
@@ -201,27 +227,39 @@ class LogDirs:
             except ValueError as error:
                 log.warning("%s: %s; it is left alone", path, error)
                 continue
-            config = self.topic_config(tp.topic)
-            opening = Opening(
-                tp,
-                directory,
-                config,
-                broker_epoch is not None,
-                recovery_points.get(tp, 0),
-                log_starts.get(tp, 0),
-                self.config.producer_id_expiration_ms,
-                not config.compact and tp not in cleaned,
-            )
-            planned.append(_Planned(opening, mark, 0 if opening.clean else _bytes_to_recover(opening)))
-        return broker_epoch, planned
+            opening = self._opening(tp, directory, broker_epoch is not None, checkpoints)
+            known = {name: found[tp] for name, found in checkpoints.items() if found is not None and tp in found}
+            planned.append(_Planned(opening, mark, 0 if opening.clean else _bytes_to_recover(opening), known))
+        return broker_epoch, planned, checkpoints[names.HIGH_WATERMARKS_FILE] or {}
 
-    def _read_checkpoint(self, log_dir: LogDir, name: str) -> dict[TopicPartition, Offset]:
-        """A damaged checkpoint costs time, not data: more is recovered than need be."""
+    def _opening(
+        self,
+        tp: TopicPartition,
+        directory: str,
+        clean: bool,
+        checkpoints: Mapping[str, dict[TopicPartition, Offset] | None],
+    ) -> Opening:
+        config = self.topic_config(tp.topic)
+        recovery_points, cleaned = checkpoints[names.RECOVERY_POINTS_FILE], checkpoints[names.CLEANED_OFFSETS_FILE]
+        return Opening(
+            tp,
+            directory,
+            config,
+            clean,
+            (recovery_points or {}).get(tp, 0),
+            (checkpoints[names.LOG_STARTS_FILE] or {}).get(tp, 0),
+            self.config.producer_id_expiration_ms,
+            not config.compact and cleaned is not None and tp not in cleaned,
+            recovery_points is not None,
+        )
+
+    def _read_checkpoint(self, log_dir: LogDir, name: str) -> dict[TopicPartition, Offset] | None:
+        """None: it is damaged. That costs time, not data: more is recovered than need be."""
         try:
             return read_offsets(self.files, log_dir.file(name))
         except CorruptFile as error:
             log.warning("%s; going on without it", error)
-            return {}
+            return None
 
     def _open_one(self, plan: "_Planned", world: World) -> Log | CorruptFile | None:
         """In a thread. A log that is on its way out, or not ours, is not read."""
@@ -235,7 +273,7 @@ class LogDirs:
             self.recovery.logs_done += 1
 
     def _world(self, log_dir: LogDir) -> World:
-        return World(self.clock, self.files, log_dir.disk, self.take_offline)
+        return World(self.clock, self.files, log_dir.disk, self.take_offline, partial(self._segment_flushed, log_dir))
 
     def _adopt(self, log_dir: LogDir, plan: "_Planned", found: Log | CorruptFile | None) -> None:
         tp, directory = plan.opening.tp, plan.opening.directory
@@ -245,16 +283,53 @@ class LogDirs:
             else:
                 log.warning("%s is a stray replica and is left alone", directory)
         elif isinstance(found, CorruptFile):
-            log.error("%s cannot be opened and is left out: %s", tp, found)
-            log_dir.refused[tp] = found
+            self._note_offline_log(log_dir, OfflineLog(tp, directory, found, plan.checkpoints), plan.mark)
         else:
             logs = self.future if plan.mark is DirMark.FUTURE else self.logs
             if (other := logs.setdefault(tp, found)) is not found:
                 log.error(
-                    "%s lies in %s too, which happens when a disk fails during a move; %s is left out",
+                    "%s lies in %s too, which happens when a disk fails during a move; %s is left alone: remove one",
                     tp, other.directory, directory,
                 )  # fmt: skip
-                log_dir.refused[tp] = CorruptFile(directory, 0, f"lies in {other.directory} too")
+                log_dir.has_leftovers = True
+
+    def _note_offline_log(self, log_dir: LogDir, found: OfflineLog, mark: DirMark | None = None) -> None:
+        log_dir.has_leftovers = True
+        if mark is DirMark.FUTURE:  # the replica that it was copied from is still there
+            log.error("%s cannot be moved to %s: %s. Remove %s", found.tp, log_dir.path, found.error, found.directory)
+        else:
+            log.error("%s", found)
+            log_dir.offline_logs[found.tp] = found
+
+    def take_log_offline(self, found: Log, reason: str) -> None:
+        """What partition.metadata says of a log that was loaded cannot be: nothing is appended to it."""
+        log_dir = self.dirs[found.parent]
+        known = {
+            names.RECOVERY_POINTS_FILE: found.flushed_to,
+            names.HIGH_WATERMARKS_FILE: found.high_watermark,
+            names.LOG_STARTS_FILE: found.log_start,
+        }
+        error = CorruptFile(os.path.join(found.directory, names.PARTITION_METADATA_FILE), 0, reason, METADATA_REMEDY)
+        del self.logs[found.tp]
+        found.offline = True
+        self._note_offline_log(log_dir, OfflineLog(found.tp, found.directory, error, known))
+
+    def offline_log(self, tp: TopicPartition) -> OfflineLog | None:
+        """A partition that is here, and whose files cannot be used."""
+        if tp in self.logs:
+            return None
+        return next((found[tp] for found in self._all_offline_logs() if tp in found), None)
+
+    def _all_offline_logs(self) -> list[dict[TopicPartition, OfflineLog]]:
+        return [log_dir.offline_logs for log_dir in self.dirs.values()]
+
+    def offline_logs(self) -> list[OfflineLog]:
+        return [one for found in self._all_offline_logs() for one in found.values() if one.tp not in self.logs]
+
+    def check_usable(self, tp: TopicPartition) -> None:
+        """StorageError if this partition is offline."""
+        if (found := self.offline_log(tp)) is not None:
+            raise StorageError(str(found))
 
     def _set_high_watermarks(self, log_dir: LogDir, offsets: Mapping[TopicPartition, Offset]) -> None:
         for tp, offset in offsets.items():
@@ -265,8 +340,16 @@ class LogDirs:
     # meta.properties
 
     def meta_properties(self) -> dict[str, dict[str, str]]:
-        """What each directory says of the broker and cluster it belongs to."""
-        return {path: read_meta_properties(self.files, path) for path in self.dirs}
+        """What each directory says of the broker and cluster it belongs to. One that cannot be read goes offline."""
+        found: dict[str, dict[str, str]] = {}
+        for path in list(self.dirs):
+            try:
+                if (properties := read_meta_properties(self.files, path)) is not None:
+                    found[path] = properties
+            except (OSError, CorruptFile) as error:
+                self.take_offline(LogDirFailed(path, f"reading {names.META_PROPERTIES_FILE}", error))
+        self._check_any_left()
+        return found
 
     async def write_meta_properties(self, properties: Mapping[str, str]) -> None:
         for log_dir in list(self.dirs.values()):
@@ -291,11 +374,15 @@ class LogDirs:
         logs = self.future if future else self.logs
         async with self._creating:
             if (found := logs.get(tp)) is None:
+                self.check_usable(tp)
                 log_dir = self._emptiest() if path is None else self._online(path)
                 directory = log_dir.file(names.dir_name(tp, DirMark.FUTURE if future else None))
-                found = logs[tp] = await log_dir.disk.call(
-                    f"creating {tp}", partial(self._make, log_dir, tp, directory)
-                )
+                made = await log_dir.disk.call(f"creating {tp}", partial(self._make, log_dir, tp, directory))
+                if isinstance(made, CorruptFile):
+                    self._note_offline_log(log_dir, OfflineLog(tp, directory, made, {}))
+                    self.check_usable(tp)
+                    raise StorageError(f"{tp} cannot be moved to {log_dir.path}: {made}")
+                found = logs[tp] = made
         if topic_id is not None:
             found.assign_topic_id(topic_id)
         return found
@@ -303,9 +390,15 @@ class LogDirs:
     async def create_all(self, wanted: Mapping[TopicPartition, TopicId | None]) -> None:
         """As `create`, for many: the disk is waited for by several at a time, and so for all of them less often."""
         async with self._creating:
-            for log_dir, missing in self._spread([tp for tp in wanted if tp not in self.logs]):
+            new = [tp for tp in wanted if tp not in self.logs and self.offline_log(tp) is None]
+            for log_dir, missing in self._spread(new):
                 job = partial(self._make_all, log_dir, {tp: wanted[tp] for tp in missing})
-                self.logs.update(await log_dir.disk.call(f"creating {len(missing)} logs", job))
+                for tp, made in (await log_dir.disk.call(f"creating {len(missing)} logs", job)).items():
+                    if isinstance(made, CorruptFile):
+                        directory = log_dir.file(names.dir_name(tp))
+                        self._note_offline_log(log_dir, OfflineLog(tp, directory, made, {}))
+                    else:
+                        self.logs[tp] = made
 
     def _spread(self, new: Iterable[TopicPartition]) -> list[tuple[LogDir, list[TopicPartition]]]:
         """Each goes where the fewest are."""
@@ -317,15 +410,17 @@ class LogDirs:
             found[path].append(tp)
         return [(self.dirs[path], there) for path, there in found.items() if there]
 
-    def _make_all(self, log_dir: LogDir, wanted: Mapping[TopicPartition, TopicId | None]) -> dict[TopicPartition, Log]:
+    def _make_all(
+        self, log_dir: LogDir, wanted: Mapping[TopicPartition, TopicId | None]
+    ) -> dict[TopicPartition, Log | CorruptFile]:
         for tp in wanted:
             with suppress(FileExistsError):
                 self.files.mkdir(log_dir.file(names.dir_name(tp)))
         self.files.sync_dir(log_dir.path)
 
-        def make(tp: TopicPartition) -> Log:
+        def make(tp: TopicPartition) -> Log | CorruptFile:
             found, topic_id = self._open_new(log_dir, tp, log_dir.file(names.dir_name(tp))), wanted[tp]
-            if found.topic_id is None and topic_id is not None:
+            if not isinstance(found, CorruptFile) and found.topic_id is None and topic_id is not None:
                 found.topic_id = topic_id
                 found.write_topic_id(topic_id)
             return found
@@ -333,16 +428,20 @@ class LogDirs:
         with ThreadPoolExecutor(CREATED_AT_ONCE, "log-creation") as threads:
             return dict(zip(wanted, threads.map(make, wanted), strict=True))
 
-    def _make(self, log_dir: LogDir, tp: TopicPartition, directory: str) -> Log:
+    def _make(self, log_dir: LogDir, tp: TopicPartition, directory: str) -> Log | CorruptFile:
         with suppress(FileExistsError):
             self.files.mkdir(directory)
         self.files.sync_dir(log_dir.path)
         return self._open_new(log_dir, tp, directory)
 
-    def _open_new(self, log_dir: LogDir, tp: TopicPartition, directory: str) -> Log:
+    def _open_new(self, log_dir: LogDir, tp: TopicPartition, directory: str) -> Log | CorruptFile:
+        """CorruptFile: something stands where its files should be."""
         expiration = self.config.producer_id_expiration_ms
         opening = Opening(tp, directory, self.topic_config(tp.topic), True, producer_expiration_ms=expiration)
-        return open_log(opening, self._world(log_dir))
+        try:
+            return open_log(opening, self._world(log_dir))
+        except CorruptFile as error:
+            return error
 
     def _emptiest(self) -> LogDir:
         return min(self.dirs.values(), key=lambda log_dir: len(self.logs_in(log_dir)))
@@ -358,22 +457,34 @@ class LogDirs:
         async with self.cleaning_paused(tp):
             found = (self.future if future else self.logs).pop(tp)
             log_dir = self.dir_of(found)
-            await self._rename(log_dir, found, names.dir_name(tp, mark))
+            found.moved(await self._rename(log_dir, found.directory, names.dir_name(tp, mark)))
         if mark is DirMark.DELETE:
             self._remove_later(log_dir, found.directory)
+        await self._checkpoint_deletion(log_dir)
+
+    async def delete_offline(self, tp: TopicPartition) -> None:
+        """As `delete`, for a partition whose files cannot be used, if there is such a one."""
+        for log_dir in self.dirs.values():
+            if (found := log_dir.offline_logs.pop(tp, None)) is not None:
+                renamed = await self._rename(log_dir, found.directory, names.dir_name(tp, DirMark.DELETE))
+                self._remove_later(log_dir, renamed)
+                await self._checkpoint_deletion(log_dir)
+                return
+
+    async def _checkpoint_deletion(self, log_dir: LogDir) -> None:
         await self.checkpoint_recovery_points(log_dir)
         await self.checkpoint_log_starts(log_dir)
         await self.checkpoint_cleaned(log_dir, {})
 
-    async def _rename(self, log_dir: LogDir, found: Log, name: str) -> None:
+    async def _rename(self, log_dir: LogDir, directory: str, name: str) -> str:
         target = log_dir.file(name)
 
         def rename() -> None:
-            self.files.rename(found.directory, target)
+            self.files.rename(directory, target)
             self.files.sync_dir(log_dir.path)
 
-        await log_dir.disk.call(f"renaming {found.directory}", rename)
-        found.moved(target)
+        await log_dir.disk.call(f"renaming {directory}", rename)
+        return target
 
     def _remove_later(self, log_dir: LogDir, directory: str) -> None:
         job = partial(_remove_tree, self.files, directory)
@@ -390,8 +501,9 @@ class LogDirs:
             source, target = self.dir_of(current), self.dir_of(moved)
             moved.flush(active=True)  # what was flushed in the old place is so in the new one
             await target.disk.drain()
-            await self._rename(target, moved, names.dir_name(tp))  # first: a crash may leave two of them, never none
-            await self._rename(source, current, names.dir_name(tp, DirMark.DELETE))
+            # First: a crash may leave two of them, never none.
+            moved.moved(await self._rename(target, moved.directory, names.dir_name(tp)))
+            current.moved(await self._rename(source, current.directory, names.dir_name(tp, DirMark.DELETE)))
             moved.set_high_watermark(current.high_watermark)
             self.logs[tp] = self.future.pop(tp)
             switched()
@@ -460,8 +572,27 @@ class LogDirs:
     # Checkpoints
 
     async def checkpoint_recovery_points(self, log_dir: LogDir) -> None:
-        offsets = {found.tp: found.flushed_to for found in self.logs_in(log_dir)}
-        await self._checkpoint(log_dir, names.RECOVERY_POINTS_FILE, offsets)
+        await self._checkpoint(log_dir, names.RECOVERY_POINTS_FILE, self._recovery_points(log_dir))
+
+    def _recovery_points(self, log_dir: LogDir) -> dict[TopicPartition, Offset]:
+        return {found.tp: found.flushed_to for found in self.logs_in(log_dir)}
+
+    def _segment_flushed(self, log_dir: LogDir) -> None:
+        """Checkpoint the recovery points in the background: after a crash, no older segment is read again.
+
+        The next checkpoint holds all that is flushed while this one is on its way.
+        """
+        if log_dir.checkpointing or not log_dir.loaded:
+            log_dir.flushed_since = True
+            return
+        log_dir.checkpointing, log_dir.flushed_since = True, False
+        job = self._writing(log_dir, names.RECOVERY_POINTS_FILE, self._recovery_points(log_dir))
+        log_dir.disk.run(f"writing {names.RECOVERY_POINTS_FILE}", job, lambda _: self._checkpointed(log_dir))
+
+    def _checkpointed(self, log_dir: LogDir) -> None:
+        log_dir.checkpointing = False
+        if log_dir.flushed_since:
+            self._segment_flushed(log_dir)
 
     async def checkpoint_log_starts(self, log_dir: LogDir) -> None:
         """Only where the segments' own names do not tell."""
@@ -480,19 +611,25 @@ class LogDirs:
         """How far compaction has come, over all directories."""
         found: dict[TopicPartition, Offset] = {}
         for log_dir in list(self.dirs.values()):
-            read = partial(self._read_checkpoint, log_dir, names.CLEANED_OFFSETS_FILE)
-            found.update(await log_dir.disk.call(f"reading {names.CLEANED_OFFSETS_FILE}", read))
+            found.update(await self._cleaned_in(log_dir))
         return found
 
-    async def checkpoint_cleaned(self, log_dir: LogDir, changed: Mapping[TopicPartition, Offset]) -> None:
+    async def _cleaned_in(self, log_dir: LogDir) -> dict[TopicPartition, Offset]:
         read = partial(self._read_checkpoint, log_dir, names.CLEANED_OFFSETS_FILE)
-        known = await log_dir.disk.call(f"reading {names.CLEANED_OFFSETS_FILE}", read)
+        return await log_dir.disk.call(f"reading {names.CLEANED_OFFSETS_FILE}", read) or {}
+
+    async def checkpoint_cleaned(self, log_dir: LogDir, changed: Mapping[TopicPartition, Offset]) -> None:
+        known = await self._cleaned_in(log_dir)
         here = {tp: offset for tp, offset in known.items() if tp in self.logs}
         await self._checkpoint(log_dir, names.CLEANED_OFFSETS_FILE, here | dict(changed))
 
     async def _checkpoint(self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, Offset]) -> None:
-        job = partial(write_offsets, self.files, log_dir.file(name), offsets)
-        await log_dir.disk.call(f"writing {name}", job)
+        await log_dir.disk.call(f"writing {name}", self._writing(log_dir, name, offsets))
+
+    def _writing(self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, Offset]) -> Callable[[], None]:
+        """A job for its thread, with the offsets as they are now: jobs run in their order."""
+        kept = {tp: found.checkpoints[name] for tp, found in log_dir.offline_logs.items() if name in found.checkpoints}
+        return partial(write_offsets, self.files, log_dir.file(name), kept | dict(offsets))
 
     # The end
 
@@ -513,8 +650,14 @@ class LogDirs:
             listener(failure, [found.tp for found in gone])
 
     def _note_offline(self, failure: LogDirFailed) -> None:
-        log.error("%s; it is offline until the next start", failure)
-        self.offline[failure.directory] = str(failure)
+        text = str(failure)
+        if isinstance(failure.error, OSError) and is_of_one_file(failure.error):
+            text += "; make it a file that this user can read and write"
+        self.offline[failure.directory] = text
+        if self._starting:
+            self._unsaid.append(text)
+        else:
+            log.error("%s; it is offline until the next start", text)
 
     def _unlock(self, log_dir: LogDir) -> None:
         _locked_here.discard(os.path.realpath(log_dir.path))
@@ -532,7 +675,7 @@ class LogDirs:
                 await self.checkpoint_recovery_points(log_dir)
                 await self.checkpoint_log_starts(log_dir)
                 await self.checkpoint_high_watermarks(log_dir)
-            if log_dir.loaded and (log_dir.was_clean or not log_dir.refused):  # those were not recovered
+            if log_dir.loaded and (log_dir.was_clean or not log_dir.has_leftovers):  # those were not recovered
                 job = partial(write_clean_shutdown, self.files, log_dir.path, broker_epoch)
                 await log_dir.disk.call(f"writing {names.CLEAN_SHUTDOWN_FILE}", job)
         except (LogDirFailed, StorageError) as error:
@@ -554,20 +697,35 @@ def _close_logs(logs: Iterable[Log]) -> None:
 def _bytes_to_recover(opening: Opening) -> int:
     """The size of the segments that a recovery will read."""
     sizes: dict[Offset, int] = {}
-    for entry in os.scandir(opening.directory):
-        parsed = names.parse_file_name(entry.name)
-        if parsed is not None and parsed[1:] == (names.LOG, ""):
-            sizes[parsed[0]] = entry.stat().st_size
+    with suppress(OSError):  # who opens the log says what is wrong with it
+        for name in os.listdir(opening.directory):
+            parsed = names.parse_file_name(name)
+            if parsed is not None and parsed[1:] == (names.LOG, ""):
+                sizes[parsed[0]] = os.stat(os.path.join(opening.directory, name)).st_size
     first = max((base for base in sizes if base <= opening.recovery_point), default=0)
     return sum(size for base, size in sizes.items() if base >= first)
 
 
 def _remove_tree(files: Files, directory: str) -> None:
-    """A partition's directory has files only."""
-    with suppress(FileNotFoundError):
-        remove_files(files, [os.path.join(directory, name) for name in files.listdir(directory)])
+    """All of it, and whatever a person put there. What cannot be removed is tried again at the next start."""
+    try:
+        if os.path.islink(directory) or not os.path.isdir(directory):
+            files.unlink(directory)
+            return
+        for name in files.listdir(directory):
+            path = os.path.join(directory, name)
+            if os.path.isdir(path) and not os.path.islink(path):
+                _remove_tree(files, path)
+            else:
+                remove_files(files, [path])
         files.rmdir(directory)
-        log.info("removed %s", directory)
+        log.debug("removed %s", directory)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if not is_of_one_file(error):
+            raise
+        log.error("%s cannot be removed: %s", directory, error)
 
 
 def _ignore(_: object) -> None:

@@ -6,6 +6,7 @@ topic-partition/                     a partition's log
     ....deleted                      waits for its removal
     ....cleaned                      compaction is writing it: void after a crash
     ....swap                         compaction has finished it: takes its place after a crash
+    ....removed                      recovery took it out of the log: nobody reads it (see removals)
 topic-partition.<uid>-delete/        a deleted partition, waits for its removal
 topic-partition.<uid>-stray/         found here, but does not belong to this broker
 topic-partition.<uid>-future/        a replica on its way to this directory
@@ -20,6 +21,7 @@ from leadline.model import Offset, TopicPartition
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
 SEGMENT_SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 DELETED, CLEANED, SWAP = ".deleted", ".cleaned", ".swap"
+REMOVED = ".removed"
 
 EPOCHS_FILE = "leader-epoch-checkpoint"
 PARTITION_METADATA_FILE = "partition.metadata"
@@ -34,8 +36,10 @@ CLEANED_OFFSETS_FILE = "cleaner-offset-checkpoint"
 OFFSET_FILES = (RECOVERY_POINTS_FILE, HIGH_WATERMARKS_FILE, LOG_STARTS_FILE, CLEANED_OFFSETS_FILE)
 
 MAX_NAME_BYTES = 255
+MOST_PARTITIONS = 1_000_000  # of a topic: no cluster bears as many
 
 _FILE = re.compile(r"(\d+)(\.[a-z]+)(\.deleted|\.cleaned|\.swap)?$")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _MARKED_DIR = re.compile(r"(?P<name>\S+)\.(?P<uid>\S+)-(?P<mark>delete|stray|future)$")
 
 
@@ -49,6 +53,18 @@ class DirMark(StrEnum):
 
 def file_name(base_offset: Offset, kind: str, suffix: str = "") -> str:
     return f"{base_offset:020d}{kind}{suffix}"
+
+
+def removed_name(base_offset: Offset, now_ms: int, position: int | None = None) -> str:
+    """Of what recovery takes out: a whole segment, or what it holds from a position on."""
+    at = "" if position is None else f".at-{position}"
+    return f"{file_name(base_offset, LOG)}{at}.{now_ms}{REMOVED}"
+
+
+def removed_at(name: str) -> int:
+    """When that was; 0 if the name does not say."""
+    number = name.removesuffix(REMOVED).rpartition(".")[2]
+    return int(number) if number.isascii() and number.isdigit() else 0
 
 
 def parse_file_name(name: str) -> tuple[Offset, str, str] | None:
@@ -69,6 +85,8 @@ def parse_dir_name(name: str) -> tuple[TopicPartition, DirMark | None]:
     match = _MARKED_DIR.match(name)
     plain, mark = (match["name"], DirMark(match["mark"])) if match else (name, None)
     topic, dash, partition = plain.rpartition("-")
-    if not (topic and dash and partition.isascii() and partition.isdigit()):
+    if not (_TOPIC.fullmatch(topic) and dash and partition.isascii() and partition.isdigit()):
         raise ValueError(f"{name!r} is not the directory of a partition: expected topic-partition")
+    if len(partition) > len(str(MOST_PARTITIONS)) or int(partition) >= MOST_PARTITIONS:
+        raise ValueError(f"{name!r} is not the directory of a partition: no topic has so many")
     return TopicPartition(topic, int(partition)), mark

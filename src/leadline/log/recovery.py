@@ -7,25 +7,30 @@ is recovered; epochs are cut to what the log holds; producers are learnt from th
 Recovering a segment reads it whole, checks every CRC, builds its indexes anew and cuts it at the first byte that is
 not part of a valid batch. What lies in later segments goes too: an offset behind a gap was never acknowledged as
 flushed. The end of a segment may also be lost as if it had never been written; only where no compaction can have left
-it does the gap show that.
+it does the gap show that. What goes is counted and kept beside the log (`removals`).
+
+What lies below the recovery point was flushed: it is not read. If it has a gap nevertheless, somebody took a segment
+away; the log says so and keeps all others, as Kafka's does.
 
     recovering twice equals recovering once
+    no record below the recovery point is removed
 """
 
 import contextlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from leadline.config import LogConfig
-from leadline.errors import CorruptFile, WireError
+from leadline.errors import CorruptFile, UnusableFile, WireError
 from leadline.log import names
 from leadline.log.checkpoints import EpochEntry, encode_epochs, read_epochs, read_partition_metadata
 from leadline.log.epochs import Epochs
-from leadline.log.files import remove_files, replace_file, write_file
+from leadline.log.files import is_of_one_file, remove_files, replace_file, write_file
 from leadline.log.log import Log, World
 from leadline.log.producers import Producers
+from leadline.log.removals import Removal
 from leadline.log.replay import rebuild_producers
 from leadline.log.scan import Progress, scan_segment
 from leadline.log.segment import Segment, new_segment
@@ -33,6 +38,7 @@ from leadline.log.segments import Segments
 from leadline.log.snapshots import Snapshots
 from leadline.model import Offset, TopicPartition
 from leadline.ports import Files
+from leadline.records.batch import HEADER_BYTES
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +55,7 @@ class Opening:
     log_start: Offset = 0
     producer_expiration_ms: int = 86_400_000
     contiguous: bool = False  # never compacted: segments follow each other without a gap
+    knows_recovery_point: bool = True  # False: its checkpoint was lost, so a gap may lie in what was flushed
 
 
 def open_log(opening: Opening, world: World, progress: Progress = lambda _: None) -> Log:
@@ -57,6 +64,10 @@ def open_log(opening: Opening, world: World, progress: Progress = lambda _: None
         return _Loader(opening, world, progress).load()
     except WireError as error:  # what a client would be told of such records
         raise CorruptFile(opening.directory, 0, f"a batch in it cannot be read: {error}") from error
+    except OSError as error:
+        if not is_of_one_file(error):
+            raise
+        raise UnusableFile(error.filename or opening.directory, error) from error
 
 
 class _Loader:
@@ -67,6 +78,8 @@ class _Loader:
         self.segments = Segments()
         self.snapshots = Snapshots(self.files, self.directory)
         self.epochs = Epochs()
+        self.log_start = opening.log_start
+        self.removal = Removal(self.files, self.directory, self.now_ms)
 
     def load(self) -> Log:
         opening, files = self.opening, self.files
@@ -79,7 +92,7 @@ class _Loader:
         log_end = self._log_end()
         self.segments.active.create_indexes()
         self._learn_epochs(thoroughly=stored is None)
-        log_start = max(opening.log_start, self.segments.first.base_offset)
+        log_start = max(self.log_start, self.segments.first.base_offset)
         self.epochs.truncate_from_start(log_start)
         self.epochs.truncate_from_end(log_end)
         if self.epochs.entries != stored:
@@ -91,6 +104,7 @@ class _Loader:
             self._note_no_producers(producers, log_end)
         else:
             rebuild_producers(self.segments, producers, self.snapshots, log_start, log_end, self.now_ms)
+        self._tell_what_is_missing(log_end)
         for segment in self.segments:
             segment.release()
         recovery_point = log_end if opening.clean else max(min(opening.recovery_point, log_end), log_start)
@@ -146,8 +160,8 @@ class _Loader:
             if end <= recovering_from:  # the others are read whole anyway
                 indexed = segment.size == 0 or {(base, names.INDEX, ""), (base, names.TIME_INDEX, "")} <= found
                 if wrong := _index_damage(segment) if indexed else "an index is missing":
-                    log.warning("%s: %s; recovering the segment", segment.path(names.LOG), wrong)
-                    self._recover(segment)
+                    log.warning("%s: %s; its indexes are built again", segment.path(names.LOG), wrong)
+                    self._recover(segment, flushed=True)
                     for file in segment.files_to_flush():  # no later flush comes this far down
                         file.sync()
             segment.release()
@@ -170,29 +184,55 @@ class _Loader:
     def _recover_unflushed(self) -> None:
         unflushed = self.segments.between(self.opening.recovery_point, 1 << 63)
         for n, segment in enumerate(unflushed):
-            log.info("recovering %s, %d bytes (%d of %d)", segment.path(names.LOG), segment.size, n + 1, len(unflushed))
+            log.debug(
+                "recovering %s, %d bytes (%d of %d)", segment.path(names.LOG), segment.size, n + 1, len(unflushed)
+            )
             cut, rest = self._recover(segment), unflushed[n + 1 :]
             if cut or self._is_torn_off(segment, rest):
-                log.warning(
-                    "%s: cut %d bytes at byte %d that are no valid batches, and the %d segments behind it",
-                    segment.path(names.LOG), cut, segment.size, len(rest),
-                )  # fmt: skip
                 self._drop(rest)
+                why = f"{segment.path(names.LOG)} has no valid batch at byte {segment.size}"
+                if not cut:
+                    why = f"{segment.path(names.LOG)} does not reach up to the next segment, {rest[0].base_offset}"
+                self._tell_of_removal(why, segment.end()[0])
                 break
+
+    def _tell_of_removal(self, why: str, log_end: Offset) -> None:
+        removal = self.removal
+        removal.forget_older()
+        log.warning("%s was cut off at offset %d: %s. Removed: %s", self.opening.tp, log_end, why, removal)
+
+    def _tell_what_is_missing(self, log_end: Offset) -> None:
+        """What was flushed and is not there any more."""
+        opening, bases = self.opening, self.segments.bases
+        if opening.contiguous:
+            for segment, next_base in zip(self.segments, bases[1:], strict=False):
+                if (end := segment.end()[0]) < next_base:
+                    log.error(
+                        "%s: the records from offset %d to %d are missing, though what follows is there: a segment was "
+                        "removed or damaged. Readers go on behind the gap; restore %s if there is a copy of it",
+                        opening.tp, end, next_base - 1, self._path(names.file_name(end, names.LOG)),
+                    )  # fmt: skip
+        if opening.recovery_point > log_end:
+            log.error(
+                "%s ends at offset %d, though it was flushed up to %d: its last segments were removed or damaged",
+                opening.tp, log_end, opening.recovery_point,
+            )  # fmt: skip
 
     def _is_torn_off(self, segment: Segment, rest: Sequence[Segment]) -> bool:
         """Whether the next segment does not follow: a gap that nothing explains, or offsets that are here already."""
         if not rest:
             return False
         end, next_base = segment.end()[0], rest[0].base_offset
-        return end > next_base or (self.opening.contiguous and end < next_base)
+        lacks = self.opening.contiguous and self.opening.knows_recovery_point
+        return end > next_base or (lacks and end < next_base)
 
-    def _recover(self, segment: Segment) -> int:
+    def _recover(self, segment: Segment, *, flushed: bool = False) -> int:
         """Read one segment, with what was known of producers at its start. The number of bytes cut off."""
         producers = self._new_producers()
         snapshots = Snapshots(self.files, self.directory)
-        rebuild_producers(self.segments, producers, snapshots, self.opening.log_start, segment.base_offset, self.now_ms)
-        cut = recover_segment(self.files, segment, producers, self.epochs, self.progress)
+        rebuild_producers(self.segments, producers, snapshots, self.log_start, segment.base_offset, self.now_ms)
+        removed = self.removal.tail
+        cut = recover_segment(self.files, segment, producers, self.epochs, self.progress, removed, flushed=flushed)
         snapshots.take(producers, sync=True)
         return cut
 
@@ -200,43 +240,45 @@ class _Loader:
         for segment in segments:
             if segment.base_offset in self.segments:
                 self.segments.remove(segment.base_offset)
-            segment.remove()
+            self.removal.whole(segment)
             remove_files(self.files, [self.snapshots.path(segment.base_offset)])
         self.snapshots = Snapshots(self.files, self.directory)
 
     def _log_end(self) -> Offset:
-        """The end of the last segment; a new one, if there is none or all lie below the log's start."""
-        if self.segments:
-            end, position = self.segments.active.end()
-            if position != self.segments.active.size:
-                path = self.segments.active.path(names.LOG)
-                log.warning("%s: bytes from %d on are no batch; recovering", path, position)
-                self._recover(self.segments.active)
-                end, _ = self.segments.active.end()
-            if end >= self.opening.log_start:
-                return end
-            log.warning(
-                "%s: ends at %d, below its log start offset %d: all segments are deleted",
-                self.directory, end, self.opening.log_start,
+        """The end of the last segment; a new one, if there is none."""
+        if not self.segments:
+            self.segments.add(new_segment(self.files, self.directory, self.log_start, self.config, self.now_ms))
+            return self.log_start
+        active = self.segments.active
+        end, position = active.end()
+        if position != active.size:
+            self._recover(active)
+            end, position = active.end()
+            self._tell_of_removal(f"{active.path(names.LOG)} has no valid batch at byte {position}", end)
+        if end < self.log_start:
+            log.error(
+                "%s ends at offset %d, below its log start offset %d in %s: that one is ignored, all records stay",
+                self.opening.tp, end, self.log_start, names.LOG_STARTS_FILE,
             )  # fmt: skip
-            self._drop(list(self.segments))
-            self.epochs.clear()
-            self.snapshots.remove_all()
-        start = self.opening.log_start
-        self.segments.add(new_segment(self.files, self.directory, start, self.config, self.now_ms))
-        return start
+            self.log_start = 0
+        return end
 
 
 def _index_damage(segment: Segment) -> str | None:
     """What makes the indexes of a segment unusable."""
+    most = segment.size // HEADER_BYTES + 1  # batches, and so entries of an index
     with contextlib.suppress(CorruptFile):
-        segment.txn_index.check()
+        segment.txn_index.check(most)
         for index in (segment.offset_index, segment.time_index):
             if index.is_torn():
                 return f"{index.path} does not hold whole entries"
+            if index.count > most:
+                return f"{index.path} has more entries than the segment has room for batches"
         offsets = segment.offset_index
         if offsets.count:
             relative, position = offsets.entry(offsets.count - 1)
+            if offsets.count > 1 and relative <= offsets.entry(0)[0]:
+                return f"the entries of {offsets.path} go back"
             if relative < 0 or not 0 <= position < segment.size:
                 return f"the last entry of {offsets.path} points to byte {position} of {segment.size}"
         times = segment.time_index
@@ -285,12 +327,23 @@ def _swap_range(files: Files, directory: str, base: Offset) -> tuple[Offset, Off
 
 
 def recover_segment(
-    files: Files, segment: Segment, producers: Producers, epochs: Epochs, progress: Progress = lambda _: None
+    files: Files,
+    segment: Segment,
+    producers: Producers,
+    epochs: Epochs,
+    progress: Progress = lambda _: None,
+    removed: Callable[[Segment, int], None] = lambda segment, position: None,
+    *,
+    flushed: bool = False,
 ) -> int:
-    """Check every batch of a segment, cut what follows the valid ones, and build its indexes anew. The bytes cut."""
-    found = scan_segment(files, segment, producers, epochs, progress)
-    cut = segment.size - found.valid_bytes
+    """Check every batch of a segment, cut what follows the valid ones, and build its indexes anew. The bytes cut.
+
+    `removed` is told before that. Of a segment that was `flushed`, nothing is cut: it gets its indexes, no more.
+    """
+    found = scan_segment(files, segment, producers, epochs, progress, flushed=flushed)
+    cut = 0 if flushed else segment.size - found.valid_bytes
     if cut:
+        removed(segment, found.valid_bytes)
         segment.file.truncate(found.valid_bytes)
         segment.size = found.valid_bytes
     segment.offset_index.load(found.offset_entries)

@@ -3,6 +3,7 @@
 import logging
 
 from leadline import hash_order
+from leadline.errors import CorruptMessage
 from leadline.hash_order import long_hash
 from leadline.log.producers import Producers
 from leadline.log.segment import Segment
@@ -35,7 +36,11 @@ def rebuild_producers(
 
 
 def _replay(segment: Segment, producers: Producers, start: Offset, end: Offset) -> None:
-    first = segment.find(start)
+    try:
+        first = segment.find(start)
+    except CorruptMessage as error:
+        log.warning("%s: of producers, nothing is learnt from there on", error)
+        return
     if first is None:
         return
     known, seen = set(producers.by_id), set[int]()

@@ -52,17 +52,26 @@ class Scan:
 
 
 def scan_segment(
-    files: Files, segment: Segment, producers: Producers, epochs: Epochs, progress: Progress = lambda _: None
+    files: Files,
+    segment: Segment,
+    producers: Producers,
+    epochs: Epochs,
+    progress: Progress = lambda _: None,
+    *,
+    flushed: bool = False,
 ) -> Scan:
-    """Producers and epochs learn on the way. CorruptFile for what an old Kafka wrote: that is not to be cut off."""
+    """Producers and epochs learn on the way. CorruptFile for what an old Kafka wrote: that is not to be cut off.
+
+    In a segment that was `flushed` before the crash, a wrong CRC is damage, and no reason to cut off what follows.
+    """
     found = Scan(TimestampOffset(NO_TIMESTAMP, segment.base_offset))
     if segment.size >= HEADER_BYTES:
         with Mapped(files, segment.file, segment.size, progress) as mapped:
-            _scan(mapped, segment, producers, epochs, found)
+            _scan(mapped, segment, producers, epochs, found, flushed)
     return found
 
 
-def _scan(mapped: Mapped, segment: Segment, producers: Producers, epochs: Epochs, found: Scan) -> None:
+def _scan(mapped: Mapped, segment: Segment, producers: Producers, epochs: Epochs, found: Scan, flushed: bool) -> None:
     view, size, base, interval = mapped.view, segment.size, segment.base_offset, segment.index_interval_bytes
     offsets, times = found.offset_entries, found.time_entries
     newest, newest_offset, indexed_time = NO_TIMESTAMP, base, NO_TIMESTAMP
@@ -85,7 +94,9 @@ def _scan(mapped: Mapped, segment: Segment, producers: Producers, epochs: Epochs
             present = mapped.reach(at, behind)
             header_present = present - HEADER_BYTES
         last = first + delta
-        if checksum(view[at + ATTRIBUTES_AT : behind]) != crc or first < next_offset or delta < 0 or last > last_offset:
+        if first < next_offset or delta < 0 or last > last_offset:
+            break
+        if checksum(view[at + ATTRIBUTES_AT : behind]) != crc and not flushed:
             break
         if producer_id >= 0:
             plain = replay_plain(HEADER.unpack_from(view, at))

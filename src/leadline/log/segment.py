@@ -6,6 +6,7 @@
 Reading hands out slices of the file, never bytes: who sends them lets the kernel copy.
 """
 
+import logging
 import os
 import random
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from leadline.config import LogConfig
-from leadline.errors import CorruptFile
+from leadline.errors import CorruptFile, CorruptMessage
 from leadline.log import names
 from leadline.log.files import CachedFile, OpenFile, remove_files
 from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimeIndex, TimestampOffset
@@ -22,6 +23,8 @@ from leadline.model import NO_TIMESTAMP, Offset
 from leadline.ports import Buffer, Files, shortage
 from leadline.records.batch import HEADER_BYTES, LENGTH_END, MAGIC, MIN_LENGTH, Header, header_at
 from leadline.records.record import records_of
+
+log = logging.getLogger(__name__)
 
 _WALK_BYTES = 4096  # read at once while looking for a batch
 _FRONT = Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
@@ -71,6 +74,7 @@ class Segment:
         self._newest: TimestampOffset | None = None  # largest timestamp and the last offset of its batch
         self._since_index = 0  # bytes behind the last index entry
         self._indexes_full: bool | None = None  # None: not looked at since they last changed
+        self._distrusted = False  # its offset index was found to be wrong
         if create:
             self._newest = TimestampOffset(NO_TIMESTAMP, base_offset)
             if config.preallocate:
@@ -226,28 +230,51 @@ class Segment:
             position += at
 
     def find(self, offset: Offset) -> Place | None:
-        """The first batch that ends at or behind an offset."""
-        position, size, unpack = self.offset_index.lookup(offset), self.size, _FRONT.unpack_from
+        """The first batch that ends at or behind an offset. CorruptMessage if damage hides where that is."""
+        position = self.offset_index.lookup(offset)
+        try:
+            place = self._find_from(position, offset)
+            if not position or place is None or place.position > position or place.base_offset <= offset:
+                return place
+        except CorruptMessage:
+            if not position:
+                raise
+        # An entry of the index leads to a batch that holds its offset. This one does not, or not to a batch at all.
+        if not self._distrusted:
+            path = self.offset_index.path
+            log.warning("%s has a wrong entry for offset %d: the segment is read from its start there", path, offset)
+            self._distrusted = True
+        return self._find_from(0, offset)
+
+    def _find_from(self, start: int, offset: Offset) -> Place | None:
+        """From a position on at which there must be a batch, unless it is the segment's start."""
+        file, position, size, unpack, base_offset = self.file, start, self.size, _FRONT.unpack_from, self.base_offset
         while position + HEADER_BYTES <= size:
-            chunk = self.file.pread(min(_WALK_BYTES, size - position), position)
+            chunk = file.pread(min(_WALK_BYTES, size - position), position)
             at, enough = 0, len(chunk) - _FRONT.size
             while at <= enough:
                 base, length, magic, delta = unpack(chunk, at)
                 behind = at + LENGTH_END + length
-                if magic != MAGIC or length < MIN_LENGTH or position + behind > size:
-                    return None
+                if magic != MAGIC or length < MIN_LENGTH:
+                    raise CorruptMessage(f"{file.path} holds no batch at byte {position + at}")
+                if position + behind > size:
+                    break
                 if base + delta >= offset:
+                    if not 0 <= base - base_offset <= base + delta - base_offset <= MAX_RELATIVE:
+                        raise CorruptMessage(f"{file.path}: the batch at byte {position + at} has offset {base}")
                     return Place(position + at, behind - at, base, base + delta)
                 at = behind
             if at == 0:
-                return None
+                break
             position += at
+        if start and position == start:
+            raise CorruptMessage(f"{file.path} holds no batch at byte {position}")
         return None
 
     def end(self) -> tuple[Offset, int]:
         """The offset behind the last batch, and where that batch ends; short of the size, if what follows is none."""
         offset, position = self.base_offset, 0
-        for place in self.places(self.offset_index.lookup(self.offset_index.last_offset())):
+        for place in self.places(self.offset_index.last_position()):
             offset, position = place.last_offset + 1, place.position + place.size
         return offset, position
 

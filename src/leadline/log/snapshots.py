@@ -59,7 +59,7 @@ class Snapshots:
         refused: list[CorruptFile] = []
         while (at := self.latest) is not None:
             try:
-                producers.load(decode_snapshot(self.path(at), read_file(self._files, self.path(at))), at, now_ms)
+                producers.load(decode_snapshot(self.path(at), self._read(at)), at, now_ms)
             except CorruptFile as error:
                 refused.append(error)
                 self.remove(at)
@@ -69,6 +69,9 @@ class Snapshots:
         producers.clear(log_start)
         self.taken_at = log_start
         return refused
+
+    def _read(self, offset: Offset) -> bytes:
+        return read_file(self._files, self.path(offset), MOST_BYTES)
 
     def keep_between(self, log_start: Offset, log_end: Offset) -> None:
         """Remove the ones that speak of what is not in the log."""
@@ -104,4 +107,5 @@ class Snapshots:
         return self.path(offset, names.DELETED)
 
 
+MOST_BYTES = 1 << 30  # of one file: more than ten million producers
 _PLAIN = (names.SNAPSHOT, "")

@@ -77,8 +77,10 @@ class TxnIndex:
             self._entries = entries
         return self._entries
 
-    def check(self) -> None:
-        """Refuse an index that cannot belong to this segment."""
+    def check(self, most: int) -> None:
+        """Refuse an index that cannot belong to this segment, which has no room for more than `most` batches."""
+        if self._files.exists(self.path) and self._file.open().size > most * _ENTRY.size:
+            raise CorruptFile(self.path, most * _ENTRY.size, "more aborted transactions than the segment has room for")
         for n, entry in enumerate(self.entries()):
             if entry.last_offset < self.base_offset:
                 raise CorruptFile(

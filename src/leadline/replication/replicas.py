@@ -306,6 +306,8 @@ class Replicas:
             await self._release(tp)
             if tp in self.dirs.logs:  # not if its directory failed
                 await self.dirs.delete(tp)
+            else:
+                await self.dirs.delete_offline(tp)
 
     async def release(self, tp: TopicPartition) -> None:
         """Give a partition up, but not its log."""
@@ -384,6 +386,7 @@ class Replicas:
         """A partition that is here, led or followed; `epoch`: what the client believes."""
         hosted = self.hosted.get(tp)
         if hosted is None:
+            self.dirs.check_usable(tp)
             if self.exists(tp):
                 raise NotLeaderOrFollower(f"this broker has no replica of {tp}")
             raise UnknownTopicOrPartition(f"this broker has no partition {tp}")
@@ -392,7 +395,7 @@ class Replicas:
                 raise FencedLeaderEpoch(f"leader epoch {epoch} of {tp} is over; it is {hosted.epoch}")
             raise UnknownLeaderEpoch(f"leader epoch {epoch} of {tp} is not known here; it is {hosted.epoch}")
         if hosted.log.offline:
-            raise NotLeaderOrFollower(f"{tp} is offline here: its log directory failed")
+            raise StorageError(f"{tp} is offline here: its log directory failed")
         return hosted
 
     def leading(self, tp: TopicPartition, epoch: LeaderEpoch = NO_EPOCH) -> Hosted:

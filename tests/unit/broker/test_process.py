@@ -116,7 +116,7 @@ def test_a_broker_id_that_is_not_the_directorys_is_told(tmp_path: Path) -> None:
     with leadline(tmp_path / "one", broker_id=3) as broker:
         broker.stop()
     line = refusal(log_dirs=tmp_path / "one", broker_id=4, listeners="PLAINTEXT://localhost:0")
-    assert "it belongs to broker 3, not 4" in line
+    assert "meta.properties has broker.id 3, but 4 is configured" in line
     with leadline(tmp_path / "one") as broker:
         assert "(stopped cleanly)" in broker.output()
 

@@ -1,5 +1,6 @@
 """Checkpoint files: byte for byte as Kafka writes them, and clear words for what is none."""
 
+import os
 import uuid
 from pathlib import Path
 
@@ -92,7 +93,7 @@ def test_partition_metadata_holds_the_topic_id(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("version: 1\ntopic_id: 8PHy8_T19vf4-fr7_P3-_w", "version '1'"),
-        ("", "version None"),
+        ("nonsense", "version None"),
         ("version: 0\ntopic_id: xx", "not an id: 'xx'"),
         ("version: 0", "not an id"),
         ("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA", "all zeros"),
@@ -103,6 +104,46 @@ def test_damaged_partition_metadata_is_refused(text: str, says: str, tmp_path: P
     path.write_text(text)
     with pytest.raises(CorruptFile, match=says):
         read_partition_metadata(FILES, str(path))
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 40, b"\n"])
+def test_empty_partition_metadata_is_as_good_as_none(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "partition.metadata"
+    path.write_bytes(data)
+    assert read_partition_metadata(FILES, str(path)) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"[" * 100_000, b'{"brokerEpoch":1e999}', b"\xff\xfe", b'{"brokerEpoch":[]}'])
+def test_a_clean_stop_is_believed_whatever_its_file_says(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / ".kafka_cleanshutdown").write_bytes(content)
+    assert take_clean_shutdown(FILES, str(tmp_path)) == -1
+    assert take_clean_shutdown(FILES, str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    "line", ["t 0 9223372036854775808", "t 0 -1", "t -1 0", "t 0 ²", f"t 0 {'9' * 5000}", "t 0", "t 0 0 0", ""]
+)
+def test_an_offset_that_no_broker_writes_is_refused(line: str, tmp_path: Path) -> None:
+    path = tmp_path / "offsets"
+    path.write_text(f"0\n1\n{line}\n")
+    with pytest.raises(CorruptFile, match="malformed line"):
+        read_offsets(FILES, str(path))
+
+
+@pytest.mark.parametrize("lines", ["1 0\n1 5", "2 0\n1 5", "1 5\n2 5", "1 5\n2 4"])
+def test_epochs_that_do_not_increase_are_refused(lines: str, tmp_path: Path) -> None:
+    path = tmp_path / "epochs"
+    path.write_text(f"0\n2\n{lines}\n")
+    with pytest.raises(CorruptFile, match="does not follow"):
+        read_epochs(FILES, str(path))
+
+
+def test_a_checkpoint_too_large_to_be_one_is_not_read_into_memory(tmp_path: Path) -> None:
+    path = tmp_path / "offsets"
+    path.touch()
+    os.truncate(path, 1 << 40)
+    with pytest.raises(CorruptFile, match="no such file is larger"):
+        read_offsets(FILES, str(path))
 
 
 def test_a_clean_stop_is_believed_once(tmp_path: Path) -> None:
@@ -121,7 +162,7 @@ def test_a_clean_stop_of_an_older_version_has_no_broker_epoch(text: str, tmp_pat
 
 def test_meta_properties_come_back_whatever_they_contain(tmp_path: Path) -> None:
     properties = {"broker.id": "0", "cluster.id": "8PHy8_T19vf4-fr7_P3-_w", "odd": "a=b:c#d"}
-    assert read_meta_properties(FILES, str(tmp_path)) == {}
+    assert read_meta_properties(FILES, str(tmp_path)) is None
     write_meta_properties(FILES, str(tmp_path), properties, 0)
     assert (tmp_path / "meta.properties").read_text().splitlines()[:2] == ["#", "#Thu Jan 01 00:00:00 UTC 1970"]
     assert read_meta_properties(FILES, str(tmp_path)) == properties

@@ -140,10 +140,108 @@ def test_a_partition_that_cannot_be_read_is_left_out_with_its_reason(one: Path) 
         (one / "not ours").mkdir()
         async with opened(log_dirs(one)) as dirs:
             assert set(dirs.logs) == {OTHER}
-            (log_dir,) = dirs.dirs.values()
-            assert "version '9', expected 0" in str(log_dir.refused[TP])
+            assert "version '9', expected 0" in str(dirs.offline_log(TP))
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_checkpoints_say_of_a_partition_that_is_offline_stays_until_it_is_mended(one: Path, clean: bool) -> None:
+    async def play() -> None:
+        dirs = log_dirs(one)
+        await dirs.open()
+        fill(await dirs.create(TP), 5)
+        fill(await dirs.create(OTHER), 2)
+        dirs.logs[TP].delete_records(3)
+        await dirs.close()
+        metadata = one / "orders-0" / "partition.metadata"
+        metadata.write_text("version: 9\n")
+        if not clean:
+            (one / MARK).unlink()
+        for _ in range(2):
+            dirs = log_dirs(one)
+            await dirs.open()
+            with pytest.raises(StorageError, match=r"orders-0 is offline: .*partition\.metadata.* remove this file"):
+                await dirs.create(TP)
+            await dirs.create_all({TP: None, OTHER: None})
+            assert set(dirs.logs) == {OTHER}
+            await dirs.close()
+        metadata.unlink()
+        async with opened(log_dirs(one)) as again:
+            assert (again.logs[TP].log_start, again.logs[TP].log_end, again.logs[TP].high_watermark) == (3, 5, 5)
+
+    asyncio.run(play())
+
+
+def test_something_else_at_the_place_of_a_new_log_takes_that_partition_offline_alone(one: Path) -> None:
+    async def play() -> None:
+        async with opened(log_dirs(one)) as dirs:
+            (one / "orders-0").write_text("a file")
+            await dirs.create_all({TP: None, OTHER: None})
+            assert set(dirs.logs) == {OTHER}
+            with pytest.raises(StorageError, match=r"orders-0 is offline: .*orders-0: Not a directory"):
+                await dirs.create(TP)
+            (one / "else-3").write_text("a file")
+            with pytest.raises(StorageError, match=r"else-3 is offline: .*else-3: Not a directory"):
+                await dirs.create(TopicPartition("else", 3))
+            assert not dirs.offline
+
+    asyncio.run(play())
+
+
+def test_a_partition_that_is_offline_can_be_deleted_with_whatever_lies_in_it(one: Path) -> None:
+    async def play() -> None:
+        await stopped(log_dirs(one))
+        index = one / "orders-0" / "00000000000000000000.index"
+        index.unlink()
+        (index / "deeper").mkdir(parents=True)
+        (one / "orders-0" / "link").symlink_to(one)
+        async with opened(log_dirs(one, topic={"file.delete.delay.ms": "0"})) as dirs:
+            assert set(dirs.logs) == {OTHER}
+            await dirs.delete_offline(TP)
+            assert dirs.offline_log(TP) is None
+            async with asyncio.timeout(30):
+                while any(name.startswith("orders-0") for name in listing(one)):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            assert (await dirs.create(TP)).log_end == 0
+
+    asyncio.run(play())
+
+
+def test_recovery_points_are_checkpointed_when_a_segment_that_was_rolled_is_flushed(one: Path) -> None:
+    async def play() -> None:
+        async with opened(log_dirs(one, topic={"segment.bytes": "300"})) as dirs:
+            fill(await dirs.create(TP), 20)
+            (disk,) = [log_dir.disk for log_dir in dirs.dirs.values()]
+            base = dirs.logs[TP].segments.active.base_offset
+            async with asyncio.timeout(30):
+                while checkpoint(one, "recovery-point-offset-checkpoint").get(TP) != base:
+                    await disk.drain()
+            assert base > 10
+        async with opened(log_dirs(one, topic={"segment.bytes": "300"})) as dirs:
+            assert dirs.recovery.bytes_read == dirs.logs[TP].segments.active.size, "older segments are not read"
+
+    asyncio.run(play())
+
+
+def test_one_checkpoint_holds_what_was_flushed_while_the_one_before_was_written(one: Path) -> None:
+    written = list[str]()
+
+    def watch(operation: str, path: str) -> None:
+        if operation == "rename" and path.endswith("recovery-point-offset-checkpoint.tmp"):
+            written.append(path)
+
+    async def play() -> None:
+        async with opened(log_dirs(one, topic={"segment.bytes": "100"}, files=WatchedFiles(watch))) as dirs:
+            log = await dirs.create(TP)
+            fill(log, 50)
+            await dirs.dirs[str(one)].disk.drain()
+            for _ in range(3):
+                await dirs.dirs[str(one)].disk.drain()
+            assert checkpoint(one, "recovery-point-offset-checkpoint") == {TP: 49}
+
+    asyncio.run(play())
+    assert 1 <= len(written) <= 3
 
 
 @pytest.mark.parametrize("clean", [True, False])

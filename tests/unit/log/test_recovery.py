@@ -1,16 +1,20 @@
 """Opening a log: after a clean stop, after a crash, with leftovers of interrupted work, with damage."""
 
+import errno
+import os
 import zlib
 from pathlib import Path
 
 import pytest
 
-from leadline.errors import CorruptFile
-from leadline.log.log import Log
+from leadline.errors import CorruptFile, UnusableFile
+from leadline.log import removals
+from leadline.log.log import Isolation, Log
+from leadline.log.names import removed_at, removed_name
 from leadline.log.producers import Origin
 from leadline.log.recovery import Opening, open_log, resolve_leftovers
 from leadline.ports import OsFiles
-from tests.support.logs import LogBench, batch, listing, marker, offsets_in, whole_log
+from tests.support.logs import START_MS, LogBench, batch, listing, marker, offsets_in, whole_log
 from tests.support.watched_files import WatchedFiles
 
 
@@ -126,7 +130,9 @@ def test_what_lies_behind_a_torn_batch_goes_also_in_later_segments(bench: LogBen
         [(0, 0), (1, 3)],
     )
     assert log.producers.first_unstable_offset() == 4, "the end of its transaction is gone"
-    assert not list(bench.directory.glob("00000000000000000006.*"))
+    kept = [file.name for file in bench.directory.glob("*.removed")]
+    assert sorted(kept) == [removed_name(3, START_MS, 160), removed_name(6, START_MS)]
+    assert [file.name for file in bench.directory.glob("00000000000000000006.*")] == [removed_name(6, START_MS)]
 
 
 @pytest.mark.parametrize(("contiguous", "found"), [(True, [0, 1]), (False, [0, 1, 3, 4, 5, 6, 7, 8])])
@@ -151,10 +157,116 @@ def test_an_index_without_its_log_is_removed(bench: LogBench) -> None:
     assert not path(bench, 77, ".index").exists()
 
 
-def test_a_log_that_ends_below_its_start_begins_anew_there(bench: LogBench) -> None:
-    log = bench.open(log_start=50)
-    assert (log.log_start, log.log_end, log.segments.bases, log.epochs.entries) == (50, 50, [50], [])
-    assert not log.producers.by_id
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_start_beyond_the_logs_end_is_ignored_and_said_to_be(
+    bench: LogBench, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = bench.open(clean=clean, log_start=50)
+    assert holds_everything(log)
+    assert (log.log_start, log.log_end) == (0, 9)
+    assert "orders-0 ends at offset 9, below its log start offset 50" in caplog.text
+
+
+def test_what_recovery_removes_is_kept_and_told_with_its_counts(
+    bench: LogBench, caplog: pytest.LogCaptureFixture
+) -> None:
+    segment = path(bench, 3, ".log")
+    whole, last = segment.read_bytes(), path(bench, 6, ".log").read_bytes()
+    damaged = bytearray(whole)
+    damaged[-1] ^= 1
+    segment.write_bytes(damaged)
+    bench.open(clean=False)
+    at = len(whole) - len(marker(2, commit=False))
+    assert (bench.directory / removed_name(3, START_MS, at)).read_bytes() == damaged[at:]
+    assert (bench.directory / removed_name(6, START_MS)).read_bytes() == last
+    assert (
+        f"orders-0 was cut off at offset 5: {segment} has no valid batch at byte {at}. Removed: "
+        f"{len(whole) - at + len(last)} bytes, 1 whole segments among them, with 3 whole batches of 3 records, "
+        f"offsets 6 to 8; they are kept in {bench.directory / removed_name(3, START_MS, at)} and 1 more files"
+    ) in caplog.text
+
+
+def test_zeros_behind_the_log_are_cut_and_not_kept(bench: LogBench) -> None:
+    """As a crash leaves them where a segment is preallocated."""
+    segment = path(bench, 6, ".log")
+    segment.write_bytes(segment.read_bytes() + bytes(5000))
+    assert holds_everything(bench.open(clean=False))
+    assert not list(bench.directory.glob("*.removed"))
+
+
+def test_of_what_earlier_recoveries_removed_as_much_is_kept_as_there_is_room_for(
+    bench: LogBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removals, "KEPT_BYTES", 250)
+    for number, size in ((1, 100), (2, 100), (3, 100)):
+        (bench.directory / removed_name(0, number)).write_bytes(b"x" * size)
+    with path(bench, 6, ".log").open("ab") as file:
+        file.write(b"y" * 100)
+    bench.open(clean=False)
+    left = sorted(removed_at(file.name) for file in bench.directory.glob("*.removed"))
+    assert left == [3, START_MS]
+
+
+def test_a_full_disk_keeps_nobody_from_recovering(bench: LogBench) -> None:
+    def full(operation: str, path: str) -> None:
+        if operation == "open" and path.endswith(".removed"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    with path(bench, 6, ".log").open("ab") as file:
+        file.write(b"y" * 100)
+    again = LogBench(bench.directory.parent, {"index.interval.bytes": "100"}, WatchedFiles(full))
+    assert holds_everything(again.open(clean=False))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_missing_segment_below_the_recovery_point_costs_its_own_records_only(
+    bench: LogBench, clean: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    path(bench, 3, ".log").unlink()
+    log = bench.open(clean=clean, recovery_point=6, contiguous=True)
+    assert offsets_in(whole_log(log)) == [0, 1, 2, 6, 7, 8]
+    assert log.read(4, 100, Isolation.LOG_END).slice is not None, "readers go on behind the gap"
+    assert "orders-0: the records from offset 3 to 5 are missing, though what follows is there" in caplog.text
+
+
+def test_where_the_recovery_point_is_not_known_a_gap_costs_no_records(bench: LogBench) -> None:
+    path(bench, 3, ".log").unlink()
+    opening = Opening(
+        bench.tp, str(bench.directory), bench.config, clean=False, contiguous=True, knows_recovery_point=False
+    )
+    assert offsets_in(whole_log(open_log(opening, bench.world))) == [0, 1, 2, 6, 7, 8]
+
+
+def test_a_log_that_lacks_its_last_segments_says_so(bench: LogBench, caplog: pytest.LogCaptureFixture) -> None:
+    path(bench, 6, ".log").unlink()
+    bench.open(clean=True, recovery_point=9)
+    assert "orders-0 ends at offset 6, though it was flushed up to 9" in caplog.text
+
+
+def test_a_damaged_batch_below_the_recovery_point_stays_also_where_an_index_is_missing(bench: LogBench) -> None:
+    segment = path(bench, 3, ".log")
+    damaged = bytearray(segment.read_bytes())
+    damaged[70] ^= 1
+    segment.write_bytes(damaged)
+    path(bench, 3, ".index").unlink()
+    log = bench.open(clean=False, recovery_point=6, contiguous=True)
+    assert (log.log_end, log.segments.bases) == (9, [0, 3, 6])
+    assert segment.read_bytes() == damaged
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"), [(".log", errno.EACCES), (".index", errno.EISDIR), (".snapshot", errno.ELOOP)]
+)
+def test_a_file_that_the_system_refuses_is_this_logs_trouble_and_named(bench: LogBench, kind: str, error: int) -> None:
+    refused = path(bench, 6, kind)
+
+    def watch(operation: str, path: str) -> None:
+        if operation == "open" and path == str(refused):
+            raise OSError(error, os.strerror(error), path)
+
+    again = LogBench(bench.directory.parent, files=WatchedFiles(watch))
+    with pytest.raises(UnusableFile, match=f"{refused.name}: {os.strerror(error)}"):
+        again.open(clean=False)
 
 
 def test_a_log_may_start_inside_a_segment(bench: LogBench) -> None:

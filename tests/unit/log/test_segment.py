@@ -1,12 +1,13 @@
 """One segment: finding batches, rolling for every reason, truncation, renaming."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from leadline.config import LogConfig
-from leadline.errors import CorruptFile
-from leadline.log.index import MAX_RELATIVE, TimestampOffset
+from leadline.errors import CorruptFile, CorruptMessage
+from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimestampOffset
 from leadline.log.segment import Place, Segment
 from leadline.ports import OsFiles
 from tests.support.logs import START_MS, at_offset, batch, listing
@@ -37,6 +38,26 @@ def test_an_offset_is_found_in_the_batch_that_holds_it(tmp_path: Path) -> None:
             assert segment.find(offset) == place
     assert segment.find(109) is None
     assert segment.end() == (109, segment.size)
+
+
+@pytest.mark.parametrize("entry", [(5, 1), (5, -7), (5, 1 << 30), (1, 0), (5, 3)])
+def test_an_offset_is_found_also_where_the_index_is_wrong(tmp_path: Path, entry: tuple[int, int]) -> None:
+    """Entries that point beside a batch, past the end, or to a batch behind the one that is looked for."""
+    segment = segment_at(tmp_path, index_interval_bytes="100000")
+    places = fill(segment, *[1] * 9)
+    relative, position = entry
+    position = places[8].position if position == 3 else position
+    segment.offset_index.load(OffsetIndex.ENTRY.pack(relative, position))
+    assert [segment.find(place.base_offset) for place in places] == places
+
+
+def test_what_lies_behind_a_damaged_frame_is_hidden_and_said_to_be(tmp_path: Path) -> None:
+    segment = segment_at(tmp_path, index_interval_bytes="100000")
+    places = fill(segment, 1, 1, 1)
+    os.pwrite(segment.file.fd, b"\x07", places[1].position + 16)  # the magic number
+    assert segment.find(BASE) == places[0]
+    with pytest.raises(CorruptMessage, match=f"holds no batch at byte {places[1].position}"):
+        segment.find(BASE + 2)
 
 
 def test_a_walk_ends_where_what_follows_is_no_batch(tmp_path: Path) -> None:

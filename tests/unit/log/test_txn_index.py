@@ -67,5 +67,5 @@ def test_damage_is_named_with_its_place(index: TxnIndex) -> None:
     with pytest.raises(CorruptFile, match=r"0.txnindex: at byte 34: an aborted transaction of version 258"):
         decode("0.txnindex", encode(TXNS[:1]) + b"\1\2" + bytes(32))
     with pytest.raises(CorruptFile, match="at byte 0: an aborted transaction that ends at 20"):
-        TxnIndex(OsFiles(), index.path, 21).check()
-    index.check()
+        TxnIndex(OsFiles(), index.path, 21).check(9)
+    index.check(9)

@@ -1,0 +1,133 @@
+"""What recovery takes out of a log: counted, and kept beside the log in files that no broker reads.
+
+    00000000000000000042.log.1700000000000.removed           a whole segment, renamed
+    00000000000000000042.log.at-1234.1700000000000.removed   the bytes of a segment from 1234 on, copied
+
+The long number is the time in milliseconds. Apache Kafka passes such files over: it knows a file by the end of its
+name. They go with their partition's directory.
+
+    what was removed last is kept whole; what was removed before it, as far as KEPT_BYTES allow for both
+    bytes are durable here before they are cut off there
+"""
+
+import errno
+import logging
+import os
+from dataclasses import dataclass, field
+
+from leadline.log import names
+from leadline.log.files import FILE_MODE, remove_files, write_all
+from leadline.log.segment import Segment
+from leadline.model import Offset
+from leadline.ports import Files
+from leadline.records.batch import crc_of
+
+log = logging.getLogger(__name__)
+
+KEPT_BYTES = 1 << 30  # for each partition
+TAIL_BYTES = 1 << 31  # no segment is larger
+COPY_BYTES = 1 << 20  # at once
+
+
+@dataclass(slots=True)
+class Removal:
+    """What one recovery takes out of one log."""
+
+    files: Files
+    directory: str
+    now_ms: int
+    segments: int = 0
+    bytes: int = 0
+    batches: int = 0  # that are whole
+    records: int = 0
+    offsets: tuple[Offset, Offset] | None = None  # of the first and the last of these
+    kept: list[str] = field(default_factory=list)
+
+    def tail(self, segment: Segment, position: int) -> None:
+        """What a segment holds from a position on is about to be cut off."""
+        self._count(segment, position)
+        name = names.removed_name(segment.base_offset, self.now_ms, position)
+        with_room = _copy(self.files, segment, position, os.path.join(self.directory, name))
+        if with_room:
+            self.kept.append(name)
+            self.files.sync_dir(self.directory)
+
+    def whole(self, segment: Segment) -> None:
+        """A segment goes. Its indexes can be built again: they are not kept."""
+        self._count(segment, 0)
+        self.segments += 1
+        paths = segment.all_paths()
+        if segment.size:
+            name = names.removed_name(segment.base_offset, self.now_ms)
+            self.files.rename(paths.pop(0), os.path.join(self.directory, name))
+            self.kept.append(name)
+        remove_files(self.files, paths)
+
+    def _count(self, segment: Segment, position: int) -> None:
+        self.bytes += segment.size - position
+        for place in segment.places(position):
+            data, header = segment.read_batch(place)
+            if crc_of(data, 0, len(data)) == header.crc:
+                self.batches += 1
+                self.records += header.record_count
+                first = place.base_offset if self.offsets is None else self.offsets[0]
+                self.offsets = (first, place.last_offset)
+
+    def forget_older(self) -> None:
+        """Files that earlier recoveries kept go, the oldest first, as far as there is no room for them."""
+        found = {name: _size(self.files, os.path.join(self.directory, name)) for name in self._all_kept()}
+        room = KEPT_BYTES - sum(size for name, size in found.items() if name in self.kept)
+        for name in sorted(set(found) - set(self.kept), key=names.removed_at, reverse=True):
+            room -= found[name]
+            if room < 0:
+                remove_files(self.files, [os.path.join(self.directory, name)])
+
+    def _all_kept(self) -> list[str]:
+        return [name for name in self.files.listdir(self.directory) if name.endswith(names.REMOVED)]
+
+    def __str__(self) -> str:
+        told = f"{self.bytes} bytes"
+        if self.segments:
+            told += f", {self.segments} whole segments among them"
+        if self.offsets is not None:
+            told += f", with {self.batches} whole batches of {self.records} records, offsets {self.offsets[0]} to "
+            told += f"{self.offsets[1]}"
+        if self.kept:
+            told += f"; they are kept in {os.path.join(self.directory, self.kept[0])}"
+            told += f" and {len(self.kept) - 1} more files" if len(self.kept) > 1 else ""
+            told += " (leadline dump-log reads it)"
+        return told
+
+
+def _size(files: Files, path: str) -> int:
+    fd = files.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return files.size(fd)
+    finally:
+        files.close(fd)
+
+
+def _copy(files: Files, segment: Segment, position: int, path: str) -> bool:
+    """Copy what a segment holds from a position on. False: it is all zeros, or the disk is full."""
+    end = min(segment.size, position + TAIL_BYTES)
+    fd = -1
+    try:
+        for at in range(position, end, COPY_BYTES):
+            part = files.pread(segment.file.fd, min(COPY_BYTES, end - at), at)
+            if part.count(0) == len(part):
+                continue  # a hole in the copy, too
+            if fd < 0:
+                fd = files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+            write_all(files, fd, part, at - position)
+        if fd >= 0:
+            files.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        log.warning("%s cannot be kept: %s", path, error)
+        remove_files(files, [path])
+        return False
+    finally:
+        if fd >= 0:
+            files.close(fd)
+    return fd >= 0

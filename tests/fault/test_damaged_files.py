@@ -1,0 +1,306 @@
+"""Every kind of file in a log directory, damaged in every way: a broker that starts on it serves all other partitions.
+
+Damage to a file of one partition is harmless, or costs what was not flushed, or takes this partition offline, with one
+line that names the file and the cure. Damage to a file of the whole directory is harmless, or the broker refuses to
+start, with one line. Nothing is ever taken for a bug.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+
+import pytest
+
+from leadline.broker.broker import Broker
+from leadline.cli.start import REFUSALS
+from leadline.config import broker_settings
+from leadline.errors import CorruptMessage, StorageError
+from leadline.log.log import Isolation, Log
+from leadline.log.producers import Origin
+from leadline.model import TopicPartition
+from leadline.records.batch import crc_of, header_at
+from leadline.replication.replicas import Hosted
+from tests.support import in_memory
+from tests.support.logs import batch, bytes_of, marker
+from tests.support.watched_files import WatchedFiles
+
+ORDERS, KEPT = TopicPartition("orders", 0), TopicPartition("kept", 0)
+RECORDS = 27
+PATIENCE_S = 60
+HUGE_BYTES = 1 << 40
+SMALL = {"segment.bytes": "700", "index.interval.bytes": "100", "retention.ms": "-1"}
+
+
+class Outcome(Enum):
+    WHOLE = "all records are served"
+    PART = "some records are served, those before the damage at least"
+    OFFLINE = "the partition is offline, and said to be"
+    REFUSED = "the broker does not start, and says why"
+
+
+WHOLE, PART, OFFLINE, REFUSED = Outcome
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def truncated(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2 + 1])
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(bytes((7 * n * n + 13 * n) % 256 for n in range(max(path.stat().st_size, 100))))
+
+
+def flipped(path: Path) -> None:
+    """Within the records of a batch, if it is a log; to another id, if it is one."""
+    data = bytearray(path.read_bytes()) or bytearray(1)
+    at = len(data) - 3 if path.suffix == ".log" else len(data) // 2
+    data[at] ^= 0x40
+    if path.name == "partition.metadata":
+        data[at] = ord("B") if data[at] ^ 0x40 == ord("A") else ord("A")
+    path.write_bytes(data)
+
+
+def missing(path: Path) -> None:
+    path.unlink()
+
+
+def unreadable(path: Path) -> None:
+    """By `permissions` below: who runs the tests may be root, whom nothing is denied."""
+    path.with_name(f"{path.name}.denied").touch()
+
+
+def huge(path: Path) -> None:
+    os.truncate(path, HUGE_BYTES)
+
+
+def a_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "something").touch()
+
+
+def a_loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+Damage = Callable[[Path], None]
+DAMAGES: tuple[Damage, ...] = (
+    empty, truncated, garbage, flipped, missing, unreadable, huge, a_directory, a_loop,
+)  # fmt: skip
+
+# What comes of each damage, in the order of DAMAGES: after a clean stop, and after a crash.
+OF_A_PARTITION: dict[str, tuple[tuple[Outcome, ...], tuple[Outcome, ...]]] = {
+    "0*0.log": (
+        (PART, PART, PART, PART, PART, OFFLINE, WHOLE, OFFLINE, OFFLINE),
+        (PART, PART, PART, PART, PART, OFFLINE, WHOLE, OFFLINE, OFFLINE),
+    ),
+    "active.log": (
+        (PART, PART, PART, PART, PART, OFFLINE, WHOLE, OFFLINE, OFFLINE),
+        (PART, PART, PART, PART, PART, OFFLINE, WHOLE, OFFLINE, OFFLINE),
+    ),
+    "0*0.index": ((WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, OFFLINE, WHOLE, OFFLINE, OFFLINE),) * 2,
+    "0*0.timeindex": ((WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, OFFLINE, WHOLE, OFFLINE, OFFLINE),) * 2,
+    "*.txnindex": ((WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, OFFLINE, WHOLE, OFFLINE, OFFLINE),) * 2,
+    "last.snapshot": ((WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, OFFLINE, WHOLE, OFFLINE, OFFLINE),) * 2,
+    "partition.metadata": (
+        (WHOLE, OFFLINE, OFFLINE, OFFLINE, WHOLE, OFFLINE, OFFLINE, OFFLINE, OFFLINE),
+        (WHOLE, OFFLINE, OFFLINE, WHOLE, WHOLE, OFFLINE, OFFLINE, OFFLINE, OFFLINE),  # another broker's topic, maybe
+    ),
+    "leader-epoch-checkpoint": ((WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, OFFLINE, WHOLE, OFFLINE, OFFLINE),) * 2,
+}
+OF_THE_DIRECTORY: dict[str, tuple[Outcome | None, ...]] = {  # None: SQLite does not ask `permissions`
+    "recovery-point-offset-checkpoint": (WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, REFUSED, WHOLE, REFUSED, REFUSED),
+    "log-start-offset-checkpoint": (WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, REFUSED, WHOLE, REFUSED, REFUSED),
+    "replication-offset-checkpoint": (WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, REFUSED, WHOLE, REFUSED, REFUSED),
+    "cleaner-offset-checkpoint": (WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, REFUSED, WHOLE, REFUSED, REFUSED),
+    ".kafka_cleanshutdown": (WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, REFUSED, REFUSED),
+    "meta.properties": (WHOLE, WHOLE, WHOLE, REFUSED, WHOLE, REFUSED, REFUSED, REFUSED, REFUSED),
+    "coordination.db": (WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, None, WHOLE, REFUSED, REFUSED),
+    ".lock": (WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, REFUSED, REFUSED),
+}
+
+
+@pytest.fixture(scope="module")
+def healthy() -> Iterator[dict[bool, Path]]:
+    """Log directories after a crash and after a clean stop: orders-0 with several segments, and kept-0."""
+    for path in in_memory.directory():
+        asyncio.run(fill(path / "crashed"))
+        shutil.copytree(path / "crashed", path / "clean")
+        asyncio.run(stop_cleanly(path / "clean"))
+        yield {clean: path / ("clean" if clean else "crashed") for clean in (True, False)}
+
+
+@pytest.fixture
+def path() -> Iterator[Path]:
+    yield from in_memory.directory()
+
+
+def new_broker(directory: Path) -> Broker:
+    settings = {"log.dirs": str(directory), "listeners": "PLAINTEXT://localhost:0", "log.segment.delete.delay.ms": "0"}
+    return Broker(broker_settings(settings))
+
+
+async def fill(directory: Path) -> None:
+    """And leave it as a crash would: what is copied while the broker runs."""
+    broker = new_broker(directory.with_name("running"))
+    await broker.start()
+    me = broker.services.metadata.me.id
+    for tp in (ORDERS, KEPT):
+        await broker.services.cluster.create_topic(tp.topic, ((me,),), SMALL)
+    replicas = broker.services.replicas
+    for tp in (ORDERS, KEPT):
+        for n in range(RECORDS // 3):
+            replicas.append(tp, batch(producer_id=1, sequence=n))
+            replicas.append(tp, batch(producer_id=2, sequence=n, transactional=True))
+            replicas.append(tp, marker(2, commit=n % 2 == 0), Origin.COORDINATOR)
+    (log_dir,) = broker.dirs.dirs.values()
+    await log_dir.disk.drain()
+    await log_dir.disk.drain()
+    await broker.dirs.checkpoint_high_watermarks(log_dir)
+    await broker.dirs.checkpoint_log_starts(log_dir)
+    await broker.dirs.checkpoint_cleaned(log_dir, {KEPT: 3})
+    shutil.copytree(log_dir.path, directory)
+    await broker.stop()
+
+
+async def stop_cleanly(directory: Path) -> None:
+    broker = new_broker(directory)
+    await broker.start()
+    await broker.stop()
+    (log_dir,) = [directory]
+    assert (log_dir / ".kafka_cleanshutdown").exists()
+
+
+def file_of(directory: Path, kind: str) -> Path:
+    """The file that a line of the tables speaks of."""
+    if kind in OF_THE_DIRECTORY:
+        return directory / kind
+    partition = directory / str(ORDERS)
+    if kind == "active.log":
+        return max(partition.glob("*.log"))
+    if kind == "last.snapshot":
+        return max(partition.glob("*.snapshot"))
+    return min(partition.glob(kind))
+
+
+def permissions(operation: str, path: str) -> None:
+    """As the system has them for `unreadable` files."""
+    if operation in ("open", "rename_over") and os.path.exists(f"{path}.denied"):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+
+class Tried:
+    """One start on a damaged directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.refusal: Exception | None = None
+        self.offline: StorageError | None = None
+        self.offsets: list[int] = []
+        self.kept: list[int] = []
+
+    async def run(self) -> None:
+        broker = new_broker(self.directory)
+        broker.dirs.files = WatchedFiles(permissions)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await broker.start()
+        except REFUSALS as error:
+            self.refusal = error
+            return
+        try:
+            kept = self.led(broker, KEPT)
+            assert kept is not None
+            broker.services.replicas.append(KEPT, batch())
+            self.kept = offsets_read(kept.log)
+            orders = self.led(broker, ORDERS)
+            if orders is not None:
+                self.offsets = offsets_read(orders.log)
+                broker.services.replicas.append(ORDERS, batch())
+        finally:
+            await broker.stop()
+
+    def led(self, broker: Broker, tp: TopicPartition) -> Hosted | None:
+        try:
+            return broker.services.replicas.leading(tp)
+        except StorageError as error:
+            self.offline = error
+            return None
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.refusal is not None:
+            return REFUSED
+        if self.offline is not None:
+            return OFFLINE
+        return WHOLE if self.offsets == list(range(RECORDS)) else PART
+
+
+def offsets_read(log: Log) -> list[int]:
+    """As a consumer reads: batch by batch, and none but whole ones."""
+    found, offset = list[int](), log.log_start
+    with suppress(CorruptMessage):
+        while (read := log.read(offset, 1, Isolation.LOG_END)).slice is not None:
+            data = bytes_of(read)
+            header = header_at(data)
+            if crc_of(data, 0, len(data)) == header.crc:
+                found += range(header.base_offset, header.last_offset + 1)
+            offset = header.last_offset + 1
+    return found
+
+
+def cases() -> Iterator[tuple[str, Damage, bool, Outcome]]:
+    for kind, (after_a_clean_stop, after_a_crash) in OF_A_PARTITION.items():
+        for clean, outcomes in ((True, after_a_clean_stop), (False, after_a_crash)):
+            for damage, outcome in zip(DAMAGES, outcomes, strict=True):
+                yield kind, damage, clean, outcome
+    for kind, of_damages in OF_THE_DIRECTORY.items():
+        for damage, of_directory in zip(DAMAGES, of_damages, strict=True):
+            if of_directory is not None:
+                yield kind, damage, True, of_directory
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage", "clean", "outcome"),
+    [pytest.param(*case, id=f"{case[0]} {case[1].__name__} {'clean' if case[2] else 'crash'}") for case in cases()],
+)
+def test_a_damaged_file_harms_its_own_partition_at_most(
+    healthy: dict[bool, Path],
+    path: Path,
+    caplog: pytest.LogCaptureFixture,
+    kind: str,
+    damage: Damage,
+    clean: bool,
+    outcome: Outcome,
+) -> None:
+    directory = path / "data"
+    shutil.copytree(healthy[clean], directory)
+    file = file_of(directory, kind)
+    damage(file)
+    tried = Tried(directory)
+    with caplog.at_level(logging.INFO):
+        asyncio.run(tried.run())
+    lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert not [record for record in caplog.records if record.exc_info], lines
+    assert not [line for line in lines if "bug" in line]
+    assert tried.outcome is outcome, (tried.refusal, tried.offline, tried.offsets, lines)
+    if outcome is REFUSED:
+        assert file.name in str(tried.refusal)
+        assert "\n" not in str(tried.refusal)
+        return
+    assert tried.kept == list(range(RECORDS + 1))
+    if outcome is OFFLINE:
+        named = [line for line in lines if line.startswith("orders-0 is offline: ")]
+        assert len(named) == 1, lines
+        assert str(file) in named[0]
