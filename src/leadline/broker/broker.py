@@ -310,8 +310,9 @@ class Broker:
         changed = broker_settings(merged)
         check_listeners(self.settings, changed)
         self.settings = self.services.settings = changed
-        self.dirs.config = self.settings.storage
-        self.net.limits = limits_of(self.settings)
+        self.dirs.reconfigure(self.settings.storage)
+        self.upkeep.reconfigure()
+        self.net.reconfigure(limits_of(self.settings))
         _limit_copies(self.services.replicas.throttles, self.settings.broker, merged)
         for topic in self.configs.topics:
             self.dirs.update_config(topic)
@@ -365,6 +366,7 @@ def limits_of(settings: BrokerSettings) -> Limits:
         max_connections=config.max_connections,
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=tuple(connections_per_ip(config.max_connections_per_ip_overrides).items()),
+        max_connection_creation_rate=config.max_connection_creation_rate,
         connections_max_idle_ms=config.connections_max_idle_ms,
         queued_max_request_bytes=config.queued_max_request_bytes,
         socket_send_buffer_bytes=SEND_BUFFER_BYTES if send_buffer is None else config.socket_send_buffer_bytes,

@@ -82,6 +82,7 @@ class Limits:
     max_connections_per_ip: int = (1 << 31) - 1
     max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = ()
     connections_max_idle_ms: int = 600_000
+    max_connection_creation_rate: int = (1 << 31) - 1
     queued_max_request_bytes: int = -1
     socket_send_buffer_bytes: int = SEND_BUFFER_BYTES
     socket_receive_buffer_bytes: int = 102_400
@@ -567,6 +568,8 @@ class Net:
         self._per_host: Counter[str] = Counter()
         self._listeners: list[tuple[socket.socket, str]] = []
         self._accepting = False
+        self._second_began, self._created = 0.0, 0  # connections, since this second began
+        self._next_second: asyncio.TimerHandle | None = None  # set while no more are accepted in this one
         self._memory = 0  # of frames that have begun
         self.is_full = False  # of them, as queued.max.request.bytes says
         self._spare: list[bytearray] = []  # rooms for large frames: memory that is new costs more than its use
@@ -600,20 +603,32 @@ class Net:
         self._accept_when_possible()
         self._sweep = self.loop.call_later(self._sweep_seconds, self._close_idle)
 
+    def reconfigure(self, limits: Limits) -> None:
+        """Other limits from now on. Where fewer connections are allowed, those go that were idle for longest."""
+        self.limits = limits
+        self.take_memory(0)
+        if self._listeners:
+            self._accept_when_possible()
+        excess = len(self.connections) - limits.max_connections
+        if excess > 0:
+            for connection in sorted(self.connections, key=lambda it: (it.is_served, it.last_active))[:excess]:
+                connection.close(f"max.connections={limits.max_connections} is exceeded")
+
     def _accept_when_possible(self) -> None:
-        wanted = len(self.connections) < self.limits.max_connections
+        wanted = len(self.connections) < self.limits.max_connections and self._next_second is None
         if wanted and not self._accepting:
             for sock, name in self._listeners:
                 self.loop.add_reader(sock.fileno(), self._accept, sock, name)
         elif not wanted and self._accepting:
-            log.warning("max.connections=%d is reached: new connections have to wait", self.limits.max_connections)
+            if self._next_second is None:
+                log.warning("max.connections=%d is reached: new connections have to wait", self.limits.max_connections)
             for sock, _ in self._listeners:
                 self.loop.remove_reader(sock.fileno())
         self._accepting = wanted
 
     def _accept(self, listening: socket.socket, listener: str) -> None:
         for _ in range(16):  # in one turn
-            if len(self.connections) >= self.limits.max_connections:
+            if len(self.connections) >= self.limits.max_connections or not self._may_create():
                 break
             try:
                 sock, address = listening.accept()
@@ -624,6 +639,23 @@ class Net:
                 break
             self._welcome(sock, address, listener)
         self._accept_when_possible()
+
+    def _may_create(self) -> bool:
+        """max.connection.creation.rate: so many in a second. Who comes too soon waits in the queue of the listener."""
+        now = self.now()
+        if now - self._second_began >= 1.0:
+            self._second_began, self._created = now, 0
+        if self._created < self.limits.max_connection_creation_rate:
+            self._created += 1
+            return True
+        if self._next_second is None:
+            self._next_second = self.loop.call_later(self._second_began + 1.0 - now, self._begin_second)
+        return False
+
+    def _begin_second(self) -> None:
+        self._next_second = None
+        if self._listeners:
+            self._accept_when_possible()
 
     def _welcome(self, sock: socket.socket, address: tuple[str, int], listener: str) -> None:
         host, port = address[0].removeprefix("::ffff:"), address[1]
@@ -719,8 +751,9 @@ class Net:
     async def close(self, grace_seconds: float = 2.0) -> None:
         """No new connections; what is being answered may finish for a moment; then all are closed."""
         self.stop_listening()
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for timer in (self._sweep, self._next_second):
+            if timer is not None:
+                timer.cancel()
         under_way = [due for found in self.connections for due in found.due]
         if under_way:
             await asyncio.wait(under_way, timeout=grace_seconds)

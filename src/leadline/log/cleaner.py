@@ -132,17 +132,25 @@ class Cleaner:
         self.passes: dict[TopicPartition, Pass] = {}
         self.uncleanable: dict[TopicPartition, str] = {}  # with the reason
         self._paused: Counter[TopicPartition] = Counter()
+        self._changed = asyncio.Event()  # settings
 
-    async def run(self) -> None:
-        """One of log.cleaner.threads: clean the filthiest log, again and again."""
-        while True:
+    def reconfigured(self) -> None:
+        """Settings changed: who rests looks what they are now."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def run(self, number: int = 0) -> None:
+        """One of log.cleaner.threads: clean the filthiest log, again and again, while there are so many."""
+        while number < self.dirs.config.log_cleaner_threads:
             try:
                 cleaned = await self.clean_filthiest()
             except (StorageError, LogDirFailed) as error:  # that directory is gone; the others go on
                 log.warning("%s", error)
                 cleaned = False
             if not cleaned:
-                await asyncio.sleep(self.dirs.config.log_cleaner_backoff_ms / 1000)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self.dirs.config.log_cleaner_backoff_ms / 1000):
+                        await self._changed.wait()
 
     async def clean_filthiest(self) -> bool:
         """False if no log needs it, or it was not possible.

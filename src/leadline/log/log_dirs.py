@@ -563,6 +563,12 @@ class LogDirs:
         if found.config.compact and (await self.cleaned_offsets()).get(found.tp, 0) > active:
             await self.checkpoint_cleaned(self.dir_of(found), {found.tp: active})
 
+    def reconfigure(self, config: StorageConfig) -> None:
+        """The broker's settings changed: running logs obey from now on."""
+        self.config = config
+        for found in [*self.logs.values(), *self.future.values()]:
+            found.producers.expiration_ms = config.producer_id_expiration_ms
+
     def update_config(self, topic: str) -> None:
         """The settings of a topic changed: its logs obey from now on."""
         for found in [*self.logs.values(), *self.future.values()]:

@@ -27,6 +27,7 @@ class Upkeep:
     def __init__(self, dirs: LogDirs) -> None:
         self.dirs, self.cleaner = dirs, Cleaner(dirs)
         self._tasks: list[asyncio.Task[None]] = []
+        self._cleaners: dict[int, asyncio.Task[None]] = {}  # by number
 
     def start(self) -> None:
         config = self.dirs.config
@@ -47,16 +48,29 @@ class Upkeep:
             ("producer-id-expiration", config.producer_id_expiration_check_interval_ms, self.expire_producers),
         ):
             self._tasks.append(asyncio.create_task(_every(interval_ms, first_ms, work), name=name))
-        if config.log_cleaner_enable:
-            for n in range(config.log_cleaner_threads):
-                self._tasks.append(asyncio.create_task(self.cleaner.run(), name=f"kafka-log-cleaner-{n}"))
+        self._start_cleaners()
+
+    def _start_cleaners(self) -> None:
+        """As many as log.cleaner.threads says; a pass that is under way in one too many comes to its end."""
+        config = self.dirs.config
+        for n in range(config.log_cleaner_threads if config.log_cleaner_enable else 0):
+            if n not in self._cleaners or self._cleaners[n].done():
+                self._cleaners[n] = asyncio.create_task(self.cleaner.run(n), name=f"kafka-log-cleaner-{n}")
+
+    def reconfigure(self) -> None:
+        """The settings of `dirs` changed. Each interval is read at its beginning, but for how long a cleaner rests."""
+        if self._tasks:
+            self._start_cleaners()
+            self.cleaner.reconfigured()
 
     async def stop(self) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._cleaners.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self.cleaner.stop()
         self._tasks.clear()
+        self._cleaners.clear()
 
     async def delete_old_segments(self) -> None:
         """Those of compacted logs are the cleaner's."""

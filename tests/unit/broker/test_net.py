@@ -322,6 +322,18 @@ def test_a_request_under_way_is_carried_out_though_its_peer_leaves(
     assert complaints(caplog) == []
 
 
+def test_connections_beyond_the_rate_wait_for_the_next_second() -> None:
+    async def test() -> None:
+        async with harbour(max_connection_creation_rate=2) as there:
+            began = asyncio.get_running_loop().time()
+            peers = [await there.peer() for _ in range(5)]
+            answers = await asyncio.gather(*(peer.ask(b"hello") for peer in peers))
+            assert answers == [b"hello"] * 5
+            assert asyncio.get_running_loop().time() - began >= 1.9
+
+    run(test)
+
+
 def test_a_peer_that_sends_no_more_still_gets_its_answer() -> None:
     async def test() -> None:
         go_on = asyncio.Event()

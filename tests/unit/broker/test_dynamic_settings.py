@@ -1,0 +1,227 @@
+"""Settings that change while a broker runs: each takes effect wherever it is used, and is back when it is deleted.
+
+Kafka calls these settings dynamic: cluster-wide ones of brokers, and all of topics. Every one that is obeyed has a row
+here, with a look at the part of the broker that obeys it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from leadline.broker.broker import Broker
+from leadline.broker.net import Net
+from leadline.config import LogConfig
+from leadline.config.broker import kafka_table
+from leadline.config.settings import Mode, Support
+from leadline.log.cleaner import Cleanable, request_for
+from leadline.log.compaction import Request
+from leadline.log.log import Log
+from leadline.model import TopicPartition
+from tests.support.in_process import broker_in_process
+
+SECONDS = 30
+TP = TopicPartition("orders", 0)
+Look = Callable[[Broker], object]
+
+
+def log_of(broker: Broker) -> Log:
+    assert broker.replicas is not None
+    return broker.replicas.hosted[TP].log
+
+
+def config(field: str) -> Look:
+    """What a running log obeys."""
+    return lambda broker: getattr(log_of(broker).config, field)
+
+
+def net_of(broker: Broker) -> Net:
+    assert broker.net is not None
+    return broker.net
+
+
+def pass_over(broker: Broker) -> Request:
+    """What a compaction that begins now would be told."""
+    log = log_of(broker)
+    return request_for(Cleanable(log, 0, 0, 0, 0, False), broker.dirs.config, 0)
+
+
+def cleaners(broker: Broker) -> int:
+    return sum(not task.done() for task in broker.upkeep._cleaners.values())
+
+
+BROKER: dict[str, tuple[str, Look, object]] = {
+    "transaction.partition.verification.enable": (
+        "false",
+        lambda broker: broker.services.config.transaction_partition_verification_enable,
+        False,
+    ),
+    "max.connections": ("7", lambda broker: net_of(broker).limits.max_connections, 7),
+    "max.connections.per.ip": ("7", lambda broker: net_of(broker).limits.max_connections_per_ip, 7),
+    "max.connections.per.ip.overrides": (
+        "127.0.0.9:3",
+        lambda broker: net_of(broker).limits.max_connections_per_ip_overrides,
+        (("127.0.0.9", 3),),
+    ),
+    "max.connection.creation.rate": ("7", lambda broker: net_of(broker).limits.max_connection_creation_rate, 7),
+    "producer.id.expiration.ms": ("77000", lambda broker: log_of(broker).producers.expiration_ms, 77000),
+    "log.cleaner.threads": ("2", cleaners, 2),
+    "log.cleaner.io.max.bytes.per.second": ("4000.0", lambda broker: pass_over(broker).max_bytes_per_second, 4000.0),
+    "log.cleaner.dedupe.buffer.size": ("100000000", lambda broker: pass_over(broker).dedupe_bytes, 100_000_000),
+    "log.cleaner.io.buffer.load.factor": ("0.5", lambda broker: pass_over(broker).load_factor, 0.5),
+    "log.cleaner.io.buffer.size": ("900000", lambda broker: pass_over(broker).io_buffer_bytes, 450_000),
+    "log.cleaner.backoff.ms": ("77", lambda broker: broker.dirs.config.log_cleaner_backoff_ms, 77),
+    "log.cleanup.policy": ("compact", config("compact"), True),
+    "compression.type": ("zstd", config("compression_type"), "zstd"),
+    "compression.gzip.level": ("5", config("compression_gzip_level"), 5),
+    "compression.lz4.level": ("5", config("compression_lz4_level"), 5),
+    "compression.zstd.level": ("5", config("compression_zstd_level"), 5),
+    "log.cleaner.delete.retention.ms": ("77", config("delete_retention_ms"), 77),
+    "log.segment.delete.delay.ms": ("77", config("file_delete_delay_ms"), 77),
+    "log.flush.interval.messages": ("77", config("flush_messages"), 77),
+    "log.flush.interval.ms": ("77", config("flush_ms"), 77),
+    "log.index.interval.bytes": ("77", config("index_interval_bytes"), 77),
+    "log.cleaner.max.compaction.lag.ms": ("77", config("max_compaction_lag_ms"), 77),
+    "message.max.bytes": ("77", config("max_message_bytes"), 77),
+    "log.message.timestamp.after.max.ms": ("77", config("message_timestamp_after_max_ms"), 77),
+    "log.message.timestamp.before.max.ms": ("77", config("message_timestamp_before_max_ms"), 77),
+    "log.message.timestamp.type": ("LogAppendTime", config("log_append_time"), True),
+    "log.cleaner.min.cleanable.ratio": ("0.7", config("min_cleanable_dirty_ratio"), 0.7),
+    "log.cleaner.min.compaction.lag.ms": ("77", config("min_compaction_lag_ms"), 77),
+    "min.insync.replicas": ("2", config("min_insync_replicas"), 2),
+    "log.preallocate": ("true", config("preallocate"), True),
+    "log.retention.bytes": ("77", config("retention_bytes"), 77),
+    "log.retention.ms": ("77", config("retention_ms"), 77),
+    "log.segment.bytes": ("7777", config("segment_bytes"), 7777),
+    "log.index.size.max.bytes": ("7777", config("segment_index_bytes"), 7777),
+    "log.roll.jitter.ms": ("77", config("segment_jitter_ms"), 77),
+    "log.roll.ms": ("77", config("segment_ms"), 77),
+    "unclean.leader.election.enable": ("true", config("unclean_leader_election_enable"), True),
+}
+ELSEWHERE = {
+    "listeners": "refused while a broker runs",
+    "advertised.listeners": "refused while a broker runs",
+    "listener.security.protocol.map": "refused while a broker runs",
+    "num.replica.fetchers": "one fetch at a time from each leader, whatever it says",
+    "num.recovery.threads.per.data.dir": "of use at the start alone",
+    "log.message.timestamp.difference.max.ms": "the older name of two others",
+}
+
+
+def test_every_dynamic_setting_of_a_broker_that_is_obeyed_is_looked_at() -> None:
+    dynamic = {
+        name
+        for name, row in kafka_table().items()
+        if row.mode is not Mode.READ_ONLY and row.support is Support.OBEYED and not row.internal
+    }
+    assert dynamic == BROKER.keys() | ELSEWHERE.keys()
+
+
+async def until_equal(look: Callable[[], object], wanted: object, name: str = "") -> None:
+    for _ in range(100 * SECONDS):
+        if look() == wanted:
+            return
+        await asyncio.sleep(0.01)
+    assert (name, look()) == (name, wanted)
+
+
+async def create_topic(broker: Broker) -> None:
+    assert broker.cluster is not None
+    await broker.cluster.create_topic(TP.topic, ((broker.services.metadata.me.id,),), {})
+
+
+def only(config: dict[str, str], _: object) -> dict[str, str]:
+    return config
+
+
+async def alter(broker: Broker, config: dict[str, str]) -> None:
+    assert broker.cluster is not None
+    await broker.cluster.alter_broker_config(lambda: config, of_all=True)
+
+
+def test_a_changed_setting_of_a_broker_is_obeyed_at_once_and_so_is_the_old_one_again(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with broker_in_process(tmp_path) as broker:
+            await create_topic(broker)
+            for name, (value, look, after) in BROKER.items():
+                before = look(broker)
+                assert before != after, name
+                await alter(broker, {name: value})
+                await until_equal(partial(look, broker), after, name)
+                await alter(broker, {})
+                await until_equal(partial(look, broker), before, name)
+
+    asyncio.run(play())
+
+
+def test_a_changed_setting_of_a_topic_is_obeyed_by_its_running_log(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with broker_in_process(tmp_path) as broker:
+            await create_topic(broker)
+            assert broker.cluster is not None
+            for name, row in LogConfig.table().items():
+                if row.support is not Support.OBEYED or row.field == "":
+                    continue
+                before = getattr(log_of(broker).config, row.field)
+                value = OTHER.get(name, "77")
+                await broker.cluster.alter_topic_config(TP.topic, partial(only, {name: value}))
+                after = LogConfig.parse({name: value})
+                await until_equal(lambda: log_of(broker).config, broker.settings.topics.with_values({name: value}))
+                assert getattr(after, row.field) != before, name
+
+    asyncio.run(play())
+
+
+OTHER = {
+    "cleanup.policy": "compact",
+    "compression.type": "zstd",
+    "compression.gzip.level": "5",
+    "compression.lz4.level": "5",
+    "compression.zstd.level": "5",
+    "message.timestamp.type": "LogAppendTime",
+    "min.cleanable.dirty.ratio": "0.7",
+    "preallocate": "true",
+    "unclean.leader.election.enable": "true",
+    "segment.bytes": "7777",
+    "segment.index.bytes": "7777",
+    "min.insync.replicas": "2",
+    "leader.replication.throttled.replicas": "0:1",
+    "follower.replication.throttled.replicas": "0:1",
+}
+
+
+async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("localhost", port)
+
+
+def test_connections_that_wait_are_accepted_when_more_are_allowed(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with broker_in_process(tmp_path, settings={"max.connections": "1"}) as broker:
+            net, port = net_of(broker), broker.addresses["PLAINTEXT"].port
+            clients = [await connect(port) for _ in range(3)]
+            await until_equal(lambda: len(net.connections), 1)
+            await alter(broker, {"max.connections": "3"})
+            await until_equal(lambda: len(net.connections), 3)
+            await alter(broker, {"max.connections": "2"})
+            await until_equal(lambda: len(net.connections), 2)
+            for _, writer in clients:
+                writer.close()
+
+    asyncio.run(play())
+
+
+def test_a_cleaner_that_rests_looks_at_the_new_settings_at_once(tmp_path: Path) -> None:
+    async def play() -> None:
+        async with broker_in_process(tmp_path, settings={"log.cleaner.backoff.ms": "600000"}) as broker:
+            looks = 0
+
+            async def look() -> bool:
+                nonlocal looks
+                looks += 1
+                return False
+
+            broker.upkeep.cleaner.clean_filthiest = look  # type: ignore[method-assign]
+            await alter(broker, {"log.cleaner.backoff.ms": "10"})
+            await until_equal(lambda: looks > 3, True)
+
+    asyncio.run(play())
