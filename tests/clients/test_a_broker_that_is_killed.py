@@ -16,7 +16,7 @@ from tests.support.broker import RunningBroker
 
 COUNT = 6000
 PADDING = b"." * 500
-WRITTEN_S = 30
+WRITTEN_S = 120
 
 
 def wait_until_something_is_written(folders: list[Path]) -> None:

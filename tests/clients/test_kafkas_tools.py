@@ -20,7 +20,7 @@ pytestmark = pytest.mark.conformance
 
 Clients = Callable[[str], Client]
 
-ARRIVAL_S = 10
+ARRIVAL_S = 120
 PERF = "org.apache.kafka.tools.ProducerPerformance"
 
 

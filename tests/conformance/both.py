@@ -36,7 +36,7 @@ M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 Closed = None  # instead of a frame: the broker closed the connection
 
-ANSWER_S = 15
+ANSWER_S = 90
 NO_ID = UUID(int=0)
 CREATABLE = CreateTopicsRequest.CreatableTopic
 _SIZE = Struct(">i")

@@ -23,7 +23,7 @@ from tests.support.broker import RunningBroker, leadline
 
 pytestmark = pytest.mark.conformance
 
-PATIENCE_S = 90
+PATIENCE_S = 180
 OURS = 2
 SETTINGS = {
     "offsets.topic.replication.factor": 3,
@@ -86,7 +86,7 @@ class Mixed:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.NOT_CONTROLLER:
                     raise
-                self.admin.list_topics(timeout=10)  # it does not ask anew by itself
+                self.admin.list_topics(timeout=60)  # it does not ask anew by itself
                 return False
             return True
 
@@ -107,7 +107,7 @@ class Mixed:
                 until(partial(in_sync, broker), f"all replicas of {topic} in sync")
 
     def leaders(self, topic: str) -> set[int]:
-        return {each.leader for each in self.admin.list_topics(topic, timeout=10).topics[topic].partitions.values()}
+        return {each.leader for each in self.admin.list_topics(topic, timeout=60).topics[topic].partitions.values()}
 
     def same_bytes(self, topic: str) -> None:
         """The replicas of each partition, once they have caught up."""
@@ -144,7 +144,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
         settings = SETTINGS | {"broker.id": OURS, "zookeeper.connect": zk.connect}
         ours = stack.enter_context(leadline(path / "ours", **settings))
         admin = AdminClient({"bootstrap.servers": kafkas[0].bootstrap})
-        until(lambda: len(admin.list_topics(timeout=10).brokers) == 3, "three brokers")
+        until(lambda: len(admin.list_topics(timeout=60).brokers) == 3, "three brokers")
         yield Mixed(kafkas, ours, tree, admin)
 
 
@@ -232,11 +232,11 @@ def test_as_the_controller_it_makes_grows_and_deletes_topics_on_kafkas_brokers(c
     cluster.elect(lambda id: id == OURS)
     cluster.create("grows", 2)
     done(cluster.admin.create_partitions([NewPartitions("grows", 5)]))
-    until(lambda: len(cluster.admin.list_topics("grows", timeout=10).topics["grows"].partitions) == 5, "5 partitions")
+    until(lambda: len(cluster.admin.list_topics("grows", timeout=60).topics["grows"].partitions) == 5, "5 partitions")
     cluster.wait_for_all("grows")
     done(cluster.admin.delete_topics(["grows"]))
     until(lambda: not any(list(folder.glob("grows-*[0-9]")) for folder in cluster.dirs), "the replicas' end")
-    until(lambda: "grows" not in cluster.admin.list_topics(timeout=10).topics, "the topic's end")
+    until(lambda: "grows" not in cluster.admin.list_topics(timeout=60).topics, "the topic's end")
 
 
 @pytest.mark.parametrize("in_office", ["kafka", "leadline"])

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.conformance
 
 TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
+SETTLED_S = 60
 RESOURCE = DescribeConfigsRequest.DescribeConfigsResource
 Setting = tuple[str, str | None]
 Op = tuple[str, int, str | None]
@@ -127,7 +128,7 @@ def settled(both: Both, *resource: tuple[int, str]) -> None:
             return False
         return True
 
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + SETTLED_S
     while not is_same() and time.monotonic() < deadline:
         time.sleep(0.05)
     describe(both, 4, *((kind, name, None) for kind, name in resource))

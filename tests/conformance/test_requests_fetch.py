@@ -157,7 +157,7 @@ def test_what_is_not_enough_is_waited_for(both: Both, version: int) -> None:
             started = time.monotonic()
             answers.append(side.ask(FetchResponse, make(side), version))
             took.append(time.monotonic() - started)
-        assert all(0.28 < seconds < 3 for seconds in took), took
+        assert all(0.28 < seconds < 30 for seconds in took), took
         return both.same(answers, version)
 
     timed(wanted)

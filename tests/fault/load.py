@@ -16,7 +16,7 @@ from typing import Protocol
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 PARTITIONS = 3
-DELIVERED_S = 30
+DELIVERED_S = 120
 
 CLIENT = {
     "linger.ms": 2,

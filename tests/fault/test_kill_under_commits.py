@@ -30,7 +30,7 @@ from tests.support.topics import create_topic
 
 KILLS = 3
 ALIVE_S = 0.5
-PATIENCE_S = 30
+PATIENCE_S = 120
 COORDINATOR_LOAD_IN_PROGRESS, NOT_COORDINATOR = 14, 16
 SETTINGS = {
     "offsets.topic.num.partitions": 3,

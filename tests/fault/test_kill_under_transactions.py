@@ -15,7 +15,7 @@ from tests.support.topics import create_topic
 
 TOPIC, PARTITIONS = "deals", 3
 WRITERS, KILLS = 3, 4
-SECONDS = 30.0  # for what should take a moment, on the slowest machine
+SECONDS = 120.0  # for what should take a moment, on the slowest machine
 SETTINGS = {
     "transaction.state.log.num.partitions": 3,
     "transaction.state.log.replication.factor": 1,

@@ -44,7 +44,7 @@ IN_PROCESS = 90_000
 OVER_SOCKETS = 10_000
 AT_ONCE = 200
 GROWTH_MB = 150  # for the topics, sessions and producers that some of them do make
-SLOWEST_S = 5.0  # one request, on a machine that has other things to do
+SLOWEST_S = 20.0  # one request, on a machine that has other things to do
 SEED = random.randrange(1 << 32)
 
 
@@ -155,7 +155,7 @@ def test_ninety_thousand_mutants_in_the_process_itself(
 
 def send(broker: RunningBroker, frames: list[bytes], whole: bool) -> None:
     """All of them on one connection, or as many as it takes; the answers are read and thrown away."""
-    with socket.create_connection(("localhost", broker.port), timeout=10) as connection:
+    with socket.create_connection(("localhost", broker.port), timeout=60) as connection:
         connection.settimeout(2)
         with suppress(OSError):
             for data in frames:
@@ -176,7 +176,7 @@ def test_ten_thousand_mutants_over_sockets(tmp_path: Path) -> None:
         for n in range(OVER_SOCKETS // 10):
             send(broker, [mutants.one() for _ in range(10)], whole=n % 4 == 0)
         data = frame(fetch, 12)
-        with socket.create_connection(("localhost", broker.port), timeout=10) as connection:
+        with socket.create_connection(("localhost", broker.port), timeout=60) as connection:
             connection.sendall(len(data).to_bytes(4, "big") + data)
             with connection.makefile("rb") as reader:
                 size = int.from_bytes(reader.read(4), "big")

@@ -27,7 +27,7 @@ SETTINGS = {
     "log.cleaner.min.cleanable.ratio": 0.01,
     "log.segment.delete.delay.ms": 0,
 }
-WAIT_S = 60
+WAIT_S = 120
 _fresh = itertools.count()
 
 Made = Callable[..., tuple[Feed, Pipeline]]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-READY_SECONDS = 30
+READY_SECONDS = 120
 
 
 class RunningBroker:

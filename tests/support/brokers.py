@@ -39,11 +39,11 @@ from tests.support.replicas import Controller, Told
 
 TP = TopicPartition("orders", 0)
 TOPIC_ID = uuid.UUID(int=77)
-PATIENCE_S = 30
+PATIENCE_S = 120
 SETTINGS = {
     "replica.fetch.wait.max.ms": "100",
     "replica.fetch.backoff.ms": "20",
-    "replica.lag.time.max.ms": "600",
+    "replica.lag.time.max.ms": "5000",
     "replica.high.watermark.checkpoint.interval.ms": "50",
 }
 M = TypeVar("M", bound=Message)

@@ -38,7 +38,7 @@ from tests.support.broker import RunningBroker
 from tests.support.network import Network, network
 
 ROUNDS = int(os.environ.get("LEADLINE_ROUNDS", "1"))  # how often tests play what they play
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 POLL_S = 0.05
 ROOM_BYTES = 65536  # on a disk that is full, for what a broker says before it ends
 SETTINGS = {

@@ -5,7 +5,7 @@ import sys
 from typing import Protocol
 
 LEADLINE = (sys.executable, "-c", "import sys; from leadline.cli import main; sys.exit(main())")
-COMMAND_S = 60
+COMMAND_S = 180
 
 
 class Cluster(Protocol):

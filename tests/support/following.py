@@ -16,7 +16,7 @@ from leadline.spark.table.tables import Table
 from leadline.spark.table.verify import Verdict, verify
 from tests.support.broker import RunningBroker
 
-FLUSHED_S = 60
+FLUSHED_S = 120
 
 
 class Feed:

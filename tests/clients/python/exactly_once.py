@@ -10,7 +10,7 @@ import time
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 def main(bootstrap: str, source: str, target: str, name: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from . import jars
 
-READY_S = 90
+READY_S = 180
 STOP_S = 60
 TOOL_S = 120
 POLL_S = 0.05

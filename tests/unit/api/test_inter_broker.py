@@ -28,7 +28,7 @@ from tests.support.in_process import broker_in_process
 from tests.support.logs import batch
 
 T0 = TopicPartition("t", 0)
-PATIENCE_MS = 30_000
+PATIENCE_MS = 120_000
 
 
 @pytest.fixture

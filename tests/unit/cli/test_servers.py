@@ -151,9 +151,9 @@ def test_a_command_says_what_answers_instead_of_a_broker_within_its_timeout(
 ) -> None:
     with server(serve) as (host, port):
         began = time.monotonic()
-        assert main(["topics", "list", "--bootstrap-server", f"{host}:{port}", "--timeout", "4"]) == 1
+        assert main(["topics", "list", "--bootstrap-server", f"{host}:{port}", "--timeout", "10"]) == 1
         took = time.monotonic() - began
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"leadline: cannot reach {host}:{port}: ")
     assert said in line
-    assert took < 8, "the machine may be slow, but nobody waits for a second time-out"
+    assert took < 20, "the machine may be slow, but nobody waits for a second time-out"

@@ -43,7 +43,7 @@ from tests.support import in_memory
 
 M = TypeVar("M", bound=Message)
 T0 = TopicPartition("t", 0)
-PATIENCE_MS = 30_000
+PATIENCE_MS = 120_000
 
 
 class WrittenDown:

@@ -30,8 +30,8 @@ from tests.support.proxy import Proxy, proxy_to
 from .conftest import InZooKeeper, Run
 
 CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.EXPIRED
-WAIT_S = 60
-SHORT_SESSION_MS = 2500
+WAIT_S = 120
+SHORT_SESSION_MS = 5000
 
 
 async def through(proxy: Proxy, home: InZooKeeper, session_timeout_ms: int = 20_000) -> ZooKeeperTree:

@@ -33,7 +33,7 @@ from tests.support.in_process import broker_in_process
 TP, OTHER = TopicPartition("t", 0), TopicPartition("u", 0)
 QUICK = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
 PRODUCER = 77
-PATIENCE_S = 20
+PATIENCE_S = 120
 
 P = ParamSpec("P")
 
@@ -133,7 +133,7 @@ async def test_a_member_that_does_not_come_back_after_a_restart_is_expelled(tmp_
     shortest = QUICK | {"group.min.session.timeout.ms": "1"}
     async with broker_in_process(tmp_path, settings=shortest) as broker:
         groups = (await commits_of(broker)).groups
-        member = await groups.join("g", asked(session_ms=300))
+        member = await groups.join("g", asked(session_ms=5000))
         await groups.sync("g", member.member_id, None, 1, (None, None), {})
     async with broker_in_process(tmp_path, settings=shortest) as broker:
         groups = (await commits_of(broker)).groups

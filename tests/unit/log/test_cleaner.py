@@ -20,6 +20,7 @@ from tests.support.logs import START_MS, TP, LogBench, batch, listing, offsets_i
 
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "1000"}
 OTHER = TopicPartition("other", 0)
+PATIENCE_S = 120
 
 
 def segments(log: Log, *batches: int) -> None:
@@ -142,10 +143,9 @@ def stuck_process() -> Iterator[None]:
 async def stuck(dirs: LogDirs, cleaner: Cleaner) -> "asyncio.Task[bool]":
     task = asyncio.create_task(cleaner.clean_filthiest())
     cleaned = Path(dirs.logs[TP].directory) / "00000000000000000000.log.cleaned"
-    for _ in range(1000):
-        if cleaned.exists():
-            break
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(PATIENCE_S):
+        while not cleaned.exists():  # noqa: ASYNC110  nobody tells when it is there
+            await asyncio.sleep(0.01)
     return task
 
 

@@ -28,7 +28,7 @@ OFTEN = {
 
 
 async def until(met: Callable[[], bool]) -> None:
-    for _ in range(2000):
+    for _ in range(20_000):
         if met():
             return
         await asyncio.sleep(0.005)

@@ -13,7 +13,7 @@ from leadline.replication.partition import Leader, LeaderAndIsr, Proposal
 from leadline.wire.messages import AlterPartitionRequest, AlterPartitionResponse
 
 TOPIC_ID = uuid.UUID(int=5)
-PATIENCE_S = 20
+PATIENCE_S = 120
 
 
 def proposed(*isr: int, topic_id: uuid.UUID | None = TOPIC_ID) -> Proposed:

@@ -13,7 +13,7 @@ from leadline.wire.frames import parse_response, request_frame, request_head, re
 from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 SIZE = Struct(">i")
-PATIENCE_S = 20
+PATIENCE_S = 120
 Answer = Callable[[int, asyncio.StreamWriter], Awaitable[None]]  # for a correlation id
 
 

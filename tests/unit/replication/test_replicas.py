@@ -171,7 +171,7 @@ def test_who_is_gone_leaves_the_isr_and_joins_again(tmp_path: Path) -> None:
         leader = cluster.leader
         await produced(leader, 3)
         await cluster.kill(3, noticed=False)
-        leader.hosted.leader.lag_ms = 200
+        leader.hosted.leader.lag_ms = 3000  # one that lives is never so late
         waiting = asyncio.create_task(produce(leader))
         await until(lambda: leader.log.log_end == 8)
         await leader.replicas.shrink()
