@@ -324,7 +324,18 @@ class Broker:
             self.cluster.log_dir_failed()
 
     async def stop(self) -> None:
-        """Let others lead; no new requests, let those under way finish; then flush and close."""
+        """Let others lead; no new requests, let those under way finish; then flush and close, whatever failed before.
+
+        What is not on disk after that is told by `dirs.not_closed`.
+        """
+        try:
+            await self._leave()
+        finally:
+            await self.dirs.close(OUR_STOP if self.is_alone else KAFKAS_STOP)
+            if self.tree is not None:
+                await self.tree.close()
+
+    async def _leave(self) -> None:
         if self.presence is not None:
             config = self.settings.broker
             if config.controlled_shutdown_enable and self.dirs.dirs:
@@ -354,9 +365,6 @@ class Broker:
         if self.configs is not None:
             await self.configs.stop()
         await self.upkeep.stop()
-        await self.dirs.close(OUR_STOP if self.is_alone else KAFKAS_STOP)
-        if self.tree is not None:
-            await self.tree.close()
 
 
 def limits_of(settings: BrokerSettings) -> Limits:

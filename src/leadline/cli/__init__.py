@@ -10,6 +10,7 @@ from importlib import import_module
 
 from leadline import __version__
 from leadline.cli.parser import CommandParser
+from leadline.cli.terminal import signal_of, terminable
 
 COMMANDS = {
     "start": "run a broker until Ctrl-C",
@@ -33,9 +34,10 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(sys.argv[1:] if arguments is None else arguments)
     try:
-        code: int = options.run(options)
-    except KeyboardInterrupt:
-        code = 130
+        with terminable():
+            code: int = options.run(options)
+    except KeyboardInterrupt as interrupt:
+        code = 128 + signal_of(interrupt)
     return code
 
 

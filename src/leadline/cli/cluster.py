@@ -18,13 +18,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import FrameType
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from leadline import __version__
 from leadline.cli import COMMANDS
 from leadline.cli.client import DEFAULT_SERVER, Failure, add_command, at_least, complain, key_value
-from leadline.cli.terminal import Status, time_text
+from leadline.cli.terminal import Status, ends_it, say, time_text
 from leadline.cli.zookeeper_server import ServerFailed, ToolMissing, ZooKeeperServer
 from leadline.config import InvalidSetting, broker_settings
 from leadline.replication.channel import Channel, PeerLost
@@ -36,7 +35,8 @@ BROKERS = 3  # unless told otherwise, or the folder holds another number
 READY_S, STOP_S, POLL_S, WATCH_S = 60, 60, 0.05, 0.5
 METADATA_VERSION = 9
 OWN_SETTINGS = ("broker.id", "listeners", "advertised.listeners", "log.dir", "log.dirs", "zookeeper.connect")
-IN_ORDER = (0, -signal.SIGTERM)  # exit codes of those that were told to stop, one of them before it had begun
+# Exit codes of those that were told to stop; the latter two before they had begun.
+IN_ORDER = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
 SETTINGS_FILE, LOG_FILE = "server.properties", "broker.log"
 HEAD = "# Written by `leadline cluster up` at each start: its --set is the place for other settings.\n"
 
@@ -165,17 +165,11 @@ def _up(options: argparse.Namespace) -> int:
             f"{options.dir} has {before} brokers: those above {count} stay down, and with them what only they hold"
         )
     begun = time.monotonic()
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
     folder = options.dir.resolve()
     with Status() as status, _zookeeper(options.zookeeper, folder / "zookeeper", status) as server:
         connect = options.zookeeper if server is None else server.connect
         members = plans(folder, count, options.port, connect, dict(options.set))
         return asyncio.run(Cluster(members, server, connect, status, begun).run())
-
-
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 @contextmanager
@@ -230,7 +224,7 @@ class Cluster:
 
     async def run(self) -> int:
         stop = asyncio.Event()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for number in ends_it():
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         tasks = [asyncio.create_task(stop.wait()), asyncio.create_task(self._live())]
         try:
@@ -310,13 +304,17 @@ class Cluster:
         failed = [each for each in running if each.process.returncode not in IN_ORDER]
         for each in failed:
             complain(f"{each.epitaph()}: {each.last_words()}")
+        gone = [each for each in self.members if each not in running and each.process.returncode not in IN_ORDER]
         if not failed:
-            self._say(f"stopped after {time_text(time.monotonic() - began)}; everything is on disk")
+            said = "everything is on disk" if not gone else "what these held is on disk"
+            self._say(f"stopped after {time_text(time.monotonic() - began)}; {said}")
+        for each in gone:
+            complain(f"{each.epitaph()} before: its next start recovers what it held")
         return not failed
 
     def _say(self, *lines: str) -> None:
         self._status.show("")
-        print(*lines, sep="\n", flush=True)
+        say("\n".join(lines))
 
 
 async def started(plan: Plan) -> Process:

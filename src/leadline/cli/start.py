@@ -21,12 +21,13 @@ from leadline.broker.broker import Broker
 from leadline.broker.watchdog import Watchdog
 from leadline.cli import COMMANDS
 from leadline.cli.processes import holder_of, listener_on, process_text
-from leadline.cli.terminal import Status, host_text, size_text, time_text
+from leadline.cli.terminal import Status, count_text, ends_it, host_text, say, size_text, time_text
 from leadline.config import BrokerSettings, InvalidSetting, broker_settings, parse_properties
 from leadline.coordination.database import TreeInUse
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import TreeError
 from leadline.errors import CorruptFile, InconsistentIdentity, LogDirFailed, LogDirLocked
+from leadline.log.log_dirs import LogDir
 
 REFUSALS = (  # to start: one line each
     InvalidSetting,
@@ -57,7 +58,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         help=COMMANDS["start"],
         description="Runs a broker in the foreground: alone, on its own store, without JVM or ZooKeeper; or, with "
         "zookeeper.connect, as one of a cluster's, beside Apache Kafka's own brokers if there are any. After a crash "
-        "it recovers its data; on Ctrl-C or SIGTERM it stops cleanly; on SIGUSR1 it tells how busy its loop was.",
+        "it recovers its data; on Ctrl-C, on SIGTERM and when its terminal is closed (SIGHUP) it stops cleanly; on "
+        "SIGUSR1 it tells how busy its loop was.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -143,8 +145,8 @@ async def _keep(settings: BrokerSettings, watchdog: Watchdog) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    for number in ends_it():
+        loop.add_signal_handler(number, _stop_on, number, stop)
     for text in settings.ignored:
         logging.warning("a setting that is not used: %s", text)
     broker = Broker(settings)
@@ -161,8 +163,21 @@ async def _keep(settings: BrokerSettings, watchdog: Watchdog) -> int:
     await broker.stop()
     if broker.failed.is_set():
         raise LogDirFailed(",".join(broker.dirs.offline), "running", OSError("no log directory is left"))
-    print("stopped; everything is on disk", flush=True)
+    if broker.dirs.not_closed:
+        reasons = "; ".join(broker.dirs.not_closed.values())
+        say(f"leadline: stopped, but not everything is on disk: {reasons}. The next start recovers what is", sys.stderr)
+        return 1
+    say("stopped; everything is on disk")
     return 0
+
+
+def _stop_on(number: signal.Signals, stop: asyncio.Event) -> None:
+    """A clean stop takes as long as it takes; whoever asks again is told how to do without."""
+    if stop.is_set():
+        logging.info("%s: it is stopping already; SIGKILL ends it at once, and the next start recovers", number.name)
+    else:
+        logging.info("%s: it stops", number.name)
+    stop.set()
 
 
 async def _start(broker: Broker) -> None:
@@ -186,14 +201,25 @@ def _tell(broker: Broker, seconds: float) -> None:
     for name, at in broker.addresses.items():
         print(f"  listens  {name} on {host_text(at.host)}:{at.port}")
     for path, log_dir in dirs.dirs.items():
-        state = "stopped cleanly" if log_dir.was_clean else "recovered" if dirs.recovery.logs else "new"
-        print(f"  data     {path} ({state})")
+        print(f"  data     {path} ({_state(log_dir, len(dirs.logs_in(log_dir)))})")
     if broker.settings.broker.zookeeper_connect:
         print(f"  cluster  {broker.settings.broker.zookeeper_connect}, as broker {broker.services.metadata.me.id}")
     for path in dirs.offline:
         print(f"  offline  {path}")
     print(f"  holds    {len(dirs.logs)} partitions, {size_text(size)}")
     print(f"  try      leadline topics list --bootstrap-server {told.host}:{told.port}", flush=True)
+
+
+def _state(log_dir: LogDir, logs: int) -> str:
+    """What a directory was like when it was opened."""
+    if log_dir.was_clean:
+        state = "stopped cleanly"
+    elif logs or log_dir.has_leftovers:
+        state = "recovered"
+    else:
+        state = "new" if log_dir.is_new else "empty"
+    offline = len(log_dir.offline_logs)
+    return f"{state}, but for {count_text(offline, 'partition')}" if offline else state
 
 
 def _tell_of_the_loop(broker: Broker, watchdog: Watchdog) -> None:

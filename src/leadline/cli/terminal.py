@@ -1,14 +1,18 @@
 """How commands speak to a person: sizes and times in few characters, tables, a status line on terminals only."""
 
+import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from threading import Event
 from types import FrameType, TracebackType
-from typing import NoReturn
+from typing import TextIO
+
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, an order to end, a terminal that is closed
 
 
 def size_text(count: int) -> str:
@@ -44,6 +48,21 @@ def time_text(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
+def say(text: str, stream: TextIO | None = None) -> None:
+    """A last line. The terminal may be gone: then there is nobody to read it, and nothing else is wrong."""
+    stream = sys.stdout if stream is None else stream
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # the interpreter flushes once more
+
+
+def ends_it() -> list[signal.Signals]:
+    """The signals that end a broker cleanly. `nohup` has the last one ignored, and so it stays."""
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in ENDS if number != signal.SIGHUP or not is_ignored]
+
+
 class Status:
     """One line that is written over; nothing where nobody looks."""
 
@@ -56,11 +75,15 @@ class Status:
     def show(self, text: str) -> None:
         if sys.stderr.isatty():
             self._shown = True
-            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
+            self._write(f"\r\033[K{text}")
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):  # the terminal may be gone
+            print(text, end="", file=sys.stderr, flush=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            self._write("\r\033[K")
 
 
 class Terminated(KeyboardInterrupt):
@@ -77,15 +100,20 @@ def signal_of(interrupt: KeyboardInterrupt) -> signal.Signals:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM and SIGHUP raise Terminated in the block, so that it ends all that it started.
+    """SIGTERM and SIGHUP end the block as Ctrl-C would, so that it lets go of what it holds and ends what it started.
 
-    A signal that is ignored (nohup) stays ignored.
+    They raise Terminated, unless Ctrl-C is to interrupt nothing: then they do not either. A signal that is ignored
+    (nohup) stays ignored.
     """
 
-    def terminate(number: int, frame: FrameType | None) -> NoReturn:
-        raise Terminated(number)
+    def terminate(number: int, frame: FrameType | None) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler) or handler is signal.default_int_handler:
+            raise Terminated(number)
+        handler(number, frame)
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    is_main = threading.current_thread() is threading.main_thread()  # no other may set them
+    handlers = {number: signal.getsignal(number) for number in ENDS if is_main and number != signal.SIGINT}
     for number, handler in handlers.items():
         if handler is signal.SIG_DFL:
             signal.signal(number, terminate)

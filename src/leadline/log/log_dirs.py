@@ -55,6 +55,7 @@ class LogDir:
     lock_fd: int
     disk: DiskThread
     was_clean: bool = False  # the last stop was
+    is_new: bool = False  # no broker has used it before
     loaded: bool = False  # every log in it was opened or is accounted for
     broker_epoch: int | None = None  # of the last clean stop
     offline_logs: dict[TopicPartition, "OfflineLog"] = field(default_factory=dict)
@@ -125,6 +126,7 @@ class LogDirs:
         self.config, self.clock, self.files, self.topic_config = config, clock, files, topic_config
         self.dirs: dict[str, LogDir] = {}  # online, in the order of log.dirs
         self.offline: dict[str, str] = {}  # path and what happened
+        self.not_closed: dict[str, str] = {}  # those that have no .kafka_cleanshutdown after `close`, and why
         self.logs: dict[TopicPartition, Log] = {}
         self.future: dict[TopicPartition, Log] = {}
         self.recovery = Recovery()
@@ -184,7 +186,8 @@ class LogDirs:
             os.close(fd)
             raise _in_use(path) from None
         _locked_here.add(os.path.realpath(path))
-        self.dirs[path] = LogDir(path, fd, DiskThread(path, self.take_offline))
+        is_new = not os.path.exists(os.path.join(path, names.META_PROPERTIES_FILE))
+        self.dirs[path] = LogDir(path, fd, DiskThread(path, self.take_offline), is_new=is_new)
 
     async def _load(self, log_dir: LogDir) -> None:
         loop = asyncio.get_running_loop()
@@ -670,8 +673,12 @@ class LogDirs:
         os.close(log_dir.lock_fd)
 
     async def close(self, broker_epoch: int = -1) -> None:
-        """A clean stop: flush and close every log, checkpoint, and say so in .kafka_cleanshutdown, last of all."""
+        """A clean stop: flush and close every log, checkpoint, and say so in .kafka_cleanshutdown, last of all.
+
+        Where that was not possible, `not_closed` tells why.
+        """
         await asyncio.gather(*(self._close_dir(log_dir, broker_epoch) for log_dir in list(self.dirs.values())))
+        self.not_closed = self.offline | self.not_closed
 
     async def _close_dir(self, log_dir: LogDir, broker_epoch: int) -> None:
         await log_dir.disk.drain()
@@ -681,11 +688,14 @@ class LogDirs:
                 await self.checkpoint_recovery_points(log_dir)
                 await self.checkpoint_log_starts(log_dir)
                 await self.checkpoint_high_watermarks(log_dir)
-            if log_dir.loaded and (log_dir.was_clean or not log_dir.has_leftovers):  # those were not recovered
+            if (why := _why_unclean(log_dir)) is not None:
+                self.not_closed[log_dir.path] = why
+            else:
                 job = partial(write_clean_shutdown, self.files, log_dir.path, broker_epoch)
                 await log_dir.disk.call(f"writing {names.CLEAN_SHUTDOWN_FILE}", job)
         except (LogDirFailed, StorageError) as error:
             log.error("%s was not closed cleanly: %s", log_dir.path, error)
+            self.not_closed[log_dir.path] = str(error)
         await log_dir.disk.stop()
         if self.dirs.pop(log_dir.path, None) is not None:
             self._unlock(log_dir)
@@ -693,6 +703,16 @@ class LogDirs:
 
 def _in_use(path: str) -> LogDirLocked:
     return LogDirLocked(f"log directory {path} is in use by another broker (its .lock is held)")
+
+
+def _why_unclean(log_dir: LogDir) -> str | None:
+    """Why a directory must not be said to be closed cleanly, even if all that was opened in it was."""
+    if not log_dir.loaded:
+        return f"log directory {log_dir.path} was not loaded"
+    if log_dir.has_leftovers and not log_dir.was_clean:
+        offline = ", ".join(sorted(map(str, log_dir.offline_logs))) or "what is left of a move"
+        return f"in log directory {log_dir.path} these could not be opened, and were not recovered: {offline}"
+    return None
 
 
 def _close_logs(logs: Iterable[Log]) -> None:

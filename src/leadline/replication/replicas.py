@@ -428,6 +428,8 @@ class Replicas:
         if hosted.switching:
             raise NotLeaderOrFollower(f"{found.tp} is being handed over to another log directory: try again")
         if leader.followers and (acks == ALL or origin is Origin.COORDINATOR):
+            if self.stopping:  # nobody would hear that the others have it
+                raise NotLeaderOrFollower(f"{found.tp} is no longer led here: this broker stops")
             leader.min_isr = found.config.min_insync_replicas
             leader.check_in_sync()
         recent = self.looks.keep() if hosted.copiers and hosted.is_awaited else None

@@ -1,10 +1,14 @@
 """The broker as a process: what it says and how it ends, when all is well and when it is not."""
 
+import fcntl
+import os
+import pty
 import re
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -122,7 +126,7 @@ def test_a_broker_id_that_is_not_the_directorys_is_told(tmp_path: Path) -> None:
         assert "(stopped cleanly)" in broker.output()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_it_cleanly_and_soon_also_with_clients_that_wait(tmp_path: Path, number: signal.Signals) -> None:
     with leadline(tmp_path / "data") as broker:
         idle, waiting = Connection("localhost", broker.port), Connection("localhost", broker.port)
@@ -143,6 +147,80 @@ def test_a_signal_ends_it_cleanly_and_soon_also_with_clients_that_wait(tmp_path:
         assert (broker.directory / ".kafka_cleanshutdown").exists()
         broker.start()
         assert "(stopped cleanly)" in broker.output()
+
+
+def test_a_second_signal_does_not_disturb_the_stop(tmp_path: Path) -> None:
+    with leadline(tmp_path / "data") as broker:
+        waiting = Connection("localhost", broker.port)
+        metadata(waiting, TOPIC)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+            broker.process.send_signal(number)
+        assert broker.process.wait(timeout=30) == 0
+        waiting.close()
+        assert broker.output().rstrip().endswith("stopped; everything is on disk")
+        assert "Traceback" not in broker.output()
+
+
+def test_a_terminal_that_is_closed_ends_it_cleanly(tmp_path: Path) -> None:
+    terminal, own = pty.openpty()
+    data = tmp_path / "data"
+    command = [sys.executable, "-m", "leadline", "start", "--port", "0", "--set", f"log.dirs={data}"]
+
+    def control() -> None:
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    with subprocess.Popen(command, stdin=own, stdout=own, stderr=own, preexec_fn=control) as process:
+        os.close(own)
+        told = b""
+        while b"  try " not in told:
+            told += os.read(terminal, 4096)
+        os.close(terminal)  # whatever it says from now on fails
+        assert process.wait(timeout=30) == 0
+    assert (data / ".kafka_cleanshutdown").exists()
+
+
+def test_nohup_keeps_it_running_when_its_terminal_is_closed(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # its child inherits that
+    try:
+        with leadline(tmp_path / "data") as broker:
+            broker.process.send_signal(signal.SIGHUP)
+            connection = Connection("localhost", broker.port)
+            metadata(connection, TOPIC)
+            connection.close()
+            assert broker.process.poll() is None
+            assert broker.stop() == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_what_is_not_on_disk_is_told_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    with leadline(tmp_path / "data", log_dirs=f"{one},{two}") as broker:
+        assert f"{one} (new)" in broker.output()
+        two.rename(tmp_path / "elsewhere")
+        assert broker.stop() == 1
+        last = broker.output().rstrip().splitlines()[-1]
+        assert last.startswith(f"leadline: stopped, but not everything is on disk: log directory {two} failed while ")
+        assert "stopped; everything is on disk" not in broker.output()
+        assert (one / ".kafka_cleanshutdown").exists()
+        (tmp_path / "elsewhere").rename(two)
+        broker.start()
+        assert f"{one} (stopped cleanly)" in broker.output()
+        assert f"{two} (empty)" in broker.output()
+
+
+def test_a_directory_is_new_or_recovered_on_its_own_account(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    with leadline(one) as broker:
+        connection = Connection("localhost", broker.port)
+        metadata(connection, TOPIC)
+        connection.close()
+        broker.kill()
+        broker.settings["log.dirs"] = f"{one},{two}"
+        broker.start()
+        assert f"{one} (recovered)" in broker.output()
+        assert f"{two} (new)" in broker.output()
 
 
 def test_what_is_advertised_is_told_and_not_where_it_listens(tmp_path: Path) -> None:

@@ -257,6 +257,8 @@ def test_the_mark_is_not_set_where_a_log_that_crashed_was_not_recovered(one: Pat
         dirs = log_dirs(one)
         await dirs.open()
         await dirs.close()
+        assert list(dirs.not_closed) == ([] if clean else [str(one)])
+        assert clean or "were not recovered: orders-0" in dirs.not_closed[str(one)]
 
     asyncio.run(play())
     assert (one / MARK).exists() is clean
