@@ -15,7 +15,7 @@ from leadline.api.inter_broker import Itself, alter_partition, controlled_shutdo
 from leadline.api.lanes import Lanes
 from leadline.api.sessions import Sessions
 from leadline.broker.identity import Identity, identify, properties_of
-from leadline.broker.net import SEND_BUFFER_BYTES, Limits, Net
+from leadline.broker.net import LISTEN_BACKLOG, SEND_BUFFER_BYTES, Limits, Net
 from leadline.broker.presence import Presence
 from leadline.broker.requests import Requests
 from leadline.config import BrokerConfig, BrokerSettings, InvalidSetting, Listener, LogConfig, broker_settings
@@ -369,6 +369,7 @@ class Broker:
 
 def limits_of(settings: BrokerSettings) -> Limits:
     config, send_buffer = settings.broker, settings.given.get("socket.send.buffer.bytes")
+    backlog = settings.given.get("socket.listen.backlog.size")
     return Limits(
         socket_request_max_bytes=config.socket_request_max_bytes,
         max_connections=config.max_connections,
@@ -379,7 +380,7 @@ def limits_of(settings: BrokerSettings) -> Limits:
         queued_max_request_bytes=config.queued_max_request_bytes,
         socket_send_buffer_bytes=SEND_BUFFER_BYTES if send_buffer is None else config.socket_send_buffer_bytes,
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
-        socket_listen_backlog_size=config.socket_listen_backlog_size,
+        socket_listen_backlog_size=LISTEN_BACKLOG if backlog is None else config.socket_listen_backlog_size,
     )
 
 

@@ -13,6 +13,7 @@ through Python, and nobody waits for a disk: see `slices`.
 """
 
 import asyncio
+import errno
 import logging
 import socket
 import time
@@ -46,6 +47,10 @@ SEND_AT_ONCE = 64  # buffers in one sendmsg
 SEND_FROM_BYTES = 64 * 1024  # replies of several requests go out together, up to so much
 SEND_BUFFER_BYTES = 307_200  # unless socket.send.buffer.bytes is set: Kafka's default takes twice the turns
 UNPACED = b"reno"  # congestion control within a machine, where there is no network to spare; every Linux has it
+LISTEN_BACKLOG = 65_535  # unless socket.listen.backlog.size is set: as many as net.core.somaxconn lets wait
+ACCEPT_SECONDS = 0.002  # in one turn; those who come in a burst are accepted in a few turns
+SHORTAGE_TOLD_SECONDS = 10.0  # between two lines that tell so
+SHORTAGE_SECONDS = 0.5  # until accept is tried again after it failed, unless a connection ends before
 MOST_DUE = 64  # replies that a connection waits for while more is served
 
 _SIZE = Struct(">i")
@@ -68,6 +73,12 @@ Serve = Callable[["Connection", memoryview], Reply | Later | Awaitable[Reply | N
 
 _REPLIES = (bytes, list)
 
+# accept: one that was about to connect failed, as Linux tells it there; the next one may be fine.
+_ONE_FAILED = frozenset(
+    (errno.ECONNABORTED, errno.EPERM, errno.EPROTO, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN,
+     errno.EHOSTUNREACH, errno.ENONET, errno.ENOPROTOOPT, errno.EOPNOTSUPP, errno.ETIMEDOUT)
+)  # fmt: skip
+
 
 class CloseConnection(Exception):
     """What a peer sent makes no sense: the message says what and why. The connection is closed, nothing else."""
@@ -86,7 +97,7 @@ class Limits:
     queued_max_request_bytes: int = -1
     socket_send_buffer_bytes: int = SEND_BUFFER_BYTES
     socket_receive_buffer_bytes: int = 102_400
-    socket_listen_backlog_size: int = 50
+    socket_listen_backlog_size: int = LISTEN_BACKLOG
 
 
 class Connection:
@@ -570,6 +581,8 @@ class Net:
         self._accepting = False
         self._second_began, self._created = 0.0, 0  # connections, since this second began
         self._next_second: asyncio.TimerHandle | None = None  # set while no more are accepted in this one
+        self._shortage: asyncio.TimerHandle | None = None  # set while none are accepted, as that failed
+        self._shortage_told_at = -SHORTAGE_TOLD_SECONDS
         self._memory = 0  # of frames that have begun
         self.is_full = False  # of them, as queued.max.request.bytes says
         self._spare: list[bytearray] = []  # rooms for large frames: memory that is new costs more than its use
@@ -615,30 +628,50 @@ class Net:
                 connection.close(f"max.connections={limits.max_connections} is exceeded")
 
     def _accept_when_possible(self) -> None:
-        wanted = len(self.connections) < self.limits.max_connections and self._next_second is None
+        has_room = len(self.connections) < self.limits.max_connections
+        wanted = has_room and self._next_second is None and self._shortage is None
         if wanted and not self._accepting:
             for sock, name in self._listeners:
                 self.loop.add_reader(sock.fileno(), self._accept, sock, name)
         elif not wanted and self._accepting:
-            if self._next_second is None:
+            if not has_room:
                 log.warning("max.connections=%d is reached: new connections have to wait", self.limits.max_connections)
             for sock, _ in self._listeners:
                 self.loop.remove_reader(sock.fileno())
         self._accepting = wanted
 
     def _accept(self, listening: socket.socket, listener: str) -> None:
-        for _ in range(16):  # in one turn
-            if len(self.connections) >= self.limits.max_connections or not self._may_create():
-                break
+        """All who wait, as far as they fit into this turn."""
+        ends_at = self.now() + ACCEPT_SECONDS
+        while len(self.connections) < self.limits.max_connections and self._may_create():
             try:
                 sock, address = listening.accept()
-            except (BlockingIOError, ConnectionAbortedError, InterruptedError):
-                break
-            except OSError as error:  # out of descriptors: try again when there are some
-                log.error("cannot accept connections: %s", error)
+            except OSError as error:
+                self._created -= 1
+                if error.errno in _ONE_FAILED:
+                    log.debug("a connection was not accepted: %s", error)
+                    continue
+                if not isinstance(error, BlockingIOError | InterruptedError):
+                    self._stop_accepting(error)
                 break
             self._welcome(sock, address, listener)
+            if self.now() > ends_at:
+                break
         self._accept_when_possible()
+
+    def _stop_accepting(self, error: OSError) -> None:
+        """Descriptors or memory are short: those who wait are still there when that is over."""
+        if self.now() - self._shortage_told_at >= SHORTAGE_TOLD_SECONDS:
+            self._shortage_told_at = self.now()
+            log.error("connections cannot be accepted for now, and have to wait: %s", error)
+        self._shortage = self.loop.call_later(SHORTAGE_SECONDS, self._accept_again)
+
+    def _accept_again(self) -> None:
+        if self._shortage is not None:
+            self._shortage.cancel()
+            self._shortage = None
+        if self._listeners:
+            self._accept_when_possible()
 
     def _may_create(self) -> bool:
         """max.connection.creation.rate: so many in a second. Who comes too soon waits in the queue of the listener."""
@@ -664,19 +697,25 @@ class Net:
             log.warning("connection from %s refused: max.connections.per.ip=%d is reached", host, limit)
             sock.close()
             return
+        self._set_options(sock, address[0])
+        connection = Connection(self, sock, host, port, listener)
+        self.connections.add(connection)
+        self._per_host[host] += 1
+        try:
+            connection.start()
+        except OSError as error:  # it cannot be watched
+            connection.close(f"it cannot be served: {error}")
+
+    def _set_options(self, sock: socket.socket, host: str) -> None:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if address[0] == sock.getsockname()[0]:
+        if host == sock.getsockname()[0]:
             with suppress(OSError):  # then it stays as it is everywhere else
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, UNPACED)
         if self.limits.socket_send_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.limits.socket_send_buffer_bytes)
         if self.limits.socket_receive_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.limits.socket_receive_buffer_bytes)
-        connection = Connection(self, sock, host, port, listener)
-        self.connections.add(connection)
-        self._per_host[host] += 1
-        connection.start()
 
     def forget(self, connection: Connection) -> None:
         self.connections.discard(connection)
@@ -684,8 +723,7 @@ class Net:
         self._per_host[connection.host] -= 1
         if not self._per_host[connection.host]:
             del self._per_host[connection.host]
-        if self._listeners:
-            self._accept_when_possible()
+        self._accept_again()
 
     # Limits
 
@@ -751,7 +789,7 @@ class Net:
     async def close(self, grace_seconds: float = 2.0) -> None:
         """No new connections; what is being answered may finish for a moment; then all are closed."""
         self.stop_listening()
-        for timer in (self._sweep, self._next_second):
+        for timer in (self._sweep, self._next_second, self._shortage):
             if timer is not None:
                 timer.cancel()
         under_way = [due for found in self.connections for due in found.due]

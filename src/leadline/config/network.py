@@ -51,7 +51,9 @@ class NetworkConfig(Settings):
         102_400, INT, "a socket's receive buffer; -1: the system's choice", importance=HIGH
     )
     socket_request_max_bytes: int = setting(104_857_600, INT, "the largest request", at_least(1), importance=HIGH)
-    socket_listen_backlog_size: int = setting(50, INT, "connections that may wait to be accepted", at_least(1))
+    socket_listen_backlog_size: int = setting(
+        50, INT, "connections that may wait to be accepted; not set: net.core.somaxconn", at_least(1)
+    )
     queued_max_request_bytes: int = setting(-1, LONG, "bytes of requests held in memory at a time; -1: any")
     max_connections: int = setting(INT_MAX, INT, "connections at a time", at_least(0), mode=CLUSTER_WIDE)
     max_connections_per_ip: int = setting(

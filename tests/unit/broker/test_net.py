@@ -1,7 +1,11 @@
 """Sockets: frames in, replies out, in order; what is wrong with a connection is its own affair, and one line."""
 
 import asyncio
+import errno
+import os
+import resource
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
@@ -14,8 +18,10 @@ from leadline.broker.broker import limits_of
 from leadline.broker.loop import Loop
 from leadline.broker.net import (
     LARGE_BYTES,
+    LISTEN_BACKLOG,
     MOST_DUE,
     SEND_BUFFER_BYTES,
+    SHORTAGE_SECONDS,
     STEP_BYTES,
     TURN_BYTES,
     UNPACED,
@@ -870,3 +876,140 @@ def test_at_the_end_what_is_being_answered_may_finish() -> None:
 
 def test_replies_are_never_none_of_the_known_pieces() -> None:
     assert isinstance([b"", bytearray()], Sequence)
+
+
+# Bursts, and what is short
+
+BURST = 2000
+SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
+
+
+@pytest.mark.skipif(int(SOMAXCONN.read_text()) < BURST, reason=f"needs net.core.somaxconn of {BURST}")
+def test_all_who_connect_at_once_are_let_in_at_once_and_served() -> None:
+    async def play() -> None:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        net = Net(limits_of(broker_settings({"listeners": "PLAINTEXT://localhost:0"})))
+        _, port = net.listen("PLAINTEXT", "127.0.0.1", 0)
+        clients = []
+        for _ in range(BURST):  # nobody accepts meanwhile; one that finds no room would wait for a second or more
+            clients.append(socket.socket())
+            clients[-1].settimeout(SECONDS)
+            clients[-1].connect(("127.0.0.1", port))
+        net.start(echo)
+        await until(lambda: len(net.connections) == BURST)
+        for client in clients:
+            client.sendall(sized(b"here"))
+        for client in clients:
+            client.setblocking(False)
+            assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 100), SECONDS) == sized(b"here")
+            client.close()
+        await net.close()
+
+    started = time.monotonic()
+    asyncio.run(play())
+    assert time.monotonic() - started < SECONDS
+
+
+def test_the_queue_is_as_long_as_the_setting_says() -> None:
+    given = {"listeners": "PLAINTEXT://localhost:0"}
+    assert limits_of(broker_settings(given)).socket_listen_backlog_size == LISTEN_BACKLOG
+    given["socket.listen.backlog.size"] = "50"
+    assert limits_of(broker_settings(given)).socket_listen_backlog_size == 50
+
+
+class Short(socket.socket):
+    """A listener whose accept fails while something is short."""
+
+    error = 0
+    tried = 0
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        self.tried += 1
+        if self.error:
+            raise OSError(self.error, os.strerror(self.error))
+        return super().accept()
+
+
+@pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS])
+def test_a_shortage_makes_those_who_come_wait_and_the_loop_does_not_spin(
+    error: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        net = Net(Limits())
+        _, port = net.listen("PLAINTEXT", "127.0.0.1", 0)
+        (sock, name), net._listeners = net._listeners[0], []
+        short = Short(fileno=sock.detach())
+        net._listeners.append((short, name))
+        net.start(echo)
+        found = Harbour(net, port, "127.0.0.1")
+        first = await found.peer()
+        assert await first.ask(b"first") == b"first"
+        short.error, short.tried = error, 0
+        waiting = await found.peer()
+        await until(lambda: short.tried > 2)
+        turns = 0
+        began = time.monotonic()
+        while time.monotonic() - began < 2 * SHORTAGE_SECONDS:
+            turns += 1
+            await asyncio.sleep(0)
+        assert turns > 10 * short.tried, "it is tried now and then, not in each turn"
+        assert await first.ask(b"again") == b"again"
+        short.error = 0
+        assert await waiting.ask(b"at last") == b"at last"
+        for peer in found.peers:
+            peer.close()
+        await net.close()
+
+    monkeypatch.setattr("leadline.broker.net.SHORTAGE_TOLD_SECONDS", 10 * SECONDS)
+    asyncio.run(play())
+    assert caplog.text.count("connections cannot be accepted for now") == 1
+
+
+def test_a_connection_that_ends_lets_the_next_one_in_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leadline.broker.net.SHORTAGE_SECONDS", 10 * SECONDS)
+
+    async def play() -> None:
+        net = Net(Limits())
+        _, port = net.listen("PLAINTEXT", "127.0.0.1", 0)
+        (sock, name), net._listeners = net._listeners[0], []
+        short = Short(fileno=sock.detach())
+        net._listeners.append((short, name))
+        net.start(echo)
+        found = Harbour(net, port, "127.0.0.1")
+        first = await found.peer()
+        assert await first.ask(b"first") == b"first"
+        short.error = errno.EMFILE
+        waiting = await found.peer()
+        await until(lambda: net._shortage is not None)
+        short.error = 0
+        first.close()
+        assert await waiting.ask(b"at last") == b"at last"
+        waiting.close()
+        await net.close()
+
+    asyncio.run(play())
+
+
+def test_one_that_went_before_it_was_accepted_keeps_nobody_out() -> None:
+    async def play() -> None:
+        net = Net(Limits())
+        _, port = net.listen("PLAINTEXT", "127.0.0.1", 0)
+        (sock, name), net._listeners = net._listeners[0], []
+
+        class Aborted(Short):
+            def accept(self) -> tuple[socket.socket, Any]:
+                self.error = 0 if self.error else errno.ECONNABORTED  # every other one
+                return super().accept()
+
+        aborted = Aborted(fileno=sock.detach())
+        net._listeners.append((aborted, name))
+        net.start(echo)
+        found = Harbour(net, port, "127.0.0.1")
+        for _ in range(5):
+            assert await (await found.peer()).ask(b"here") == b"here"
+        for peer in found.peers:
+            peer.close()
+        await net.close()
+
+    asyncio.run(play())
