@@ -35,7 +35,7 @@ from leadline.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxn
 
 ABORTABLE_FROM = 11  # Produce has an error of its own for it from this version on; TxnOffsetCommit from the next
 OFFSETS_ABORTABLE_FROM = 4
-ASK_VERSION, ASK_SECONDS = 5, 30.0
+ASK_VERSION = 5
 
 # Older producers do not try again when they are told these, but do when replicas are missing.
 _TRY_AGAIN = (ConcurrentTransactions, CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator)
@@ -135,9 +135,8 @@ async def _ask_another(
 ) -> Refusals:
     request = AddPartitionsToTxnRequest(transactions=[_question(transactional_id, producer, partitions)])
     try:
-        answer = await ctx.services.peers.ask(
-            coordinator, request, AddPartitionsToTxnResponse, ASK_VERSION, ASK_SECONDS
-        )
+        timeout_s = ctx.services.config.request_timeout_ms / 1000
+        answer = await ctx.services.peers.ask(coordinator, request, AddPartitionsToTxnResponse, ASK_VERSION, timeout_s)
     except PeerLost as error:
         return dict.fromkeys(partitions, CoordinatorNotAvailable(f"broker {coordinator}: {error}"))
     silent = CoordinatorNotAvailable(f"broker {coordinator} said nothing of it (error {answer.error_code})")

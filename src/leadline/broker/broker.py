@@ -9,6 +9,7 @@ import random
 import socket
 from collections.abc import Callable, Mapping
 from functools import partial
+from ipaddress import ip_address
 
 from leadline.api.context import Context, Services
 from leadline.api.inter_broker import Itself, alter_partition, controlled_shutdown
@@ -110,7 +111,7 @@ class Broker:
         self.configs = Configs(self.tree, me.id, self.clock)
         self.controller = self._controller(self.tree, identity, self.replicas)
         self.peers = Peers(metadata, settings.listeners.inter_broker.name, self._channel)
-        self.cluster = Cluster(self.tree, metadata, self.configs, self.controller, self.peers)
+        self.cluster = Cluster(self.tree, metadata, self.configs, self.controller, self.peers, self._request_timeout_s)
         offsets_partitions = partial(metadata.partition_count, OFFSETS_TOPIC)
         self.groups = Groups(self.replicas, self.clock, settings.broker, offsets_partitions)
         self.commits = Commits(self.groups)
@@ -221,14 +222,24 @@ class Broker:
             groups.transaction_ended(partition, producer_id, committed=committed)
 
         metadata, peers = cluster.metadata, cluster.peers
-        markers = Markers(replicas, self.clock, metadata.has_partition, offsets_ended, metadata.leader_of, peers)
+        markers = Markers(
+            replicas,
+            self.clock,
+            metadata.has_partition,
+            offsets_ended,
+            metadata.leader_of,
+            peers,
+            self._request_timeout_s,
+        )
         count = partial(metadata.partition_count, TRANSACTIONS_TOPIC)
         return Transactions(
             replicas, self.clock, lambda: self.settings.broker, markers, count, cluster.next_producer_id
         )
 
     def _channel(self, at: Endpoint, lost: Callable[[], None] = lambda: None) -> Channel:
-        return Channel(*at, str(self.services.metadata.me.id), lost)
+        config = self.settings.broker
+        setup_ms = config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms
+        return Channel(*at, str(self.services.metadata.me.id), lost, (setup_ms[0] / 1000, setup_ms[1] / 1000))
 
     def _broker(self, id: BrokerId) -> Source:
         """To copy from. PeerLost if nobody has told us of it."""
@@ -247,7 +258,8 @@ class Broker:
         """Ask the controller for another ISR, be it in this process or in another."""
         if self.services.controller.is_active:
             return await alter_partition(request, self._own_request(version))
-        return await self.services.peers.ask_controller(request, AlterPartitionResponse, version, self._patience_s)
+        timeout_s = self._request_timeout_s
+        return await self.services.peers.ask_controller(request, AlterPartitionResponse, version, timeout_s)
 
     async def _shut_down(self, request: ControlledShutdownRequest, version: int) -> ControlledShutdownResponse:
         if self.services.controller.is_active:
@@ -256,6 +268,10 @@ class Broker:
 
     def _own_request(self, version: int) -> Context:
         return Context(self.services, version, None, "", "")
+
+    @property
+    def _request_timeout_s(self) -> float:
+        return self.settings.broker.request_timeout_ms / 1000
 
     @property
     def _patience_s(self) -> float:
@@ -300,7 +316,12 @@ class Broker:
 
     def _topic_config(self, topic: str) -> LogConfig:
         own = self.configs.topics.get(topic) if self.configs is not None else None
-        return self.settings.topics.with_values(own) if own else self.settings.topics
+        if not own:
+            return self.settings.topics
+        config, wrong = self.settings.topics.with_readable(own)
+        for error in wrong:  # another broker or a tool wrote it
+            log.error("a setting of topic %s is not obeyed: %s", topic, error)
+        return config
 
     def _reconfigure(self) -> None:
         """Settings changed while it runs: they count from now on, for running logs too."""
@@ -309,10 +330,11 @@ class Broker:
         merged = self.services.layers().merged()
         changed = broker_settings(merged)
         check_listeners(self.settings, changed)
+        limits = limits_of(changed)
         self.settings = self.services.settings = changed
         self.dirs.reconfigure(self.settings.storage)
         self.upkeep.reconfigure()
-        self.net.reconfigure(limits_of(self.settings))
+        self.net.reconfigure(limits)
         _limit_copies(self.services.replicas.throttles, self.settings.broker, merged)
         for topic in self.configs.topics:
             self.dirs.update_config(topic)
@@ -374,7 +396,11 @@ def limits_of(settings: BrokerSettings) -> Limits:
         socket_request_max_bytes=config.socket_request_max_bytes,
         max_connections=config.max_connections,
         max_connections_per_ip=config.max_connections_per_ip,
-        max_connections_per_ip_overrides=tuple(connections_per_ip(config.max_connections_per_ip_overrides).items()),
+        max_connections_per_ip_overrides=tuple(
+            (address, limit)
+            for host, limit in connections_per_ip(config.max_connections_per_ip_overrides).items()
+            for address in _addresses_of(host)
+        ),
         max_connection_creation_rate=config.max_connection_creation_rate,
         connections_max_idle_ms=config.connections_max_idle_ms,
         queued_max_request_bytes=config.queued_max_request_bytes,
@@ -382,6 +408,18 @@ def limits_of(settings: BrokerSettings) -> Limits:
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
         socket_listen_backlog_size=LISTEN_BACKLOG if backlog is None else config.socket_listen_backlog_size,
     )
+
+
+def _addresses_of(host: str) -> list[str]:
+    """As the addresses of connections are written."""
+    try:
+        return [str(ip_address(host))]
+    except ValueError:
+        pass
+    try:
+        return sorted({str(found[4][0]) for found in socket.getaddrinfo(host, None)})
+    except OSError as error:
+        raise InvalidSetting(f"max.connections.per.ip.overrides: {host} has no address: {error.strerror}") from None
 
 
 def _limit_copies(throttles: Throttles, config: BrokerConfig, given: Mapping[str, str]) -> None:

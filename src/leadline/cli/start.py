@@ -147,8 +147,8 @@ async def _keep(settings: BrokerSettings, watchdog: Watchdog) -> int:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in ends_it():
         loop.add_signal_handler(number, _stop_on, number, stop)
-    for text in settings.ignored:
-        logging.warning("a setting that is not used: %s", text)
+    if settings.ignored:
+        logging.warning("settings without effect here: %s", "; ".join(settings.ignored))
     broker = Broker(settings)
     started = time.monotonic()
     await _start(broker)

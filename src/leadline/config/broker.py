@@ -35,6 +35,7 @@ _OF_MECHANISM = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
+_ONE_LIMIT = ("max.connections", "max.connection.creation.rate")  # Kafka can limit each listener by itself
 _NOT_HERE = {
     "config.providers": "values are taken as they stand; write them out",
     "authorizer.zookeeper.url": "the rules lie where zookeeper.connect says",
@@ -173,7 +174,12 @@ def _check_listener_settings(listeners: Listeners, given: Mapping[str, str]) -> 
     for name, text in given.items():
         row = row_of(name)
         if row and _is_of_listener(name, listeners):
-            row._replace(name=name).read(text)
+            value = row._replace(name=name).read(text)
+            if row.name in _ONE_LIMIT and value != row.default:
+                raise InvalidSetting(
+                    f"{name}={text.strip()}: not supported: connections are counted for all listeners together; "
+                    f"set {row.name}"
+                )
 
 
 def _is_of_listener(name: str, listeners: Listeners) -> bool:
@@ -227,5 +233,7 @@ def _ignored(properties: Mapping[str, str], listeners: Listeners) -> Iterator[st
             yield f"{name} (it is set while brokers run, and not in a file)"
         elif _OF_LISTENER.fullmatch(name) and not _is_of_listener(name, listeners):
             yield f"{name} (no listener has this name)"
+        elif _OF_LISTENER.fullmatch(name) and row.support is Support.OBEYED and row.name not in _ONE_LIMIT:
+            yield f"{name} (it cannot differ from listener to listener, in Kafka either)"
         elif row.support is Support.ACCEPTED:
             yield f"{name} ({row.why})"

@@ -66,8 +66,6 @@ class ClusterConfig(Settings):
     controlled_shutdown_max_retries: int = setting(3, INT, "attempts to hand it over")
     controlled_shutdown_retry_backoff_ms: int = setting(5000, LONG, "time between two such attempts")
 
-    quota_window_num: int = setting(11, INT, "windows over which a client's rate is taken", at_least(1), importance=LOW)
-    quota_window_size_seconds: int = setting(1, INT, "how long each of them is", at_least(1), importance=LOW)
     replication_quota_window_num: int = setting(
         11, INT, "windows over which the rate of replication is taken", at_least(1), importance=LOW
     )
@@ -80,7 +78,3 @@ class ClusterConfig(Settings):
     alter_log_dirs_replication_quota_window_size_seconds: int = setting(
         1, INT, "how long each of them is", at_least(1), importance=LOW
     )
-    controller_quota_window_num: int = setting(
-        11, INT, "windows over which the rate of changes to topics is taken", at_least(1), importance=LOW
-    )
-    controller_quota_window_size_seconds: int = setting(1, INT, "how long each of them is", at_least(1), importance=LOW)

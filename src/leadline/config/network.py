@@ -66,13 +66,6 @@ class NetworkConfig(Settings):
         INT_MAX, INT, "new connections in a second", at_least(0), mode=CLUSTER_WIDE
     )
     connections_max_idle_ms: int = setting(600_000, LONG, "how long an idle connection stays open")
-    connection_failed_authentication_delay_ms: int = setting(
-        100,
-        INT,
-        "how long a connection that failed to authenticate waits before it is closed",
-        at_least(0),
-        importance=LOW,
-    )
 
     request_timeout_ms: int = setting(30_000, INT, "how long an answer from another broker may take", importance=HIGH)
     socket_connection_setup_timeout_ms: int = setting(

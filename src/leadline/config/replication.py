@@ -6,7 +6,7 @@ Pure: a table.
 from dataclasses import dataclass
 
 from leadline.config.checks import at_least, version
-from leadline.config.settings import Importance, Mode, Settings, setting
+from leadline.config.settings import Importance, Settings, setting
 from leadline.config.values import Kind
 
 INT, LONG, STRING = Kind.INT, Kind.LONG, Kind.STRING
@@ -25,9 +25,6 @@ class ReplicationConfig(Settings):
         30_000, LONG, "how long a follower may stay behind before it leaves the in-sync replicas", importance=HIGH
     )
     replica_socket_timeout_ms: int = setting(30_000, INT, "how long a follower waits for its leader", importance=HIGH)
-    replica_socket_receive_buffer_bytes: int = setting(
-        65_536, INT, "the receive buffer of a follower's socket", importance=HIGH
-    )
     replica_fetch_max_bytes: int = setting(
         1_048_576, INT, "what a follower asks of one partition at a time", at_least(0)
     )
@@ -41,9 +38,6 @@ class ReplicationConfig(Settings):
         1, INT, "what a leader gathers before it answers a follower", importance=HIGH
     )
     replica_fetch_backoff_ms: int = setting(1000, INT, "how long a follower rests after an error", at_least(0))
-    num_replica_fetchers: int = setting(
-        1, INT, "fetches that run at a time from one leader", importance=HIGH, mode=Mode.CLUSTER_WIDE
-    )
     replica_high_watermark_checkpoint_interval_ms: int = setting(
         5000, LONG, "time between two checkpoints of the high watermarks", importance=HIGH
     )

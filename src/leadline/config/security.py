@@ -8,7 +8,7 @@ Pure: a table.
 
 from collections.abc import Iterator
 
-from leadline.config.checks import anything, one_of
+from leadline.config.checks import anything, at_least, one_of
 from leadline.config.settings import Importance, Mode, Row, accepted, refused
 from leadline.config.values import Kind
 
@@ -77,6 +77,8 @@ def _sasl() -> Iterator[Row]:
     yield row("connections.max.reauth.ms", LONG, 0, MEDIUM, "how long a login lasts; 0: as long as its connection")
     row = accepted("this broker has no SASL")
     yield row("sasl.server.max.receive.size", INT, 524_288, MEDIUM, "the largest message of a login")
+    delay = "how long a connection that failed to authenticate waits before it is closed"
+    yield row("connection.failed.authentication.delay.ms", INT, 100, LOW, delay, at_least(0))
 
 
 def _authorizer() -> Iterator[Row]:

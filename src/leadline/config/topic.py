@@ -239,6 +239,20 @@ class LogConfig(Settings):
             message_timestamp_after_max_ms=either if after == LONG_MAX else after,
         )
 
+    def with_readable(self, values: Mapping[str, str]) -> tuple[Self, list[InvalidSetting]]:
+        """As `with_values`, without those that cannot be obeyed: they come back. Other brokers may have let them in."""
+        try:
+            return self.with_values(values), []
+        except InvalidSetting:
+            made, good, wrong = self, dict[str, str](), list[InvalidSetting]()
+        for name, text in values.items():
+            try:
+                made = self.with_values({**good, name: text})
+                good[name] = text
+            except InvalidSetting as error:
+                wrong.append(error)
+        return made, wrong
+
     @property
     def compact(self) -> bool:
         return "compact" in self.cleanup_policy

@@ -1,6 +1,10 @@
 """The settings of a broker that Kafka has and this one does not obey, each with the reason.
 
-ACCEPTED ones mean nothing here. REFUSED ones would promise what is not done, so only their default may be set.
+The rule, which docs/decisions/0022-settings-as-tables.md explains:
+
+    REFUSED     whoever sets it relies on something that is not done here: only its default may be set
+    ACCEPTED    it has nothing to act on here, such as a pool of threads; or it acts in Kafka only together with
+                a setting that is refused here
 
 Pure: a table.
 """
@@ -19,7 +23,20 @@ PER_BROKER, CLUSTER_WIDE = Mode.PER_BROKER, Mode.CLUSTER_WIDE
 
 
 def rows() -> Iterator[Row]:
-    groups = _threads, _metrics, _plugins, _zookeeper, _kraft, _groups, _kerberos, _tokens, _logins, _oauth, _java_tls
+    groups = (
+        _threads,
+        _quotas,
+        _metrics,
+        _plugins,
+        _zookeeper,
+        _kraft,
+        _groups,
+        _kerberos,
+        _tokens,
+        _logins,
+        _oauth,
+        _java_tls,
+    )
     for group in (*groups, security.rows, _remote, _remote_threads):
         yield from group()
 
@@ -31,7 +48,12 @@ def _threads() -> Iterator[Row]:
     yield row("background.threads", INT, 10, HIGH, "threads for periodic work", at_least(1), CLUSTER_WIDE)
     yield row("num.replica.alter.log.dirs.threads", INT, None, HIGH, "threads that move logs between directories")
     yield row("queued.max.requests", INT, 500, HIGH, "requests that may wait for a thread", at_least(1))
+    row = accepted("one fetcher copies from each leader")
+    yield row("num.replica.fetchers", INT, 1, HIGH, "fetches that run at a time from one leader", mode=CLUSTER_WIDE)
+    row = accepted("the controller's requests come through the listener between brokers, ahead of no others")
     yield row("control.plane.listener.name", STRING, None, HIGH, "the listener for the controller's requests alone")
+    row = accepted("the system finds the size of this buffer by itself")
+    yield row("replica.socket.receive.buffer.bytes", INT, 65_536, HIGH, "the receive buffer of a follower's socket")
     row = accepted("what waits here is woken by what it waits for")
     yield row("fetch.purgatory.purge.interval.requests", INT, 1000, MEDIUM, "answered fetches between two clearings")
     yield row("producer.purgatory.purge.interval.requests", INT, 1000, MEDIUM, "answered writes between two clearings")
@@ -40,10 +62,18 @@ def _threads() -> Iterator[Row]:
     )
 
 
+def _quotas() -> Iterator[Row]:
+    row = accepted("there are no quotas of clients")
+    for name, what in (("quota", "a client's rate"), ("controller.quota", "the rate of changes to topics")):
+        yield row(f"{name}.window.num", INT, 11, LOW, f"windows over which {what} is taken", at_least(1))
+        yield row(f"{name}.window.size.seconds", INT, 1, LOW, "how long each of them is", at_least(1))
+
+
 def _metrics() -> Iterator[Row]:
-    row = accepted("there are no Java metrics")
+    row = refused("Java classes cannot be loaded; leave it out")
     yield row("metric.reporters", LIST, (), LOW, "classes that metrics are handed to", mode=CLUSTER_WIDE)
     yield row("kafka.metrics.reporters", LIST, (), LOW, "classes that the older metrics are handed to")
+    row = accepted("there are no Java metrics")
     yield row("kafka.metrics.polling.interval.secs", INT, 10, LOW, "how often those are asked", at_least(1))
     yield row("auto.include.jmx.reporter", BOOLEAN, True, LOW, "show metrics through JMX")
     yield row("metrics.num.samples", INT, 2, LOW, "windows that a metric is taken over", at_least(1))
@@ -79,14 +109,15 @@ def _zookeeper() -> Iterator[Row]:
     yield row("zookeeper.set.acl", BOOLEAN, False, HIGH, "let none but brokers change what lies in ZooKeeper")
     row = refused("connections to ZooKeeper are plain; leave it false")
     yield row("zookeeper.ssl.client.enable", BOOLEAN, False, MEDIUM, "speak TLS with ZooKeeper")
-    row = accepted("connections to ZooKeeper are plain")
-    yield row("zookeeper.clientCnxnSocket", STRING, None, MEDIUM, "the class that connects to ZooKeeper")
+    row = refused("connections to ZooKeeper are plain; leave it out")
     yield row("zookeeper.ssl.keystore.location", STRING, None, MEDIUM, "the file with the key for ZooKeeper")
     yield row("zookeeper.ssl.keystore.password", PASSWORD, None, MEDIUM, "the password of that file")
-    yield row("zookeeper.ssl.keystore.type", STRING, None, MEDIUM, "its format")
     yield row("zookeeper.ssl.truststore.location", STRING, None, MEDIUM, "the file that ZooKeeper is known by")
     yield row("zookeeper.ssl.truststore.password", PASSWORD, None, MEDIUM, "the password of that file")
-    yield row("zookeeper.ssl.truststore.type", STRING, None, MEDIUM, "its format")
+    row = accepted("connections to ZooKeeper are plain")
+    yield row("zookeeper.clientCnxnSocket", STRING, None, MEDIUM, "the class that connects to ZooKeeper")
+    yield row("zookeeper.ssl.keystore.type", STRING, None, MEDIUM, "the format of the file with the key")
+    yield row("zookeeper.ssl.truststore.type", STRING, None, MEDIUM, "the format of the file it is known by")
     yield row("zookeeper.ssl.protocol", STRING, "TLSv1.2", LOW, "the newest TLS to offer ZooKeeper")
     yield row("zookeeper.ssl.enabled.protocols", LIST, None, LOW, "the versions of TLS in use with ZooKeeper")
     yield row("zookeeper.ssl.cipher.suites", LIST, None, LOW, "the cipher suites in use with ZooKeeper")
@@ -166,7 +197,7 @@ def _kraft_quorum(row: Callable[..., Row]) -> Iterator[Row]:
 
 
 def _groups() -> Iterator[Row]:
-    row = accepted("commits wait for all in-sync replicas")
+    row = refused("commits wait for all in-sync replicas; leave it at -1")
     yield row("offsets.commit.required.acks", SHORT, -1, HIGH, "replicas that a commit waits for; -1: all in sync")
     row = accepted("groups rebalance in the classic way alone")
     yield row("group.coordinator.threads", INT, 1, MEDIUM, "threads that coordinate groups", at_least(1))

@@ -60,9 +60,17 @@ def _to_its_end(change: _Change[P, T]) -> _Change[P, T]:
 
 
 class Cluster:
-    def __init__(self, tree: Tree, metadata: Metadata, configs: Configs, controller: Controller, peers: Peers) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        metadata: Metadata,
+        configs: Configs,
+        controller: Controller,
+        peers: Peers,
+        request_timeout_s: float = 30.0,
+    ) -> None:
         self.tree, self.metadata, self.configs, self.controller = tree, metadata, configs, controller
-        self.peers = peers
+        self.peers, self._request_timeout_s = peers, request_timeout_s
         self.under_way: set[asyncio.Task[object]] = set()  # changes
         self._changing, self._claiming = asyncio.Lock(), asyncio.Lock()
         self._producer_ids = range(0)
@@ -242,7 +250,7 @@ class Cluster:
             return await self.controller.producer_ids(self.metadata.me.id)
         request = AllocateProducerIdsRequest(broker_id=self.metadata.me.id, broker_epoch=self.metadata.broker_epoch)
         try:
-            answer = await self.peers.ask_controller(request, AllocateProducerIdsResponse, 0, PATIENCE_MS / 1000)
+            answer = await self.peers.ask_controller(request, AllocateProducerIdsResponse, 0, self._request_timeout_s)
         except PeerLost as error:
             raise CoordinatorLoadInProgress(f"there are no producer ids at the moment: {error}") from error
         if answer.error_code:

@@ -33,7 +33,7 @@ from leadline.wire.messages import WriteTxnMarkersRequest, WriteTxnMarkersRespon
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.1
-ASK_VERSION, ASK_SECONDS = 1, 30.0
+ASK_VERSION = 1
 
 M = TypeVar("M", bound=Message)
 Verdicts = dict[TopicPartition, WireError | None]
@@ -62,11 +62,12 @@ class Markers:
         offsets_ended: Callable[[int, ProducerId, bool], None],
         leader_of: Callable[[TopicPartition], BrokerId],
         others: Others,
+        request_timeout_s: float = 30.0,
     ) -> None:
         self.replicas, self.clock = replicas, clock
         self.is_known = is_known  # whether there is such a partition, here or elsewhere
         self.offsets_ended = offsets_ended  # offsets that a partition keeps for a producer's transaction count, or not
-        self.leader_of, self.others = leader_of, others
+        self.leader_of, self.others, self.request_timeout_s = leader_of, others, request_timeout_s
 
     async def bring(
         self, outcome: Outcome, partitions: Iterable[TopicPartition], marked: Callable[[TopicPartition], None]
@@ -107,7 +108,7 @@ class Markers:
             return {tp: LeaderNotAvailable(f"{tp} has no leader") for tp in partitions}
         try:
             answer = await self.others.ask(
-                leader, _request(outcome, partitions), WriteTxnMarkersResponse, ASK_VERSION, ASK_SECONDS
+                leader, _request(outcome, partitions), WriteTxnMarkersResponse, ASK_VERSION, self.request_timeout_s
             )
         except PeerLost as error:
             return {tp: LeaderNotAvailable(f"broker {leader}, which leads {tp}: {error}") for tp in partitions}

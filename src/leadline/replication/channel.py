@@ -22,6 +22,7 @@ from leadline.wire.primitives import BUFFERS, MalformedRequest
 
 M = TypeVar("M", bound=Message)
 SIZE_BYTES = 4
+MOST_DOUBLINGS = 10  # of the time that connecting may take
 MAX_ANSWER_BYTES = 256 * 1024 * 1024  # more than a broker ever answers to another
 
 Ask = Callable[[int, str], Buffer]  # a request's frame, with this correlation id and the name of who asks
@@ -73,8 +74,17 @@ class _Waiting:
 class Channel:
     """A peer at an address. `lost` is told when a connection that stood breaks."""
 
-    def __init__(self, host: str, port: int, client_id: str, lost: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        client_id: str,
+        lost: Callable[[], None] = lambda: None,
+        setup_timeout_s: tuple[float, float] = (10.0, 30.0),
+    ) -> None:
         self.host, self.port, self.client_id, self._lost = host, port, client_id, lost
+        self._setup_timeout_s = setup_timeout_s  # of a first attempt to connect, and after several have failed
+        self._timed_out = 0  # attempts in a row
         self._line: _Line | None = None
         self._connecting = asyncio.Lock()
         self._ids = map((0x7FFF_FFFF).__and__, count(1))
@@ -102,11 +112,16 @@ class Channel:
         line = self._line
         if line is not None and line.broken is None and not self._connecting.locked():
             return line
+        first_s, longest_s = self._setup_timeout_s
+        setup_s = min(timeout_s, longest_s, first_s * 2 ** min(self._timed_out, MOST_DOUBLINGS))
         try:
-            async with asyncio.timeout(timeout_s):
-                return await self._connected()
+            async with asyncio.timeout(setup_s):
+                line = await self._connected()
         except TimeoutError:
-            raise PeerLost(f"{self} cannot be reached in {timeout_s:g} s") from None
+            self._timed_out += 1
+            raise PeerLost(f"{self} cannot be reached in {setup_s:g} s") from None
+        self._timed_out = 0
+        return line
 
     async def _connected(self) -> "_Line":
         async with self._connecting:

@@ -102,7 +102,6 @@ ELSEWHERE = {
     "listeners": "refused while a broker runs",
     "advertised.listeners": "refused while a broker runs",
     "listener.security.protocol.map": "refused while a broker runs",
-    "num.replica.fetchers": "one fetch at a time from each leader, whatever it says",
     "num.recovery.threads.per.data.dir": "of use at the start alone",
     "log.message.timestamp.difference.max.ms": "the older name of two others",
 }

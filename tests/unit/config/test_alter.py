@@ -92,6 +92,9 @@ def test_a_broker_is_told_what_means_nothing() -> None:
         ({"advertised.listeners": "PLAINTEXT://there:1"}, "advertised.listeners=PLAINTEXT://there:1: not supported"),
         ({"listener.name.plaintext.ssl.keystore.location": "/x"}, "this broker has no TLS"),
         ({"listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN"}, "this broker has no SASL"),
+        ({"listener.name.plaintext.max.connections": "5"}, r"for all listeners together; set max\.connections"),
+        ({"listener.name.plaintext.max.connection.creation.rate": "5"}, "for all listeners together"),
+        ({"metric.reporters": "my.Own"}, "Java classes cannot be loaded"),
     ],
 )
 def test_a_change_that_does_not_fit_a_running_broker_is_refused(proposed: dict[str, str], error: str) -> None:
@@ -102,4 +105,4 @@ def test_a_change_that_does_not_fit_a_running_broker_is_refused(proposed: dict[s
 def test_what_belongs_to_one_broker_cannot_be_set_for_all() -> None:
     with pytest.raises(InvalidSetting, match="must be set for each broker by itself"):
         check_broker(LAYERS, {"listeners": "PLAINTEXT://:9093"}, for_all=True)
-    assert check_broker(LAYERS, {"listener.name.plaintext.max.connections": "5"}, for_all=True) == ()
+    assert check_broker(LAYERS, {"max.connections": "5"}, for_all=True) == ()

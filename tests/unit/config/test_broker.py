@@ -1,8 +1,12 @@
 """What a server.properties gives a broker."""
 
+import re
+from pathlib import Path
+
 import pytest
 
-from leadline.config import LONG_MAX, InvalidSetting, broker_settings
+import leadline
+from leadline.config import LONG_MAX, BrokerConfig, InvalidSetting, LogConfig, broker_settings
 
 KAFKAS_OWN_FILE = {
     "broker.id": "0",
@@ -99,6 +103,11 @@ def test_the_two_names_of_the_id_are_one() -> None:
         ({"config.providers": "file"}, r"config\.providers=file: not supported"),
         ({"inter.broker.protocol.version": "2.8"}, r"not supported: bring all brokers to the protocol of 3\.8 first"),
         ({"inter.broker.protocol.version": "9"}, "must be a release of Kafka"),
+        ({"metric.reporters": "com.example.Reporter"}, "not supported: Java classes cannot be loaded"),
+        ({"offsets.commit.required.acks": "1"}, "not supported: commits wait for all in-sync replicas"),
+        ({"listener.name.plaintext.max.connections": "9"}, "connections are counted for all listeners together"),
+        ({"listener.name.plaintext.max.connections": "many"}, "must be a 32-bit whole number"),
+        ({"zookeeper.ssl.truststore.location": "/x"}, "not supported: connections to ZooKeeper are plain"),
         ({"replica.fetch.wait.max.ms": "40000"}, r"must not exceed replica\.socket\.timeout\.ms=30000"),
         ({"max.connections.per.ip.overrides": "here"}, "here must be a pair with a colon between"),
     ],
@@ -183,3 +192,42 @@ def test_what_shapes_a_protection_that_is_not_there_is_named() -> None:
 def test_what_is_set_while_brokers_run_has_no_place_in_a_file() -> None:
     (ignored,) = broker_settings({"leader.replication.throttled.rate": "5"}).ignored
     assert ignored.startswith("leader.replication.throttled.rate (it is set while")
+
+
+def test_a_setting_that_no_listener_can_have_of_its_own_is_named() -> None:
+    (ignored,) = broker_settings({"listener.name.plaintext.log.retention.ms": "5"}).ignored
+    assert (
+        ignored
+        == "listener.name.plaintext.log.retention.ms (it cannot differ from listener to listener, in Kafka either)"
+    )
+
+
+# What is read within the tables themselves, and comes out of them under another name.
+WORKED_OUT = {
+    "listeners": "advertised_listeners listener_security_protocol_map",
+    "the listener between brokers": "inter_broker_listener_name security_inter_broker_protocol",
+    "topics": "log_retention_hours log_retention_minutes log_roll_hours log_roll_jitter_hours",
+    "topic": "message_timestamp_difference_max_ms message_timestamp_type",
+    "only one value": "group_coordinator_rebalance_protocols inter_broker_protocol_version",
+}
+
+
+def test_each_setting_that_counts_as_obeyed_is_read_by_the_broker() -> None:
+    root = Path(leadline.__file__).parent
+    sources = [path for path in root.rglob("*.py") if path.relative_to(root).parts[0] not in ("config", "cli", "spark")]
+    words = {word for path in sources for word in re.findall(r"\w+", path.read_text())}
+    worked_out = set(" ".join(WORKED_OUT.values()).split())
+    fields = {row.field for table in (BrokerConfig, LogConfig) for row in table.rows().values()}
+    assert fields - words == worked_out - words
+    assert worked_out <= fields
+
+
+def test_a_topics_settings_that_cannot_be_obeyed_are_named_and_the_others_hold() -> None:
+    values = {"retention.ms": "5", "remote.storage.enable": "true", "unheard.of": "1", "segment.bytes": "3"}
+    config, wrong = LogConfig().with_readable(values)
+    assert config.retention_ms == 5
+    assert [str(error).split("=")[0] for error in wrong] == [
+        "remote.storage.enable",
+        "unknown setting unheard.of",
+        "segment.bytes",
+    ]

@@ -241,7 +241,7 @@ def test_the_failure_of_a_directory_does_not_end_the_cleaner(tmp_path: Path) -> 
                 return {}
 
             with mock.patch.object(dirs, "cleaned_offsets", failing_once):
-                task = asyncio.create_task(cleaner.run(), name="first")
+                task = asyncio.create_task(cleaner.run(0), name="first")
                 for _ in range(3):
                     await asyncio.wait_for(looked.acquire(), 10)
                 assert not task.done()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from struct import Struct
+from typing import NoReturn
 
 import pytest
 
@@ -211,3 +212,21 @@ def test_what_fails_on_hearing_an_answer_ends_the_conversation(caplog: pytest.Lo
 
     run(scene, properly)
     assert "buffer_updated() call failed" in caplog.text
+
+
+def test_each_attempt_to_connect_has_twice_the_time_of_the_one_before_up_to_the_longest() -> None:
+    async def scene() -> None:
+        channel = Channel("127.0.0.1", 1, "me", setup_timeout_s=(0.01, 0.03))
+
+        async def never() -> NoReturn:
+            await asyncio.sleep(3600)
+            raise AssertionError
+
+        channel._connect = never  # type: ignore[method-assign]
+        for seconds in ("0.01", "0.02", "0.03", "0.03"):
+            with pytest.raises(PeerLost, match=rf"cannot be reached in {seconds} s"):
+                await asked(channel)
+        with pytest.raises(PeerLost, match=r"cannot be reached in 0\.005 s"):
+            await asked(channel, timeout_s=0.005)
+
+    asyncio.run(scene())

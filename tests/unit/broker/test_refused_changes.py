@@ -1,0 +1,135 @@
+"""Settings that tools or other brokers wrote and that this broker cannot obey: it names them, and changes nothing."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from leadline.broker.broker import Broker, limits_of
+from leadline.config import InvalidSetting, broker_settings
+from leadline.controller.configs import BROKERS, TOPICS
+from leadline.coordination import znodes
+from leadline.coordination.tree import Create
+from leadline.model import TopicPartition
+from tests.support import in_memory
+from tests.support.in_process import broker_in_process
+
+TP = TopicPartition("talk", 0)
+SECONDS = 30
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    yield from in_memory.directory()
+
+
+def run(path: Path, test: Callable[[Broker], Awaitable[None]], **settings: str) -> None:
+    async def main() -> None:
+        given = {name.replace("_", "."): text for name, text in settings.items()}
+        async with broker_in_process(path / "data", settings=given) as broker:
+            await test(broker)
+
+    asyncio.run(main())
+
+
+async def write(broker: Broker, kind: str, name: str, **config: str) -> None:
+    """As a tool or another broker writes settings, without asking this one; back when it was told of them."""
+    assert broker.tree is not None
+    assert broker.configs is not None
+    told: list[tuple[str, str]] = []
+    broker.configs.on_change.append(lambda kind, name: told.append((kind, name)))
+    values = {key.replace("_", "."): value for key, value in config.items()}
+    path, data = znodes.config_path(kind, name), json.dumps({"version": 1, "config": values}).encode()
+    node = await broker.tree.get(path)
+    if node is None:
+        await broker.tree.create(path, data, make_parents=True)
+    else:
+        await broker.tree.set(path, data)
+    change = znodes.encode_config_change(f"{kind}/{name}")
+    await broker.tree.multi([Create(znodes.CONFIG_CHANGE, change, sequential=True)])
+    await until(lambda: (kind, name) in told)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    deadline = asyncio.get_running_loop().time() + SECONDS
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "still not so"
+        await asyncio.sleep(0.005)
+
+
+async def with_topic(broker: Broker) -> None:
+    assert broker.cluster is not None
+    await broker.cluster.create_topic(TP.topic, ((broker.services.metadata.me.id,),), {})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"listeners": "SASL_PLAINTEXT://localhost:0"}, "must be the name of an advertised listener"),
+        ({"listeners": "PLAINTEXT://localhost:0,SSL://localhost:0"}, "its security protocol is SSL"),
+        ({"advertised_listeners": "PLAINTEXT://elsewhere:1"}, "listeners cannot change while the broker runs"),
+        ({"listener_name_plaintext_max_connections": "5"}, "connections are counted for all listeners together"),
+        ({"max_connections_per_ip_overrides": "no.such.host.invalid:5"}, "no.such.host.invalid has no address"),
+        ({"metric_reporters": "my.Own"}, "Java classes cannot be loaded"),
+        ({"log_retention_ms": "soon"}, "must be a 64-bit whole number"),
+    ],
+)
+def test_what_a_tool_wrote_and_cannot_be_obeyed_is_named_and_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, wrong: dict[str, str], said: str
+) -> None:
+    async def test(broker: Broker) -> None:
+        name = str(broker.services.metadata.me.id)
+        before = broker.settings
+        await write(broker, BROKERS, name, max_connections="7", **wrong)
+        assert broker.settings is before
+        await write(broker, BROKERS, name, max_connections="7")
+        assert broker.settings.broker.max_connections == 7
+
+    run(tmp_path, test)
+    (error,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert said in error
+
+
+def test_what_a_tool_wrote_and_cannot_be_obeyed_stops_the_start(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        await write(broker, BROKERS, "<default>", metric_reporters="my.Own")
+
+    async def nothing(broker: Broker) -> None: ...
+
+    run(tmp_path, test)
+    with pytest.raises(InvalidSetting, match=r"metric\.reporters=my\.Own: not supported: .*kafka-configs"):
+        run(tmp_path, nothing)
+
+
+def test_a_topics_settings_that_cannot_be_obeyed_are_named_and_the_others_hold(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(broker: Broker) -> None:
+        await with_topic(broker)
+        await write(broker, TOPICS, TP.topic, remote_storage_enable="true", unheard_of="1", retention_ms="5000")
+        assert broker.dirs.logs[TP].config.retention_ms == 5000
+
+    async def again(broker: Broker) -> None:
+        assert broker.dirs.logs[TP].config.retention_ms == 5000
+
+    run(tmp_path, test)
+    run(tmp_path, again)
+    errors = {record.getMessage() for record in caplog.records if record.levelname == "ERROR"}
+    assert any("topic talk" in error and "remote.storage.enable=true: not supported" in error for error in errors)
+    assert any("topic talk" in error and "unheard.of" in error for error in errors)
+
+
+def test_a_limit_for_a_host_by_name_counts_for_its_addresses() -> None:
+    limits = limits_of(
+        broker_settings({"max.connections.per.ip.overrides": "localhost:5,127.0.0.9:6,0:0:0:0:0:0:0:9:7"})
+    )
+    found = dict(limits.max_connections_per_ip_overrides)
+    assert found["127.0.0.1"] == 5
+    assert (found["127.0.0.9"], found["::9"]) == (6, 7)
+
+
+def test_a_limit_for_a_host_that_there_is_not_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match=r"max\.connections\.per\.ip\.overrides: no\.such\.host\.invalid has no"):
+        limits_of(broker_settings({"max.connections.per.ip.overrides": "no.such.host.invalid:5"}))
