@@ -396,6 +396,14 @@ class CorruptFile(Exception):
         self.path, self.position, self.reason, self.remedy = path, position, reason, remedy
 
 
+class UnopenedLog(CorruptFile):
+    """A log that a shortage kept from being opened: its files may all be in order."""
+
+    def __init__(self, directory: str, lacking: str) -> None:
+        super().__init__(directory, 0, lacking, "nothing but that")
+        self.args = (f"{directory} could not be opened: {lacking}",)
+
+
 class UnusableFile(CorruptFile):
     """A file that the system does not let us read or write, while others beside it are in order."""
 

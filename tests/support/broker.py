@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ READY_SECONDS = 120
 class RunningBroker:
     """Started, listening; ended at the latest when its context is left."""
 
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, str], descriptors: int | None = None) -> None:
+        self.descriptors = descriptors
         self.directory, self.settings, self.log = directory, dict(settings), directory.with_suffix(".log")
         self.port = 0
         self.start()
@@ -40,8 +42,13 @@ class RunningBroker:
                 stdout=output,
                 stderr=output,
                 env=os.environ | {"PYTHONUNBUFFERED": "1"},
+                preexec_fn=self._limit if self.descriptors is not None else None,
             )
         self._wait_until_ready(before)
+
+    def _limit(self) -> None:
+        assert self.descriptors is not None
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self.descriptors, self.descriptors))
 
     def _wait_until_ready(self, before: int) -> None:
         deadline = time.monotonic() + READY_SECONDS
@@ -72,7 +79,13 @@ class RunningBroker:
 @contextmanager
 def leadline(directory: Path, **settings: object) -> Iterator[RunningBroker]:
     """`leadline(path, log_segment_bytes=1000)`: settings with underscores for dots."""
-    broker = RunningBroker(directory, {name.replace("_", "."): str(value) for name, value in settings.items()})
+    given = {name.replace("_", "."): str(value) for name, value in settings.items()}
+    with until_killed(RunningBroker(directory, given)) as broker:
+        yield broker
+
+
+@contextmanager
+def until_killed(broker: RunningBroker) -> Iterator[RunningBroker]:
     try:
         yield broker
     finally:

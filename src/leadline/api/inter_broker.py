@@ -85,7 +85,7 @@ async def leader_and_isr(request: LeaderAndIsrRequest, ctx: Context) -> LeaderAn
     if ctx.version < BY_TOPIC_FROM:
         topics = [(state.topic_name, NO_ID, [state]) for state in request.ungrouped_partition_states]
     await services.configs.of_topics(list({name for name, _, _ in topics}))
-    with suppress(LogDirFailed):  # told of each of them below
+    with suppress(LogDirFailed, StorageError):  # told of each of them below
         await services.dirs.create_all(
             {
                 tp: None if topic_id == NO_ID else topic_id
@@ -94,6 +94,8 @@ async def leader_and_isr(request: LeaderAndIsrRequest, ctx: Context) -> LeaderAn
                 if _is_to_be_made(tp := TopicPartition(name, state.partition_index), state, services)
             }
         )
+    if services.dirs.uncreated:
+        services.cluster.ask_again()
     response = LeaderAndIsrResponse()
     for name, topic_id, states in topics:
         errors = [
@@ -147,6 +149,8 @@ def _check_state(tp: TopicPartition, topic_id: TopicId, state: _State, services:
     hosted, dirs = services.replicas.hosted.get(tp), services.dirs
     if hosted is not None and hosted.log.offline:
         raise StorageError(f"{tp} is offline here: its log directory failed")
+    if tp in dirs.uncreated:
+        raise StorageError(dirs.uncreated[tp])
     if hosted is None and tp not in dirs.logs and dirs.offline and not state.is_new:
         raise StorageError(f"{tp} may lie in a log directory that failed: {', '.join(dirs.offline)}")
     if hosted is not None:

@@ -20,6 +20,7 @@ from leadline.errors import (
     OffsetOutOfRange,
     PolicyViolation,
     RequestTimedOut,
+    StorageError,
     TopicAuthorizationFailed,
     TopicDeletionDisabled,
     UnknownTopicId,
@@ -74,10 +75,16 @@ async def _create(
         topic = await cluster.create_topic(asked.name, assignment, config, request.timeout_ms)
         return _told(asked.name, assignment, config, topic, ctx)
     except WireError as error:
-        told = _Created(name=asked.name, error_code=error.code, error_message=str(error))
+        told = _Created(name=asked.name, error_code=error.code, error_message=_explained(asked.name, error, ctx))
         if isinstance(error, TopicAuthorizationFailed):
             told.topic_config_error_code = error.code
         return told
+
+
+def _explained(topic: str, error: WireError, ctx: Context) -> str:
+    """With what this broker itself knows of partitions that could not be created."""
+    own = [why for tp, why in ctx.services.dirs.uncreated.items() if tp.topic == topic]
+    return f"{error}. {own[0]}" if own and isinstance(error, StorageError) else str(error)
 
 
 def _assignment(asked: CreateTopicsRequest.CreatableTopic, ctx: Context) -> Assignment:
@@ -187,7 +194,7 @@ async def create_partitions(request: CreatePartitionsRequest, ctx: Context) -> C
             else:
                 await ctx.services.cluster.add_partitions(asked.name, more, request.timeout_ms)
         except WireError as error:
-            told.error_code, told.error_message = error.code, str(error)
+            told.error_code, told.error_message = error.code, _explained(asked.name, error, ctx)
         results.append(told)
     return CreatePartitionsResponse(results=results)
 

@@ -42,11 +42,11 @@ from leadline.coordinator.groups import Groups
 from leadline.coordinator.markers import Markers
 from leadline.coordinator.transactions import TRANSACTIONS_TOPIC, Transactions
 from leadline.errors import LogDirFailed
-from leadline.log.files import CACHE, cache_capacity
+from leadline.log.files import CACHE, cache_capacity, connection_capacity
 from leadline.log.log_dirs import LogDirs
 from leadline.log.upkeep import Upkeep
 from leadline.model import BrokerId, ProducerId, TopicPartition
-from leadline.ports import OsFiles, SystemClock, raise_descriptor_limit
+from leadline.ports import OsFiles, SystemClock, descriptor_limit, raise_descriptor_limit
 from leadline.replication.channel import Channel, Peer, Source
 from leadline.replication.replicas import Replicas
 from leadline.replication.throttle import Throttles
@@ -392,9 +392,11 @@ class Broker:
 def limits_of(settings: BrokerSettings) -> Limits:
     config, send_buffer = settings.broker, settings.given.get("socket.send.buffer.bytes")
     backlog = settings.given.get("socket.listen.backlog.size")
+    most = max(connection_capacity(descriptor_limit()), 1)
     return Limits(
         socket_request_max_bytes=config.socket_request_max_bytes,
-        max_connections=config.max_connections,
+        max_connections=min(config.max_connections, most),
+        descriptor_limit=descriptor_limit() if most < config.max_connections else 0,
         max_connections_per_ip=config.max_connections_per_ip,
         max_connections_per_ip_overrides=tuple(
             (address, limit)

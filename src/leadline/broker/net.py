@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from leadline.broker.slices import AHEAD_BYTES, READ_AHEAD_BYTES, Rest, ask, read_through
 from leadline.broker.turns import Turns
+from leadline.log.files import CACHE
 from leadline.log.segment import FileSlice
 from leadline.ports import Buffer, shortage
 from leadline.replication.looks import Looks
@@ -94,6 +95,7 @@ class Limits:
     max_connections_per_ip_overrides: tuple[tuple[str, int], ...] = ()
     connections_max_idle_ms: int = 600_000
     max_connection_creation_rate: int = (1 << 31) - 1
+    descriptor_limit: int = 0  # 0: connections are bounded by max.connections before it
     queued_max_request_bytes: int = -1
     socket_send_buffer_bytes: int = SEND_BUFFER_BYTES
     socket_receive_buffer_bytes: int = 102_400
@@ -635,7 +637,9 @@ class Net:
                 self.loop.add_reader(sock.fileno(), self._accept, sock, name)
         elif not wanted and self._accepting:
             if not has_room:
-                log.warning("max.connections=%d is reached: new connections have to wait", self.limits.max_connections)
+                count, limit = self.limits.max_connections, self.limits.descriptor_limit
+                bound = f"the share of ulimit -n={limit}, {count} connections," if limit else f"max.connections={count}"
+                log.warning("%s is reached: new connections have to wait", bound)
             for sock, _ in self._listeners:
                 self.loop.remove_reader(sock.fileno())
         self._accepting = wanted
@@ -651,6 +655,8 @@ class Net:
                 if error.errno in _ONE_FAILED:
                     log.debug("a connection was not accepted: %s", error)
                     continue
+                if error.errno in (errno.EMFILE, errno.ENFILE) and CACHE.make_room():
+                    continue
                 if not isinstance(error, BlockingIOError | InterruptedError):
                     self._stop_accepting(error)
                 break
@@ -663,7 +669,7 @@ class Net:
         """Descriptors or memory are short: those who wait are still there when that is over."""
         if self.now() - self._shortage_told_at >= SHORTAGE_TOLD_SECONDS:
             self._shortage_told_at = self.now()
-            log.error("connections cannot be accepted for now, and have to wait: %s", error)
+            log.error("connections cannot be accepted for now, and have to wait: %s", shortage(error) or error)
         self._shortage = self.loop.call_later(SHORTAGE_SECONDS, self._accept_again)
 
     def _accept_again(self) -> None:

@@ -8,6 +8,7 @@ is here waits for that.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from functools import wraps
 from random import randrange
 from typing import Concatenate, ParamSpec, TypeVar
@@ -24,6 +25,7 @@ from leadline.errors import (
     CoordinatorLoadInProgress,
     NotController,
     RequestTimedOut,
+    StorageError,
     TopicAlreadyExists,
     UnknownServerError,
     UnknownTopicOrPartition,
@@ -33,6 +35,8 @@ from leadline.replication.channel import PeerLost
 from leadline.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 PATIENCE_MS = 60_000  # with what nobody gave a time for
+ANSWER_S = 5.0  # for brokers to say whether they could create what they shall lead
+ASK_AGAIN_S = 5.0  # until partitions are tried again for which a resource was short
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -76,10 +80,13 @@ class Cluster:
         self._producer_ids = range(0)
         self._waiting: set[asyncio.Event] = set()
         self._stopping = False
+        self._asks_again: asyncio.TimerHandle | None = None
 
     async def stop(self) -> None:
         """Changes go through to their end, but nobody waits any longer for what the controller makes of them."""
         self._stopping = True
+        if self._asks_again is not None:
+            self._asks_again.cancel()
         for waiting in self._waiting:
             waiting.set()
         await asyncio.gather(*self.under_way, return_exceptions=True)
@@ -98,6 +105,7 @@ class Cluster:
         await self._until(
             lambda: self._has_leaders(name, len(assignment)), timeout_ms, f"topic {name} has no leaders yet"
         )
+        await self._check_created(name)
         return self.metadata.topic(name)
 
     async def _write_topic(self, name: str, assignment: Assignment, config: Mapping[str, str]) -> TopicId:
@@ -123,6 +131,7 @@ class Cluster:
             await self._until(
                 lambda: self._has_leaders(name, count), timeout_ms, f"topic {name} has not all leaders yet"
             )
+        await self._check_created(name)
 
     async def _write_partitions(self, name: str, more: Callable[[Topic], Assignment]) -> int:
         """How many there shall be."""
@@ -166,6 +175,33 @@ class Cluster:
         if topic is None or len(topic.partitions) < count:
             return False
         return all(partition.leader >= 0 for partition in topic.partitions.values())
+
+    async def _check_created(self, name: str) -> None:
+        """StorageError if brokers could not create partitions that they were to lead, and nobody else leads them.
+
+        A broker that does not answer soon is taken at its word, as Kafka takes it.
+        """
+        topic = self.metadata.topics.get(name)
+        if topic is None or not self.controller.is_active:
+            return
+        with suppress(TimeoutError, NotController):
+            async with asyncio.timeout(ANSWER_S):
+                await self.controller.answered_by(partition.leader for partition in topic.partitions.values())
+            leaderless = await self.controller.do(lambda decisions: decisions.leaderless(name))
+            if leaderless:
+                raise StorageError(
+                    f"{len(leaderless)} of {len(topic.partitions)} partitions of topic {name} could not be created; "
+                    "their brokers say why, and try again until they can"
+                )
+
+    def ask_again(self) -> None:
+        """A little later: the controller is to tell this broker once more what it holds, as some is not there yet."""
+        if self._asks_again is None and not self._stopping:
+            self._asks_again = asyncio.get_running_loop().call_later(ASK_AGAIN_S, self._ask_again)
+
+    def _ask_again(self) -> None:
+        self._asks_again = None
+        self.log_dir_failed()
 
     async def _until_free(self, name: str, timeout_ms: int) -> None:
         """A topic of this name that is about to go is waited for."""

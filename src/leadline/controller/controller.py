@@ -11,7 +11,7 @@ reads everything again.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -387,6 +387,12 @@ class Controller:
             effects = self._in_office.take()
         for told in list(self.on_decided):
             told()
+
+    async def answered_by(self, brokers: Iterable[BrokerId]) -> None:
+        """Until these have answered what they were told so far, and what follows from it is decided."""
+        for line in [line for id in set(brokers) if (line := self._lines.get(id)) is not None]:
+            await line.answered_all()
+        await self.do(lambda decisions: None)
 
     async def settled(self) -> None:
         """Until all that was decided has been answered by all brokers, and what follows from it, too."""

@@ -239,6 +239,13 @@ class Decisions:
             self.state.offline_dirs.pop(id, None)
         if newly := [Replica(tp, id) for tp in now - before if self.state.partition(tp) is not None]:
             self._replicas_went(newly)
+        if before - now:  # they can be used again
+            self._elect_offline()
+
+    def leaderless(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic that nobody leads."""
+        partitions = ((tp, self.state.partition(tp)) for tp in self.state.of_topic(topic))
+        return [tp for tp, it in partitions if it is None or it.decision is None or it.decision.leader == NO_LEADER]
 
     # Topics
 

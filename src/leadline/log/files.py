@@ -17,6 +17,7 @@ from leadline.ports import Buffer, Files, descriptor_limit
 
 FILE_MODE = 0o644
 MADE_AT_ONCE = 16  # descriptors, when there is none left
+KEPT_FREE = 64  # descriptors that connections may not take, at least
 LEAST_CACHED = 16  # files of logs that stay open, however low the limit is
 MOST_BYTES = 1 << 26  # of a file that is read at once; a checkpoint of a million partitions is smaller
 
@@ -209,6 +210,11 @@ class Mapped:
 def cache_capacity(limit: int) -> int:
     """The files of logs that may stay open: half of all descriptors. Connections and everything else get the rest."""
     return max(limit // 2, LEAST_CACHED)
+
+
+def connection_capacity(limit: int) -> int:
+    """The connections that leave descriptors for everything else: files of logs above all."""
+    return limit - max(limit // 8, KEPT_FREE)
 
 
 CACHE = OpenFileCache(cache_capacity(descriptor_limit()))  # one for the process, as the limit is

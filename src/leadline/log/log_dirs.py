@@ -12,15 +12,22 @@ import asyncio
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
 from leadline.config import LogConfig, StorageConfig
-from leadline.errors import CorruptFile, LogDirFailed, LogDirLocked, ResourceExhausted, StorageError
+from leadline.errors import (
+    CorruptFile,
+    LogDirFailed,
+    LogDirLocked,
+    ResourceExhausted,
+    StorageError,
+    UnopenedLog,
+)
 from leadline.log import names
 from leadline.log.background import DiskThread
 from leadline.log.checkpoints import (
@@ -38,7 +45,7 @@ from leadline.log.names import DirMark
 from leadline.log.recovery import Opening, open_log
 from leadline.log.scan import Progress
 from leadline.model import Offset, TopicId, TopicPartition
-from leadline.ports import Clock, Files
+from leadline.ports import Clock, Files, shortage
 
 log = logging.getLogger(__name__)
 
@@ -114,6 +121,7 @@ class _Planned(NamedTuple):
     checkpoints: dict[str, Offset]
 
 
+Outcome = Log | CorruptFile | ResourceExhausted  # of making a log
 TopicConfigs = Callable[[str], LogConfig]
 PauseCleaning = Callable[[TopicPartition], AbstractAsyncContextManager[None]]
 OfflineListener = Callable[[LogDirFailed, list[TopicPartition]], None]
@@ -129,6 +137,7 @@ class LogDirs:
         self.not_closed: dict[str, str] = {}  # those that have no .kafka_cleanshutdown after `close`, and why
         self.logs: dict[TopicPartition, Log] = {}
         self.future: dict[TopicPartition, Log] = {}
+        self.uncreated: dict[TopicPartition, str] = {}  # for want of a resource, with the reason
         self.recovery = Recovery()
         self.on_offline: list[OfflineListener] = []
         self.cleaning_paused: PauseCleaning = lambda _: nullcontext()  # the cleaner's, once there is one
@@ -272,6 +281,10 @@ class LogDirs:
             return open_log(plan.opening, world, self.recovery.reading())
         except CorruptFile as error:
             return error
+        except (OSError, MemoryError) as error:
+            if (lacking := shortage(error)) is None:
+                raise
+            return UnopenedLog(plan.opening.directory, lacking)
         finally:
             self.recovery.logs_done += 1
 
@@ -386,25 +399,43 @@ class LogDirs:
                     self.check_usable(tp)
                     raise StorageError(f"{tp} cannot be moved to {log_dir.path}: {made}")
                 found = logs[tp] = made
+                self.uncreated.pop(tp, None)
         if topic_id is not None:
             found.assign_topic_id(topic_id)
         return found
 
     async def create_all(self, wanted: Mapping[TopicPartition, TopicId | None]) -> None:
-        """As `create`, for many: the disk is waited for by several at a time, and so for all of them less often."""
+        """As `create`, for many: the disk is waited for by several at a time, and so for all of them less often.
+
+        Those for which a resource was short are in `uncreated`, and nothing is left of them.
+        """
         async with self._creating:
             new = [tp for tp in wanted if tp not in self.logs and self.offline_log(tp) is None]
             for log_dir, missing in self._spread(new):
                 job = partial(self._make_all, log_dir, {tp: wanted[tp] for tp in missing})
-                for tp, made in (await log_dir.disk.call(f"creating {len(missing)} logs", job)).items():
-                    if isinstance(made, CorruptFile):
-                        directory = log_dir.file(names.dir_name(tp))
-                        self._note_offline_log(log_dir, OfflineLog(tp, directory, made, {}))
-                    else:
-                        self.logs[tp] = made
+                try:
+                    outcomes = await log_dir.disk.call(f"creating {len(missing)} logs", job)
+                except ResourceExhausted as error:
+                    outcomes = dict.fromkeys(missing, error)
+                self._created(log_dir, outcomes)
+
+    def _created(self, log_dir: LogDir, outcomes: Mapping[TopicPartition, Outcome]) -> None:
+        before = len(self.uncreated)
+        for tp, made in outcomes.items():
+            self.uncreated.pop(tp, None)
+            if isinstance(made, CorruptFile):
+                self._note_offline_log(log_dir, OfflineLog(tp, log_dir.file(names.dir_name(tp)), made, {}))
+            elif isinstance(made, ResourceExhausted):
+                self.uncreated[tp] = str(made)
+            else:
+                self.logs[tp] = made
+        if len(self.uncreated) > before:
+            first = next(iter(self.uncreated.values()))
+            log.error("%d partitions could not be created and are tried again: %s", len(self.uncreated), first)
 
     def _spread(self, new: Iterable[TopicPartition]) -> list[tuple[LogDir, list[TopicPartition]]]:
         """Each goes where the fewest are."""
+        self._check_any_online()
         counts = {path: len(self.logs_in(log_dir)) for path, log_dir in self.dirs.items()}
         found: dict[str, list[TopicPartition]] = {path: [] for path in counts}
         for tp in new:
@@ -415,27 +446,57 @@ class LogDirs:
 
     def _make_all(
         self, log_dir: LogDir, wanted: Mapping[TopicPartition, TopicId | None]
-    ) -> dict[TopicPartition, Log | CorruptFile]:
-        for tp in wanted:
-            with suppress(FileExistsError):
-                self.files.mkdir(log_dir.file(names.dir_name(tp)))
-        self.files.sync_dir(log_dir.path)
+    ) -> dict[TopicPartition, Outcome]:
+        with self._new_directories(log_dir, [log_dir.file(names.dir_name(tp)) for tp in wanted]) as new:
+            self.files.sync_dir(log_dir.path)
 
-        def make(tp: TopicPartition) -> Log | CorruptFile:
-            found, topic_id = self._open_new(log_dir, tp, log_dir.file(names.dir_name(tp))), wanted[tp]
-            if not isinstance(found, CorruptFile) and found.topic_id is None and topic_id is not None:
-                found.topic_id = topic_id
-                found.write_topic_id(topic_id)
+        def make(tp: TopicPartition) -> Outcome:
+            directory, topic_id = log_dir.file(names.dir_name(tp)), wanted[tp]
+            try:
+                found = self._open_new(log_dir, tp, directory)
+                if not isinstance(found, CorruptFile) and found.topic_id is None and topic_id is not None:
+                    found.topic_id = topic_id
+                    found.write_topic_id(topic_id)
+            except (OSError, MemoryError) as error:
+                if (lacking := shortage(error)) is None:
+                    raise
+                if directory in new:
+                    self._unmake(directory)
+                return ResourceExhausted(f"creating {tp} in {log_dir.path} failed: {lacking}")
             return found
 
-        with ThreadPoolExecutor(CREATED_AT_ONCE, "log-creation") as threads:
-            return dict(zip(wanted, threads.map(make, wanted), strict=True))
+        try:
+            with ThreadPoolExecutor(CREATED_AT_ONCE, "log-creation") as threads:
+                return dict(zip(wanted, threads.map(make, wanted), strict=True))
+        except RuntimeError as error:
+            if shortage(error) is None:
+                raise
+            return {tp: make(tp) for tp in wanted}  # no further thread can be started: one after the other
+
+    @contextmanager
+    def _new_directories(self, log_dir: LogDir, directories: Iterable[str]) -> Iterator[set[str]]:
+        """Make them. Those that were not there are gone again, if what follows fails for want of a resource."""
+        new: set[str] = set()
+        try:
+            for directory in directories:
+                with suppress(FileExistsError):
+                    self.files.mkdir(directory)
+                    new.add(directory)
+            yield new
+        except (OSError, MemoryError) as error:
+            if shortage(error) is not None:
+                for directory in new:
+                    self._unmake(directory)
+            raise
+
+    def _unmake(self, directory: str) -> None:
+        with suppress(OSError):  # what is left is completed when it is tried again
+            _remove_tree(self.files, directory)
 
     def _make(self, log_dir: LogDir, tp: TopicPartition, directory: str) -> Log | CorruptFile:
-        with suppress(FileExistsError):
-            self.files.mkdir(directory)
-        self.files.sync_dir(log_dir.path)
-        return self._open_new(log_dir, tp, directory)
+        with self._new_directories(log_dir, [directory]):
+            self.files.sync_dir(log_dir.path)
+            return self._open_new(log_dir, tp, directory)
 
     def _open_new(self, log_dir: LogDir, tp: TopicPartition, directory: str) -> Log | CorruptFile:
         """CorruptFile: something stands where its files should be."""
@@ -446,7 +507,12 @@ class LogDirs:
         except CorruptFile as error:
             return error
 
+    def _check_any_online(self) -> None:
+        if not self.dirs:
+            raise StorageError(f"no log directory is online: {'; '.join(self.offline.values())}")
+
     def _emptiest(self) -> LogDir:
+        self._check_any_online()
         return min(self.dirs.values(), key=lambda log_dir: len(self.logs_in(log_dir)))
 
     def _online(self, path: str) -> LogDir:

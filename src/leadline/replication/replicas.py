@@ -307,6 +307,7 @@ class Replicas:
             if tp in self.dirs.logs:  # not if its directory failed
                 await self.dirs.delete(tp)
             else:
+                self.dirs.uncreated.pop(tp, None)
                 await self.dirs.delete_offline(tp)
 
     async def release(self, tp: TopicPartition) -> None:
