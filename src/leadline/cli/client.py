@@ -18,9 +18,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 from leadline.cli.offset_plan import topic_in
-from leadline.cli.servers import ANSWER_S, KAFKA, Address, Diagnoses, addresses
+from leadline.cli.servers import (
+    ANSWER_S,
+    KAFKA,
+    Address,
+    Diagnoses,
+    addresses,
+    diagnose_broker,
+    diagnose_tls_broker,
+)
 from leadline.cli.terminal import table
 from leadline.config import nearest, parse_properties
+from leadline.model import BrokerId
 
 if TYPE_CHECKING:
     import logging
@@ -37,6 +46,8 @@ Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 DEFAULT_SERVER = "localhost:9092"
 TIMEOUT_S = 10.0
 LEAST_S = 0.001
+TELL_S = 0.5  # of silence, until brokers are looked at
+BROKER_ANSWER_S = 2.0  # a broker that takes longer counts as silent, unless --timeout is short
 WANTS_LOGIN = "it speaks Kafka's protocol, and may want a login (security.protocol)"
 PATIENCE_S = 0.25  # with a cluster that nobody answers for: how long one attempt lasts
 
@@ -310,6 +321,10 @@ class Connection:
         self._addresses = self._checked("--bootstrap-server" if options.bootstrap_server else "bootstrap.servers")
         self.timeout_s: float = options.timeout
         self._deadline: float = time.monotonic() + self.timeout_s
+        self.brokers: dict[BrokerId, Address] = {}  # as the cluster last told
+        self.controller: BrokerId = -1
+        self.answered: Address | None = None  # the broker that told it
+        self._silent: dict[BrokerId, str] | None = None
         self._trouble: list[KafkaError] = []  # what the client said of its connections, last of all the newest
 
     def _checked(self, name: str) -> list[Address]:
@@ -366,13 +381,49 @@ class Connection:
                     if topic is None
                     else client.list_topics(topic, timeout=attempt_s)
                 )
-                return found
+                return self._remembered(found)
             except KafkaException as error:
                 client.poll(0)  # hands over what the client has to say
                 diagnoses = diagnoses or Diagnoses(self._addresses, min(ANSWER_S, self.timeout_s / 4))
                 if self._is_hopeless() or diagnoses.are_final or self.left_s <= LEAST_S:
                     diagnoses.wait(min(self.left_s, ANSWER_S))
                     raise Failure(f"cannot reach {self.servers}: {self._why(error.args[0], diagnoses)}") from None
+
+    def look_again(self, cluster: "ClusterMetadata") -> None:
+        """Forget which brokers were silent."""
+        self._remembered(cluster)
+        self._silent = None
+
+    def _remembered(self, cluster: "ClusterMetadata") -> "ClusterMetadata":
+        self.brokers = {id: Address(str(node.host), node.port) for id, node in cluster.brokers.items()}
+        self.controller = cluster.controller_id
+        self.answered = self.brokers.get(cluster.orig_broker_id)
+        return cluster
+
+    @property
+    def silent(self) -> dict[BrokerId, str]:
+        """The brokers of the cluster that do not answer, and what is wrong with each. All are asked, at once."""
+        if self._silent is None:
+            self._silent = {} if len(self.brokers) < 2 else self._found_silent()
+        return self._silent
+
+    def _found_silent(self) -> dict[BrokerId, str]:
+        is_tls = "SSL" in self.properties.get("security.protocol", "").upper()
+        answer_s = min(BROKER_ANSWER_S, self.left_s / 3)
+        diagnoses = Diagnoses(self.brokers.values(), answer_s, diagnose_tls_broker if is_tls else diagnose_broker)
+        diagnoses.wait(answer_s * 2)
+        found = {id: diagnoses.found.get(address) for id, address in self.brokers.items()}
+        return {
+            id: f"broker {id} at {self.brokers[id].host}:{self.brokers[id].port} does not answer"
+            for id, diagnosis in sorted(found.items())
+            if diagnosis is None or not diagnosis.is_there
+        }
+
+    def complain_of_silent(self, what: str) -> int:
+        """A line for each broker that does not answer; 1, the exit code, if what was told is not all."""
+        for text in self.silent.values():
+            complain(f"{text}: {what}")
+        return 1 if self.silent else 0
 
     def _is_hopeless(self) -> bool:
         from confluent_kafka import KafkaError
@@ -389,7 +440,8 @@ class Connection:
 
     def _why(self, error: "KafkaError", diagnoses: Diagnoses) -> str:
         """What the servers are, if they are no brokers; else what the client said of its connections."""
-        texts = {server: each.text for server, each in diagnoses.found.items() if each is not KAFKA}
+        found = {} if KAFKA in diagnoses.found.values() else diagnoses.found
+        texts = {server: each.text for server, each in found.items()}
         if len(texts) == len(self._addresses) == 1:
             return next(iter(texts.values()))
         if texts:
@@ -416,8 +468,20 @@ class Connection:
         return known[topic].partitions
 
     def wait(self, future: "Future[T]") -> T:
-        """What the cluster answered; errors come as confluent-kafka raises them."""
-        return future.result()
+        """What the cluster answered; errors come as confluent-kafka raises them, a silence names the silent brokers."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            return future.result(TELL_S)
+        except TimeoutError:
+            silent = self.silent
+        try:
+            return future.result()
+        except KafkaException as error:
+            if not silent or error.args[0].code() not in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+                raise
+            role = ", which is the controller" if self.controller in silent else ""
+            raise Failure(f"{'; '.join(silent.values())}{role}") from None
 
 
 def administer(options: argparse.Namespace) -> "tuple[Connection, AdminClient]":

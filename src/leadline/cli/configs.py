@@ -17,6 +17,8 @@ from leadline.cli.terminal import brokers_text
 from leadline.config import nearest
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry
 
@@ -106,7 +108,7 @@ def _describe(options: argparse.Namespace) -> int:
         print(title)
         for setting in settings:
             print(line_of(setting, Paint(sys.stdout)))
-    return 0
+    return connection.complain_of_silent("what it knows is not told") if options.broker_defaults else 0
 
 
 def _resource(options: argparse.Namespace, connection: Connection, admin: "AdminClient") -> tuple[str, str]:
@@ -121,12 +123,19 @@ def _resource(options: argparse.Namespace, connection: Connection, admin: "Admin
 
 
 def _settings(connection: Connection, admin: "AdminClient", kind: str, name: str) -> list[Setting]:
+    if kind == "broker" and int(name) in connection.silent:
+        raise Failure(connection.silent[int(name)])
+    return sorted(map(_setting, connection.wait(_asked(connection, admin, kind, name)).values()))
+
+
+def _asked(connection: Connection, admin: "AdminClient", kind: str, name: str) -> "Future[dict[str, ConfigEntry]]":
     from confluent_kafka.admin._config import ConfigResource
 
     resource = ConfigResource(kind, name)
-    future = admin.describe_configs([resource], request_timeout=connection.timeout_s)[resource]
-    entries: dict[str, ConfigEntry] = connection.wait(future)
-    return sorted(map(_setting, entries.values()))
+    found: Future[dict[str, ConfigEntry]] = admin.describe_configs([resource], request_timeout=connection.left_s)[
+        resource
+    ]
+    return found
 
 
 def _setting(entry: "ConfigEntry") -> Setting:
@@ -142,8 +151,11 @@ def _setting(entry: "ConfigEntry") -> Setting:
 def _broker_defaults(connection: Connection, admin: "AdminClient") -> list[Setting]:
     """librdkafka cannot ask for them by name. The brokers tell: of each setting, where its value comes from."""
     found: dict[str, Setting] = {}
-    for broker in sorted(connection.metadata(admin).brokers):
-        for setting in _settings(connection, admin, "broker", str(broker)):
+    asked = {broker: _asked(connection, admin, "broker", str(broker)) for broker in sorted(connection.brokers)}
+    for broker, future in asked.items():
+        if broker in connection.silent:
+            continue
+        for setting in sorted(map(_setting, connection.wait(future).values())):
             for synonym in set_for_all(setting):
                 found[setting.name] = setting._replace(value=synonym.value, source=synonym.source, synonyms=(synonym,))
     return sorted(found.values())
@@ -215,5 +227,5 @@ def alter_configs(
 
     entries = [ConfigEntry(key, value, incremental_operation=operation) for key, value, operation in changes]
     resource = ConfigResource(kind, name, incremental_configs=entries)
-    futures = admin.incremental_alter_configs([resource], request_timeout=connection.timeout_s)
+    futures = admin.incremental_alter_configs([resource], request_timeout=connection.left_s)
     connection.wait(futures[resource])

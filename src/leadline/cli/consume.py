@@ -28,18 +28,25 @@ from leadline.cli.client import (
     Paint,
     add_command,
     at_least,
+    complain,
     escaped,
     json_bytes,
     moment_ms,
     text_of,
 )
+from leadline.cli.leaders import led, trouble_of
+from leadline.cli.offset_plan import Edges
+from leadline.cli.offsets import edges_of
 from leadline.cli.terminal import Status, ctrl_c, size_text, time_text
+from leadline.model import TopicPartition as Partition
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message, TopicPartition
 
 FIELDS = ("key", "partition", "offset", "timestamp", "headers")
 AT_ONCE = 1000
+STALL_S = 3.0  # without a record, until a person is told why
+OFFSET_TAIL_BASE = -2000  # librdkafka's: so many before the end
 WAIT_S = 0.2
 TIME_TYPES = {1: "CreateTime", 2: "LogAppendTime"}
 
@@ -238,7 +245,7 @@ def run(options: argparse.Namespace) -> int:
             _join(consumer, reading)
         else:
             _assign(connection, consumer, reading, options, known)
-        return _read(consumer, reading)
+        return _read(connection, consumer, reading)
     finally:
         consumer.close()
 
@@ -265,14 +272,51 @@ def _assign(
         if partition not in known:
             raise Failure(f"{reading.topic} has the partitions 0 to {len(known) - 1}: there is no {partition}")
     chosen = [TopicPartition(reading.topic, partition) for partition in options.partition or known]
+    edges = _edges(connection, consumer, reading, chosen, needed=options.from_time is not None)
     for found in chosen:
-        low, high = consumer.get_watermark_offsets(found, timeout=connection.timeout_s)
-        found.offset = start_offset(options, found, low, high)
-        if reading.ends is not None and found.offset < high:
-            reading.ends[found.partition] = high
+        if (at := edges.get(Partition(found.topic, found.partition))) is None:
+            found.offset = logical_offset(options)
+            continue
+        found.offset = start_offset(options, found, at.start, at.end)
+        if reading.ends is not None and found.offset < at.end:
+            reading.ends[found.partition] = at.end
     if options.from_time is not None:
         _seek_time(connection, consumer, chosen, options.from_time, reading)
     consumer.assign(chosen)
+
+
+def _edges(
+    connection: Connection, consumer: "Consumer", reading: Reading, chosen: "list[TopicPartition]", *, needed: bool
+) -> dict[Partition, Edges]:
+    """Where partitions start and end. What nobody leads is told, and waited for if it cannot be read without."""
+    partitions = [Partition(each.topic, each.partition) for each in chosen]
+    complained, needed = "", needed or reading.ends is not None
+    while True:
+        cluster = connection.metadata(consumer)
+        trouble = trouble_of(connection, cluster, reading.topic, [tp.partition for tp in partitions])
+        if trouble and trouble != complained:
+            complained = trouble
+            complain(f"{trouble}; waiting{f' for {connection.timeout_s:g} s (--timeout)' if needed else ''}")
+        if not trouble or not needed:
+            break
+        time.sleep(WAIT_S)
+        if connection.left_s < STALL_S / 3:  # too little to ask once more
+            raise Failure(f"{trouble}: not all of it can be read")
+        connection.look_again(cluster)
+    connection.start_again()
+    admin = connection.admin()
+    return edges_of(connection, admin, led(connection, admin, partitions))
+
+
+def logical_offset(options: argparse.Namespace) -> int:
+    """Where to start in a partition whose offsets nobody can tell now: its leader will."""
+    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
+
+    if options.from_beginning:
+        return OFFSET_BEGINNING
+    if options.offset is None:
+        return OFFSET_END
+    return int(options.offset) if options.offset >= 0 else OFFSET_TAIL_BASE + int(options.offset)
 
 
 def start_offset(options: argparse.Namespace, at: "TopicPartition", low: int, high: int) -> int:
@@ -303,25 +347,66 @@ def _seek_time(
             reading.ends.pop(found.partition, None)
 
 
-def _read(consumer: "Consumer", reading: Reading) -> int:
+def _read(connection: Connection, consumer: "Consumer", reading: Reading) -> int:
     """Until it is finished or a person ends it; with a summary, unless the reader behind the pipe has gone."""
     started = time.monotonic()
     with ctrl_c() as pressed:
-        _copy(consumer, reading, pressed)
+        _copy(connection, consumer, reading, pressed)
     if pressed.is_set():
         print(file=sys.stderr)  # the terminal wrote ^C there
     print(reading.summary(time.monotonic() - started), file=sys.stderr)
     return 130 if pressed.is_set() and reading.is_bounded else 0
 
 
-def _copy(consumer: "Consumer", reading: Reading, ended: Event) -> None:
+class Stall:
+    """Tells why nothing comes, if that is because of a leader; a Failure once a reader with an end waited too long."""
+
+    def __init__(self, connection: Connection, consumer: "Consumer", reading: Reading) -> None:
+        self._connection, self._consumer, self._reading = connection, consumer, reading
+        self._since = self._looked = time.monotonic()
+        self._told = ""
+
+    def ended(self) -> None:
+        self._since = time.monotonic()
+        self._told = ""
+
+    def check(self) -> None:
+        now = time.monotonic()
+        if now - max(self._since, self._looked) < STALL_S:
+            return
+        self._looked = now
+        trouble = self._trouble()
+        if trouble and trouble != self._told:
+            self._told = trouble
+            complain(f"{trouble}; waiting")
+        if trouble and self._reading.is_bounded and now - self._since > self._connection.timeout_s + STALL_S:
+            raise Failure(f"{trouble}: not all of it can be read")
+
+    def _trouble(self) -> str:
+        partitions = [each.partition for each in self._consumer.assignment()]
+        if self._reading.ends is not None:
+            partitions = [number for number in partitions if number in self._reading.ends]
+        self._connection.start_again()
+        try:
+            cluster = self._connection.metadata(self._consumer)
+        except Failure as error:
+            return str(error)
+        if self._reading.is_bounded:  # who follows a topic may hear nothing for hours: nobody is asked meanwhile
+            self._connection.look_again(cluster)
+        return trouble_of(self._connection, cluster, self._reading.topic, partitions)
+
+
+def _copy(connection: Connection, consumer: "Consumer", reading: Reading, ended: Event) -> None:
     out = sys.stdout.buffer
     paint, piped = Paint(sys.stdout), not sys.stdout.isatty()
-    shown = 0.0
+    shown, stall = 0.0, Stall(connection, consumer, reading)
     with Status() as status:
         while not (reading.finished or ended.is_set()):
             first = consumer.poll(WAIT_S)
-            if first is not None:
+            if first is None:
+                stall.check()
+            else:
+                stall.ended()
                 data, last = reading.take([first, *consumer.consume(AT_ONCE, 0)])
                 out.write(data if piped else paint.harmless(data.decode("utf-8", "replace")).encode())
                 out.flush()

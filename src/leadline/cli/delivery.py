@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from leadline.cli.client import Connection, complain, text_of
-from leadline.cli.servers import Address, Diagnoses
+from leadline.cli.leaders import no_leader_text, trouble_of
 from leadline.cli.terminal import ids_text, size_text
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ class DeliveryWatch:
             return f"there is no topic {self.topic}"
         for partition, text in sorted(self._refused.errors.items()):
             return self._answered(admin, partition, topic.partitions.get(partition), text)
-        return self._unled(topic.partitions) or self._silent(cluster, topic.partitions)
+        self._connection.look_again(cluster)
+        return trouble_of(self._connection, cluster, self.topic, topic.partitions)
 
     def _answered(self, admin: "AdminClient", partition: int, about: "PartitionMetadata | None", text: str) -> str:
         """What a broker answered to a batch of this partition."""
@@ -142,24 +143,8 @@ class DeliveryWatch:
             size = f"a record of {self.largest:,} B is larger than a request may be"
             return f"{size}: socket.request.max.bytes of the brokers is {limit:,}"
         if about is not None and about.leader < 0:
-            return self._unled({partition: about})
+            return no_leader_text(self.topic, [partition], {partition: about})
         return f"{place}: {text.removeprefix('Broker: ').removeprefix('Local: ')} ({name})"
-
-    def _unled(self, partitions: "Mapping[int, PartitionMetadata]") -> str:
-        unled = [number for number, about in sorted(partitions.items()) if about.leader < 0]
-        return no_leader_text(self.topic, unled, partitions) if unled else ""
-
-    def _silent(self, cluster: "ClusterMetadata", partitions: "Mapping[int, PartitionMetadata]") -> str:
-        """The leaders that do not answer."""
-        leaders = {about.leader for about in partitions.values()} & cluster.brokers.keys()
-        brokers = {Address(str(cluster.brokers[id].host), cluster.brokers[id].port): id for id in leaders}
-        diagnoses = Diagnoses(list(brokers), ASK_S / 2)
-        diagnoses.wait(2 * ASK_S)
-        for address, diagnosis in diagnoses.found.items():
-            if not diagnosis.is_there:
-                led = [number for number, about in partitions.items() if about.leader == brokers[address]]
-                return f"broker {brokers[address]} leads {self.topic}:{ids_text(sorted(led))} and does not answer"
-        return ""
 
     # Limits
 
@@ -194,13 +179,6 @@ class DeliveryWatch:
             if limit and needed > limit
         ]
         return f"it has {size:,} B ({size_text(size)}); {'; '.join(beyond) or 'a broker finds it too large'}"
-
-
-def no_leader_text(topic: str, unled: "list[int]", partitions: "Mapping[int, PartitionMetadata]") -> str:
-    """Which partitions nobody leads, and which brokers would bring a leader back."""
-    who = sorted({replica for number in unled for replica in partitions[number].isrs or partitions[number].replicas})
-    noun = f"brokers {ids_text(who)} are" if len(who) > 1 else f"broker {ids_text(who)} is"
-    return f"{topic}:{ids_text(unled)} has no leader while {noun} away"
 
 
 def _name_of(text: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leadline.cli import COMMANDS
-from leadline.cli.client import Connection, Failure, Paint, add_command, administer, topic_argument
+from leadline.cli.client import Connection, Paint, add_command, administer, topic_argument
 from leadline.cli.explanation import Explanation, Replica, Seen, as_json, explained, lines_of
 from leadline.cli.offsets import listed, named
 from leadline.cli.open_transactions import Blocked
@@ -71,8 +71,14 @@ def look(
     """Ask all brokers that hold a replica of some partitions."""
     cluster = connection.metadata(admin)
     about = {tp: cluster.topics[tp.topic].partitions[tp.partition] for tp in partitions}
-    alive = client.racks()
-    told, silent = _told(client, about, alive)
+    alive = client.answering
+    silent = {
+        broker: "does not answer" if broker in connection.silent else "its broker is away"
+        for part in about.values()
+        for broker in part.replicas
+        if broker not in alive
+    }
+    told = client.explanations(_held(about))
     led = [tp for tp in partitions if about[tp].leader in alive]
     starts, stable, ends = (
         listed(connection, admin, led, which, committed_only=committed_only) if led else {}
@@ -85,7 +91,7 @@ def look(
     return [
         Seen(
             tp,
-            part.leader if tp in led else None,
+            part.leader if part.leader in cluster.brokers else None,
             part.replicas,
             part.isrs,
             told={id: told[id][tp] for id in part.replicas if tp in told.get(id, {})},
@@ -100,21 +106,10 @@ def look(
     ], known
 
 
-def _told(
-    client: SecondClient, about: "Mapping[TopicPartition, PartitionMetadata]", alive: Collection[BrokerId]
-) -> tuple[dict[BrokerId, dict[TopicPartition, Explanation]], dict[BrokerId, str]]:
-    """What each broker tells of its replicas, and why others tell nothing."""
-    told: dict[BrokerId, dict[TopicPartition, Explanation]] = {}
-    silent: dict[BrokerId, str] = {}
-    for broker in sorted({broker for part in about.values() for broker in part.replicas}):
-        if broker not in alive:
-            silent[broker] = "its broker is away"
-            continue
-        try:
-            told[broker] = client.explanations(broker, [tp for tp, part in about.items() if broker in part.replicas])
-        except Failure as error:
-            silent[broker] = str(error)
-    return told, silent
+def _held(about: "Mapping[TopicPartition, PartitionMetadata]") -> dict[BrokerId, list[TopicPartition]]:
+    """Of which partitions each broker has a replica."""
+    brokers = sorted({broker for part in about.values() for broker in part.replicas})
+    return {broker: [tp for tp, part in about.items() if broker in part.replicas] for broker in brokers}
 
 
 def _copies(

@@ -1,6 +1,7 @@
 """leadline groups: who reads what, how far behind, and why it last rebalanced; and where it goes on. Of any cluster.
 
-`list` and `describe` know consumers' groups and those that only commit, as Kafka's own tool does.
+`list` and `describe` know groups of every protocol type: consumers', those that only commit, and others, such as Kafka
+Connect's and those of schema registries, which Kafka's own tool leaves out.
 """
 
 import argparse
@@ -13,25 +14,26 @@ from typing import TYPE_CHECKING
 from leadline.cli import COMMANDS, reset_offsets
 from leadline.cli.client import Connection, Failure, Json, Paint, add_command, administer, agreed, show, text_of
 from leadline.cli.known_groups import (
+    CONSUMER,
     STATES,
-    assignment,
-    check_known,
-    described,
-    listings,
+    Group,
+    GroupListing,
+    Member,
     node_json,
     node_text,
     refuse_active,
-    state_text,
 )
-from leadline.cli.offset_plan import Committed, partitions_text
-from leadline.cli.offsets import committed_by, existing, listed
+from leadline.cli.leaders import led
+from leadline.cli.offset_plan import Committed
+from leadline.cli.offsets import committed_by, listed
 from leadline.cli.rebalances import HEADS, Rebalance, rebalances, rows
-from leadline.model import Offset, TopicPartition
+from leadline.cli.second_client import SecondClient, second_client
+from leadline.cli.servers import Address
+from leadline.config import nearest
+from leadline.model import BrokerId, Offset, TopicPartition
 
 if TYPE_CHECKING:
-    from confluent_kafka import Node
     from confluent_kafka.admin import AdminClient
-    from confluent_kafka.admin._group import ConsumerGroupDescription, ConsumerGroupListing, MemberDescription
 
 LIST = """
   leadline groups list
@@ -98,33 +100,27 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 def _list(options: argparse.Namespace) -> int:
-    connection, admin = administer(options)
-    found = listings(connection, admin, options.state)
-    about = described(connection, admin, [each.group_id for each in found])
-    coordinators = [about[each.group_id].coordinator for each in found]
+    connection, _ = administer(options)
+    with second_client(connection) as client:
+        found = client.groups(options.state)
     if options.json:
-        for each, coordinator in zip(found, coordinators, strict=True):
-            print(json.dumps(listing_json(each, coordinator)))
-        return 0
-    rows = [
-        [each.group_id, state_text(each), protocol_type(each), node_text(coordinator)]
-        for each, coordinator in zip(found, coordinators, strict=True)
-    ]
-    show(["GROUP", "STATE", "PROTOCOL TYPE", "COORDINATOR"], rows)
-    return 0
+        for each in found:
+            print(json.dumps(listing_json(each, connection.brokers)))
+    else:
+        rows = [
+            [each.group_id, each.state, each.protocol_type, node_text(each.coordinator, connection.brokers)]
+            for each in found
+        ]
+        show(["GROUP", "STATE", "PROTOCOL TYPE", "COORDINATOR"], rows)
+    return connection.complain_of_silent("groups that it coordinates are not listed")
 
 
-def protocol_type(group: "ConsumerGroupListing") -> str:
-    """Empty for a group that only commits, and hands out no partitions."""
-    return "" if group.is_simple_consumer_group else "consumer"
-
-
-def listing_json(group: "ConsumerGroupListing", coordinator: "Node | None") -> Json:
+def listing_json(group: GroupListing, brokers: dict[BrokerId, Address]) -> Json:
     return {
         "group": group.group_id,
-        "state": state_text(group),
-        "protocolType": protocol_type(group),
-        "coordinator": node_json(coordinator),
+        "state": group.state,
+        "protocolType": group.protocol_type,
+        "coordinator": node_json(group.coordinator, brokers),
     }
 
 
@@ -137,8 +133,8 @@ class Progress:
 
     tp: TopicPartition
     committed: Committed | None
-    log_end: Offset | None  # None: there is no such partition any longer
-    owner: "MemberDescription | None"  # who reads it now
+    log_end: Offset | None  # None: there is no such partition any longer, or no leader that answers
+    owner: Member | None  # who reads it now
 
     @property
     def lag(self) -> int | None:
@@ -149,42 +145,54 @@ class Progress:
 
 def _describe(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
-    known = [each.group_id for each in listings(connection, admin)]
-    check_known(connection, options.groups, known)
     paint = Paint(sys.stdout)
-    names = list(dict.fromkeys(options.groups)) or known
-    for n, group in enumerate(described(connection, admin, names).values()):
-        found = progress(connection, admin, group)
-        history = rebalances(connection, admin, group)
-        if options.json:
-            print(json.dumps(description_json(group, found, history)))
-        else:
-            print(end="\n" * bool(n))
-            print_description(group, found, history, paint)
-    return 0
+    with second_client(connection) as client:
+        for n, name in enumerate(_names(client, options.groups)):
+            connection.start_again()
+            group = client.group(name)
+            found = progress(connection, admin, group)
+            history = rebalances(connection, admin, group)
+            if options.json:
+                print(json.dumps(description_json(group, connection.brokers, found, history)))
+            else:
+                print(end="\n" * bool(n))
+                print_description(group, connection.brokers, found, history, paint)
+    return connection.complain_of_silent("what it coordinates and leads is not told")
 
 
-def progress(connection: Connection, admin: "AdminClient", group: "ConsumerGroupDescription") -> list[Progress]:
+def _names(client: SecondClient, given: Sequence[str]) -> list[str]:
+    """Those that are given, each once, or all; a Failure for one that there is not."""
+    known = [each.group_id for each in client.groups()]
+    for name in given:
+        if name not in known:
+            client.group(name)  # fails if its coordinator is silent, or missing: then nobody knows
+            raise Failure(f"there is no group {name}{nearest(name, known)}")
+    return list(dict.fromkeys(given)) or known
+
+
+def progress(connection: Connection, admin: "AdminClient", group: Group) -> list[Progress]:
     """Of each partition for which it has committed or that is assigned to a member."""
     committed = committed_by(connection, admin, group.group_id)
-    owners = {tp: member for member in group.members for tp in assignment(member)}
-    ends = listed(connection, admin, existing(connection, admin, committed.keys() | owners.keys()), "latest")
-    return [
-        Progress(tp, committed.get(tp), ends.get(tp), owners.get(tp)) for tp in sorted(committed.keys() | owners.keys())
-    ]
+    owners = {tp: member for member in group.members for tp in member.partitions}
+    partitions = sorted(committed.keys() | owners.keys())
+    ends = listed(connection, admin, led(connection, admin, partitions), "latest")
+    return [Progress(tp, committed.get(tp), ends.get(tp), owners.get(tp)) for tp in partitions]
 
 
 def print_description(
-    group: "ConsumerGroupDescription",
+    group: Group,
+    brokers: dict[BrokerId, Address],
     found: Sequence[Progress],
     history: Sequence[Rebalance] | str,
     paint: Paint,
 ) -> None:
-    about = [state_text(group), group.partition_assignor, f"coordinator {node_text(group.coordinator)}"]
+    kind = f"protocol type {group.protocol_type}" if group.protocol_type not in ("", CONSUMER) else ""
+    about = [group.state, kind, group.protocol, f"coordinator {node_text(group.coordinator, brokers)}"]
     print(f"{paint.bold(paint.harmless(group.group_id))}: {', '.join(filter(None, about))}")
     print()
     if group.members:
-        show(["MEMBER", "CLIENT ID", "HOST", "INSTANCE ID", "PARTITIONS"], [member_row(each) for each in group.members])
+        given = "PARTITIONS" if group.protocol_type == CONSUMER else "ASSIGNMENT"
+        show(["MEMBER", "CLIENT ID", "HOST", "INSTANCE ID", given], [member_row(each) for each in group.members])
     else:
         print("No members.")
     print()
@@ -199,9 +207,8 @@ def print_description(
         print(history or "No rebalance yet.")
 
 
-def member_row(member: "MemberDescription") -> list[str]:
-    partitions = partitions_text(assignment(member)) or "none"
-    return [member.member_id, member.client_id, member.host, member.group_instance_id or "", partitions]
+def member_row(member: Member) -> list[str]:
+    return [member.member_id, member.client_id, member.host, member.instance_id or "", member.assignment_text]
 
 
 def progress_rows(found: Sequence[Progress]) -> list[list[str]]:
@@ -224,13 +231,17 @@ def total_lag(found: Iterable[Progress]) -> int:
 
 
 def description_json(
-    group: "ConsumerGroupDescription", found: Sequence[Progress], history: Sequence[Rebalance] | str
+    group: Group,
+    brokers: dict[BrokerId, Address],
+    found: Sequence[Progress],
+    history: Sequence[Rebalance] | str,
 ) -> Json:
     return {
         "group": group.group_id,
-        "state": state_text(group),
-        "assignor": group.partition_assignor,
-        "coordinator": node_json(group.coordinator),
+        "state": group.state,
+        "protocolType": group.protocol_type,
+        "assignor": group.protocol,
+        "coordinator": node_json(group.coordinator, brokers),
         "members": [_member_json(member) for member in group.members],
         "partitions": [_progress_json(each) for each in found],
         "totalLag": total_lag(found),
@@ -238,13 +249,13 @@ def description_json(
     }
 
 
-def _member_json(member: "MemberDescription") -> Json:
+def _member_json(member: Member) -> Json:
     return {
         "memberId": member.member_id,
         "clientId": member.client_id,
         "host": member.host,
-        "instanceId": member.group_instance_id,
-        "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in assignment(member)],
+        "instanceId": member.instance_id,
+        "partitions": [{"topic": tp.topic, "partition": tp.partition} for tp in member.partitions],
     }
 
 
@@ -265,11 +276,10 @@ def _progress_json(each: Progress) -> Json:
 
 def _delete(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
-    known = [each.group_id for each in listings(connection, admin)]
-    names = list(dict.fromkeys(options.groups))
-    check_known(connection, names, known)
-    for group in described(connection, admin, names).values():
-        refuse_active(group, "deleted")
+    with second_client(connection) as client:
+        names = _names(client, options.groups)
+        for name in names:
+            refuse_active(client.group(name), "deleted")
     for name in names:
         if not options.yes and not _agreed(connection, admin, name):
             raise Failure(f"group {name} was not deleted")
@@ -281,7 +291,7 @@ def _delete(options: argparse.Namespace) -> int:
 def _delete_one(connection: Connection, admin: "AdminClient", group: str) -> None:
     from confluent_kafka import KafkaException
 
-    (future,) = admin.delete_consumer_groups([group], request_timeout=connection.timeout_s).values()
+    (future,) = admin.delete_consumer_groups([group], request_timeout=connection.left_s).values()
     try:
         connection.wait(future)
     except KafkaException as error:
@@ -291,4 +301,6 @@ def _delete_one(connection: Connection, admin: "AdminClient", group: str) -> Non
 def _agreed(connection: Connection, admin: "AdminClient", group: str) -> bool:
     if not sys.stdin.isatty():
         return True
-    return agreed(f"Delete group {group} and its {len(committed_by(connection, admin, group)):,} committed offsets?")
+    answer = agreed(f"Delete group {group} and its {len(committed_by(connection, admin, group)):,} committed offsets?")
+    connection.start_again()  # a person may think for a while
+    return answer

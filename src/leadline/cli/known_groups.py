@@ -1,47 +1,57 @@
-"""The groups of a cluster, as their coordinators know them."""
+"""The groups of a cluster, as their coordinators know them: consumers', and those of any other protocol type."""
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from leadline.cli.client import Connection, Failure, Json, text_of
-from leadline.config import nearest
-from leadline.model import TopicPartition
+from leadline.cli.offset_plan import partitions_text
+from leadline.cli.servers import Address
+from leadline.cli.terminal import size_text
+from leadline.model import BrokerId, TopicPartition
 
-if TYPE_CHECKING:
-    from confluent_kafka import Node
-    from confluent_kafka.admin import AdminClient
-    from confluent_kafka.admin._group import ConsumerGroupDescription, ConsumerGroupListing, MemberDescription
-
-STATES = {
-    "Stable": "STABLE",
-    "PreparingRebalance": "PREPARING_REBALANCING",
-    "CompletingRebalance": "COMPLETING_REBALANCING",
-    "Empty": "EMPTY",
-    "Dead": "DEAD",
-}  # Kafka's word and librdkafka's
+CONSUMER = (
+    "consumer"  # the protocol type of consumers' groups; Kafka Connect's is `connect`, of one that only commits none
+)
+STATES = ("Stable", "PreparingRebalance", "CompletingRebalance", "Empty", "Dead")
 NAMED = 5  # members that a refusal names
 
 
-def listings(connection: Connection, admin: "AdminClient", states: Sequence[str] = ()) -> "list[ConsumerGroupListing]":
-    from confluent_kafka import ConsumerGroupState
-
-    wanted = {ConsumerGroupState[STATES[state]] for state in states}
-    asked = (
-        admin.list_consumer_groups(states=wanted, request_timeout=connection.timeout_s)
-        if wanted
-        else admin.list_consumer_groups(request_timeout=connection.timeout_s)
-    )
-    answer = connection.wait(asked)
-    for error in answer.errors or ():
-        raise error
-    return sorted(answer.valid or (), key=lambda each: each.group_id)
+class GroupListing(NamedTuple):
+    group_id: str
+    state: str
+    protocol_type: str  # empty for a group that only commits
+    coordinator: BrokerId
 
 
-def described(
-    connection: Connection, admin: "AdminClient", groups: Sequence[str]
-) -> "dict[str, ConsumerGroupDescription]":
-    asked = admin.describe_consumer_groups(list(groups), request_timeout=connection.timeout_s) if groups else {}
-    return {name: connection.wait(future) for name, future in asked.items()}
+class Member(NamedTuple):
+    member_id: str
+    client_id: str
+    host: str
+    instance_id: str | None
+    partitions: Sequence[TopicPartition]  # of a consumer
+    assignment: bytes  # as the group's leader wrote it
+
+    @property
+    def assignment_text(self) -> str:
+        """What it was given: partitions; in other protocols text as it is, or how much there is of it."""
+        if self.partitions:
+            return partitions_text(self.partitions)
+        try:
+            text = self.assignment.decode()
+        except UnicodeDecodeError:
+            text = ""
+        if text.isprintable() and text:
+            return text
+        return f"{size_text(len(self.assignment))} of its protocol" if self.assignment else "none"
+
+
+class Group(NamedTuple):
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str  # the assignor, among consumers
+    coordinator: BrokerId
+    members: Sequence[Member]
 
 
 def await_coordinator(connection: Connection, group: str) -> None:
@@ -55,22 +65,14 @@ def await_coordinator(connection: Connection, group: str) -> None:
 
     consumer = connection.consumer({"group.id": group, "enable.auto.commit": "false"})
     try:
-        consumer.committed([Theirs("leadline", 0)], timeout=connection.timeout_s)  # any one, it need not exist
+        consumer.committed([Theirs("leadline", 0)], timeout=connection.left_s)  # any one, it need not exist
     except KafkaException as error:
         raise Failure(f"group {group} finds no coordinator: {text_of(error.args[0])}") from None
     finally:
         consumer.close()
 
 
-def check_known(connection: Connection, names: Iterable[str], known: Sequence[str]) -> None:
-    """A Failure for the first one that is not known, unless it is its coordinator that is missing."""
-    for name in names:
-        if name not in known:
-            await_coordinator(connection, name)
-            raise Failure(f"there is no group {name}{nearest(name, known)}")
-
-
-def refuse_active(group: "ConsumerGroupDescription", what: str) -> None:
+def refuse_active(group: Group, what: str) -> None:
     if group.members:
         named = [f"{member.client_id} on {member.host} ({member.member_id})" for member in group.members[:NAMED]]
         more = f" and {len(group.members) - NAMED} more" if len(group.members) > NAMED else ""
@@ -79,17 +81,11 @@ def refuse_active(group: "ConsumerGroupDescription", what: str) -> None:
         )
 
 
-def assignment(member: "MemberDescription") -> list[TopicPartition]:
-    return [TopicPartition(tp.topic, tp.partition) for tp in member.assignment.topic_partitions]
+def node_text(broker: BrokerId, brokers: dict[BrokerId, Address]) -> str:
+    at = brokers.get(broker)
+    return f"{at.host}:{at.port} ({broker})" if at is not None else f"broker {broker}"
 
 
-def state_text(group: "ConsumerGroupDescription | ConsumerGroupListing") -> str:
-    return next((name for name, theirs in STATES.items() if theirs == group.state.name), "Unknown")
-
-
-def node_text(node: "Node | None") -> str:
-    return f"{node.host}:{node.port} ({node.id})" if node is not None else "none"
-
-
-def node_json(node: "Node | None") -> Json:
-    return {"id": node.id, "host": node.host, "port": node.port} if node is not None else None
+def node_json(broker: BrokerId, brokers: dict[BrokerId, Address]) -> Json:
+    at = brokers.get(broker)
+    return {"id": broker, "host": at.host, "port": at.port} if at is not None else {"id": broker}

@@ -4,7 +4,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from leadline.cli.client import Connection, Failure, no_topic, text_of
+from leadline.cli.client import LEAST_S, Connection, Failure, no_topic, text_of
 from leadline.cli.offset_plan import Change, Committed, Edges
 from leadline.model import NO_EPOCH, Offset, TopicPartition
 
@@ -24,7 +24,7 @@ def committed_by(connection: Connection, admin: "AdminClient", group: str) -> di
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     asked = [ConsumerGroupTopicPartitions(group)]
-    answer = admin.list_consumer_group_offsets(asked, request_timeout=connection.timeout_s)
+    answer = admin.list_consumer_group_offsets(asked, request_timeout=connection.left_s)
     found = {}
     for each in connection.wait(answer[group]).topic_partitions or ():
         tp = TopicPartition(each.topic, each.partition)
@@ -87,13 +87,12 @@ def listed(
     `committed_only`: the latest is the last stable one. A partition that has just got another leader is asked again.
     """
     found: dict[TopicPartition, Offset] = {}
-    deadline = time.monotonic() + connection.timeout_s
     while left := [tp for tp in asked if tp not in found]:
         answers = _listed(connection, admin, left, which, committed_only)
         for tp, answer in answers.items():
             if isinstance(answer, int):
                 found[tp] = answer
-            elif answer.name() not in MOVED or time.monotonic() > deadline:
+            elif answer.name() not in MOVED or connection.left_s <= LEAST_S:
                 raise Failure(f"{tp}: {text_of(answer)}")
         if len(found) < len(asked):
             time.sleep(WAIT_S)
@@ -116,7 +115,7 @@ def _listed(
     spec = getattr(OffsetSpec, which)() if isinstance(which, str) else OffsetSpec.for_timestamp(which)
     isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     questions = {Theirs(tp.topic, tp.partition): spec for tp in asked}
-    futures = admin.list_offsets(questions, isolation_level=isolation, request_timeout=connection.timeout_s)
+    futures = admin.list_offsets(questions, isolation_level=isolation, request_timeout=connection.left_s)
     found: dict[TopicPartition, Offset | confluent_kafka.KafkaError] = {}
     for theirs, future in futures.items():
         tp = TopicPartition(theirs.topic, theirs.partition)
@@ -196,7 +195,7 @@ def _commit(
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     asked = [ConsumerGroupTopicPartitions(group, new)]
-    answer = connection.wait(admin.alter_consumer_group_offsets(asked, request_timeout=connection.timeout_s)[group])
+    answer = connection.wait(admin.alter_consumer_group_offsets(asked, request_timeout=connection.left_s)[group])
     return [
         f"{each.topic}-{each.partition}: {text_of(each.error)}"
         for each in answer.topic_partitions or ()

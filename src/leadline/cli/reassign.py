@@ -132,6 +132,7 @@ class Session(NamedTuple):
     def sizes(self, brokers: Collection[BrokerId]) -> dict[TopicPartition, int]:
         """Of the largest replica that these brokers have."""
         alive = [broker for broker in brokers if broker in self.connection.metadata(self.admin).brokers]
+        self.connection.complain_of_silent("the sizes of its replicas are not known")
         found: dict[TopicPartition, int] = {}
         for held in self.client.on_disk(alive).values():
             for tp, replicas in held.items():
@@ -320,6 +321,7 @@ def _wait(cluster: Session, changes: Sequence[Move], file: Path) -> int:
                     break
                 status.show(_progress_text(cluster, changes, state, time.monotonic() - began))
                 time.sleep(POLL_S)
+                cluster.connection.start_again()
     except KeyboardInterrupt:
         print(f"It goes on by itself. How far it is: leadline reassign verify {file}, which also ends its throttle")
         return 130

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from leadline.cli.client import Connection, text_of
+from leadline.cli.known_groups import Group
 from leadline.cli.terminal import age_text, moment_text
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
-    from confluent_kafka.admin._group import ConsumerGroupDescription
 
 SETTING = "leadline.rebalances"
 NO_HISTORY = "This cluster keeps no history of rebalances."
@@ -23,19 +23,13 @@ HEADS = ("WHEN", "TOOK", "GENERATION", "MEMBERS", "WHY")
 Rebalance = Mapping[str, Any]  # what stands in the JSON
 
 
-def rebalances(
-    connection: Connection, admin: "AdminClient", group: "ConsumerGroupDescription"
-) -> list[Rebalance] | str:
+def rebalances(connection: Connection, admin: "AdminClient", group: Group) -> list[Rebalance] | str:
     """What the group's coordinator remembers of them, or why nothing is told."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin._config import ConfigResource
 
-    if group.coordinator is None:
-        return "No history of rebalances: the group has no coordinator now."
     asked = [ConfigResource(ConfigResource.Type.GROUP, group.group_id)]
-    (future,) = admin.describe_configs(
-        asked, request_timeout=connection.timeout_s, broker=group.coordinator.id
-    ).values()
+    (future,) = admin.describe_configs(asked, request_timeout=connection.left_s, broker=group.coordinator).values()
     try:
         entries = connection.wait(future)
     except KafkaException as error:

@@ -25,7 +25,7 @@ from leadline.cli.client import (
     show,
     topic_argument,
 )
-from leadline.cli.known_groups import await_coordinator, described, listings, refuse_active
+from leadline.cli.known_groups import await_coordinator, refuse_active
 from leadline.cli.offset_plan import (
     Change,
     Committed,
@@ -113,8 +113,9 @@ def add_to(under: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 def run(options: argparse.Namespace) -> int:
     _check(options)
     connection, admin = administer(options)
+    with second_client(connection) as client:
+        refuse_active(client.group(options.group), "reset")
     await_coordinator(connection, options.group)
-    refuse_active(described(connection, admin, [options.group])[options.group], "reset")
     committed = committed_by(connection, admin, options.group)
     if options.undo:
         return _undo(connection, admin, options, committed)
@@ -164,7 +165,8 @@ def _asked(
     if options.topic:
         return named(connection, admin, options.topic)
     if not committed:
-        names = [each.group_id for each in listings(connection, admin)]
+        with second_client(connection) as client:
+            names = [each.group_id for each in client.groups()]
         hint = "" if options.group in names else nearest(options.group, names)
         raise Failure(f"group {options.group} has committed nothing{hint}: name its topics with --topic")
     return sorted(existing(connection, admin, committed))

@@ -9,21 +9,25 @@ same properties as librdkafka; what it has no word for, of all that concerns sec
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from leadline.cli.client import Connection, Failure
+from leadline.cli.client import LEAST_S, Connection, Failure
 from leadline.cli.explanation import Explanation
+from leadline.cli.known_groups import CONSUMER, Group, GroupListing, Member
 from leadline.cli.open_transactions import Open, Transaction
 from leadline.cli.reassignment_plan import Reassignment
+from leadline.cli.terminal import host_text
 from leadline.model import BrokerId, LeaderEpoch, Offset, TopicPartition
 
 T = TypeVar("T")
 
 RETRY_S = 0.1
+GROUP, TRANSACTION = 0, 1  # Kafka's types of coordinators
 EXPLANATION = "leadline.replication."
 AT_ONCE = 500  # partitions in one request
 NAMES = {
@@ -85,10 +89,10 @@ def second_client(connection: Connection) -> Iterator["SecondClient"]:
     from kafka import KafkaAdminClient
     from kafka.errors import KafkaError
 
-    timeout_ms = round(connection.timeout_s * 1000)
+    timeout_ms, at = round(connection.left_s * 1000), connection.answered  # others may be silent
     try:
         client = KafkaAdminClient(
-            bootstrap_servers=connection.servers.split(","),
+            bootstrap_servers=connection.servers.split(",") if at is None else f"{host_text(at.host)}:{at.port}",
             request_timeout_ms=timeout_ms,
             bootstrap_timeout_ms=timeout_ms,
             **settings_for(connection.properties),
@@ -96,30 +100,62 @@ def second_client(connection: Connection) -> Iterator["SecondClient"]:
     except (KafkaError, ValueError, AssertionError) as error:
         raise Failure(f"cannot reach {connection.servers}: {error}") from None
     try:
-        yield SecondClient(client, connection.timeout_s)
+        yield SecondClient(client, connection)
     finally:
         client.close()
 
 
 class SecondClient:
-    def __init__(self, admin: object, timeout_s: float) -> None:
+    """Never asks a broker that is known to be silent: it would be waited for."""
+
+    def __init__(self, admin: object, connection: Connection) -> None:
         from kafka import KafkaAdminClient
 
         assert isinstance(admin, KafkaAdminClient)
-        self._admin, self._timeout_s = admin, timeout_s
+        self._admin, self._connection = admin, connection
+        self._connect(self.answering[0])  # where any broker will do, it asks one that it is connected to
 
-    def _asked(self, what: str, ask: Callable[[], T]) -> T:
-        """The answer, also if it takes some attempts: a coordinator may be loading, a leader may be on its way."""
+    @property
+    def answering(self) -> list[BrokerId]:
+        return sorted(self._connection.brokers.keys() - self._connection.silent.keys())
+
+    def _connect(self, broker: BrokerId) -> None:
         from kafka.errors import KafkaError
 
-        deadline = time.monotonic() + self._timeout_s
+        manager = self._admin._manager
+
+        async def connect() -> None:
+            await manager.get_connection(broker)
+
+        with suppress(KafkaError):  # what is wrong with it is told by who asks it
+            manager.run(connect)
+
+    def _asked(self, what: str, ask: Callable[[], T], broker: BrokerId | None = None) -> T:
+        """The answer, also if it takes some attempts: a coordinator may be loading, a leader may be on its way.
+
+        `broker`: who alone can tell, if that is known.
+        """
+        from kafka.errors import KafkaError
+
+        if broker in (silent := self._connection.silent):
+            raise Failure(f"{what}: {silent[broker]}")
         while True:
             try:
                 return ask()
             except KafkaError as error:
-                if not error.retriable or time.monotonic() > deadline:
+                if not error.retriable or self._connection.left_s <= LEAST_S:
                     raise Failure(f"{what}: {error_text(error)}") from None
             time.sleep(RETRY_S)
+
+    def _asked_controller(self, what: str, ask: Callable[[], T]) -> T:
+        return self._asked(f"{what}, which the controller tells", ask, self._connection.controller)
+
+    def _asked_each(self, what: str, ask: Callable[[BrokerId], T], brokers: Iterable[BrokerId]) -> dict[BrokerId, T]:
+        """What each of some brokers answers, all asked at once; of those that are silent nothing."""
+        asked = [broker for broker in brokers if broker not in self._connection.silent]
+        with ThreadPoolExecutor(max(len(asked), 1)) as pool:
+            answers = pool.map(lambda broker: self._asked(f"{what} of broker {broker}", lambda: ask(broker)), asked)
+            return dict(zip(asked, answers, strict=True))
 
     def transactions(
         self,
@@ -128,17 +164,20 @@ class SecondClient:
         longer_than_ms: int | None = None,
     ) -> list[Listed]:
         """What every broker knows as coordinator; no filter: everything."""
-        answers = self._asked(
+        answers = self._asked_each(
             "transactions",
-            lambda: self._admin.list_transactions(
+            lambda broker: self._admin.list_transactions(
+                broker_ids=[broker],
                 state_filters=list(states),
                 producer_id_filters=list(producer_ids),
                 duration_filter_ms=longer_than_ms,
             ),
+            self.answering,
         )
         found = [
             Listed(each.transactional_id, broker, each.producer_id, each.state.value)
-            for broker, listings in answers.items()
+            for answer in answers.values()
+            for broker, listings in answer.items()
             for each in listings
         ]
         return sorted(found, key=lambda each: each.transactional_id)
@@ -163,7 +202,9 @@ class SecondClient:
                 partitions=frozenset(TopicPartition(tp.topic, tp.partition) for tp in answer.topic_partitions),
             )
 
-        return self._asked(f"transactional id {transactional_id}", ask)
+        what = f"transactional id {transactional_id}"
+        coordinator = self._coordinator(what, transactional_id, TRANSACTION)
+        return self._asked(what, ask, coordinator)
 
     def open_transactions(self, partitions: Sequence[TopicPartition]) -> list[Open]:
         """The transactions that are open in these partitions, as their leaders know them."""
@@ -238,7 +279,7 @@ class SecondClient:
                         found.failed[tp] = f"{part.error_message or wrong.description} ({wrong.message})"
             return found
 
-        return self._asked("elections", ask)
+        return self._asked_controller("elections", ask)
 
     def racks(self) -> dict[BrokerId, str | None]:
         """The brokers that are there, and the rack of each."""
@@ -247,7 +288,7 @@ class SecondClient:
 
     def reassignments(self) -> dict[TopicPartition, Reassignment]:
         """All partitions that are on their way to other brokers."""
-        answers = self._asked("reassignments", self._admin.list_partition_reassignments)
+        answers = self._asked_controller("reassignments", self._admin.list_partition_reassignments)
         return {
             TopicPartition(tp.topic, tp.partition): Reassignment(
                 each["replicas"], each["adding_replicas"], each["removing_replicas"]
@@ -260,7 +301,7 @@ class SecondClient:
         from kafka import TopicPartition as Theirs
 
         asked = {Theirs(*tp): None if replicas is None else list(replicas) for tp, replicas in targets.items()}
-        answers = self._asked("reassignments", lambda: self._admin.alter_partition_reassignments(asked))
+        answers = self._asked_controller("reassignments", lambda: self._admin.alter_partition_reassignments(asked))
         return [
             f"{tp.topic}-{tp.partition}: {error_text(error())}"
             for tp, error in sorted(answers.items())
@@ -268,10 +309,12 @@ class SecondClient:
         ]
 
     def on_disk(self, brokers: Collection[BrokerId]) -> dict[BrokerId, dict[TopicPartition, list[OnDisk]]]:
-        """What the log directories of brokers hold. A directory that failed holds nothing."""
-        answers = self._asked("log directories", lambda: self._admin.describe_log_dirs(brokers=list(brokers)))
+        """What the log directories of brokers hold. A directory that failed holds nothing; nor does a silent broker."""
+        answers = self._asked_each(
+            "log directories", lambda broker: self._admin.describe_log_dirs(brokers=[broker]), brokers
+        )
         found: dict[BrokerId, dict[TopicPartition, list[OnDisk]]] = {}
-        for answer in answers:
+        for answer in (answer for answer_of_one in answers.values() for answer in answer_of_one):
             held = found.setdefault(answer["broker"], {})
             for log_dir in answer["log_dirs"]:
                 for topic in log_dir["topics"]:
@@ -285,16 +328,59 @@ class SecondClient:
         return found
 
     def explanations(
-        self, broker: BrokerId, partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, Explanation]:
-        """What a broker tells of partitions that it holds. Leadline's do, others tell nothing."""
+        self, held: Mapping[BrokerId, Collection[TopicPartition]]
+    ) -> dict[BrokerId, dict[TopicPartition, Explanation]]:
+        """What brokers tell of their partitions. Leadline's do, others tell nothing; silent ones are left out."""
         from kafka.admin import ConfigResource, ConfigResourceType
 
-        names = {f"{EXPLANATION}{tp}": tp for tp in partitions}
-        asked = [ConfigResource(ConfigResourceType.BROKER, str(broker), list(names))]
-        ask = partial(self._admin.describe_configs, asked, config_filter="all")
-        entries = self._asked(f"broker {broker}", ask)["broker"][str(broker)]
-        return {tp: json.loads(entries[name]["value"]) for name, tp in names.items() if name in entries}
+        names = {broker: {f"{EXPLANATION}{tp}": tp for tp in partitions} for broker, partitions in held.items()}
+
+        def ask(broker: BrokerId) -> dict[TopicPartition, Explanation]:
+            asked = [ConfigResource(ConfigResourceType.BROKER, str(broker), list(names[broker]))]
+            entries = self._admin.describe_configs(asked, config_filter="all")["broker"][str(broker)]
+            return {tp: json.loads(entries[name]["value"]) for name, tp in names[broker].items() if name in entries}
+
+        here = [broker for broker in held if broker in self._connection.brokers]
+        return self._asked_each("what it tells", ask, here)
+
+    def _coordinator(self, what: str, key: str, kind: int) -> BrokerId:
+        manager = self._admin._manager
+        return int(self._asked(what, partial(manager.run, self._admin._find_coordinator_id, key, kind)))
+
+    # Groups
+
+    def groups(self, states: Collection[str] = ()) -> list[GroupListing]:
+        """Of all protocol types, as their coordinators list them; by name."""
+        answers = self._asked_each(
+            "groups",
+            lambda broker: self._admin.list_groups(broker_ids=[broker], states_filter=list(states) or None),
+            self.answering,
+        )
+        found = [
+            GroupListing(each["group_id"], each.get("group_state") or "Unknown", each["protocol_type"], broker)
+            for broker, listings in answers.items()
+            for each in listings
+        ]
+        return sorted(found, key=lambda each: each.group_id)
+
+    def group(self, group_id: str) -> Group:
+        """As its coordinator describes it; one that there is not is Dead, and has no members."""
+        from kafka.errors import NoError, for_code
+        from kafka.protocol.admin import DescribeGroupsRequest
+
+        what = f"group {group_id}"
+        coordinator = self._coordinator(what, group_id, GROUP)
+        manager = self._admin._manager
+
+        def ask() -> Group:
+            answer = manager.run(manager.send, DescribeGroupsRequest(groups=[group_id]), coordinator)
+            (told,) = answer.groups
+            if (error := for_code(told.error_code)) is not NoError:
+                raise error()
+            members = [_member(each, told.protocol_type) for each in told.members]
+            return Group(group_id, told.group_state, told.protocol_type, told.protocol_data, coordinator, members)
+
+        return self._asked(what, ask, coordinator)
 
     def leader_epochs(self, topic: str) -> dict[TopicPartition, LeaderEpoch]:
         """Of each partition, as any broker knows it."""
@@ -320,7 +406,7 @@ class SecondClient:
             request = OffsetForLeaderEpochRequest(
                 replica_id=-1, topics=[wanted_in(topic=tp.topic, partitions=[wanted])]
             )
-            answer = self._asked(str(tp), partial(manager.run, manager.send, request, leader))
+            answer = self._asked(str(tp), partial(manager.run, manager.send, request, leader), leader)
             told = answer.topics[0].partitions[0]
             if told.error_code or told.leader_epoch < 0:
                 break
@@ -328,6 +414,20 @@ class SecondClient:
             epoch = told.leader_epoch - 1
         starts = [*(end for _, end in ends[1:]), log_start]
         return [(found, start) for (found, _), start in zip(ends, starts, strict=False)][::-1]
+
+
+def _member(told: Any, protocol_type: str) -> Member:
+    from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+
+    assignment, partitions = bytes(told.member_assignment or b""), []
+    if assignment and protocol_type == CONSUMER:
+        decoded = ConsumerProtocolAssignment.decode(assignment)
+        partitions = [
+            TopicPartition(topic.topic, number) for topic in decoded.assigned_partitions for number in topic.partitions
+        ]
+    return Member(
+        told.member_id, told.client_id, told.client_host, told.group_instance_id, sorted(partitions), assignment
+    )
 
 
 def error_text(error: Exception) -> str:

@@ -4,7 +4,7 @@ import re
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from threading import Thread
 from typing import NamedTuple
 
@@ -123,17 +123,34 @@ def _meaning(reply: bytes | None) -> Diagnosis:
     return Diagnosis(f"what answers there is no Kafka broker: it begins with {shown!r}", is_final=True)
 
 
+def diagnose_broker(address: Address, answer_s: float = ANSWER_S) -> Diagnosis:
+    """Whether what is known to be a broker, without TLS, answers in time."""
+    try:
+        return _meaning(_ask(address, struct.pack(">i", len(_REQUEST)) + _REQUEST, answer_s))
+    except OSError as error:
+        return Diagnosis(error.strerror or str(error), is_final=False)
+
+
+def diagnose_tls_broker(address: Address, answer_s: float = ANSWER_S) -> Diagnosis:
+    return TLS if _speaks_tls(address, answer_s) else SILENT
+
+
 class Diagnoses:
     """All servers diagnosed at once, beside whatever else happens; nobody waits for them at the end of the process."""
 
-    def __init__(self, servers: Sequence[Address], answer_s: float = ANSWER_S) -> None:
+    def __init__(
+        self,
+        servers: Iterable[Address],
+        answer_s: float = ANSWER_S,
+        look: Callable[[Address, float], Diagnosis] = diagnose,
+    ) -> None:
         self.found: dict[Address, Diagnosis] = {}
-        self._threads = [Thread(target=self._add, args=(server, answer_s), daemon=True) for server in {*servers}]
+        self._threads = [Thread(target=self._add, args=(look, server, answer_s), daemon=True) for server in {*servers}]
         for thread in self._threads:
             thread.start()
 
-    def _add(self, server: Address, answer_s: float) -> None:
-        self.found[server] = diagnose(server, answer_s)
+    def _add(self, look: Callable[[Address, float], Diagnosis], server: Address, answer_s: float) -> None:
+        self.found[server] = look(server, answer_s)
 
     @property
     def are_final(self) -> bool:

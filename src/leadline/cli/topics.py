@@ -19,6 +19,7 @@ from leadline.cli.client import (
     administer,
     agreed,
     at_least,
+    complain,
     key_value,
     no_topic,
     text_of,
@@ -186,7 +187,7 @@ def _create(options: argparse.Namespace) -> int:
         config=dict(options.config),
     )
     try:
-        connection.wait(admin.create_topics([new], request_timeout=connection.timeout_s)[options.name])
+        connection.wait(admin.create_topics([new], request_timeout=connection.left_s)[options.name])
     except KafkaException as error:
         if options.if_not_exists and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
             return 0
@@ -221,7 +222,7 @@ def _describe(options: argparse.Namespace) -> int:
             raise no_topic(name, known)
     if not names:
         return 0
-    described = admin.describe_topics(TopicCollection(names), request_timeout=connection.timeout_s)
+    described = admin.describe_topics(TopicCollection(names), request_timeout=connection.left_s)
     topics: list[TopicDescription] = [connection.wait(described[name]) for name in names]
     settings, moving = _settings(connection, admin, names), _moving(connection, topics)
     paint, alive = Paint(sys.stdout), connection.metadata(admin).brokers
@@ -251,7 +252,7 @@ def _settings(connection: Connection, admin: "AdminClient", names: Sequence[str]
 
     asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
     found: dict[str, Settings] = {}
-    for resource, future in admin.describe_configs(asked, request_timeout=connection.timeout_s).items():
+    for resource, future in admin.describe_configs(asked, request_timeout=connection.left_s).items():
         entries: dict[str, ConfigEntry] = connection.wait(future)
         set_here = {
             name: str(entry.value)
@@ -266,6 +267,10 @@ def _settings(connection: Connection, admin: "AdminClient", names: Sequence[str]
 def _moving(connection: Connection, topics: "Sequence[TopicDescription]") -> dict[TopicPartition, Reassignment]:
     """What is on its way to other brokers. Until it is there a replica is not in sync: else nobody need be asked."""
     if all(len(part.isr) == len(part.replicas) for topic in topics for part in topic.partitions):
+        return {}
+    if connection.controller in (silent := connection.silent):
+        text = f"{silent[connection.controller]}, which is the controller"
+        complain(f"{text}: whether replicas are on their way to other brokers is not told")
         return {}
     with second_client(connection) as client:
         return client.reassignments()
@@ -381,7 +386,7 @@ def _alter(options: argparse.Namespace) -> int:
     if options.partitions is not None:
         before = len(known[options.name].partitions)
         grown = admin.create_partitions(
-            [NewPartitions(options.name, options.partitions)], request_timeout=connection.timeout_s
+            [NewPartitions(options.name, options.partitions)], request_timeout=connection.left_s
         )
         connection.wait(grown[options.name])
         print(f"Topic {options.name} has {options.partitions} partitions now, up from {before}.")

@@ -9,18 +9,23 @@ import json
 import sys
 import time
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from leadline.cli import COMMANDS
 from leadline.cli.client import (
+    Connection,
     Failure,
     Paint,
     add_command,
     administer,
     at_least,
+    complain,
     duration_ms,
     show,
     topic_argument,
 )
+from leadline.cli.leaders import led
+from leadline.cli.offset_plan import partitions_text
 from leadline.cli.offsets import listed, named
 from leadline.cli.open_transactions import NOT_OPEN, Blocked, Open, Transaction, hanging, hangs
 from leadline.cli.second_client import SecondClient, second_client
@@ -39,6 +44,9 @@ from leadline.cli.transaction_text import (
 )
 from leadline.config import nearest
 from leadline.model import ProducerId, TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 STATES = (
     "Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence".split()
@@ -163,10 +171,10 @@ def _list(options: argparse.Namespace) -> int:
         for each in found:
             told = {"transactionalId": each.transactional_id, "coordinator": each.coordinator}
             print(json.dumps(told | {"producerId": each.producer_id, "state": each.state}))
-        return 0
-    rows = [[each.transactional_id, each.state, str(each.producer_id), str(each.coordinator)] for each in found]
-    show(["TRANSACTIONAL ID", "STATE", "PRODUCER ID", "COORDINATOR"], rows)
-    return 0
+    else:
+        rows = [[each.transactional_id, each.state, str(each.producer_id), str(each.coordinator)] for each in found]
+        show(["TRANSACTIONAL ID", "STATE", "PRODUCER ID", "COORDINATOR"], rows)
+    return connection.complain_of_silent("transactions that it coordinates are not listed")
 
 
 def _describe(options: argparse.Namespace) -> int:
@@ -191,7 +199,7 @@ def _describe(options: argparse.Namespace) -> int:
 
 def _blocking(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
-    partitions = named(connection, admin, options.topics)
+    partitions = led(connection, admin, named(connection, admin, options.topics))
     paint, now_ms = Paint(sys.stdout), _now_ms()
     with second_client(connection) as client:
         stable = listed(connection, admin, partitions, "latest", committed_only=True)
@@ -204,7 +212,15 @@ def _blocking(options: argparse.Namespace) -> int:
         else:
             print(end="\n" * bool(n))
             print(*blocked_lines(blocked, known, now_ms, paint), sep="\n")
-    return 0
+    return _complain_of_unled(connection, admin, named(connection, admin, options.topics))
+
+
+def _complain_of_unled(connection: Connection, admin: "AdminClient", partitions: Sequence[TopicPartition]) -> int:
+    """Partitions of which nothing is told, because no leader tells it; 1, the exit code, if there are any."""
+    unled = {*partitions} - {*led(connection, admin, partitions)}
+    if unled:
+        complain(f"{partitions_text(sorted(unled))}: no leader, or one that does not answer")
+    return connection.complain_of_silent("what it leads and coordinates is not told") or int(bool(unled))
 
 
 Known = dict[ProducerId, Transaction]
@@ -236,20 +252,19 @@ def known_of(client: SecondClient, producers: Collection[ProducerId]) -> Known:
 def _find_hanging(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
     asked = options.topic or [(topic, None) for topic in connection.metadata(admin).topics]
-    now_ms = _now_ms()
+    now_ms, partitions = _now_ms(), named(connection, admin, asked)
     with second_client(connection) as client:
-        found, known = open_and_known(client, named(connection, admin, asked))
+        found, known = open_and_known(client, led(connection, admin, partitions))
     hung = hanging(found, known, now_ms, options.max_transaction_timeout)
     if options.json:
         for each in hung:
             print(json.dumps(open_json(each, known.get(each.producer_id))))
-        return 0
-    if not hung:
+    elif hung:
+        show(HANGING_HEADS, [hanging_row(each, now_ms) for each in hung])
+        print(f"\nTo end the first: {abort_call(hung[0])}")
+    else:
         print(f"No hanging transaction{open_text(found)}.")
-        return 0
-    show(HANGING_HEADS, [hanging_row(each, now_ms) for each in hung])
-    print(f"\nTo end the first: {abort_call(hung[0])}")
-    return 0
+    return _complain_of_unled(connection, admin, partitions)
 
 
 def _abort(options: argparse.Namespace) -> int:
@@ -258,6 +273,8 @@ def _abort(options: argparse.Namespace) -> int:
         raise Failure(f"which partition? give one, as in {topic}:0")
     connection, admin = administer(options)
     (tp,) = named(connection, admin, [options.topic])
+    if not led(connection, admin, [tp]):
+        raise Failure(f"{tp}: no leader, or one that does not answer")
     with second_client(connection) as client:
         found, known = open_and_known(client, [tp])
         chosen = chosen_of(tp, found, options)

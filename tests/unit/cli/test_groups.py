@@ -3,28 +3,28 @@
 import io
 
 import pytest
-from confluent_kafka import Node, TopicPartition
-from confluent_kafka.admin._group import ConsumerGroupDescription, MemberAssignment, MemberDescription
 
 from leadline.cli.client import Failure, Paint
 from leadline.cli.groups import Progress, description_json, member_row, print_description, progress_rows
-from leadline.cli.known_groups import STATES, refuse_active, state_text
+from leadline.cli.known_groups import Group, Member, refuse_active
 from leadline.cli.offset_plan import Committed
 from leadline.cli.rebalances import NO_HISTORY
+from leadline.cli.servers import Address
 from leadline.model import TopicPartition as Partition
 
 PLAIN = Paint(io.StringIO())
 
 
-def member(n: int, *partitions: int, instance: str | None = None) -> MemberDescription:
-    assigned = MemberAssignment([TopicPartition("orders", partition) for partition in partitions])
-    return MemberDescription(f"reader-{n}-id", f"reader-{n}", "/127.0.0.1", assigned, instance)
+def member(n: int, *partitions: int, instance: str | None = None) -> Member:
+    given = [Partition("orders", partition) for partition in partitions]
+    return Member(f"reader-{n}-id", f"reader-{n}", "/127.0.0.1", instance, given, b"")
 
 
-def group(*members: MemberDescription, state: str = "STABLE") -> ConsumerGroupDescription:
-    return ConsumerGroupDescription("billing", False, list(members), "range", state, Node(1, "here", 9092))
+def group(*members: Member, state: str = "Stable", kind: str = "consumer") -> Group:
+    return Group("billing", state, kind, "range", 1, list(members))
 
 
+BROKERS = {1: Address("here", 9092)}
 READER = member(0, 0, 1)
 FOUND = [
     Progress(Partition("orders", 0), Committed(40, 0, "m"), 60, READER),
@@ -51,7 +51,7 @@ def test_a_member_is_told_with_its_partitions() -> None:
 
 
 def test_a_description_says_when_there_is_nothing_to_tell(capsys: pytest.CaptureFixture[str]) -> None:
-    print_description(group(state="EMPTY"), [], NO_HISTORY, PLAIN)
+    print_description(group(state="Empty"), BROKERS, [], NO_HISTORY, PLAIN)
     assert capsys.readouterr().out.splitlines() == [
         "billing: Empty, range, coordinator here:9092 (1)",
         "",
@@ -64,10 +64,11 @@ def test_a_description_says_when_there_is_nothing_to_tell(capsys: pytest.Capture
 
 
 def test_a_program_gets_all_of_a_group() -> None:
-    found = description_json(group(READER), FOUND[:1], [])
+    found = description_json(group(READER), BROKERS, FOUND[:1], [])
     assert found == {
         "group": "billing",
         "state": "Stable",
+        "protocolType": "consumer",
         "assignor": "range",
         "coordinator": {"id": 1, "host": "here", "port": 9092},
         "members": [
@@ -95,9 +96,19 @@ def test_a_program_gets_all_of_a_group() -> None:
     }
 
 
-def test_states_have_kafkas_names() -> None:
-    assert {state_text(group(state=theirs)) for theirs in STATES.values()} == set(STATES)
-    assert state_text(group(state="UNKNOWN")) == "Unknown"
+@pytest.mark.parametrize(
+    ("assignment", "text"),
+    [(b'{"url": "http://a"}', '{"url": "http://a"}'), (b"\x00\x01\x00", "3 B of its protocol"), (b"", "none")],
+)
+def test_members_of_other_protocols_are_told_with_what_they_were_given(
+    assignment: bytes, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker = Member("w-1", "connect-1", "/10.0.0.1", None, [], assignment)
+    print_description(group(worker, kind="connect"), BROKERS, [], NO_HISTORY, PLAIN)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "billing: Stable, protocol type connect, range, coordinator here:9092 (1)"
+    assert lines[2].split() == ["MEMBER", "CLIENT", "ID", "HOST", "INSTANCE", "ID", "ASSIGNMENT"]
+    assert lines[3].endswith(text)
 
 
 def test_an_active_group_is_refused_with_the_names_of_its_members() -> None:

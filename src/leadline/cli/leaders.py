@@ -1,0 +1,48 @@
+"""Which partitions have a leader that answers, and what is wrong with the others, in words."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from leadline.cli.client import Connection
+from leadline.cli.terminal import ids_text
+from leadline.model import TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._metadata import ClusterMetadata, PartitionMetadata
+
+
+def led(connection: Connection, admin: "AdminClient", asked: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Those of some partitions whose leader answers: of the others nobody can tell."""
+    topics = connection.metadata(admin).topics
+    answering = connection.brokers.keys() - connection.silent.keys()
+    return [
+        tp
+        for tp in sorted(asked)
+        if tp.topic in topics
+        and tp.partition in topics[tp.topic].partitions
+        and topics[tp.topic].partitions[tp.partition].leader in answering
+    ]
+
+
+def leaderless(cluster: "ClusterMetadata", topic: str, partitions: Collection[int]) -> list[int]:
+    about = cluster.topics[topic].partitions
+    return [number for number in sorted(partitions) if number in about and about[number].leader < 0]
+
+
+def trouble_of(connection: Connection, cluster: "ClusterMetadata", topic: str, partitions: Collection[int]) -> str:
+    """What is wrong with the leaders of some partitions of a topic; empty if all is well."""
+    about = cluster.topics[topic].partitions
+    if unled := leaderless(cluster, topic, partitions):
+        return no_leader_text(topic, unled, about)
+    for broker, text in connection.silent.items():
+        if held := [number for number in sorted(partitions) if number in about and about[number].leader == broker]:
+            return f"{text}, and leads {topic}:{ids_text(held)}"
+    return ""
+
+
+def no_leader_text(topic: str, unled: Collection[int], about: "Mapping[int, PartitionMetadata]") -> str:
+    """Which partitions nobody leads, and which brokers would bring a leader back."""
+    who = sorted({replica for number in unled for replica in about[number].isrs or about[number].replicas})
+    noun = f"brokers {ids_text(who)} are" if len(who) > 1 else f"broker {ids_text(who)} is"
+    return f"{topic}:{ids_text(unled)} has no leader while {noun} away"
