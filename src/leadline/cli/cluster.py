@@ -3,6 +3,9 @@
 All lies in one folder: `zookeeper`, and for each broker one like `broker-1`, with its settings (server.properties,
 written anew at each start), its data, and what it says (broker.log). Started on the same folder again, the cluster goes
 on with its data.
+
+A broker that ended may be started again by hand, on its settings. It is known by who holds its log directory, is one of
+the cluster again, and is stopped with it.
 """
 
 import argparse
@@ -14,7 +17,7 @@ import sys
 import time
 from asyncio.subprocess import DEVNULL, STDOUT, Process
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -23,7 +26,8 @@ from typing import NamedTuple
 from leadline import __version__
 from leadline.cli import COMMANDS
 from leadline.cli.client import DEFAULT_SERVER, Failure, add_command, at_least, complain, key_value
-from leadline.cli.terminal import Status, ends_it, say, time_text
+from leadline.cli.processes import holder_of, listener_on, process_text
+from leadline.cli.terminal import Status, count_text, ends_it, say, time_text
 from leadline.cli.zookeeper_server import ServerFailed, ToolMissing, ZooKeeperServer
 from leadline.config import InvalidSetting, broker_settings
 from leadline.replication.channel import Channel, PeerLost
@@ -37,13 +41,14 @@ METADATA_VERSION = 9
 OWN_SETTINGS = ("broker.id", "listeners", "advertised.listeners", "log.dir", "log.dirs", "zookeeper.connect")
 # Exit codes of those that were told to stop; the latter two before they had begun.
 IN_ORDER = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
-SETTINGS_FILE, LOG_FILE = "server.properties", "broker.log"
+SETTINGS_FILE, LOG_FILE, DATA_FOLDER = "server.properties", "broker.log", "data"
 HEAD = "# Written by `leadline cluster up` at each start: its --set is the place for other settings.\n"
 
 UP = """
   leadline cluster up                                        3 brokers from localhost:9092 on, all in ./leadline-cluster
   leadline cluster up --brokers 5 --dir /tmp/five --port 19092
   leadline cluster up --set auto.create.topics.enable=false  a setting of each broker
+  leadline cluster up --port 19092 --zookeeper-port 12181    beside another cluster
   leadline cluster up --zookeeper zk1:2181,zk2:2181/test     with a ZooKeeper that runs elsewhere
 """
 DESCRIPTION = """
@@ -75,6 +80,9 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         "--port", type=at_least(1), default=FIRST_PORT, help="of the first broker; the others follow (9092)"
     )
     up.add_argument("--zookeeper", metavar="CONNECT", help="a ZooKeeper that runs already; none is started then")
+    up.add_argument(
+        "--zookeeper-port", type=at_least(1), metavar="N", help="of the ZooKeeper (default 2181, or one that is free)"
+    )
     up.add_argument(
         "--set", type=key_value, action="append", default=[], metavar="KEY=VALUE", help="one setting of each broker"
     )
@@ -108,7 +116,7 @@ def plans(folder: Path, count: int, first_port: int, connect: str, given: Mappin
     found = []
     for id in range(1, count + 1):
         own, port = folder / f"broker-{id}", first_port + id - 1
-        place = {"broker.id": str(id), "listeners": f"PLAINTEXT://{HOST}:{port}", "log.dirs": str(own / "data")}
+        place = {"broker.id": str(id), "listeners": f"PLAINTEXT://{HOST}:{port}", "log.dirs": str(own / DATA_FOLDER)}
         found.append(Plan(id, port, own, place | common))
     return found
 
@@ -125,15 +133,29 @@ def _check(options: argparse.Namespace, count: int) -> None:
     for name in OWN_SETTINGS:
         if name in given:
             raise Failure(f"--set {name}: each broker has its own; see --dir, --port and --zookeeper")
+    if options.zookeeper is not None and options.zookeeper_port is not None:
+        raise Failure("--zookeeper-port: none is started with --zookeeper")
+    if (options.zookeeper_port or 0) > 65_535:
+        raise Failure(f"--zookeeper-port {options.zookeeper_port}: a port is a number from 1 to 65535")
     if options.port + count - 1 > 65_535:
         raise Failure(f"--port {options.port}: {count} brokers need the ports up to {options.port + count - 1}")
     try:
         for plan in plans(options.dir, count, options.port, "localhost", given):
             broker_settings(plan.settings)
             if not _is_free(plan.port):
-                raise Failure(f"{HOST}:{plan.port} is taken: choose others with --port")
+                raise Failure(_taken(plan.port, "--port"))
+            if (pid := holder_of(plan.folder / DATA_FOLDER)) is not None:
+                raise Failure(f"broker {plan.id} of {options.dir} runs already: {process_text(pid)}")
+        if options.zookeeper_port is not None and not _is_free(options.zookeeper_port):
+            raise Failure(_taken(options.zookeeper_port, "--zookeeper-port"))
     except InvalidSetting as error:
         raise Failure(str(error)) from None
+
+
+def _taken(port: int, option: str) -> str:
+    pid = listener_on(port)
+    by = f" by {process_text(pid)}" if pid is not None else ""
+    return f"{HOST}:{port} is taken{by}: choose another with {option}"
 
 
 def _is_free(port: int) -> bool:
@@ -144,8 +166,10 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _zookeeper_port() -> int:
-    """The usual one, or one that is free."""
+def _zookeeper_port(chosen: int | None) -> int:
+    """The chosen or usual one, or one that is free."""
+    if chosen is not None:
+        return chosen
     if _is_free(ZOOKEEPER_PORT):
         return ZOOKEEPER_PORT
     with socket.create_server((HOST, 0)) as listener:
@@ -166,20 +190,20 @@ def _up(options: argparse.Namespace) -> int:
         )
     begun = time.monotonic()
     folder = options.dir.resolve()
-    with Status() as status, _zookeeper(options.zookeeper, folder / "zookeeper", status) as server:
+    with Status() as status, _zookeeper(options, folder / "zookeeper", status) as server:
         connect = options.zookeeper if server is None else server.connect
         members = plans(folder, count, options.port, connect, dict(options.set))
         return asyncio.run(Cluster(members, server, connect, status, begun).run())
 
 
 @contextmanager
-def _zookeeper(connect: str | None, folder: Path, status: Status) -> Iterator[ZooKeeperServer | None]:
-    if connect is not None:
+def _zookeeper(options: argparse.Namespace, folder: Path, status: Status) -> Iterator[ZooKeeperServer | None]:
+    if options.zookeeper is not None:
         yield None
         return
     status.show("starting ZooKeeper")
     try:
-        server = ZooKeeperServer.start(folder, _zookeeper_port())
+        server = ZooKeeperServer.start(folder, _zookeeper_port(options.zookeeper_port))
     except (ToolMissing, ServerFailed) as error:
         raise Failure(str(error)) from None
     try:
@@ -190,10 +214,11 @@ def _zookeeper(connect: str | None, folder: Path, status: Status) -> Iterator[Zo
 
 @dataclass(slots=True)
 class Member:
-    """A broker that was started."""
+    """A broker that was started, here or later by hand."""
 
     plan: Plan
     process: Process
+    by_hand: int | None = None  # the process that runs it since this one ended
 
     @property
     def log(self) -> Path:
@@ -202,6 +227,39 @@ class Member:
     @property
     def has_ended(self) -> bool:
         return self.process.returncode is not None
+
+    @property
+    def is_away(self) -> bool:
+        return self.has_ended and self.by_hand is None
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid if self.by_hand is None else self.by_hand
+
+    def holder(self) -> int | None:
+        """The process that has its log directory open."""
+        return holder_of(self.plan.folder / DATA_FOLDER)
+
+    def terminate(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+
+    async def wait(self) -> None:
+        """Until it has ended; after STOP_S, killed."""
+        if self.by_hand is None:
+            await ended(self.process)
+            return
+        deadline = time.monotonic() + STOP_S
+        while self.holder() == self.by_hand:
+            if time.monotonic() > deadline:
+                with suppress(ProcessLookupError):
+                    os.kill(self.by_hand, signal.SIGKILL)
+            await asyncio.sleep(POLL_S)
+
+    @property
+    def ended_in_order(self) -> bool:
+        """Of one that was started by hand only its own terminal knows."""
+        return self.by_hand is not None or self.process.returncode in IN_ORDER
 
     def epitaph(self) -> str:
         assert self.process.returncode is not None
@@ -244,10 +302,15 @@ class Cluster:
             self.members.append(Member(plan, await started(plan)))
         await self._ready()
         self._say(*self.greeting(time.monotonic() - self._begun))
-        watches = [self._watch(each) for each in self.members]
+        watches = [asyncio.create_task(self._watch(each)) for each in self.members]
         if self.zookeeper is not None:
-            watches.append(self._watch_zookeeper(self.zookeeper))
-        await asyncio.gather(*watches)
+            watches.append(asyncio.create_task(self._watch_zookeeper(self.zookeeper)))
+        try:
+            while not all(each.is_away for each in self.members):  # noqa: ASYNC110  also those that others started
+                await asyncio.sleep(WATCH_S)
+        finally:
+            for watch in watches:
+                watch.cancel()
         raise Failure("no broker is left")
 
     async def _ready(self) -> None:
@@ -266,8 +329,14 @@ class Cluster:
     def greeting(self, seconds: float) -> list[str]:
         port = self.members[0].plan.port
         where = "" if f"{HOST}:{port}" == DEFAULT_SERVER else f" --bootstrap-server {HOST}:{port}"
-        rows = [[f"broker {each.plan.id}", f"{HOST}:{each.plan.port}", shown(each.log)] for each in self.members]
-        rows.insert(0, ["zookeeper", self.connect, shown(self.zookeeper.log) if self.zookeeper is not None else ""])
+        rows = [
+            [f"broker {each.plan.id}", f"{HOST}:{each.plan.port}", f"pid {each.pid}", shown(each.log)]
+            for each in self.members
+        ]
+        zookeeper = ["", ""]
+        if self.zookeeper is not None:
+            zookeeper = [f"pid {self.zookeeper.process.pid}", shown(self.zookeeper.log)]
+        rows.insert(0, ["zookeeper", self.connect, *zookeeper])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         tries = [f"leadline topics create orders --partitions 6{where}"]
         if len(self.members) > 1:
@@ -281,10 +350,26 @@ class Cluster:
         ]
 
     async def _watch(self, member: Member) -> None:
+        """Tells that a broker ended, and that somebody brought it back."""
         await member.process.wait()
+        self._tell_away(member, member.epitaph())
+        while True:
+            holder = member.holder()
+            if holder is not None and member.by_hand is None:
+                member.by_hand = holder
+                self._say(f"{now_text()} broker {member.plan.id} is back (pid {holder}); {self._going_on()}.")
+            elif holder is None and member.by_hand is not None:
+                before, member.by_hand = member.by_hand, None
+                self._tell_away(member, f"broker {member.plan.id} (pid {before}) ended")
+            await asyncio.sleep(WATCH_S)
+
+    def _tell_away(self, member: Member, what: str) -> None:
         again = f"leadline start {shown(member.plan.folder / SETTINGS_FILE)}"
-        left = sum(not each.has_ended for each in self.members)
-        self._say(f"{now_text()} {member.epitaph()}; {left} go on. To bring it back: {again}")
+        self._say(f"{now_text()} {what}; {self._going_on()}. To bring it back: {again}")
+
+    def _going_on(self) -> str:
+        left = sum(not each.is_away for each in self.members)
+        return f"{left} of {len(self.members)} run"
 
     async def _watch_zookeeper(self, server: ZooKeeperServer) -> None:
         while server.process.poll() is None:  # noqa: ASYNC110  a process that is not asyncio's
@@ -293,15 +378,18 @@ class Cluster:
 
     async def _end(self) -> bool:
         """Stop all that run, at once. Whether they ended in order."""
-        running = [each for each in self.members if not each.has_ended]
+        for each in self.members:
+            if each.has_ended:
+                each.by_hand = each.holder()
+        running = [each for each in self.members if not each.is_away]
         if not running:
             return False
-        self._status.show(f"stopping {len(running)} brokers")
+        self._status.show(f"stopping {count_text(len(running), 'broker')}")
         for each in running:
-            each.process.terminate()
+            each.terminate()
         began = time.monotonic()
-        await asyncio.gather(*(ended(each.process) for each in running))
-        failed = [each for each in running if each.process.returncode not in IN_ORDER]
+        await asyncio.gather(*(each.wait() for each in running))
+        failed = [each for each in running if not each.ended_in_order]
         for each in failed:
             complain(f"{each.epitaph()}: {each.last_words()}")
         gone = [each for each in self.members if each not in running and each.process.returncode not in IN_ORDER]

@@ -10,7 +10,6 @@ import json
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -86,23 +85,32 @@ class Elected(NamedTuple):
 @contextmanager
 def second_client(connection: Connection) -> Iterator["SecondClient"]:
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is told once, by the command
-    from kafka import KafkaAdminClient
-    from kafka.errors import KafkaError
-
-    timeout_ms, at = round(connection.left_s * 1000), connection.answered  # others may be silent
-    try:
-        client = KafkaAdminClient(
-            bootstrap_servers=connection.servers.split(",") if at is None else f"{host_text(at.host)}:{at.port}",
-            request_timeout_ms=timeout_ms,
-            bootstrap_timeout_ms=timeout_ms,
-            **settings_for(connection.properties),
-        )
-    except (KafkaError, ValueError, AssertionError) as error:
-        raise Failure(f"cannot reach {connection.servers}: {error}") from None
+    client = _started(connection)
     try:
         yield SecondClient(client, connection)
     finally:
         client.close()
+
+
+def _started(connection: Connection) -> Any:
+    """A client that found the cluster, through the broker that answered before: others may be silent."""
+    from kafka import KafkaAdminClient
+    from kafka.errors import KafkaError
+
+    at = connection.answered
+    servers = connection.servers.split(",") if at is None else f"{host_text(at.host)}:{at.port}"
+    for timeout_s in (connection.left_s / 2, None):  # its first attempt may hang where its second does not
+        try:
+            return KafkaAdminClient(
+                bootstrap_servers=servers,
+                request_timeout_ms=round(connection.left_s * 1000),
+                bootstrap_timeout_ms=round((timeout_s or connection.left_s) * 1000),
+                **settings_for(connection.properties),
+            )
+        except (KafkaError, ValueError, AssertionError) as error:
+            if timeout_s is None or not isinstance(error, KafkaError):
+                raise Failure(f"cannot reach {connection.servers}: {error}") from None
+    raise AssertionError
 
 
 class SecondClient:
@@ -151,11 +159,16 @@ class SecondClient:
         return self._asked(f"{what}, which the controller tells", ask, self._connection.controller)
 
     def _asked_each(self, what: str, ask: Callable[[BrokerId], T], brokers: Iterable[BrokerId]) -> dict[BrokerId, T]:
-        """What each of some brokers answers, all asked at once; of those that are silent nothing."""
-        asked = [broker for broker in brokers if broker not in self._connection.silent]
-        with ThreadPoolExecutor(max(len(asked), 1)) as pool:
-            answers = pool.map(lambda broker: self._asked(f"{what} of broker {broker}", lambda: ask(broker)), asked)
-            return dict(zip(asked, answers, strict=True))
+        """What each of some brokers answers; of those that are silent nothing.
+
+        One after the other, which costs little, as all of them answer: requests of several threads at once may stay
+        unanswered by this client (kafka-python 3.0.12).
+        """
+        return {
+            broker: self._asked(f"{what} of broker {broker}", partial(ask, broker))
+            for broker in brokers
+            if broker not in self._connection.silent
+        }
 
     def transactions(
         self,

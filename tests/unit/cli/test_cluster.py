@@ -15,8 +15,10 @@ import pytest
 
 from leadline.cli import main
 from leadline.cli.cluster import brokers_in, ending, plans, shown
+from leadline.cli.processes import process_text
 from tests.conformance.kafka import jars
 from tests.conformance.kafka.broker import _free_port
+from tests.support.broker import leadline
 from tests.support.commands import COMMAND_S, LEADLINE
 
 
@@ -54,6 +56,8 @@ def test_a_folder_tells_how_many_brokers_it_has(tmp_path: Path) -> None:
     [
         ("--set broker.id=7", "--set broker.id: each broker has its own"),
         ("--set log.segment.bytes=x", "log.segment.bytes=x"),
+        ("--zookeeper x:1 --zookeeper-port 2", "--zookeeper-port: none is started with --zookeeper"),
+        ("--zookeeper-port 65536", "--zookeeper-port 65536: a port is a number from 1 to 65535"),
         ("--brokers 4 --port 65533", "--port 65533: 4 brokers need the ports up to 65536"),
     ],
 )
@@ -70,7 +74,8 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, capsys: pytest.CaptureFix
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert main(["cluster", "up", "--dir", str(tmp_path / "c"), "--brokers", "1", "--port", str(port)]) == 1
-    assert capsys.readouterr().err == f"leadline: localhost:{port} is taken: choose others with --port\n"
+    said = f"leadline: localhost:{port} is taken by {process_text(os.getpid())}: choose another with --port\n"
+    assert capsys.readouterr().err == said
 
 
 def test_how_a_process_ended_and_where_a_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,8 +99,8 @@ def free_ports(count: int) -> int:
 class Up:
     """`leadline cluster up`, in a process group of its own as a shell would start it."""
 
-    def __init__(self, folder: Path, port: int) -> None:
-        command = [*LEADLINE, "cluster", "up", "--dir", str(folder), "--brokers", "3", "--port", str(port)]
+    def __init__(self, folder: Path, port: int, *options: str) -> None:
+        command = [*LEADLINE, "cluster", "up", "--dir", str(folder), "--brokers", "3", "--port", str(port), *options]
         env = os.environ | {"CLASSPATH": f"{jars.libs()}/*"}
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env, process_group=0
@@ -117,8 +122,8 @@ class Up:
 
 
 @contextmanager
-def up(folder: Path, port: int) -> Iterator[Up]:
-    found = Up(folder, port)
+def up(folder: Path, port: int, *options: str) -> Iterator[Up]:
+    found = Up(folder, port, *options)
     try:
         yield found
     finally:
@@ -136,8 +141,8 @@ def test_a_cluster_comes_goes_on_without_one_and_comes_again_with_its_data(tmp_p
         assert done.stdout == "Created topic kept.\n", done.stderr
         (victim,) = re.findall(r"kill -9 (\d+)", greeting)
         os.kill(int(victim), signal.SIGKILL)
-        told = cluster.read_until("go on")
-        assert f"broker 3 (pid {victim}) was killed by SIGKILL; 2 go on." in told
+        told = cluster.read_until("of 3 run")
+        assert f"broker 3 (pid {victim}) was killed by SIGKILL; 2 of 3 run. To bring it back: " in told
         said = cluster.press_ctrl_c()
         assert cluster.process.returncode == 0
         assert said.startswith("stopped after ")
@@ -147,6 +152,37 @@ def test_a_cluster_comes_goes_on_without_one_and_comes_again_with_its_data(tmp_p
         assert done.stdout == "kept\n", done.stderr
         assert "everything is on disk" in cluster.press_ctrl_c()
         assert cluster.process.returncode == 0
+
+
+def test_a_broker_that_is_brought_back_by_hand_is_one_of_the_cluster_and_ends_with_it(tmp_path: Path) -> None:
+    port, zookeeper = free_ports(3), _free_port()
+    with up(tmp_path / "c", port, "--zookeeper-port", str(zookeeper)) as cluster:
+        greeting = cluster.read_until("Ctrl-C stops them all")
+        assert f"zookeeper  127.0.0.1:{zookeeper}" in greeting
+        pids = re.findall(r"^  (?:zookeeper|broker \d)  .* pid (\d+) ", greeting, re.MULTILINE)
+        assert len({*pids}) == 4
+        os.kill(int(pids[2]), signal.SIGKILL)
+        told = cluster.read_until("To bring it back")
+        (again,) = re.findall(r"To bring it back: leadline (.*)", told)
+        with subprocess.Popen(
+            [*LEADLINE, *again.split()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as back:
+            assert f"broker 2 is back (pid {back.pid}); 3 of 3 run." in cluster.read_until("is back")
+            os.kill(int(pids[1]), signal.SIGKILL)
+            assert "; 2 of 3 run." in cluster.read_until("To bring it back")
+            said = cluster.press_ctrl_c()
+            assert back.wait(COMMAND_S) == 0, "it stopped cleanly, with ZooKeeper still there"
+        assert said.startswith("stopped after ")
+        assert cluster.process.returncode == 0
+    assert not [pid for pid in map(int, pids) if psutil.pid_exists(pid)]
+
+
+def test_a_broker_of_the_folder_that_still_runs_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "c" / "broker-2").mkdir(parents=True)
+    with leadline(tmp_path / "c" / "broker-2" / "data") as broker:
+        assert main(["cluster", "up", "--dir", str(tmp_path / "c"), "--port", str(free_ports(3))]) == 1
+        said = f"leadline: broker 2 of {tmp_path / 'c'} runs already: {process_text(broker.pid)}\n"
+    assert capsys.readouterr().err == said
 
 
 def test_ctrl_c_while_it_starts_leaves_nothing_behind(tmp_path: Path) -> None:
