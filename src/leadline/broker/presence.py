@@ -20,6 +20,8 @@ from leadline.wire.messages import ControlledShutdownRequest, ControlledShutdown
 
 log = logging.getLogger(__name__)
 
+MOST_NAMED = 10  # partitions in one line
+
 RETRY_SECONDS = 1.0
 NEXT_CONTROLLER_SECONDS = 0.1
 SHUTDOWN_VERSION = 3
@@ -117,7 +119,10 @@ class Presence:
             await asyncio.sleep(NEXT_CONTROLLER_SECONDS)
         left = [f"{each.topic_name}-{each.partition_index}" for each in answer.remaining_partitions]
         if answer.error_code or left:
-            log.warning("broker %d still leads %s (error %d)", self._me, left, answer.error_code)
+            some = ", ".join(left[:MOST_NAMED]) + (", ..." if len(left) > MOST_NAMED else "")
+            log.warning(
+                "broker %d still leads %d partitions (error %d): %s", self._me, len(left), answer.error_code, some
+            )
         return not answer.error_code and not left
 
     async def stop(self) -> None:

@@ -20,6 +20,7 @@ from leadline import __version__
 from leadline.broker.broker import Broker
 from leadline.broker.watchdog import Watchdog
 from leadline.cli import COMMANDS
+from leadline.cli.log_lines import PERIOD_S, CondensedLines
 from leadline.cli.processes import holder_of, listener_on, process_text
 from leadline.cli.terminal import Status, count_text, ends_it, host_text, say, size_text, time_text
 from leadline.config import BrokerSettings, InvalidSetting, broker_settings, parse_properties
@@ -27,7 +28,7 @@ from leadline.coordination.database import TreeInUse
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import TreeError
 from leadline.errors import CorruptFile, InconsistentIdentity, LogDirFailed, LogDirLocked
-from leadline.log.log_dirs import LogDir
+from leadline.log.log_dirs import LogDir, Recovery
 
 REFUSALS = (  # to start: one line each
     InvalidSetting,
@@ -40,6 +41,8 @@ REFUSALS = (  # to start: one line each
     TreeError,
     OSError,
 )
+PROGRESS_S = 5.0  # between two lines about a long start, where they are not written over
+MOST_OFFLINE = 10  # partitions that are offline and named when it has started
 DEFAULT_LISTENERS = "PLAINTEXT://localhost:9092"  # Kafka's own default is open to the whole network
 
 EPILOG = """
@@ -142,8 +145,24 @@ def with_port(properties: Mapping[str, str], port: int) -> dict[str, str]:
 
 
 async def _keep(settings: BrokerSettings, watchdog: Watchdog) -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    lines = CondensedLines()
+    logging.basicConfig(level=logging.INFO, handlers=[lines], force=True)
+    condensing = asyncio.create_task(_condense(lines))
+    try:
+        return await _run_broker(settings, watchdog)
+    finally:
+        condensing.cancel()
+        lines.end_period()
+
+
+async def _condense(lines: CondensedLines) -> None:
+    while True:
+        await asyncio.sleep(PERIOD_S)
+        lines.end_period()
+
+
+async def _run_broker(settings: BrokerSettings, watchdog: Watchdog) -> int:
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what it meets is told by those who use it
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in ends_it():
         loop.add_signal_handler(number, _stop_on, number, stop)
@@ -181,16 +200,29 @@ def _stop_on(number: signal.Signals, stop: asyncio.Event) -> None:
 
 
 async def _start(broker: Broker) -> None:
-    """With a line on the terminal that tells how far a long recovery has come."""
+    """With a line that tells how far a long start has come: written over on a terminal, now and then elsewhere."""
     starting = asyncio.create_task(broker.start())
+    next_line_s = time.monotonic() + PROGRESS_S
     with Status() as status:
         while not starting.done():
             await asyncio.wait([starting], timeout=0.2)
-            found = broker.dirs.recovery
-            if found.bytes_total:
-                done = f"{found.bytes_read / found.bytes_total:.0%} of {size_text(found.bytes_total)}"
-                status.show(f"recovering {done}, {found.logs_done} of {found.logs} partitions")
+            if text := _progress(broker.dirs.recovery):
+                status.show(text)
+                if not sys.stderr.isatty() and time.monotonic() >= next_line_s:
+                    logging.info("%s", text)
+                    next_line_s = time.monotonic() + PROGRESS_S
     await starting
+
+
+def _progress(found: Recovery) -> str:
+    """Empty where there is nothing to wait for."""
+    if found.logs_done == found.logs:
+        return ""
+    partitions = f"{found.logs_done} of {found.logs} partitions"
+    if not found.bytes_total:
+        return f"loading {partitions}"
+    done = f"{found.bytes_read / found.bytes_total:.0%} of {size_text(found.bytes_total)}"
+    return f"recovering {done}, {partitions}"
 
 
 def _tell(broker: Broker, seconds: float) -> None:
@@ -206,6 +238,11 @@ def _tell(broker: Broker, seconds: float) -> None:
         print(f"  cluster  {broker.settings.broker.zookeeper_connect}, as broker {broker.services.metadata.me.id}")
     for path in dirs.offline:
         print(f"  offline  {path}")
+    offline = dirs.offline_logs()
+    for one in offline[:MOST_OFFLINE]:
+        print(f"  offline  {one.tp}: {one.error}")
+    if len(offline) > MOST_OFFLINE:
+        print(f"  offline  {len(offline) - MOST_OFFLINE} more partitions")
     print(f"  holds    {len(dirs.logs)} partitions, {size_text(size)}")
     print(f"  try      leadline topics list --bootstrap-server {told.host}:{told.port}", flush=True)
 

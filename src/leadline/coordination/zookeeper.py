@@ -10,6 +10,7 @@ the node itself tells when it comes to be. All are set again after each loss of 
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from functools import partial
@@ -40,6 +41,8 @@ from leadline.coordination.watches import SessionWatches, Subscription, Watches
 from leadline.coordination.zookeeper_calls import Call, Calls
 from leadline.coordination.zookeeper_requests import Chroot, Request, check_size, node_of, or_error
 from leadline.coordination.zookeeper_session import Address, Session
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -92,8 +95,11 @@ class ZooKeeperTree:
         except BaseException as error:
             await tree.close()
             if isinstance(error, TimeoutError):
-                reason = f"no answer within {connection_timeout_ms} ms, zookeeper.connection.timeout.ms"
-                raise ConnectionLost(connect, reason) from None
+                reason = (
+                    f"no answer within {connection_timeout_ms / 1000:g} s (zookeeper.connection.timeout.ms). Is it "
+                    "running, and is zookeeper.connect right?"
+                )
+                raise ConnectionLost(f"ZooKeeper at {connect}", reason) from None
             raise
         return tree
 
@@ -246,6 +252,8 @@ class ZooKeeperTree:
         if self._closing is not None:
             return
         self._over = None
+        if self._first_connected.done():
+            log.info("connected to ZooKeeper at %s again, in session %#x", self._address.hosts, self.session)
         self._arm_all()
         self._session_watches.tell(SessionState.CONNECTED)
         if not self._first_connected.done():
@@ -253,6 +261,8 @@ class ZooKeeperTree:
         self._calls.connected(self._current)
 
     def _suspended(self) -> None:
+        if self._closing is None:
+            log.warning("the connection to ZooKeeper at %s is lost; it is tried again", self._address.hosts)
         self._session_watches.tell(SessionState.SUSPENDED)
         self._arms = {arm: call for arm, call in self._arms.items() if not call.answered.done()}
         self._calls.disconnected()

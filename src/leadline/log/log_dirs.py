@@ -219,6 +219,11 @@ class LogDirs:
         for one, found in zip(planned, opened, strict=True):
             self._adopt(log_dir, one, found)
         log_dir.loaded = True
+        if planned and not log_dir.was_clean:
+            log.info(
+                "%s was not stopped cleanly: %d partitions were recovered, %d bytes of them read again",
+                log_dir.path, len(planned), sum(one.bytes_to_read for one in planned),
+            )  # fmt: skip
         self._set_high_watermarks(log_dir, high_watermarks)
         if not log_dir.was_clean and planned:  # what was cut off below an old recovery point is not flushed any more
             with suppress(LogDirFailed, ResourceExhausted):  # the next one comes soon

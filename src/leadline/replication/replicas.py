@@ -584,7 +584,7 @@ class Replicas:
             effects = leader.isr_altered(proposed.proposal, decision, now_ms)
             if leader.isr is decision.isr:
                 hosted.history.altered(proposed.proposal, before, decision, now_ms)
-            log.info("%s: in sync are %s", tp, list(leader.isr))
+            log.debug("%s: in sync are %s", tp, list(leader.isr))
         else:
             effects = leader.alter_refused(proposed.proposal, decision, now_ms)
         hosted.mark_copiers()  # who is not in sync now may be where it could join

@@ -32,6 +32,7 @@ from tests.conformance.both import Connection
 from tests.support import in_memory
 from tests.support.broker import RunningBroker, leadline
 from tests.support.logs import batch
+from tests.support.topics import create_topic
 
 TOPIC = "talk"
 SOON_S = 60  # on a machine that has other things to do
@@ -115,6 +116,42 @@ def test_a_protection_that_is_not_there_is_refused(tmp_path: Path, settings: dic
     given = {"log.dirs": str(tmp_path / "data"), **settings}
     assert re.search(said, refusal(**given))
     assert not (tmp_path / "data").exists()
+
+
+def test_a_zookeeper_that_is_not_there_is_told_with_its_address_and_the_time_that_was_tried(tmp_path: Path) -> None:
+    line = refusal(
+        log_dirs=tmp_path / "one",
+        listeners="PLAINTEXT://localhost:0",
+        zookeeper_connect="127.0.0.1:1",
+        zookeeper_connection_timeout_ms=700,
+    )
+    assert "ZooKeeper at 127.0.0.1:1: no answer within 0.7 s (zookeeper.connection.timeout.ms)" in line
+
+
+def test_recovering_many_partitions_is_told_in_a_few_lines(tmp_path: Path) -> None:
+    with leadline(tmp_path / "one") as broker:
+        create_topic(broker.bootstrap, "many", 300)
+        broker.kill()
+        before = len(broker.output().splitlines())
+        broker.start()
+        lines = broker.output().splitlines()[before:]
+    assert len(lines) < 15, lines
+    assert any("was not stopped cleanly: 300 partitions were recovered" in line for line in lines)
+
+
+def test_a_partition_that_is_offline_is_named_when_the_broker_has_started(tmp_path: Path) -> None:
+    with leadline(tmp_path / "one") as broker:
+        create_topic(broker.bootstrap, "t", 2)
+        broker.stop()
+        (tmp_path / "one" / "t-1" / "partition.metadata").write_text("nonsense")
+        broker.start()
+        path = tmp_path / "one" / "t-1" / "partition.metadata"
+        assert f"  offline  t-1: {path}: at byte 0: version None, expected 0\n" in broker.output()
+        connection = Connection("localhost", broker.port)
+        partitions = {one.partition_index: one for one in metadata(connection, "t").topics[0].partitions}
+        connection.close()
+        assert [partitions[n].error_code for n in (0, 1)] == [0, 5]
+        assert partitions[1].offline_replicas == [1001]
 
 
 def test_a_broker_id_that_is_not_the_directorys_is_told(tmp_path: Path) -> None:
