@@ -49,6 +49,7 @@ from leadline.replication.throttle import Throttles, is_named
 log = logging.getLogger(__name__)
 
 SMALL_BYTES = 4096  # batches up to here do not fill a disk's queue
+LAST_FLUSH_S, LOOK_S = 30.0, 0.005  # at a stop, for those whose records are being flushed; between two looks at them
 NO_LEADER: BrokerId = -1
 ALL = -1  # acks: of all in-sync replicas
 
@@ -344,12 +345,12 @@ class Replicas:
         await self.pressure.stop()
 
     async def _flushes_ended(self) -> None:
-        """All that were due when it was asked for, unless their disks fail."""
+        """All that were due when it was asked for, unless their disks fail, or a shortage has them tried again."""
         due = [(hosted.log, hosted.log.log_end) for hosted in self.hosted.values() if hosted.log.awaits_flush]
-        for found, log_end in due:
-            while found.durable_end < log_end and found.awaits_flush:
-                with suppress(StorageError):
-                    await self.dirs.dir_of(found).disk.drain()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_FLUSH_S if due else None):
+                while any(log.durable_end < end and log.awaits_flush for log, end in due):  # noqa: ASYNC110  at the end
+                    await asyncio.sleep(LOOK_S)
 
     # What must be done now and then
 
