@@ -11,6 +11,8 @@ from leadline.wire.messages import (
     ConsumerProtocolSubscription,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     HeartbeatRequest,
@@ -30,7 +32,8 @@ from tests.conformance.both import Both, Connection, Side, until
 
 M = TypeVar("M", bound=Message)
 
-MEMBER_ID_REQUIRED = 79
+MEMBER_ID_REQUIRED, TRANSACTIONAL_ID_NOT_FOUND = 79, 105
+GROUP, TRANSACTION = 0, 1  # types of keys that have a coordinator
 JOIN, SYNC, HEARTBEAT, LEAVE, COMMIT = 9, 5, 4, 5, 9  # the newest versions
 
 
@@ -191,16 +194,27 @@ def committed_topic(topic: str, *offsets: int) -> OffsetCommitRequest.OffsetComm
     return OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=partitions)
 
 
-def coordinators(both: Both, key_type: int = 0) -> None:
-    """Until both have created the topic of the groups, or of the transactions (1), and serve from it."""
+def coordinators(both: Both, transactional_id: str | None = None) -> None:
+    """Until both have created the topic of the groups and serve from it; for an id, also that of the transactions."""
     for side in both.sides:
-        until(lambda side=side: _coordinates(side, key_type))  # type: ignore[misc]
+        until(lambda side=side: _coordinates_groups(side))  # type: ignore[misc]
+        if transactional_id is not None:
+            until(lambda side=side: _coordinates_id(side, transactional_id))  # type: ignore[misc]
 
 
-def _coordinates(side: Side, key_type: int) -> bool:
-    request = FindCoordinatorRequest(coordinator_keys=["any"], key_type=key_type)
-    found = side.ask(FindCoordinatorResponse, request, 4).coordinators[0].error_code == 0
-    return found and side.ask(ListGroupsResponse, ListGroupsRequest(), 4).error_code == 0
+def _coordinates_groups(side: Side) -> bool:
+    request = FindCoordinatorRequest(coordinator_keys=["any"], key_type=GROUP)
+    is_there = side.ask(FindCoordinatorResponse, request, 4).coordinators[0].error_code == 0
+    return is_there and side.ask(ListGroupsResponse, ListGroupsRequest(), 4).error_code == 0
+
+
+def _coordinates_id(side: Side, id: str) -> bool:
+    """It is told of as soon as its partition of the journal has a leader. That one reads it before it serves."""
+    request = FindCoordinatorRequest(coordinator_keys=[id], key_type=TRANSACTION)
+    is_there = side.ask(FindCoordinatorResponse, request, 4).coordinators[0].error_code == 0
+    described = DescribeTransactionsRequest(transactional_ids=[id])
+    answer = side.ask(DescribeTransactionsResponse, described, 0).transaction_states[0]
+    return is_there and answer.error_code in (0, TRANSACTIONAL_ID_NOT_FOUND)
 
 
 class Party:

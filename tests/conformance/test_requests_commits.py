@@ -274,7 +274,7 @@ def test_the_offsets_of_a_topic_go_with_it(both: Both, group: Party, topic: str)
 @pytest.mark.parametrize("version", TxnOffsetCommitRequest.VERSIONS)
 def test_commits_of_transactions_that_there_are_not(both: Both, group: Party, topic: str, version: int) -> None:
     """Those that there are: see the tests of transactions."""
-    coordinators(both, key_type=1)
+    coordinators(both, transactional_id="never-heard-of")
     part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
     asked = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     good = asked(name=topic, partitions=[part(partition_index=0, committed_offset=5)])

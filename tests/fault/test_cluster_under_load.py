@@ -45,14 +45,14 @@ STORIES = {
     "stop 1, start it, settle, stop 2, start it, settle, stop 3, start it": True,
 }
 STORIES_OF_SESSIONS = {  # which take a session's time to end, or a follower's to be late
-    "pause leader, wait 4, resume it": True,
+    "pause leader, missed, resume it": True,
     "pause follower, wait 4, resume it": True,
-    "pause controller, wait 4, resume it": True,
+    "pause controller, missed, resume it": True,
     "isolate leader brokers, wait 4, mend": None,
     "isolate follower brokers, wait 4, mend": None,
-    "isolate leader zookeeper, wait 4, mend": True,
-    "isolate leader all, wait 4, mend": True,
-    "isolate controller all, wait 4, mend": True,
+    "isolate leader zookeeper, missed, mend": True,
+    "isolate leader all, missed, mend": True,
+    "isolate controller all, missed, mend": True,
 }
 
 

@@ -11,6 +11,8 @@ A play is a list of steps, done one after the other:
     isolate WHO PLACE                           nothing passes between it and the `brokers`, or `zookeeper`; or `all`
     mend                                        the network, whatever was isolated
     wait N                                      seconds
+    missed                                      until the topic has a new leader epoch, as the other brokers tell:
+                                                sessions end when ZooKeeper gets to it
     settle                                      until all brokers run and all replicas are in sync
 
 WHO: leader, follower (of the topic that was created last, at that moment), controller, a number; or `it`: the broker
@@ -23,7 +25,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -32,6 +34,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from leadline.cli.zookeeper_server import ZooKeeperServer
+from leadline.wire.messages import MetadataRequest, MetadataResponse
+from tests.conformance.both import Connection
 from tests.conformance.kafka import jars
 from tests.conformance.kafka.broker import _free_port
 from tests.support.broker import RunningBroker
@@ -40,6 +44,7 @@ from tests.support.network import Network, network
 ROUNDS = int(os.environ.get("LEADLINE_ROUNDS", "1"))  # how often tests play what they play
 PATIENCE_S = 120.0
 POLL_S = 0.05
+METADATA_VERSION = 9
 ROOM_BYTES = 65536  # on a disk that is full, for what a broker says before it ends
 SETTINGS = {
     "zookeeper.session.timeout.ms": "2000",
@@ -67,6 +72,7 @@ def until(condition: Callable[[], bool], told: Callable[[], object] = lambda: ""
 class Cluster:
     def __init__(self, path: Path, brokers: int, net: Network | None, settings: Mapping[str, str]) -> None:
         self.path, self.net, self.topic, self._it = path, net, "", 0
+        self._epoch_before = 0  # of the topic's first partition, when a broker was last paused or isolated
         self._zookeeper_port = _free_port()
         self.zookeeper = self._start_zookeeper()
         with ThreadPoolExecutor(brokers) as at_once:
@@ -178,6 +184,19 @@ class Cluster:
             self._it = int(name)
         return self.brokers[self._it]
 
+    def _epoch_elsewhere(self) -> int:
+        """The latest leader epoch of the topic's first partition that a broker other than `it` tells; -1: none does."""
+        wanted = MetadataRequest.MetadataRequestTopic(name=self.topic)
+        request = MetadataRequest(topics=[wanted], allow_auto_topic_creation=False)
+        epochs = [-1]
+        for id, broker in self.brokers.items():
+            if id != self._it:
+                # One that is away as well tells nothing.
+                with suppress(OSError), closing(Connection("127.0.0.1", broker.port)) as asked:
+                    answer = asked.ask(MetadataResponse, request, METADATA_VERSION)
+                    epochs += [part.leader_epoch for part in answer.topics[0].partitions if part.partition_index == 0]
+        return max(epochs)
+
     def _kill(self, name: str) -> None:
         (self.zookeeper if name == "zookeeper" else self._broker(name)).kill()
 
@@ -191,7 +210,9 @@ class Cluster:
         assert self._broker(name).stop() == 0
 
     def _pause(self, name: str) -> None:
-        self._broker(name).process.send_signal(signal.SIGSTOP)
+        broker = self._broker(name)
+        self._epoch_before = self._epoch_elsewhere()
+        broker.process.send_signal(signal.SIGSTOP)
 
     def _resume(self, name: str) -> None:
         self._broker(name).process.send_signal(signal.SIGCONT)
@@ -207,6 +228,7 @@ class Cluster:
     def _isolate(self, name: str, place: str) -> None:
         assert self.net is not None
         self._broker(name)
+        self._epoch_before = self._epoch_elsewhere()
         brokers = [f"broker {id}" for id in self.brokers if id != self._it]
         places = {"brokers": brokers, "zookeeper": ["zookeeper"], "all": [*brokers, "zookeeper"]}
         self.net.cut(f"broker {self._it}", *places[place])
@@ -217,6 +239,9 @@ class Cluster:
 
     def _wait(self, seconds: str) -> None:
         time.sleep(float(seconds))
+
+    def _missed(self) -> None:
+        until(lambda: self._epoch_elsewhere() > self._epoch_before, lambda: f"broker {self._it} is not missed")
 
 
 VERBS: dict[str, Callable[..., None]] = {
@@ -229,6 +254,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "isolate": Cluster._isolate,
     "mend": Cluster._mend,
     "wait": Cluster._wait,
+    "missed": Cluster._missed,
     "settle": Cluster.settle,
 }
 
