@@ -16,7 +16,7 @@ from leadline.errors import (
     UnknownLeaderEpoch,
     WireError,
 )
-from leadline.log.epochs import EpochEnd, Epochs
+from leadline.log.epochs import Epochs
 from leadline.model import BrokerId, LeaderEpoch, Offset
 from leadline.replication import follower, partition
 from leadline.replication.fetch_session import Position
@@ -24,7 +24,6 @@ from leadline.replication.follower import (
     LATEST_TIMESTAMP,
     UNDEFINED,
     Answer,
-    AskEpochEnd,
     AskOffset,
     Following,
     follow,
@@ -33,7 +32,7 @@ from leadline.replication.partition import Heard, Leader, LeaderAndIsr, Proposal
 
 LAG_MS = 30_000
 AT_ONCE = 3  # records in one answer
-Ask = Position | AskEpochEnd | AskOffset
+Ask = Position | AskOffset
 
 
 class Record(NamedTuple):
@@ -127,7 +126,6 @@ class Reply(NamedTuple):
 
     answer: Answer
     records: tuple[Record, ...] = ()
-    end: EpochEnd = EpochEnd(-1, UNDEFINED)
     offset: Offset = UNDEFINED
 
 
@@ -236,9 +234,6 @@ class Node:
             match ask:
                 case Position():
                     return self._read(leader, replica, incarnation, ask, now_ms)
-                case AskEpochEnd():
-                    end = self.log.epochs.end_of(ask.epoch, self.log.log_end)
-                    return Reply(Answer(), end=end or EpochEnd(-1, UNDEFINED))
                 case AskOffset():
                     latest = ask.timestamp == LATEST_TIMESTAMP
                     return Reply(Answer(), offset=self.log.log_end if latest else self.log.log_start)
@@ -312,8 +307,6 @@ class Node:
         match ask:
             case Position():
                 effects = following.received(ask, reply.answer, self.log, now_ms)
-            case AskEpochEnd():
-                effects = following.received_epoch_end(ask, reply.answer.error_code, reply.end, self.log, now_ms)
             case AskOffset():
                 effects = following.received_offset(ask, reply.answer.error_code, reply.offset, self.log, now_ms)
         self._obey(effects, reply)

@@ -30,7 +30,6 @@ from leadline.replication.follower import (
     NONE,
     NOTHING,
     Answer,
-    AskEpochEnd,
     AskOffset,
     Effects,
     Following,
@@ -41,7 +40,6 @@ from leadline.replication.follower import (
 from leadline.replication.history import History, Truncation
 from leadline.replication.questions import (
     Me,
-    epoch_ends_request,
     fetch_request,
     frame_by_hand,
     is_usual,
@@ -50,7 +48,7 @@ from leadline.replication.questions import (
 from leadline.replication.throttle import Throttle, is_named
 from leadline.wire.copies import Told, parse_answer
 from leadline.wire.frames import parse_response
-from leadline.wire.messages import FetchResponse, ListOffsetsResponse, OffsetForLeaderEpochResponse
+from leadline.wire.messages import FetchResponse, ListOffsetsResponse
 from leadline.wire.primitives import BUFFERS, MalformedRequest
 
 log = logging.getLogger(__name__)
@@ -60,7 +58,7 @@ HELD_BACK_MS = 100  # between two looks at a throttle, or at a flush that takes 
 FLUSH_WAIT_S = 0.5  # for flushes that have not ended, before the other partitions go on without theirs
 ALL_DUE_MS = 5000
 BREAK_OFF_S = 0.02  # time for others to come, too
-FETCH_BY_ID, FETCH_BY_NAME, LIST_OFFSETS, EPOCH_ENDS = 16, 12, 8, 4  # versions
+FETCH_BY_ID, FETCH_BY_NAME, LIST_OFFSETS = 16, 12, 8  # versions
 
 _Part = FetchResponse.PartitionData
 
@@ -170,7 +168,7 @@ class Fetcher:
                 self._config.replica_fetch_max_bytes,
             )
             request = self._session.next_changes({tp: asked.fetch.get(tp) for tp in due})
-            if request is None and not asked.epoch_ends and not asked.offsets:
+            if request is None and not asked.offsets:
                 await self._rest(now_ms)
                 continue
             self._was_broken_off = False
@@ -179,7 +177,7 @@ class Fetcher:
             except PeerLost as error:
                 if self._was_broken_off:
                     self._session.failed()
-                    self._due.update(dict.fromkeys((*asked.epoch_ends, *asked.offsets)))
+                    self._due.update(dict.fromkeys(asked.offsets))
                 else:
                     self._lost(asked, str(error))
                     self._close()
@@ -239,7 +237,7 @@ class Fetcher:
         log.info("broker %d is not answering: %s", self.leader, why)
         self._session.failed()
         now_ms = self._dirs.clock.now_ms()
-        for tp in (*self._session.positions, *asked.epoch_ends, *asked.offsets):
+        for tp in (*self._session.positions, *asked.offsets):
             self._due[tp] = None
             if (found := self.followed.get(tp)) is not None:
                 found.following.unanswered(why, now_ms)
@@ -248,26 +246,10 @@ class Fetcher:
         if self._peer is None:
             self._peer = self._connect(self.leader)
         timeout_s = self._config.replica_socket_timeout_ms / 1000
-        if asked.epoch_ends:
-            await self._ask_epoch_ends(self._peer, asked.epoch_ends, timeout_s)
         if asked.offsets:
             await self._ask_offsets(self._peer, asked.offsets, timeout_s)
         if request is not None:
             await self._fetch(self._peer, asked, request, timeout_s)
-
-    async def _ask_epoch_ends(self, peer: Source, asks: dict[TopicPartition, AskEpochEnd], timeout_s: float) -> None:
-        request = epoch_ends_request(asks, self._me())
-        answer = await peer.ask(request, OffsetForLeaderEpochResponse, EPOCH_ENDS, timeout_s)
-        async with self.changing:
-            self._due.update(dict.fromkeys(asks))
-            for told in answer.topics:
-                for part in told.partitions:
-                    tp = TopicPartition(told.topic, part.partition)
-                    found, end = self.followed.get(tp), EpochEnd(part.leader_epoch, part.end_offset)
-                    if found is not None and tp in asks:
-                        following, now_ms = found.following, self._dirs.clock.now_ms()
-                        effects = following.received_epoch_end(asks[tp], part.error_code, end, found.held.log, now_ms)
-                        await self._carry_out(tp, found, effects)
 
     async def _ask_offsets(self, peer: Source, asks: dict[TopicPartition, AskOffset], timeout_s: float) -> None:
         request = offsets_request(asks, self._me())

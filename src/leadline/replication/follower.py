@@ -32,7 +32,6 @@ FIRST_REST_MS = 20  # then twice as long each time: a leader may hear of its ele
 
 
 class State(Enum):
-    TRUNCATING = "its log may hold what the leader's does not; the leader is asked before anything is fetched"
     FETCHING = "it asks for what comes behind its log's end"
     ENDS_ELSEWHERE = "the leader does not have its position; it is asked where its log ends"
     STARTS_ELSEWHERE = "the leader's log ends behind ours; it is asked where its log starts"
@@ -40,7 +39,6 @@ class State(Enum):
 
 
 MAY_FOLLOW: dict[State, frozenset[State]] = {
-    State.TRUNCATING: frozenset({State.FETCHING, State.FAILED}),
     State.FETCHING: frozenset({State.ENDS_ELSEWHERE, State.FAILED}),
     State.ENDS_ELSEWHERE: frozenset({State.FETCHING, State.STARTS_ELSEWHERE, State.FAILED}),
     State.STARTS_ELSEWHERE: frozenset({State.FETCHING, State.FAILED}),
@@ -59,13 +57,6 @@ class OwnLog(Protocol):
     def high_watermark(self) -> Offset: ...
     @property
     def epochs(self) -> Epochs: ...
-
-
-class AskEpochEnd(NamedTuple):
-    """OffsetForLeaderEpoch: where does an epoch end?"""
-
-    leader_epoch: LeaderEpoch  # as the follower knows it
-    epoch: LeaderEpoch
 
 
 class AskOffset(NamedTuple):
@@ -121,15 +112,13 @@ class Following:
 
     # Asking
 
-    def next_request(self, log: OwnLog, now_ms: int, max_bytes: int) -> Position | AskEpochEnd | AskOffset | None:
+    def next_request(self, log: OwnLog, now_ms: int, max_bytes: int) -> Position | AskOffset | None:
         if now_ms < self.rests_until_ms:
             return None
         match self.state:
             case State.FETCHING:
                 epoch = self.last_fetched_epoch
                 return Position(self.topic_id, self.offset, log.log_start, max_bytes, self.leader_epoch, epoch)
-            case State.TRUNCATING:
-                return AskEpochEnd(self.leader_epoch, _latest(log))
             case State.ENDS_ELSEWHERE:
                 return AskOffset(self.leader_epoch, LATEST_TIMESTAMP)
             case State.STARTS_ELSEWHERE:
@@ -149,8 +138,7 @@ class Following:
         if self._is_refused(answer.error_code, now_ms):
             return NOTHING
         if answer.diverging is not None:  # its watermarks count once the logs agree again
-            offset, _ = self._agreed(answer.diverging, log)
-            return _truncation(offset, log)
+            return _truncation(_agreed(answer.diverging, log), log)
         if self.offset != log.log_end:
             self.failed(f"fetched from {self.offset} on, but the log ends at {log.log_end}")
             return NOTHING
@@ -165,19 +153,6 @@ class Following:
         topic_id, offset, _, _, leader_epoch, last_epoch = asked
         asks = (self.topic_id, self.offset, self.leader_epoch, self.last_fetched_epoch)
         return asks == (topic_id, offset, leader_epoch, last_epoch)
-
-    def received_epoch_end(
-        self, asked: AskEpochEnd, error_code: int, end: EpochEnd, log: OwnLog, now_ms: int
-    ) -> Effects:
-        """The leader's answer to OffsetForLeaderEpoch."""
-        if self.state is not State.TRUNCATING or asked.leader_epoch != self.leader_epoch:
-            return NOTHING
-        if self._is_refused(error_code, now_ms):
-            return NOTHING
-        offset, is_last = self._agreed(end, log)
-        if is_last or not any(entry.start_offset < offset for entry in log.epochs.entries):
-            self._enter(State.FETCHING)
-        return _truncation(offset, log)
 
     def received_offset(self, asked: AskOffset, error_code: int, offset: Offset, log: OwnLog, now_ms: int) -> Effects:
         """The leader's answer to ListOffsets: asked where its log ends, and then perhaps where it starts."""
@@ -250,19 +225,6 @@ class Following:
         assert state is self.state or state in MAY_FOLLOW[self.state], f"{self.state} to {state}"
         self.state = state
 
-    # Truncating
-
-    def _agreed(self, end: EpochEnd, log: OwnLog) -> tuple[Offset, bool]:
-        """Up to where both logs may agree, now that the leader told where an epoch ends; and whether they do."""
-        if end.end_offset < 0:
-            return min(self.offset, log.log_end), True
-        own = log.epochs.end_of(end.epoch, log.log_end)
-        if own is None:  # we never kept epochs as old as that
-            return min(end.end_offset, log.log_end), True
-        if own.epoch != end.epoch:  # we have an older one only: the leader is to tell where that ends
-            return min(own.end_offset, log.log_end), False
-        return min(own.end_offset, end.end_offset, log.log_end), True
-
 
 def follow(
     log: OwnLog,
@@ -271,11 +233,10 @@ def follow(
     current: Following | None = None,
     topic_id: TopicId = NO_ID,
     backoff_ms: int = BACKOFF_MS,
-    is_told: bool = True,
 ) -> tuple[Following, Effects]:
-    """The controller decided who leads. `is_told`: the leader says in its answers where logs part, from Fetch v12 on.
+    """The controller decided who leads. What is followed already goes on, unless it failed.
 
-    What is followed already goes on, unless it failed.
+    The leader says in its answers where logs part, as Kafka's do from inter.broker.protocol.version 2.7 on.
     """
     if current is not None and current.leader_epoch == leader_epoch and current.state is not State.FAILED:
         current.topic_id = topic_id
@@ -284,16 +245,13 @@ def follow(
     if epoch == NO_EPOCH:
         following = Following(leader_epoch, log.high_watermark, State.FETCHING, NO_EPOCH, topic_id, backoff_ms)
         return following, Effects(truncate_to=log.high_watermark)
-    if is_told:
-        return Following(leader_epoch, log.log_end, State.FETCHING, epoch, topic_id, backoff_ms), NOTHING
-    return Following(leader_epoch, log.high_watermark, State.TRUNCATING, NO_EPOCH, topic_id, backoff_ms), NOTHING
+    return Following(leader_epoch, log.log_end, State.FETCHING, epoch, topic_id, backoff_ms), NOTHING
 
 
 class Requests(NamedTuple):
     """What to send to one leader. Who made progress is to move to the end of the partitions, so that all get a turn."""
 
     fetch: dict[TopicPartition, Position]
-    epoch_ends: dict[TopicPartition, AskEpochEnd]
     offsets: dict[TopicPartition, AskOffset]
 
 
@@ -301,13 +259,11 @@ def next_requests(
     followed: Mapping[TopicPartition, Following], logs: Mapping[TopicPartition, OwnLog], now_ms: int, max_bytes: int
 ) -> Requests:
     """What to ask one leader about the partitions that are followed from it."""
-    found = Requests({}, {}, {})
+    found = Requests({}, {})
     for tp, following in followed.items():
         match following.next_request(logs[tp], now_ms, max_bytes):
             case Position() as position:
                 found.fetch[tp] = position
-            case AskEpochEnd() as ask:
-                found.epoch_ends[tp] = ask
             case AskOffset() as ask_offset:
                 found.offsets[tp] = ask_offset
     return found
@@ -316,6 +272,18 @@ def next_requests(
 def _latest(log: OwnLog) -> LeaderEpoch:
     latest = log.epochs.latest
     return NO_EPOCH if latest is None else latest.epoch
+
+
+def _agreed(end: EpochEnd, log: OwnLog) -> Offset:
+    """Up to where both logs may agree, now that the leader told where an epoch ends."""
+    if end.end_offset < 0:  # the leader does not know it either
+        return log.log_end
+    own = log.epochs.end_of(end.epoch, log.log_end)
+    if own is None:  # we never kept epochs as old as that
+        return min(end.end_offset, log.log_end)
+    if own.epoch != end.epoch:  # we have an older one only: the next answer of the leader tells where that ends
+        return min(own.end_offset, log.log_end)
+    return min(own.end_offset, end.end_offset, log.log_end)
 
 
 def _truncation(offset: Offset, log: OwnLog) -> Effects:

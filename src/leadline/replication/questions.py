@@ -1,4 +1,4 @@
-"""A follower's questions to its leader, as messages: where an epoch ends, where the log does, what comes next.
+"""A follower's questions to its leader, as messages: where its log ends or starts, what comes next.
 
 Pure: builds messages of what is to be asked.
 """
@@ -11,9 +11,9 @@ from typing import NamedTuple
 from leadline.config.replication import ReplicationConfig
 from leadline.model import BrokerId, TopicPartition, by_topic
 from leadline.replication.fetch_session import INITIAL_EPOCH, Forgotten, Position, Request
-from leadline.replication.follower import AskEpochEnd, AskOffset
+from leadline.replication.follower import AskOffset
 from leadline.wire import copies
-from leadline.wire.messages import FetchRequest, ListOffsetsRequest, OffsetForLeaderEpochRequest
+from leadline.wire.messages import FetchRequest, ListOffsetsRequest
 
 
 class Me(NamedTuple):
@@ -21,20 +21,6 @@ class Me(NamedTuple):
 
     id: BrokerId
     epoch: int
-
-
-def epoch_ends_request(asks: Mapping[TopicPartition, AskEpochEnd], me: Me) -> OffsetForLeaderEpochRequest:
-    request = OffsetForLeaderEpochRequest(replica_id=me.id)
-    for name, partitions in by_topic(asks).items():
-        topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=name)
-        topic.partitions = [
-            OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
-                partition=tp.partition, current_leader_epoch=asks[tp].leader_epoch, leader_epoch=asks[tp].epoch
-            )
-            for tp in partitions
-        ]
-        request.topics.append(topic)
-    return request
 
 
 def offsets_request(asks: Mapping[TopicPartition, AskOffset], me: Me) -> ListOffsetsRequest:

@@ -24,7 +24,6 @@ from leadline.replication.follower import (
     MAY_FOLLOW,
     NOTHING,
     Answer,
-    AskEpochEnd,
     AskOffset,
     Effects,
     Following,
@@ -274,68 +273,20 @@ def test_no_answer_about_offsets_leads_back_to_fetching() -> None:
     assert (following.state, following.rests_until_ms) == (State.FETCHING, NOW_MS + FIRST_REST_MS)
 
 
-# Leaders that do not tell where logs part
-
-
-def test_an_older_leader_is_asked_before_anything_is_fetched() -> None:
-    found = log()
-    following, effects = follow(found, EPOCH, is_told=False)
-    assert effects is NOTHING
-    ask = following.next_request(found, NOW_MS, 100)
-    assert ask == AskEpochEnd(EPOCH, 5)
-    assert isinstance(ask, AskEpochEnd)
-    assert following.received_epoch_end(ask, 0, EpochEnd(3, 12), found, NOW_MS) == Effects(
-        "records from 10 on go, below the high watermark 15", truncate_to=10
-    )
-    found.truncate_to(10)
-    following.settled(found)
-    ask = following.next_request(found, NOW_MS, 100)
-    assert ask == AskEpochEnd(EPOCH, 2)
-    assert isinstance(ask, AskEpochEnd)
-    assert following.received_epoch_end(ask, 0, EpochEnd(2, 10), found, NOW_MS) == Effects(truncate_to=10)
-    following.settled(found)
-    assert (following.state, following.offset) == (State.FETCHING, 10)
-
-
-@pytest.mark.parametrize(
-    ("end", "offset"),
-    [(EpochEnd(-1, -1), 15), (EpochEnd(-1, 25), 25), (EpochEnd(5, 28), 28)],
-)
-def test_what_an_older_leader_may_answer(end: EpochEnd, offset: int) -> None:
-    found = log()
-    following, _ = follow(found, EPOCH, is_told=False)
-    ask = AskEpochEnd(EPOCH, 5)
-    assert following.received_epoch_end(ask, 0, end, found, NOW_MS) == Effects(truncate_to=offset)
-    assert following.state is State.FETCHING
-    assert following.received_epoch_end(ask, 0, end, found, NOW_MS) is NOTHING
-
-
-@pytest.mark.parametrize(
-    ("code", "state"), [(NotLeaderOrFollower.code, State.TRUNCATING), (FencedLeaderEpoch.code, State.FAILED)]
-)
-def test_an_older_leader_that_refuses(code: int, state: State) -> None:
-    found = log()
-    following, _ = follow(found, EPOCH, is_told=False)
-    assert following.received_epoch_end(AskEpochEnd(EPOCH, 5), code, EpochEnd(-1, -1), found, NOW_MS) is NOTHING
-    assert (following.state, following.next_request(found, NOW_MS, 100)) == (state, None)
-
-
 # All of them
 
 
 def test_one_leader_is_asked_about_all_its_partitions() -> None:
     found = log()
-    names = [TopicPartition("t", n) for n in range(4)]
+    names = [TopicPartition("t", n) for n in range(3)]
     fetched, position = fetching(found)
     lost, ask_offset = out_of_range(found)
-    older, _ = follow(found, EPOCH, is_told=False)
     failed, _ = fetching(found)
     failed.failed("for a reason")
-    followed = dict(zip(names, [fetched, lost, older, failed], strict=True))
+    followed = dict(zip(names, [fetched, lost, failed], strict=True))
     requests = next_requests(followed, dict.fromkeys(names, found), NOW_MS, 100)
     assert requests.fetch == {names[0]: position}
     assert requests.offsets == {names[1]: ask_offset}
-    assert requests.epoch_ends == {names[2]: AskEpochEnd(EPOCH, 5)}
 
 
 @pytest.mark.parametrize(("before", "after"), list(product(State, State)))

@@ -19,8 +19,7 @@ from leadline.errors import (
 )
 from leadline.model import TopicPartition
 from leadline.replication.channel import Ask, Heard, PeerLost, Source
-from leadline.replication.fetcher import Followed
-from leadline.replication.follower import State, follow
+from leadline.replication.follower import State
 from leadline.replication.partition import Effects, LeaderAndIsr
 from leadline.wire.messages import (
     DeleteRecordsRequest,
@@ -434,26 +433,6 @@ def test_only_assigned_replicas_fetch_as_followers(tmp_path: Path) -> None:
             request = FetchRequest(replica_state=state, topics=[topic], session_epoch=-1)
             answer = await cluster.leader.serve(request, FetchResponse, 16)
             assert answer.responses[0].partitions[0].error_code == code
-
-    run(tmp_path, test)
-
-
-def test_a_follower_may_ask_where_an_epoch_ends_before_it_fetches(tmp_path: Path) -> None:
-    async def test(cluster: Brokers) -> None:
-        await produced(cluster.leader, 2)
-        await cluster.all_hold(4)
-        node = cluster.nodes[3]
-        await node.replicas.follow(TP, TOPIC_ID, LeaderAndIsr(-1, 2, (1, 2, 3)))
-        node.log.append_as_leader(batch(3), 1)  # which the leader never had
-        await cluster.leader.replicas.lead(TP, TOPIC_ID, 2, (1, 2, 3), isr=(1, 2, 3))
-        await cluster.nodes[2].replicas.follow(TP, TOPIC_ID, LeaderAndIsr(1, 2, (1, 2, 3)))
-        following, effects = follow(node.log, 2, topic_id=TOPIC_ID, is_told=False)
-        states = [following.state]
-        await node.replicas._fetcher(1).follow(TP, Followed(following, node.hosted), effects)
-        await produced(cluster.leader, 1)
-        await cluster.all_hold(6)
-        assert [*states, following.state] == [State.TRUNCATING, State.FETCHING]
-        assert are_alike(cluster)
 
     run(tmp_path, test)
 
