@@ -10,8 +10,9 @@ import errno
 import logging
 import os
 import shutil
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from enum import Enum
 from pathlib import Path
 
@@ -304,3 +305,82 @@ def test_a_damaged_file_harms_its_own_partition_at_most(
         named = [line for line in lines if line.startswith("orders-0 is offline: ")]
         assert len(named) == 1, lines
         assert str(file) in named[0]
+
+
+NODES = (
+    "brokers/topics/orders",
+    "brokers/topics/orders/partitions/0/state",
+    "config/topics/orders",
+    "controller_epoch",
+)
+
+
+@pytest.mark.parametrize("node", NODES)
+def test_a_node_that_cannot_be_read_costs_no_records(
+    healthy: dict[bool, Path], path: Path, caplog: pytest.LogCaptureFixture, node: str
+) -> None:
+    """SQLite does not notice a byte that changed within a value."""
+    directory = path / "data"
+    shutil.copytree(healthy[True], directory)
+    parent, _, name = f"/{node}".rpartition("/")
+    with closing(sqlite3.connect(directory / "coordination.db")) as database:
+        changed = database.execute(
+            "UPDATE node SET data = ? WHERE parent = ? AND name = ?", (b'{"version":\xff', parent or "/", name)
+        )
+        assert changed.rowcount == 1
+        database.commit()
+    tried = Tried(directory)
+    asyncio.run(tried.run())
+    assert tried.outcome is WHOLE, (tried.refusal, caplog.messages)
+    assert not [record for record in caplog.records if record.exc_info], caplog.messages
+    settings = new_broker(directory)
+
+    async def retention() -> int:
+        await settings.start()
+        try:
+            return settings.dirs.logs[ORDERS].config.retention_ms
+        finally:
+            await settings.stop()
+
+    assert asyncio.run(retention()) == -1, "what it was, or for ever where it is not known any more"
+
+
+def test_what_lies_about_in_the_directories_is_left_alone(
+    healthy: dict[bool, Path], path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = path / "data"
+    shutil.copytree(healthy[False], directory)
+    (directory / "lost+found").mkdir()
+    (directory / "backup-20260101").mkdir()
+    (directory / "backup-202601").mkdir()
+    (directory / "my notes-1").mkdir()
+    (directory / "orders-0.bak").mkdir()
+    (directory / "nowhere-0").symlink_to(directory / "nothing")
+    (directory / "a file").write_text("x")
+    (directory / "empty-3").mkdir()
+    orders = directory / str(ORDERS)
+    (orders / "notes.txt").write_text("x")
+    (orders / "00000000000000000000.log.bak").write_text("x")
+    (orders / "sub").mkdir()
+    moved = path / "elsewhere"
+    shutil.move(directory / str(KEPT), moved)
+    (directory / str(KEPT)).symlink_to(moved)
+    tried = Tried(directory)
+    asyncio.run(tried.run())
+    assert tried.outcome is WHOLE, (tried.refusal, tried.offline, caplog.messages)
+    assert tried.kept == list(range(RECORDS + 1))
+    assert (orders / "notes.txt").exists()
+    assert not [record for record in caplog.records if record.exc_info], caplog.messages
+
+
+def test_a_file_in_the_place_of_a_partition_takes_it_offline_alone(
+    healthy: dict[bool, Path], path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = path / "data"
+    shutil.copytree(healthy[True], directory)
+    shutil.rmtree(directory / str(ORDERS))
+    (directory / str(ORDERS)).write_text("x")
+    tried = Tried(directory)
+    asyncio.run(tried.run())
+    assert tried.outcome is OFFLINE, (tried.refusal, caplog.messages)
+    assert tried.kept == list(range(RECORDS + 1))

@@ -139,7 +139,7 @@ class Broker:
         await self._read_settings(self.configs, self.tree)
         await self.dirs.load()
         if self.is_alone:
-            self.configs.topics |= await TakeOver(self.tree, self.dirs, me.id).run()
+            self.configs.topics |= await TakeOver(self.tree, self.dirs, me.id, self.configs.unreadable).run()
         for topic in self.configs.topics:
             self.dirs.update_config(topic)
         await (self._be_alone if self.is_alone else self._join)(self.tree, self.controller)

@@ -183,6 +183,8 @@ def reader_of(path: str, options: argparse.Namespace) -> Reader:
     if name in _TEXT_FILES:
         return _TEXT_FILES[name]
     parsed = names.parse_file_name(name)
+    if (removed := names.removed_base(name)) is not None:
+        parsed = (removed, names.LOG, names.REMOVED)
     if parsed is None or parsed[1] not in SEGMENT_KINDS:
         known = ", ".join([*SEGMENT_KINDS, *_TEXT_FILES])
         raise Failure(f"{path}: not a file of a log by its name; known are {known}")

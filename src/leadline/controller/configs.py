@@ -42,6 +42,7 @@ class Configs:
     def __init__(self, tree: Tree, me: BrokerId, clock: Clock) -> None:
         self.tree, self.me, self.clock = tree, me, clock
         self.topics: dict[str, dict[str, str]] = {}  # what differs from the broker's defaults; of those read so far
+        self.unreadable: set[str] = set()  # topics whose settings cannot be read
         self.broker: dict[str, str] = {}  # of this broker
         self.default: dict[str, str] = {}  # and of all brokers
         self.on_change: list[Callable[[str, str], None]] = []  # called with type and name of any entity
@@ -111,6 +112,8 @@ class Configs:
             self._hold(kind, name, {} if node is None else znodes.decode_config(path, node.data))
         except MalformedNode as error:
             log.error("the settings of %s %s cannot be read, defaults hold: %s", kind, name, error)
+            if kind == TOPICS:
+                self.unreadable.add(name)
             self._hold(kind, name, {})
 
     def _hold(self, kind: str, name: str, config: dict[str, str]) -> None:

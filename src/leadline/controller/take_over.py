@@ -5,7 +5,8 @@ directories since; nor is what a crash may have cost to be told from it, unless 
 """
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from zlib import crc32
 
 from leadline.controller import reading
@@ -13,6 +14,7 @@ from leadline.controller.controller import PRODUCER_IDS_AT_ONCE
 from leadline.controller.state import Topic
 from leadline.controller.topics import INTERNAL
 from leadline.coordination import znodes
+from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import Create, Delete, Operation, Set, Tree
 from leadline.coordination.znodes import Replicas
 from leadline.log.log import Log
@@ -24,26 +26,78 @@ log = logging.getLogger(__name__)
 OUR_STOP = -2  # in place of a broker epoch in .kafka_cleanshutdown, where Kafka with ZooKeeper writes -1
 CLEANUP_POLICY, RETENTION_MS = "cleanup.policy", "retention.ms"
 FIRST_CONTROLLER = 1
+SPARSE_COUNT = 1000  # for each partition that is here, a topic that is taken over has so many at most
 PRODUCER_IDS_IN_ALL = 1 << 40
 FAR_PRODUCER_ID = 1 << 44  # and yet a number that any language can tell exactly
+
+
+SINGLE_NODES: dict[str, Callable[[bytes], object]] = {
+    znodes.CONTROLLER_EPOCH: znodes.decode_controller_epoch,
+    znodes.PRODUCER_ID_BLOCK: znodes.decode_producer_id_block,
+    znodes.REASSIGN_PARTITIONS: znodes.decode_reassignment,
+    znodes.PREFERRED_REPLICA_ELECTION: partial(znodes.decode_partitions, znodes.PREFERRED_REPLICA_ELECTION),
+}
 
 
 class TakeOver:
     """`await TakeOver(...).run()`, once the logs are loaded."""
 
-    def __init__(self, tree: Tree, dirs: LogDirs, me: BrokerId) -> None:
-        self.tree, self.dirs, self.me = tree, dirs, me
+    def __init__(self, tree: Tree, dirs: LogDirs, me: BrokerId, unreadable: Collection[str] = ()) -> None:
+        """`unreadable`: topics whose settings cannot be read."""
+        self.tree, self.dirs, self.me, self.unreadable = tree, dirs, me, unreadable
         self.topics: dict[str, Topic] = {}
 
     async def run(self) -> dict[str, dict[str, str]]:
-        """The settings of topics that were taken over."""
-        names = await self.tree.children(znodes.TOPICS) or []
-        for name, stored in await reading.topics(self.tree, names):
-            known = stored if stored.id is not None else stored._replace(id=new_id())
-            self.topics[name] = await reading.with_states(self.tree, name, known)
+        """The settings of topics that were taken over, or whose settings cannot be read."""
+        for path, decode in SINGLE_NODES.items():
+            if not await self._is_readable(path, decode):
+                await self.tree.delete(path)
+        try:
+            is_whole = await self._read_topics()
+        except MalformedNode:
+            is_whole = False
+        if not is_whole:
+            await self._drop_unreadable()
+            await self._read_topics()
+        unknown = {name: {RETENTION_MS: "-1"} for name in self.unreadable}
+        for name, config in unknown.items():
+            log.error("the settings of topic %s are lost: it has retention.ms=-1 until they are set again", name)
+            await self.tree.set(znodes.config_path("topics", name), znodes.encode_config(config))
         configs = await self._reconcile()
         await self._begin_epochs()
-        return configs
+        return unknown | configs
+
+    async def _read_topics(self) -> bool:
+        """False: some could not be read."""
+        names = await self.tree.children(znodes.TOPICS) or []
+        found = await reading.topics(self.tree, names)
+        for name, stored in found:
+            known = stored if stored.id is not None else stored._replace(id=new_id())
+            self.topics[name] = await reading.with_states(self.tree, name, known)
+        return len(found) == len(names)
+
+    async def _drop_unreadable(self) -> None:
+        """Nodes to which damage left no sense: a topic is taken over from its logs then, a state is decided anew."""
+        for name in await self.tree.children(znodes.TOPICS) or []:
+            path = znodes.topic_path(name)
+            if not await self._is_readable(path, partial(znodes.decode_topic, name)):
+                await self.tree.multi(await reading.removal(self.tree, path))
+                continue
+            for number in await self.tree.children(f"{path}/partitions") or []:
+                tp = TopicPartition(name, int(number) if number.isdecimal() else 0)
+                if not await self._is_readable(znodes.state_path(tp), partial(znodes.decode_state, tp)):
+                    await self.tree.delete(znodes.state_path(tp))
+
+    async def _is_readable(self, path: str, decode: Callable[[bytes], object]) -> bool:
+        """Also if there is no such node."""
+        node = await self.tree.get(path)
+        try:
+            if node is not None:
+                decode(node.data)
+        except MalformedNode as error:
+            log.error("%s; it is dropped", error)
+            return False
+        return True
 
     async def _reconcile(self) -> dict[str, dict[str, str]]:
         """A topic of another broker's is taken over, one that has another id by now is that other topic, and one that
@@ -68,7 +122,10 @@ class TakeOver:
                 log.warning("topic %s is another one now, with id %s: the old one is forgotten", name, ids)
                 await self._forget(name)
                 known = None
-            if known is None:
+            if known is None and self._count(name, logs) > SPARSE_COUNT * len(logs):
+                directory, count = logs[0].directory, self._count(name, logs)
+                log.error("%s is left alone: a topic of %d partitions would have more of them here", directory, count)
+            elif known is None:
                 configs[name] = await self._take_over(name, logs, compacted=name in cleaned or name in INTERNAL)
             else:
                 await self._grow_to(known, self._count(name, logs))

@@ -39,6 +39,7 @@ MAX_NAME_BYTES = 255
 MOST_PARTITIONS = 1_000_000  # of a topic: no cluster bears as many
 
 _FILE = re.compile(r"(\d+)(\.[a-z]+)(\.deleted|\.cleaned|\.swap)?$")
+_REMOVED = re.compile(r"(\d{1,20})\.log(?:\.at-\d+)?\.(\d{1,20})\.removed")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _MARKED_DIR = re.compile(r"(?P<name>\S+)\.(?P<uid>\S+)-(?P<mark>delete|stray|future)$")
 
@@ -61,10 +62,16 @@ def removed_name(base_offset: Offset, now_ms: int, position: int | None = None) 
     return f"{file_name(base_offset, LOG)}{at}.{now_ms}{REMOVED}"
 
 
+def removed_base(name: str) -> Offset | None:
+    """The base offset of the segment that was removed, or cut off; None for another file."""
+    match = _REMOVED.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
 def removed_at(name: str) -> int:
     """When that was; 0 if the name does not say."""
-    number = name.removesuffix(REMOVED).rpartition(".")[2]
-    return int(number) if number.isascii() and number.isdigit() else 0
+    match = _REMOVED.fullmatch(name)
+    return 0 if match is None else int(match[2])
 
 
 def parse_file_name(name: str) -> tuple[Offset, str, str] | None:

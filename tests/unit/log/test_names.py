@@ -34,7 +34,13 @@ def test_a_directory_tells_its_partition_and_mark(tp: TopicPartition, mark: DirM
     assert names.parse_dir_name(names.dir_name(tp, mark)) == (tp, mark)
 
 
-@pytest.mark.parametrize("name", ["lost+found", "orders", "orders-", "-0", "orders-x", "orders-1.x-gone", "orders-²"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("lost+found", "orders", "orders-", "-0", "orders-x", "orders-1.x-gone", "orders-²", "my backup-7"),
+        *("backup-20260101", "orders-99999999999999999999", f"{'x' * 250}-0"),
+    ],
+)
 def test_a_directory_that_is_none_of_ours_is_refused_by_name(name: str) -> None:
     with pytest.raises(ValueError, match="is not the directory of a partition"):
         names.parse_dir_name(name)
@@ -46,3 +52,11 @@ def test_a_marked_name_fits_into_what_file_systems_allow() -> None:
     assert len(name) <= names.MAX_NAME_BYTES
     assert names.parse_dir_name(name)[0].partition == 99
     assert names.dir_name(tp, DirMark.DELETE) != name, "two deletions of one partition must not meet"
+
+
+def test_what_recovery_removes_tells_its_segment_and_its_time() -> None:
+    for position in (None, 1234):
+        name = names.removed_name(42, 1_700_000_000_000, position)
+        assert (names.removed_base(name), names.removed_at(name)) == (42, 1_700_000_000_000)
+        assert names.parse_file_name(name) is None, "it is no file of the log any more"
+    assert (names.removed_base("notes.removed"), names.removed_at("notes.removed")) == (None, 0)

@@ -2,11 +2,13 @@
 
 import errno
 import os
+import re
 import zlib
 from pathlib import Path
 
 import pytest
 
+from leadline.cli import main
 from leadline.errors import CorruptFile, UnusableFile
 from leadline.log import removals
 from leadline.log.log import Isolation, Log
@@ -184,6 +186,14 @@ def test_what_recovery_removes_is_kept_and_told_with_its_counts(
         f"{len(whole) - at + len(last)} bytes, 1 whole segments among them, with 3 whole batches of 3 records, "
         f"offsets 6 to 8; they are kept in {bench.directory / removed_name(3, START_MS, at)} and 1 more files"
     ) in caplog.text
+
+
+def test_what_was_removed_can_be_read_with_dump_log(bench: LogBench, capsys: pytest.CaptureFixture[str]) -> None:
+    segment = path(bench, 3, ".log")
+    segment.write_bytes(segment.read_bytes()[:-1])
+    bench.open(clean=False)
+    assert main(["dump-log", str(bench.directory / removed_name(6, START_MS)), "--deep"]) == 0
+    assert re.findall(r"\| offset: (\d+) ", capsys.readouterr().out) == ["6", "7", "8"]
 
 
 def test_zeros_behind_the_log_are_cut_and_not_kept(bench: LogBench) -> None:
