@@ -52,7 +52,9 @@ class DeliveryWatch:
     """
 
     def __init__(self, connection: Connection, topic: str, properties: Mapping[str, str]) -> None:
-        self.topic, self.largest = topic, 0  # bytes of the largest record handed over
+        self.topic = topic
+        self.pending = 0  # records handed over and not settled
+        self.largest = 0  # bytes of the largest record
         self._connection, self._refused = connection, RefusedBatches()
         self.producer = self._producer(properties)
         self._limits: dict[str, int] = {}
@@ -73,16 +75,26 @@ class DeliveryWatch:
         own |= {"debug": "msg", "log_level": "7"}
         return self._connection.producer({**own, **properties}, self._refused.logger)
 
-    def acknowledged(self) -> None:
-        self._moved = time.monotonic()
-        self._refused.errors.clear()
+    def handing_over(self, size: int) -> None:
+        """Before a record is handed to the producer. The time until it must be acknowledged begins now."""
+        self.largest = max(self.largest, size)
+        if not self.pending:
+            self._moved = time.monotonic()
+        self.pending += 1
+
+    def settled(self, *, stored: bool) -> None:
+        """A record that was handed over is stored, or has failed for good."""
+        self.pending -= 1
+        if stored:
+            self._moved = time.monotonic()
+            self._refused.errors.clear()
 
     def check(self) -> None:
         now = time.monotonic()
         if now - self._checked < CHECK_S:
             return
         self._checked = now
-        if not len(self.producer):
+        if not self.pending:
             self._moved = now
         elif now - self._moved >= self._connection.timeout_s:
             raise GaveUp
@@ -178,7 +190,8 @@ class DeliveryWatch:
             for whose, (limit, remedy) in limits.items()
             if limit and needed > limit
         ]
-        return f"it has {size:,} B ({size_text(size)}); {'; '.join(beyond) or 'a broker finds it too large'}"
+        limits_text = "; ".join(beyond) or "a broker finds it too large"
+        return f"it has {size:,} B ({size_text(size)}); {limits_text} (MSG_SIZE_TOO_LARGE)"
 
 
 def _name_of(text: str) -> str:

@@ -200,7 +200,7 @@ def _produce(options: argparse.Namespace) -> int:
 
     connection = Connection(options)
     watch = DeliveryWatch(connection, options.topic, {"acks": options.acks, "compression.type": options.compression})
-    producer, watch.largest = watch.producer, options.size
+    producer = watch.producer
     connection.partitions_of(producer, options.topic)
     values = payloads(options.size)
     run = Run.of(options)
@@ -208,10 +208,10 @@ def _produce(options: argparse.Namespace) -> int:
     failures: list[KafkaError] = []
 
     def delivered(error: "KafkaError | None", message: "Message") -> None:
+        watch.settled(stored=error is None)
         if error is not None:
             failures.append(error)
             return
-        watch.acknowledged()
         run.count += 1
         run.size += options.size
         taken.add(message.latency() or 0.0)
@@ -225,6 +225,7 @@ def _produce(options: argparse.Namespace) -> int:
                 try:
                     for _ in range(run.next_burst(sent, burst)):
                         producer.produce(options.topic, values[sent % len(values)], on_delivery=delivered)
+                        watch.handing_over(options.size)
                         sent += 1
                 except BufferError:
                     producer.poll(WAIT_S)
@@ -240,7 +241,8 @@ def _produce(options: argparse.Namespace) -> int:
         except GaveUp:
             given_up = watch.give_up()
         try:
-            while producer.flush(WAIT_S):
+            while watch.pending:
+                producer.poll(WAIT_S)
                 watch.check()
                 show()
         except GaveUp:

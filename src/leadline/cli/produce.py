@@ -190,7 +190,7 @@ class Sending:
         key = line.key if self.key is None else self.key
         headers = self.headers + line.headers
         size = len(line.value or b"") + len(key or b"")
-        self.watch.largest = max(self.watch.largest, size)
+        self.watch.handing_over(size)
         timestamp = 0 if self.timestamp is None else self.timestamp
         while True:
             try:
@@ -212,7 +212,7 @@ class Sending:
     def finish(self) -> None:
         """Until all of it is stored or failed; GaveUp once that takes too long."""
         with Status() as status:
-            while left := len(self.producer):
+            while left := self.watch.pending:
                 status.show(f"waiting for the last {count_text(left, 'record')}")
                 self.wait(QUEUE_WAIT_S)
 
@@ -222,7 +222,7 @@ class Sending:
 
     def _delivered(self, error: "KafkaError | None", message: "Message") -> None:
         if error is None:
-            self.watch.acknowledged()
+            self.watch.settled(stored=True)
             self.stored += 1
             self.size += len(message) + len(message.key() or b"")
             self.partitions.add(message.partition() or 0)
@@ -233,6 +233,7 @@ class Sending:
     def _lost(self, error: "KafkaError", size: int) -> None:
         from confluent_kafka import KafkaError
 
+        self.watch.settled(stored=False)
         self.failed += 1
         self.doubtful += error.code() == KafkaError._PURGE_INFLIGHT
         if error.code() in (KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from leadline.cli.delivery import RefusedBatches
+from leadline.cli.client import Connection, connection
+from leadline.cli.delivery import DeliveryWatch, GaveUp, RefusedBatches
 from leadline.cli.produce import lines_from
 from tests.support.broker import RunningBroker
 from tests.support.broker import leadline as started
@@ -83,6 +84,24 @@ def test_a_broker_that_stops_answering_is_told(tmp_path: Path) -> None:
                 )
             finally:
                 os.kill(broker.pid, signal.SIGCONT)
+
+
+def test_the_time_of_a_record_begins_when_it_is_handed_over_not_when_the_last_one_was_stored(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr("leadline.cli.delivery.time.monotonic", lambda: now[0])
+    parser = connection()
+    watch = DeliveryWatch(Connection(parser.parse_args(["--bootstrap-server", broker.bootstrap])), "open", {})
+    now[0] += 100  # a person thinks
+    watch.handing_over(1)
+    watch.producer.produce("open", b"x")
+    now[0] += 0.5
+    watch.check()
+    now[0] += 100
+    with pytest.raises(GaveUp):
+        watch.check()
+    watch.give_up()
 
 
 def test_lines_come_as_they_are_whatever_pieces_they_are_read_in() -> None:
