@@ -81,7 +81,8 @@ def command(run: Run) -> Run:
 
 def complain(text: str) -> None:
     paint = Paint(sys.stderr)
-    print(f"{paint.red('leadline:')} {text}", file=sys.stderr)
+    over = "\r\033[K" if paint.on else ""  # a line of progress may stand there
+    print(f"{over}{paint.red('leadline:')} {text}", file=sys.stderr)
 
 
 def _client_errors() -> "tuple[type[Exception], ...]":

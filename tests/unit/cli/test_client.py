@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from leadline.cli.client import Failure, Paint, client_properties, duration_ms, escaped, json_bytes, moment_ms
+from leadline.cli.client import Failure, Paint, client_properties, complain, duration_ms, escaped, json_bytes, moment_ms
 
 HOUR_MS = 3_600_000
 
@@ -104,6 +104,14 @@ def test_colours_are_for_terminals_and_never_against_no_color(monkeypatch: pytes
     assert Paint(io.StringIO()).bold("x") == "x"
     monkeypatch.setenv("NO_COLOR", "1")
     assert Paint(Terminal()).bold("x") == "x"
+
+
+def test_a_complaint_takes_the_place_of_a_line_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    complain("no")
+    assert terminal.getvalue() == "\r\033[K\033[31mleadline:\033[0m no\n"
 
 
 def test_what_a_record_holds_does_not_command_the_terminal() -> None:
