@@ -1,6 +1,8 @@
 """The session that jobs and tests get."""
 
+import signal
 import sys
+from types import FrameType
 
 import pytest
 from pyspark import util
@@ -32,3 +34,25 @@ def test_results_that_nobody_hands_over_are_told_as_such(spark: SparkSession, mo
         run_tasks(spark, str, [1, 2])
     monkeypatch.undo()
     assert run_tasks(spark, str, [1, 2]) == ["1", "2"]
+
+
+def test_an_interrupted_call_is_not_logged_with_a_traceback(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    def wait_in_java() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        jvm = spark.sparkContext._jvm
+        assert jvm is not None
+        jvm.java.lang.Thread.sleep(10_000)
+
+    handler = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            wait_in_java()
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+    assert caplog.records == []
+    assert spark.range(3).count() == 3

@@ -6,6 +6,7 @@ pyspark's own launcher drops its process when it is interrupted, and that proces
     a process that has started ends when its stdin is closed, which the kernel does however ours ends
 """
 
+import logging
 import os
 import shlex
 import signal
@@ -40,6 +41,8 @@ def java_gateway(conf: SparkConf, log: IO[bytes]) -> Iterator[JavaGateway]:
 
     A script that spark-submit runs has a Java process already, and gets the gateway to that one.
     """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs what it raises, with tracebacks
+    logging.getLogger().addFilter(_is_of_others)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         yield launch_gateway()  # type: ignore[no-untyped-call]
         return
@@ -54,6 +57,11 @@ def java_gateway(conf: SparkConf, log: IO[bytes]) -> Iterator[JavaGateway]:
             if process is not None:
                 _kill(process)
             raise
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    """Some of that it writes to the root logger."""
+    return not record.pathname.endswith(os.path.join("py4j", "java_gateway.py"))
 
 
 def _start(conf: SparkConf, log: IO[bytes], address: Path) -> "subprocess.Popen[bytes]":
