@@ -195,3 +195,17 @@ def test_the_soft_limit_of_descriptors_is_raised_at_the_start(tmp_path: Path) ->
             assert resource.prlimit(broker.pid, resource.RLIMIT_NOFILE) == (hard, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("descriptors", range(6, 30, 4))
+def test_a_start_with_hardly_any_descriptors_succeeds_or_says_in_one_line_what_is_short(
+    descriptors: int, tmp_path: Path
+) -> None:
+    try:
+        broker = RunningBroker(tmp_path / "data", {}, descriptors)
+    except AssertionError as error:
+        said = str(error).splitlines()[1:]
+        assert [line for line in said if line.startswith("leadline: ")] == said[-1:], said
+        assert "raise ulimit -n" in said[-1]
+    else:
+        assert broker.stop() == 0

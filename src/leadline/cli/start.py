@@ -27,8 +27,9 @@ from leadline.config import BrokerSettings, InvalidSetting, broker_settings, par
 from leadline.coordination.database import TreeInUse
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import TreeError
-from leadline.errors import CorruptFile, InconsistentIdentity, LogDirFailed, LogDirLocked
+from leadline.errors import CorruptFile, InconsistentIdentity, LogDirFailed, LogDirLocked, ResourceExhausted
 from leadline.log.log_dirs import LogDir, Recovery
+from leadline.ports import shortage
 
 REFUSALS = (  # to start: one line each
     InvalidSetting,
@@ -88,8 +89,11 @@ def run(options: argparse.Namespace) -> int:
         watchdog = Watchdog()
         with asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
             return _run(runner, settings, watchdog)
-    except OSError as error:
-        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+    except (OSError, RuntimeError, MemoryError, ResourceExhausted) as error:
+        if (text := shortage(error)) is None:
+            if not isinstance(error, OSError):
+                raise
+            text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
         print(f"leadline: {text}", file=sys.stderr)
     except REFUSALS as error:
         print(f"leadline: {error}", file=sys.stderr)

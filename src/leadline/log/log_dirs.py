@@ -158,13 +158,19 @@ class LogDirs:
             try:
                 self._lock(path)
             except OSError as error:
+                if (lacking := shortage(error)) is not None:
+                    self._unlock_all()
+                    raise ResourceExhausted(f"opening {path} failed: {lacking}") from error
                 self._note_offline(LogDirFailed(path, "opening it", error))
             except LogDirLocked:
-                for log_dir in self.dirs.values():
-                    self._unlock(log_dir)
-                self.dirs.clear()
+                self._unlock_all()
                 raise
         self._check_any_left()
+
+    def _unlock_all(self) -> None:
+        for log_dir in self.dirs.values():
+            self._unlock(log_dir)
+        self.dirs.clear()
 
     async def load(self) -> None:
         """Open the logs in all directories, each with its own threads."""
@@ -212,6 +218,8 @@ class LogDirs:
                 *(loop.run_in_executor(threads, self._open_one, one, world) for one in planned)
             )
         except OSError as error:
+            if (lacking := shortage(error)) is not None:  # not the fault of the disk: nothing in it is given up
+                raise ResourceExhausted(f"loading {log_dir.path} failed: {lacking}") from error
             self.take_offline(LogDirFailed(log_dir.path, "loading its logs", error))
             return
         finally:
