@@ -8,6 +8,7 @@ after it broke; whoever waits on a broken one is told so: what was asked may hav
 """
 
 import asyncio
+import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -29,6 +30,7 @@ Ask = Callable[[int, str], Buffer]  # a request's frame, with this correlation i
 Heard = Callable[[memoryview], Ask | None]  # what to ask next, after an answer that is to be looked at only now
 
 _SIZE = Struct(">i")
+_NO_LINGER = Struct("ii").pack(1, 0)
 _SHARED = memoryview(bytearray(256 * 1024))  # by all connections: what was read is taken out of it at once
 
 
@@ -87,6 +89,7 @@ class Channel:
         self._timed_out = 0  # attempts in a row
         self._line: _Line | None = None
         self._connecting = asyncio.Lock()
+        self._reaching: set[asyncio.Timeout] = set()  # of those who wait for a connection
         self._ids = map((0x7FFF_FFFF).__and__, count(1))
         self._closed = False
 
@@ -114,12 +117,17 @@ class Channel:
             return line
         first_s, longest_s = self._setup_timeout_s
         setup_s = min(timeout_s, longest_s, first_s * 2 ** min(self._timed_out, MOST_DOUBLINGS))
+        patience = asyncio.timeout(setup_s)
+        self._reaching.add(patience)
         try:
-            async with asyncio.timeout(setup_s):
+            async with patience:
                 line = await self._connected()
         except TimeoutError:
             self._timed_out += 1
-            raise PeerLost(f"{self} cannot be reached in {setup_s:g} s") from None
+            bound = "before the channel was closed" if self._closed else f"in {setup_s:g} s"
+            raise PeerLost(f"{self} cannot be reached {bound}") from None
+        finally:
+            self._reaching.discard(patience)
         self._timed_out = 0
         return line
 
@@ -148,6 +156,8 @@ class Channel:
 
     def close(self) -> None:
         self._closed = True
+        for patience in self._reaching:
+            patience.reschedule(0)
         self._break_off(PeerLost(f"the channel to {self} is closed"))
 
 
@@ -197,12 +207,20 @@ class _Line(asyncio.BufferedProtocol):
             return
         self.broken = why
         if self._transport is not None:
+            if self._waiting:
+                self._discard(self._transport)
             self._transport.abort()
         for waiting in self._waiting:
             waiting.timer.cancel()
             if not waiting.answer.done():
                 waiting.answer.set_exception(why)
         self._waiting.clear()
+
+    def _discard(self, transport: asyncio.Transport) -> None:
+        """Else the kernel would go on sending what is unanswered: it may arrive behind what is asked next."""
+        connection = transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
 
     # What asyncio calls
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from struct import Struct
 from typing import NoReturn
+from unittest import mock
 
 import pytest
 
@@ -230,3 +231,48 @@ def test_each_attempt_to_connect_has_twice_the_time_of_the_one_before_up_to_the_
             await asked(channel, timeout_s=0.005)
 
     asyncio.run(scene())
+
+
+def test_closing_ends_a_connection_that_is_only_being_made() -> None:
+    async def test() -> None:
+        loop, begun = asyncio.get_running_loop(), asyncio.Event()
+
+        async def unanswered(*_: object) -> None:
+            begun.set()
+            await asyncio.Event().wait()
+
+        with mock.patch.object(loop, "create_connection", unanswered):
+            channel = Channel("127.0.0.1", 1, "broker-1")
+            waiting = asyncio.create_task(asked(channel, 600.0))
+            await begun.wait()
+            channel.close()
+            async with asyncio.timeout(PATIENCE_S):
+                with pytest.raises(PeerLost, match="before the channel was closed"):
+                    await waiting
+
+    asyncio.run(test())
+
+
+def test_what_was_not_answered_in_time_does_not_arrive_later() -> None:
+    """A connection that ends in an orderly way hands over what was sent before."""
+
+    async def test() -> None:
+        ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await reader.read()
+                ended.set_result(False)
+            except ConnectionResetError:
+                ended.set_result(True)
+            writer.close()
+
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            channel = Channel("127.0.0.1", server.sockets[0].getsockname()[1], "broker-1")
+            with pytest.raises(PeerLost, match="did not answer"):
+                await asked(channel, 0.01)
+            async with asyncio.timeout(PATIENCE_S):
+                assert await ended, "it was not broken off"
+            channel.close()
+
+    asyncio.run(test())
