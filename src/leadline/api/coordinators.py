@@ -76,7 +76,8 @@ def _locate(key_type: int, key: str, ctx: Context) -> tuple[BrokerId, Endpoint]:
     else:
         raise InvalidRequest(f"key type {key_type} is not known: 0 (group) and 1 (transaction) are")
     leader, hosted = services.metadata.leader_of(tp), services.replicas.hosted.get(tp)
-    if leader == NO_LEADER or (leader == services.metadata.me.id and (hosted is None or hosted.log.offline)):
+    is_led = hosted is not None and not hosted.log.offline and not hosted.is_fenced
+    if leader == NO_LEADER or (leader == services.metadata.me.id and not is_led):
         raise CoordinatorNotAvailable(f"{tp} has no leader")
     if (at := services.metadata.reachable(leader, ctx.listener)) is not None:
         return leader, at

@@ -195,6 +195,8 @@ class Fetch:
             hosted = look_up(self._tp(wanted), max(position.current_leader_epoch, NO_EPOCH))
             if self.is_follower:
                 hosted.leader.follower(self.replica, position.current_leader_epoch)  # or it may not
+            elif hosted.is_fenced:
+                raise NotLeaderOrFollower(f"{hosted.log.tp} may be led by another broker: this one is cut off")
             if self.by_id and hosted.log.topic_id not in (None, _topic_id(wanted.topic_id)):
                 raise InconsistentTopicId(f"partition {hosted.log.tp} has topic id {hosted.log.topic_id}")
             log = hosted.log

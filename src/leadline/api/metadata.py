@@ -138,11 +138,12 @@ def _describe(topic: Topic, ctx: Context, request: MetadataRequest) -> _Topic:
 
 
 def _partition(number: int, partition: Partition, ctx: Context) -> MetadataResponse.MetadataResponsePartition:
-    can_be_reached = ctx.services.metadata.reachable(partition.leader, ctx.listener) is not None
+    cluster = ctx.services.metadata
+    at = None if cluster.may_have_moved(partition) else cluster.reachable(partition.leader, ctx.listener)
     return MetadataResponse.MetadataResponsePartition(
-        error_code=NONE if can_be_reached else LEADER_NOT_AVAILABLE,
+        error_code=LEADER_NOT_AVAILABLE if at is None else NONE,
         partition_index=number,
-        leader_id=partition.leader if can_be_reached else NO_LEADER,
+        leader_id=NO_LEADER if at is None else partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),

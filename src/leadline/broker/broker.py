@@ -27,7 +27,9 @@ from leadline.controller.asking import Peers
 from leadline.controller.cluster import Cluster
 from leadline.controller.configs import BROKERS, TOPICS, Configs
 from leadline.controller.controller import Controller
+from leadline.controller.leadership import Leadership
 from leadline.controller.metadata import BrokerInfo, Endpoint, Metadata
+from leadline.controller.quorum import silence_s
 from leadline.controller.state import Broker as Registered
 from leadline.controller.take_over import OUR_STOP, TakeOver, first_producer_id
 from leadline.controller.vigil import Vigil
@@ -80,6 +82,7 @@ class Broker:
         self.peers: Peers | None = None
         self.presence: Presence | None = None
         self.vigil: Vigil | None = None
+        self.leadership: Leadership | None = None
         self.tree: Tree | None = None
         self.replicas: Replicas | None = None
         self.groups: Groups | None = None
@@ -182,8 +185,10 @@ class Broker:
         directory = next(iter(self.dirs.dirs))
         self.presence = Presence(tree, me.id, self._registration(), self.files, directory, self._registered)
         await self.presence.begin()
-        assert self.peers is not None
-        self.vigil = self.services.vigil = Vigil(metadata, self.peers.where, self._channel, controller.vacate)
+        peers, silence = self.services.peers, silence_s(self.settings.broker.zookeeper_session_timeout_ms)
+        self.vigil = self.services.vigil = Vigil(metadata, peers.where, self._channel, controller.vacate, silence)
+        controller.monitor = self.vigil
+        self.leadership = Leadership(tree, metadata, controller, peers, self.vigil, self.services.replicas)
         await controller.start()
 
     def _registration(self) -> Registration:
@@ -242,9 +247,9 @@ class Broker:
         return Channel(*at, str(self.services.metadata.me.id), lost, (setup_ms[0] / 1000, setup_ms[1] / 1000))
 
     def _broker(self, id: BrokerId) -> Source:
-        """To copy from. PeerLost if nobody has told us of it."""
+        """To copy from. PeerLost if nobody has told us of it, or it is silent."""
         assert self.peers is not None
-        return self._channel(self.peers.where(id))
+        return self._channel(self.peers.heard_at(id))
 
     def _controlled(self, broker: Registered, lost: Callable[[], None]) -> Peer:
         """A broker, as the controller reaches it."""
@@ -366,6 +371,8 @@ class Broker:
             await self.presence.stop()
         if self.net is not None:
             self.net.stop_listening()
+        if self.leadership is not None:
+            await self.leadership.stop()
         if self.vigil is not None:
             await self.vigil.stop()
         if self.commits is not None:

@@ -14,10 +14,10 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from leadline.config import BrokerSettings
-from leadline.controller import reading
+from leadline.controller import quorum, reading
 from leadline.controller.answers import what_follows
 from leadline.controller.decisions import Decisions, Wanted
 from leadline.controller.effects import Effects, Remove, Request, Write
@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 FIRST_REBALANCE_S = 5.0
 AFTER_FAILURE_S = 1.0
 GIVE_BACK_S = 5.0
+STAND_BACK_S = 0.5  # before an election, for each broker that is silent here: who hears more is elected first
 PRODUCER_IDS_AT_ONCE = 1000
 ELECT, REBALANCE = "elect", "rebalance"  # events that no node stands for
 NONE = 0
@@ -61,6 +62,27 @@ class _Job(NamedTuple):
     run: Callable[[], Awaitable[None]]
     abandon: Callable[[], None]  # there is nobody in office any longer
     name: str = ""  # of an event
+
+
+class Monitor(Protocol):
+    """Who this broker does not hear."""
+
+    @property
+    def silent(self) -> set[BrokerId]: ...
+    @property
+    def unheard(self) -> set[BrokerId]:
+        """Also those that may be about to be silent."""
+
+    @property
+    def hears_most(self) -> bool:
+        """This broker has heard most of the others for a while."""
+
+
+class _NobodyIsSilent:
+    def __init__(self) -> None:
+        self.silent: set[BrokerId] = set()
+        self.unheard: set[BrokerId] = set()
+        self.hears_most = True
 
 
 class Controller:
@@ -85,6 +107,7 @@ class Controller:
         self._is_alone = is_alone  # that it decides is no news then
         self.decisions: Decisions | None = None  # None: another is in office, or nobody is
         self.on_decided: list[Callable[[], None]] = []  # something was, and written, and told
+        self.monitor: Monitor = _NobodyIsSilent()
         self._term = 0  # counts the times that we left office, or were told that we cannot be in it
         self._epoch_version = -1  # of /controller_epoch, when this one came into office
         self._lines: dict[BrokerId, Line] = {}
@@ -222,6 +245,7 @@ class Controller:
     async def _elect(self) -> None:
         if self.is_active or await self.tree.exists(znodes.CONTROLLER):
             return
+        await asyncio.sleep(STAND_BACK_S * len(self.monitor.silent))
         node = await self.tree.get(znodes.CONTROLLER_EPOCH)
         if node is None:
             with suppress(NodeExists):
@@ -272,6 +296,7 @@ class Controller:
         self.decisions = Decisions(state, self._listener, delete_topic_enable=config.delete_topic_enable)
         self.decisions.start(wanted)
         await self._carry_out()
+        self.silence_changed()
         if config.auto_leader_rebalance_enable:
             self._rebalance_in(FIRST_REBALANCE_S)
 
@@ -447,6 +472,20 @@ class Controller:
 
     def back(self, broker: Broker) -> None:
         self._decide(lambda decisions: decisions.broker_back(broker.id, broker.epoch))
+
+    def silence_changed(self) -> None:
+        """Brokers that are silent count as gone, if this controller hears most of those that are registered.
+
+        One that hears fewer does nothing: the others give its office up.
+        """
+        if self.decisions is None or not self.monitor.hears_most:
+            return
+        given_up = {id for id, line in self._lines.items() if line.is_given_up}
+        registered = self.decisions.state.brokers.keys() | given_up
+        unheard = (self.monitor.unheard & registered) | given_up
+        if quorum.hears_most(len(registered), len(unheard)):
+            for id in self.monitor.silent & self._lines.keys():
+                self._lines[id].give_up()
 
     def _decide(self, event: Callable[[Decisions], None]) -> None:
         """Nobody waits for it."""

@@ -2,7 +2,8 @@
 
 A broker that refuses connections has ended, whatever the tree says, unless it has just begun: Kafka's own register
 before they listen. It is told to be gone at once; a connection that breaks makes us look. From then on it is asked,
-every now and then, whether it is there after all. A lost connection alone says nothing.
+every now and then, whether it is there after all. A lost connection alone says nothing. A broker that is silent counts
+as gone once the controller gives up on it.
 """
 
 import asyncio
@@ -30,6 +31,7 @@ log = logging.getLogger(__name__)
 
 FIRST_BACK_OFF_S, BACK_OFF_S = 0.01, 0.1  # a process that is ending may accept a connection before it refuses the next
 PROBE_S = 0.25
+PROBE_PATIENCE_S = 1.0  # a probe that was lost is soon followed by another, over a new connection
 
 Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 Probe = ApiVersionsRequest
@@ -59,6 +61,8 @@ class Line:
         self._peer = connect(broker, self._lost)
         self._queue: asyncio.Queue[Request | Probe] = asyncio.Queue()
         self._unanswered = 0
+        self.is_given_up = False  # it is silent, and counts as gone
+        self._asking: asyncio.Timeout | None = None  # while a request is under way
         self._task = asyncio.create_task(self._run(), name=f"controller to broker {broker.id}")
 
     def _lost(self) -> None:
@@ -69,6 +73,15 @@ class Line:
     def send(self, request: Request | Probe) -> None:
         self._unanswered += 1
         self._queue.put_nowait(request)
+
+    def give_up(self) -> None:
+        """The broker is silent, and the controller hears most of the others."""
+        if not self.is_given_up and not self._task.done():
+            self.is_given_up = True
+            if self._asking is not None:
+                self._asking.reschedule(asyncio.get_running_loop().time())
+            else:
+                self.send(Probe())
 
     @property
     def is_idle(self) -> bool:
@@ -89,8 +102,8 @@ class Line:
             kind, version = VERSIONS[type(request)]
             try:
                 response = await self._until_answered(request, kind, version)
-            except PeerGone:
-                await self._until_back()
+            except PeerGone as error:
+                await self._until_back(error)
             except Exception:
                 log.exception("broker %d was not told what it should be: what happened is a bug", self.broker.id)
             else:
@@ -101,6 +114,16 @@ class Line:
 
     async def _until_answered(self, request: Message, kind: type[Message], version: int) -> Message:
         """PeerGone."""
+        try:
+            async with asyncio.timeout(0 if self.is_given_up else None) as self._asking:
+                return await self._ask_again(request, kind, version)
+        except TimeoutError:
+            raise PeerGone(f"broker {self.broker.id} is silent") from None
+        finally:
+            self._asking = None
+
+    async def _ask_again(self, request: Message, kind: type[Message], version: int) -> Message:
+        """PeerGone: nobody listens there."""
         complained, rest_s = False, FIRST_BACK_OFF_S
         while True:
             try:
@@ -117,17 +140,18 @@ class Line:
                 self._is_new = False
                 return response
 
-    async def _until_back(self) -> None:
+    async def _until_back(self, error: PeerGone) -> None:
         """What waits is out of date: once it is back it is told everything."""
         self._forget_all()
-        log.warning("broker %d is gone: it refuses connections", self.broker.id)
+        log.warning("broker %d counts as gone: %s", self.broker.id, error)
         self._told.gone(self.broker)
         while True:
             await asyncio.sleep(PROBE_S)
             with suppress(PeerLost):
-                await self._peer.ask(Probe(), ApiVersionsResponse, 0, self._timeout_s)
+                await self._peer.ask(Probe(), ApiVersionsResponse, 0, PROBE_PATIENCE_S)
                 break
         self._forget_all()
+        self.is_given_up = False
         log.warning("broker %d was thought gone, and is not", self.broker.id)
         self._told.back(self.broker)
 

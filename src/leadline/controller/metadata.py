@@ -46,6 +46,14 @@ class Partition(NamedTuple):
     offline: tuple[BrokerId, ...] = ()  # of the replicas, those that cannot serve
 
 
+class Leading(NamedTuple):
+    """Who leads a partition, and who is in sync with it."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+
+
 @dataclass(slots=True)
 class Topic:
     name: str
@@ -59,6 +67,7 @@ class Metadata:
         self.broker_epoch = NO_BROKER_EPOCH  # of this run of this broker; -1: not registered yet
         self.brokers: dict[BrokerId, BrokerInfo] = {}
         self.doubted: set[BrokerId] = set()  # of these, the ones that may have ended a moment ago: see Vigil
+        self.is_isolated = False  # others may lead what this broker leads: see Leadership
         self.departed: dict[BrokerId, BrokerInfo] = {}  # not of these any longer, since a moment ago: see Vigil
         self.controller: BrokerId = NO_CONTROLLER
         self.controller_epoch = 0  # the latest that was heard of
@@ -89,6 +98,27 @@ class Metadata:
         """Where clients find a leader. None: nowhere, as far as we know; they should ask again."""
         broker = None if leader in self.doubted else self.brokers.get(leader)
         return None if broker is None else broker.endpoints.get(listener)
+
+    def may_have_moved(self, partition: Partition) -> bool:
+        """Whether another broker may lead what this one led when it was cut off."""
+        return self.is_isolated and partition.leader == self.me.id and len(partition.isr) > 1
+
+    def learn(self, leaders: Mapping[TopicPartition, Leading]) -> list[TopicPartition]:
+        """What another broker knows and this one was not told. The partitions of which it is later than we knew."""
+        later = [tp for tp, leading in leaders.items() if self._learn(tp, leading)]
+        if later:
+            for changed in list(self.on_change):
+                changed()
+        return later
+
+    def _learn(self, tp: TopicPartition, leading: Leading) -> bool:
+        if not self.has_partition(tp):
+            return False
+        partitions = self.topics[tp.topic].partitions
+        if leading.leader_epoch <= partitions[tp.partition].leader_epoch:
+            return False
+        partitions[tp.partition] = partitions[tp.partition]._replace(**leading._asdict())
+        return True
 
     def topic(self, name: str) -> Topic:
         try:

@@ -11,20 +11,30 @@ office until its session times out, and nobody decides anything meanwhile; so it
 connection that only breaks is no proof of that; nor is one that is refused before any stood: Kafka's own brokers may be
 in office before they listen.
 
+A broker may also be silent: its connections stand, and nothing comes through. So each broker is looked at every now and
+then. A look that fails is followed by another one over a new connection. `quorum` says when silence counts. A silent
+controller's office is given up by a broker that hears most of the others.
+
 Clients are told for a little longer where a broker was that has departed. And they are told of the others at all once
 the controller has told this one: librdkafka would forget all brokers that a new one does not know yet.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
+from leadline.controller import quorum
 from leadline.controller.metadata import Endpoint, Metadata
 from leadline.model import BrokerId
 from leadline.replication.channel import Peer, PeerGone, PeerLost
 from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
-PATIENCE_S = 10.0
+log = logging.getLogger(__name__)
+
+LOOKS_IN_SILENCE = 4  # a silence is this many times as long as the pause between two looks
+PATIENCE_IN_SILENCE = 3  # and this many times as long as a look may take
+SILENT_PATIENCE_S = 1.0  # once it is silent: an answer is noticed soon
 FIRST_RETRY_S, RETRY_S = 0.01, 0.2  # a process that is ending may accept a connection before it refuses the next
 LOOK_S = 0.1  # who is slower than that is busy, and alive
 SETTLE_S = 1.0  # what else the client asks on the same connection waits, too
@@ -37,17 +47,49 @@ Vacate = Callable[[BrokerId], Awaitable[None]]
 
 
 class Vigil:
-    """`vacate`: gives up the controller's office in its name."""
+    """`vacate`: gives up the controller's office in its name. `silence_s`: from when on a silence counts."""
 
     def __init__(
-        self, metadata: Metadata, where: Callable[[BrokerId], Endpoint], connect: Connect, vacate: Vacate
+        self,
+        metadata: Metadata,
+        where: Callable[[BrokerId], Endpoint],
+        connect: Connect,
+        vacate: Vacate,
+        silence_s: float,
     ) -> None:
         self._metadata, self._where, self._connect, self._vacate = metadata, where, connect, vacate
+        self.silence_s = silence_s
+        self._unsure_s = asyncio.get_running_loop().time()  # when this broker last did not hear most of the others
+        self.on_silence: list[Callable[[BrokerId], None]] = []  # called when a broker falls silent, or is heard again
         self._watches: dict[BrokerId, _Watch] = {}
         self._farewells: dict[BrokerId, asyncio.TimerHandle] = {}
         self._informed = asyncio.Event()
         self._news = asyncio.Event()  # of who leads, or of who is doubted; a new one after each
         metadata.on_change.append(self._changed)
+
+    @property
+    def silent(self) -> set[BrokerId]:
+        """Brokers that have not answered for `silence_s`."""
+        return {id for id, watch in self._watches.items() if watch.is_silent}
+
+    @property
+    def unheard(self) -> set[BrokerId]:
+        """Brokers that did not answer the last look: they may be about to be silent."""
+        return {id for id, watch in self._watches.items() if watch.is_unheard}
+
+    @property
+    def hears_most(self) -> bool:
+        """For as long as a silence lasts: one that was cut off does not hear all others again at the same moment."""
+        return asyncio.get_running_loop().time() - self._unsure_s >= self.silence_s
+
+    def judged(self) -> None:
+        """A broker was heard, or not."""
+        if not quorum.hears_most(len(self._watches) + 1, len(self.unheard)):
+            self._unsure_s = asyncio.get_running_loop().time()
+
+    @property
+    def is_isolated(self) -> bool:
+        return quorum.is_isolated(len(self._watches) + 1, len(self.silent))
 
     @property
     def is_informed(self) -> bool:
@@ -73,7 +115,7 @@ class Vigil:
         if seen:
             await asyncio.wait(seen, timeout=LOOK_S)
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
         """Whoever waits for news."""
         self._news.set()
         self._news = asyncio.Event()
@@ -83,15 +125,21 @@ class Vigil:
         self._informed.set()
         wanted = self._wanted()
         for id in [id for id, watch in self._watches.items() if wanted.get(id) != watch.at]:
-            self._watches.pop(id).task.cancel()
+            self._watches.pop(id).end()
         for id in wanted.keys() - self._watches.keys():
-            self._watches[id] = _Watch(id, wanted[id], self._metadata, self._connect, self._vacate, self._tell)
+            self._watches[id] = _Watch(id, wanted[id], self._metadata, self._connect, self)
         departed = self._metadata.departed.keys()
         for id in self._farewells.keys() - departed:
             self._farewells.pop(id).cancel()
         for id in departed - self._farewells.keys():
             self._farewells[id] = asyncio.get_running_loop().call_later(FAREWELL_S, self._forget, id)
-        self._tell()
+        self.tell()
+
+    async def vacate(self, broker: BrokerId) -> None:
+        """ZooKeeper may be out of reach: then the watch over that broker goes on."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.silence_s):
+                await self._vacate(broker)
 
     def _wanted(self) -> dict[BrokerId, Endpoint]:
         found = {}
@@ -118,19 +166,13 @@ class Vigil:
 class _Watch:
     """Over one other broker."""
 
-    def __init__(
-        self,
-        broker: BrokerId,
-        at: Endpoint,
-        metadata: Metadata,
-        connect: Connect,
-        vacate: Vacate,
-        tell: Callable[[], None],
-    ) -> None:
-        self.broker, self.at, self._metadata, self._vacate, self._tell = broker, at, metadata, vacate, tell
+    def __init__(self, broker: BrokerId, at: Endpoint, metadata: Metadata, connect: Connect, vigil: Vigil) -> None:
+        self.broker, self.at, self._metadata, self._vigil = broker, at, metadata, vigil
         self._loop = asyncio.get_running_loop()
         self._wanted = asyncio.Event()  # another look
         self._waiting: list[asyncio.Future[None]] = []  # for the end of the next one
+        self._heard_s = self._loop.time()  # when it last answered, or refused; at first, when the watch began
+        self.is_unheard = self.is_silent = False
         self._peer = connect(at, self._doubt)
         self.task = self._loop.create_task(self._run(), name=f"vigil over broker {broker}")
 
@@ -148,7 +190,7 @@ class _Watch:
     def _trust(self) -> None:
         if self.broker in self._metadata.doubted:
             self._metadata.doubted.discard(self.broker)
-            self._tell()
+            self._vigil.tell()
 
     async def _run(self) -> None:
         stood, rest_s = False, FIRST_RETRY_S
@@ -157,22 +199,51 @@ class _Watch:
                 self._wanted.clear()
                 lost = await self._look()
                 stood = stood or lost is None
-                if stood and isinstance(lost, PeerGone) and self.broker == self._metadata.controller:
-                    await self._vacate(self.broker)
+                self._judge(lost)
+                is_over = (stood and isinstance(lost, PeerGone)) or (self.is_silent and self._vigil.hears_most)
+                if is_over and self.broker == self._metadata.controller:
+                    await self._vigil.vacate(self.broker)
                 if lost is None:
                     rest_s = FIRST_RETRY_S
                 else:
                     self._loop.call_later(rest_s, self._wanted.set)
                     rest_s = min(2 * rest_s, RETRY_S)
-                await self._wanted.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._vigil.silence_s / LOOKS_IN_SILENCE):
+                        await self._wanted.wait()
         finally:
             self._peer.close()
             self._trust()
 
+    def end(self) -> None:
+        """The broker is not one of the cluster any longer, or elsewhere."""
+        self.task.cancel()
+        self.is_unheard = False
+        self._silence(is_silent=False)
+
+    def _judge(self, lost: PeerLost | None) -> None:
+        """Who refuses a connection is not silent: its process has ended, which is dealt with as such."""
+        self.is_unheard = lost is not None and not isinstance(lost, PeerGone)
+        self._vigil.judged()
+        if not self.is_unheard:
+            self._heard_s = self._loop.time()
+        is_silent = self.is_unheard and self._loop.time() - self._heard_s >= self._vigil.silence_s
+        if is_silent != self.is_silent:
+            what = f"has not answered for {self._vigil.silence_s:g} s" if is_silent else "is heard again"
+            log.warning("broker %d %s", self.broker, what)
+        self._silence(is_silent=is_silent)
+
+    def _silence(self, *, is_silent: bool) -> None:
+        if is_silent != self.is_silent:
+            self.is_silent = is_silent
+            for changed in list(self._vigil.on_silence):
+                changed(self.broker)
+
     async def _look(self) -> PeerLost | None:
         waiting, self._waiting = self._waiting, []
+        patience_s = SILENT_PATIENCE_S if self.is_silent else self._vigil.silence_s / PATIENCE_IN_SILENCE
         try:
-            await self._peer.ask(ApiVersionsRequest(), ApiVersionsResponse, 0, PATIENCE_S)
+            await self._peer.ask(ApiVersionsRequest(), ApiVersionsResponse, 0, patience_s)
             self._trust()
         except PeerLost as error:
             return error

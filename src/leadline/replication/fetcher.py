@@ -104,6 +104,7 @@ class Fetcher:
         self.changing = asyncio.Lock()
         self._session = FetchSession()
         self._was_refused = False  # the last answer was of no use
+        self._why = ""  # there was no answer, as it was last said in the log
         self._appended_bytes = 0  # since it was the others' turn
         self._peer: Source | None = None
         self._woken = asyncio.Event()
@@ -128,6 +129,10 @@ class Fetcher:
         if self._waiting is waiting:
             self._was_broken_off = True
             self._close()
+
+    def break_off(self) -> None:
+        """The leader is silent."""
+        self._close()
 
     async def forget(self, tp: TopicPartition) -> None:
         async with self.changing:
@@ -234,7 +239,9 @@ class Fetcher:
                 await self._woken.wait()
 
     def _lost(self, asked: Requests, why: str) -> None:
-        log.info("broker %d is not answering: %s", self.leader, why)
+        if why != self._why:
+            log.info("broker %d is not answering: %s", self.leader, why)
+            self._why = why
         self._session.failed()
         now_ms = self._dirs.clock.now_ms()
         for tp in (*self._session.positions, *asked.offsets):
@@ -285,7 +292,7 @@ class Fetcher:
                 self._lost(asked, f"it answered with error {answer.error_code}")
             self._was_refused = True
             return
-        self._was_refused = False
+        self._was_refused, self._why = False, ""
         async with self.changing:
             for tp, part in parts:
                 if tp is not None and (position := session.positions.get(tp)) is not None:

@@ -279,12 +279,19 @@ class Leader:
             return None
         return self._propose((*self.isr, replica))
 
-    def shrink(self, now_ms: int) -> Effects:
-        """To be asked every now and then: whoever was not caught up for too long is out, or not waited for to join."""
+    def shrink(self, now_ms: int, silent: Collection[BrokerId] = ()) -> Effects:
+        """To be asked every now and then: whoever was not caught up for too long is out, or not waited for to join.
+
+        `silent`: who need not be late for that long, if enough stay in sync without them.
+        """
         advanced = self._advanced(now_ms)
         if self.pending is not None:
             return advanced
-        late = [replica for replica in self.isr if replica != self.me and self._is_late(replica, now_ms)]
+        followers = [replica for replica in self.isr if replica != self.me]
+        late = [replica for replica in followers if self._is_late(replica, now_ms, self.lag_ms)]
+        missing = [replica for replica in followers if replica in late or self._is_missing(replica, now_ms, silent)]
+        if len(self.isr) - len(missing) >= self.needed_in_sync:
+            late = missing
         if not late:
             return advanced
         why = "; ".join(self._lateness(replica, now_ms) for replica in late)
@@ -302,9 +309,12 @@ class Leader:
                 self.followers[replica].forget()
         return self._advanced(now_ms)._replace(wake_deletes=True) if left else NOTHING
 
-    def _is_late(self, replica: BrokerId, now_ms: int) -> bool:
+    def _is_late(self, replica: BrokerId, now_ms: int, lag_ms: int) -> bool:
         follower = self.followers.get(replica)
-        return follower is None or not follower.is_caught_up(self.log_end, now_ms, self.lag_ms)
+        return follower is None or not follower.is_caught_up(self.log_end, now_ms, lag_ms)
+
+    def _is_missing(self, replica: BrokerId, now_ms: int, silent: Collection[BrokerId]) -> bool:
+        return replica in silent and self._is_late(replica, now_ms, 0)
 
     def _lateness(self, replica: BrokerId, now_ms: int) -> str:
         follower = self.followers.get(replica)
@@ -331,9 +341,12 @@ class Leader:
         self._in_flight = False
         if decision.leader_epoch != self.epoch or decision.partition_epoch < self.partition_epoch:
             return NOTHING
+        left = [replica for replica in self.followers if replica in self.isr and replica not in decision.isr]
         self.isr, self.partition_epoch, self.pending = decision.isr, decision.partition_epoch, None
         for replica, follower in self.followers.items():
             follower.is_refused = follower.is_refused and replica not in self.isr
+        for replica in left:
+            self.followers[replica].forget()
         return self._advanced(now_ms)
 
     def alter_refused(self, proposal: Proposal, code: int, now_ms: int) -> Effects:

@@ -9,7 +9,7 @@ leads is in `partition`, what it copies from other brokers in `follower`, one `F
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -96,6 +96,7 @@ class Hosted:
     flushes: Acknowledgements = field(default_factory=Acknowledgements)  # those who wait for the log's durable end
     expiry: asyncio.TimerHandle | None = None  # of the first of them
     switching: bool = False  # its log is about to be another: what came now would be in neither
+    is_fenced: bool = False  # led here, as far as is known, but others may lead it: see `fence`
     history: History = field(default_factory=History)
 
     @property
@@ -208,7 +209,7 @@ class Replicas:
             hosted.history.elected(decision, found.log_end, now_ms)
             if decision.recovering:
                 log.warning("%s: an unclean election: what this broker lacks, from %d on, is lost", tp, found.log_end)
-        hosted.epoch, hosted.leader_id = decision.leader_epoch, self.me
+        hosted.epoch, hosted.leader_id, hosted.is_fenced = decision.leader_epoch, self.me, False
         if hosted.leads is None:
             hosted.leads = Leader(
                 self.me,
@@ -294,6 +295,7 @@ class Replicas:
                 await fetcher.stop()
 
     def _resign(self, tp: TopicPartition, hosted: Hosted) -> None:
+        hosted.is_fenced = False
         if hosted.leads is not None:
             hosted.leads = None
             for told in self.on_drop:
@@ -352,6 +354,36 @@ class Replicas:
                 while any(log.durable_end < end and log.awaits_flush for log, end in due):  # noqa: ASYNC110  at the end
                     await asyncio.sleep(LOOK_S)
 
+    # What is so although the controller cannot tell
+
+    def superseded(self, tp: TopicPartition, leader: BrokerId, epoch: LeaderEpoch) -> None:
+        """Another broker leads a partition, in a later epoch. The controller tells more once it reaches this broker."""
+        hosted = self.hosted.get(tp)
+        if hosted is not None and hosted.leads is not None and epoch > hosted.leads.epoch:
+            log.warning("%s is led by broker %d in epoch %d: this broker leads it no longer", tp, leader, epoch)
+            self._resign(tp, hosted)
+            hosted.leader_id = leader
+
+    def fence(self) -> None:
+        """Others may lead what others are in sync with: clients are sent away until `unfence`, followers are not.
+
+        A partition that is in sync here alone is led by this broker or by nobody.
+        """
+        for tp, hosted in self.hosted.items():
+            if hosted.leads is not None and len(hosted.leads.maximal_isr) > 1 and not hosted.is_fenced:
+                hosted.is_fenced = True
+                _dismiss(hosted, NotLeaderOrFollower(f"{tp} may be led by another broker: this one is cut off"))
+                hosted.wake()
+
+    def unfence(self) -> None:
+        for hosted in self.hosted.values():
+            hosted.is_fenced = False
+
+    def break_off(self, broker: BrokerId) -> None:
+        """A broker has fallen silent: what is copied from it is asked for again, over a new connection."""
+        if (fetcher := self._fetchers.get(broker)) is not None:
+            fetcher.break_off()
+
     # What must be done now and then
 
     def _start_timers(self) -> None:
@@ -369,11 +401,15 @@ class Replicas:
             self._timers.append(asyncio.create_task(_every(interval_ms / 1000, work), name=name))
 
     async def shrink(self) -> None:
+        self.shrink_by(())
+
+    def shrink_by(self, silent: Collection[BrokerId]) -> None:
+        """Followers that are late leave the ISR; silent ones need not be so for replica.lag.time.max.ms."""
         now_ms = self.dirs.clock.now_ms()
         for tp, hosted in self.hosted.items():
             if hosted.leads is not None and hosted.leads.followers:
                 hosted.leads.min_isr = hosted.log.config.min_insync_replicas
-                self._carry_out(tp, hosted, hosted.leads.shrink(now_ms))
+                self._carry_out(tp, hosted, hosted.leads.shrink(now_ms, silent))
 
     async def checkpoint_high_watermarks(self) -> None:
         for log_dir in list(self.dirs.dirs.values()):
@@ -429,6 +465,8 @@ class Replicas:
         found, leader = hosted.log, hosted.leader if hosted.leads is None else hosted.leads
         if hosted.switching:
             raise NotLeaderOrFollower(f"{found.tp} is being handed over to another log directory: try again")
+        if hosted.is_fenced:
+            raise NotLeaderOrFollower(f"{found.tp} may be led by another broker: this one is cut off")
         if leader.followers and (acks == ALL or origin is Origin.COORDINATOR):
             if self.stopping:  # nobody would hear that the others have it
                 raise NotLeaderOrFollower(f"{found.tp} is no longer led here: this broker stops")

@@ -264,6 +264,77 @@ def test_a_broker_that_does_not_answer_yet_is_waited_for(tmp_path: Path) -> None
     run(tmp_path, test)
 
 
+class Hears:
+    """What a monitor would say."""
+
+    def __init__(self, *silent: BrokerId, hears_most: bool = True) -> None:
+        self.silent, self.unheard, self.hears_most = set(silent), set(silent), hears_most
+
+
+def test_a_silent_broker_is_gone_until_it_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leadline.controller.lines.PROBE_S", 0.01)
+
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        cluster.brokers[1].trouble = PeerLost("no answer in time")
+        cluster.controller.monitor = Hears(1)
+        cluster.controller.silence_changed()
+        await cluster.until_led_by(2)
+        assert await cluster.state() == znodes.PartitionState(2, 1, (2,), 1)
+        assert await cluster.tree.exists(znodes.broker_path(1))
+        cluster.controller.monitor = Hears()
+        cluster.brokers[1].told.clear()
+        cluster.brokers[1].trouble = None
+        await cluster.brokers[1].told.wait()
+        assert cluster.brokers[1].holds[T0].leader == 2
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("hears", [Hears(1, 2), Hears(1, hears_most=False)], ids=["no longer", "not for long"])
+def test_a_controller_that_does_not_hear_most_brokers_counts_nobody_as_gone(tmp_path: Path, hears: Hears) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        cluster.controller.monitor = hears
+        cluster.controller.silence_changed()
+        await cluster.idle()
+        assert cluster.controller.decisions is not None
+        assert not cluster.controller.decisions.state.gone
+        assert (await cluster.state()).leader == 1
+
+    run(tmp_path, test)
+
+
+def test_a_new_controller_knows_who_is_silent(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.create("t", (1, 2))
+        await cluster.controller.stop()
+        cluster.brokers[1].trouble = PeerLost("no answer in time")
+        cluster.controller = cluster.view.controller = cluster.new_controller(0)
+        cluster.controller.monitor = Hears(1)
+        await cluster.controller.start()
+        await cluster.until_led_by(2)
+
+    run(tmp_path, test)
+
+
+def test_who_hears_all_brokers_is_elected_before_who_does_not(tmp_path: Path) -> None:
+    async def test(cluster: ThreeBrokers) -> None:
+        await cluster.controller.stop()
+        deaf, hearing = cluster.new_controller(1), cluster.new_controller(2)
+        deaf.monitor = Hears(0)
+        standing = asyncio.create_task(deaf.start())
+        await asyncio.sleep(0)
+        await hearing.start()
+        await standing
+        assert hearing.is_active
+        assert not deaf.is_active
+        await deaf.stop()
+        await hearing.stop()
+
+    run(tmp_path, test)
+
+
 def test_a_new_controller_counts_a_registered_broker_that_refuses_as_gone(tmp_path: Path) -> None:
     """The one before it was killed together with it, say, and their sessions are not over."""
 

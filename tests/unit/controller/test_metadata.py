@@ -4,8 +4,9 @@ import uuid
 
 import pytest
 
-from leadline.controller.metadata import BrokerInfo, Endpoint, Metadata, Partition
+from leadline.controller.metadata import BrokerInfo, Endpoint, Leading, Metadata, Partition
 from leadline.errors import StaleBrokerEpoch, StaleControllerEpoch, UnknownTopicOrPartition
+from leadline.model import TopicPartition
 from leadline.wire.codec import decode, to_bytes
 from leadline.wire.messages import UpdateMetadataRequest
 
@@ -138,3 +139,34 @@ def test_a_broker_that_is_not_told_of_any_longer_has_departed_until_it_is_again(
     assert metadata.reachable(2, "L") is None
     metadata.update(update(live=(1, 2)))
     assert metadata.departed.keys() == {3}
+
+
+def test_what_another_broker_was_told_counts_if_it_is_of_a_later_epoch() -> None:
+    metadata, calls = known(), list[None]()
+    metadata.update(update(state(0), state(1)))
+    before = metadata.topics["t"].partitions
+    epoch = before[0].leader_epoch
+    metadata.on_change.append(lambda: calls.append(None))
+    leaders = {
+        TopicPartition("t", 0): Leading(3, epoch + 1, (3, 1)),
+        TopicPartition("t", 1): Leading(3, before[1].leader_epoch, (3,)),  # no later than what we know
+        TopicPartition("t", 9): Leading(3, 1, (3,)),
+        TopicPartition("nowhere", 0): Leading(3, 1, (3,)),
+    }
+    assert metadata.learn(leaders) == [TopicPartition("t", 0)]
+    partitions = metadata.topics["t"].partitions
+    assert partitions[0][:2] == (3, epoch + 1)
+    assert partitions[0].isr == (3, 1)
+    assert partitions[0].replicas == before[0].replicas
+    assert calls == [None]
+    assert metadata.learn(leaders) == []
+    assert calls == [None]
+
+
+def test_what_an_isolated_broker_leads_with_others_may_have_moved() -> None:
+    metadata = known()
+    shared, alone = Partition(metadata.me.id, 0, (1, 2), (1, 2)), Partition(metadata.me.id, 0, (1,), (1,))
+    others = shared._replace(leader=2)
+    assert not metadata.may_have_moved(shared)
+    metadata.is_isolated = True
+    assert [metadata.may_have_moved(each) for each in (shared, alone, others)] == [True, False, False]

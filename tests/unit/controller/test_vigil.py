@@ -15,6 +15,7 @@ from leadline.wire.classes import Message
 from leadline.wire.messages import UpdateMetadataRequest
 
 ME, OTHER, CONTROLLER, NOBODY = 1, 2, 3, -1
+SILENCE_S = 600.0  # longer than any test
 M = TypeVar("M", bound=Message)
 
 
@@ -43,11 +44,11 @@ class FakePeer:
 
 
 class Watched:
-    def __init__(self) -> None:
+    def __init__(self, silence_s: float = SILENCE_S) -> None:
         self.metadata = Metadata(BrokerInfo(ME, {}), "cluster")
         self.peers: dict[int, FakePeer] = {}
         self.vacated: list[BrokerId] = []
-        self.vigil = Vigil(self.metadata, lambda id: Endpoint("h", id), self._connect, self._vacate)
+        self.vigil = Vigil(self.metadata, lambda id: Endpoint("h", id), self._connect, self._vacate, silence_s)
         self.tell(ME, OTHER, CONTROLLER)
 
     def _connect(self, at: Endpoint, lost: Callable[[], None]) -> Any:
@@ -62,9 +63,9 @@ class Watched:
         self.metadata.update(UpdateMetadataRequest(controller_id=CONTROLLER, controller_epoch=1, live_brokers=live))
 
 
-def run(test: Callable[[Watched], Awaitable[None]]) -> None:
+def run(test: Callable[[Watched], Awaitable[None]], silence_s: float = SILENCE_S) -> None:
     async def main() -> None:
-        watched = Watched()
+        watched = Watched(silence_s)
         await turns()
         try:
             await test(watched)
@@ -231,7 +232,7 @@ def test_who_departed_is_told_of_for_a_little_longer(monkeypatch: pytest.MonkeyP
 def test_a_new_broker_is_informed_once_the_controller_has_told_it_who_is_there() -> None:
     async def main() -> None:
         metadata = Metadata(BrokerInfo(ME, {}), "cluster")
-        fresh = Vigil(metadata, lambda id: Endpoint("h", id), cast(Any, None), cast(Any, None))
+        fresh = Vigil(metadata, lambda id: Endpoint("h", id), cast(Any, None), cast(Any, None), SILENCE_S)
         waiting = asyncio.create_task(fresh.informed())
         await turns()
         assert not fresh.is_informed
@@ -249,9 +250,95 @@ def test_without_a_controller_clients_wait_for_it_once_only(monkeypatch: pytest.
 
     async def main() -> None:
         metadata = Metadata(BrokerInfo(ME, {}), "cluster")
-        fresh = Vigil(metadata, lambda id: Endpoint("h", id), cast(Any, None), cast(Any, None))
+        fresh = Vigil(metadata, lambda id: Endpoint("h", id), cast(Any, None), cast(Any, None), SILENCE_S)
         await fresh.informed()
         assert fresh.is_informed
         await fresh.stop()
 
     asyncio.run(main())
+
+
+# Silence
+
+SHORT_S = 0.04
+NO_ANSWER = PeerLost("no answer in time")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110  nobody tells
+            await asyncio.sleep(0.001)
+
+
+def test_a_broker_that_does_not_answer_for_long_enough_is_silent_until_it_is_heard() -> None:
+    async def test(watched: Watched) -> None:
+        changes: list[BrokerId] = []
+        watched.vigil.on_silence.append(changes.append)
+        watched.peers[OTHER].fails_with = NO_ANSWER
+        await until(lambda: watched.vigil.silent == {OTHER})
+        assert changes == [OTHER]
+        assert watched.vigil.unheard == {OTHER}
+        assert watched.vigil.hears_most
+        watched.peers[OTHER].fails_with = None
+        await until(lambda: watched.vigil.silent == set())
+        assert changes == [OTHER, OTHER]
+        assert watched.vigil.unheard == set()
+
+    run(test, SHORT_S)
+
+
+def test_a_broker_that_missed_one_look_is_unheard_and_not_yet_silent() -> None:
+    async def test(watched: Watched) -> None:
+        peer = watched.peers[OTHER]
+        peer.break_off(NO_ANSWER)
+        await until(lambda: watched.vigil.unheard == {OTHER})
+        assert watched.vigil.silent == set()
+        peer.fails_with = None
+        await until(lambda: watched.vigil.unheard == set())
+
+    run(test)
+
+
+def test_a_broker_that_refuses_connections_has_ended_and_is_not_silent() -> None:
+    async def test(watched: Watched) -> None:
+        looks: list[None] = []
+        watched.peers[OTHER].break_off(PeerGone("nobody listens"))
+        watched.peers[CONTROLLER].fails_with = NO_ANSWER
+        watched.vigil.on_silence.append(lambda _: looks.append(None))
+        await until(lambda: bool(looks))
+        assert watched.vigil.silent == {CONTROLLER}
+
+    run(test, SHORT_S)
+
+
+def test_who_hears_nobody_is_isolated_and_does_not_hear_most() -> None:
+    async def test(watched: Watched) -> None:
+        for peer in watched.peers.values():
+            peer.fails_with = NO_ANSWER
+        await until(lambda: watched.vigil.is_isolated)
+        assert not watched.vigil.hears_most
+        assert watched.vacated == []
+
+    run(test, SHORT_S)
+
+
+def test_the_office_of_a_silent_controller_is_given_up_by_who_hears_most() -> None:
+    async def test(watched: Watched) -> None:
+        watched.peers[CONTROLLER].fails_with = NO_ANSWER
+        await until(lambda: watched.vacated[:1] == [CONTROLLER])
+        assert watched.vigil.silent == {CONTROLLER}
+
+    run(test, SHORT_S)
+
+
+def test_a_broker_that_is_not_one_of_the_cluster_any_longer_is_not_silent() -> None:
+    async def test(watched: Watched) -> None:
+        changes: list[BrokerId] = []
+        watched.peers[OTHER].fails_with = NO_ANSWER
+        await until(lambda: watched.vigil.silent == {OTHER})
+        watched.vigil.on_silence.append(changes.append)
+        watched.tell(ME, CONTROLLER)
+        assert changes == [OTHER]
+        assert watched.vigil.silent == set()
+
+    run(test, SHORT_S)

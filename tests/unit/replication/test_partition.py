@@ -172,6 +172,51 @@ def test_who_joins_is_alive_and_the_same_process(known: dict[int, int], joins: b
         assert proposal.broker_epochs == (ANY_EPOCH, 8)
 
 
+def missing(found: Leader, *silent: int) -> tuple[int, ...] | None:
+    """The ISR that is proposed a moment after the last fetches."""
+    proposal = found.shrink(NOW_MS + 1, silent).alter_isr
+    return None if proposal is None else proposal.wanted.isr
+
+
+@pytest.mark.parametrize(
+    ("silent", "min_isr", "isr"),
+    [
+        ((), 2, None),
+        ((3,), 2, (1, 2)),
+        ((3,), 3, None),  # too few would stay in sync: nothing is won
+        ((2, 3), 2, None),
+        ((2, 3), 1, (1,)),
+    ],
+)
+def test_a_silent_follower_leaves_at_once_if_enough_stay_in_sync(
+    silent: tuple[int, ...], min_isr: int, isr: tuple[int, ...] | None
+) -> None:
+    found = leader(1, 2, 3, min_isr=min_isr)
+    for replica in (2, 3):
+        found.follower_fetched(replica, 9, 0, NOW_MS)
+    assert missing(found, *silent) == isr
+
+
+def test_a_silent_follower_that_lacks_nothing_stays_in_sync() -> None:
+    found = leader(1, 2, 3)
+    for replica in (2, 3):
+        found.follower_fetched(replica, 10, 0, NOW_MS)
+    assert missing(found, 3) is None
+
+
+def test_a_silent_follower_that_left_is_not_waited_for() -> None:
+    found = leader(1, 2, 3, min_isr=2)
+    found.follower_fetched(2, 10, 0, NOW_MS)
+    found.follower_fetched(3, 10, 0, NOW_MS)
+    found.appended(12, NOW_MS)
+    found.follower_fetched(2, 12, 0, NOW_MS)
+    assert found.high_watermark == 10
+    proposal = found.shrink(NOW_MS + 1, (3,)).alter_isr
+    assert proposal is not None
+    decision = proposal.wanted._replace(partition_epoch=8)
+    assert found.isr_altered(proposal, decision, NOW_MS + 2).advance_to == 12
+
+
 def test_who_is_late_is_named_with_the_reason() -> None:
     found = leader(1, 2, 3)
     found.follower_fetched(2, 10, 0, NOW_MS)

@@ -533,3 +533,70 @@ def test_a_follower_that_has_everything_joins_again_without_a_new_record(
         await until(lambda: 3 in leader.isr)
 
     run(tmp_path, test, sockets=sockets)
+
+
+# Cut off from the controller
+
+
+def test_a_fenced_leader_sends_clients_away_and_goes_on_when_it_is_not_any_longer(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        leader = cluster.leader
+        await produced(leader, 1)
+        cluster.cut_off.add(leader.id)
+        waiting = asyncio.create_task(produce(leader))
+        await until(lambda: leader.log.log_end == 4)
+        leader.replicas.fence()
+        assert (await waiting).error_code == NotLeaderOrFollower.code
+        for acks in (ALL, 1):
+            assert (await produce(leader, acks=acks)).error_code == NotLeaderOrFollower.code
+        assert (await fetch(leader, 0)).error_code == NotLeaderOrFollower.code
+        cluster.cut_off.clear()
+        leader.replicas.unfence()
+        await produced(leader, 1)
+        await cluster.all_hold(6)
+        assert leader.hosted.epoch == 0
+
+    run(tmp_path, test, min_insync_replicas="2")
+
+
+def test_followers_of_a_fenced_leader_catch_up_nevertheless(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        leader = cluster.leader
+        await produced(leader, 1)
+        leader.replicas.fence()
+        leader.replicas.unfence()
+        await produced(leader, 1)
+        leader.replicas.fence()
+        await cluster.all_hold(4)
+        await until(lambda: leader.log.high_watermark == 4)
+
+    run(tmp_path, test)
+
+
+def test_a_leader_that_is_in_sync_alone_is_not_fenced(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        leader = cluster.leader
+        cluster.cut_off.update(set(cluster.ids) - {leader.id})
+        await produced(leader, 1, acks=1)
+        await until(lambda: cluster.isr == {leader.id})
+        leader.replicas.fence()
+        await produced(leader, 1)
+
+    run(tmp_path, test)
+
+
+def test_a_leader_that_hears_of_a_later_epoch_leads_no_longer(tmp_path: Path) -> None:
+    async def test(cluster: Brokers) -> None:
+        leader = cluster.leader
+        await produced(leader, 1)
+        cluster.cut_off.add(leader.id)
+        waiting = asyncio.create_task(produce(leader))
+        await until(lambda: leader.log.log_end == 4)
+        leader.replicas.superseded(TP, 2, leader.hosted.epoch)
+        assert leader.hosted.leads is not None  # that is no later epoch
+        leader.replicas.superseded(TP, 2, leader.hosted.epoch + 1)
+        assert (await waiting).error_code == NotLeaderOrFollower.code
+        assert (await produce(leader)).error_code == NotLeaderOrFollower.code
+        assert leader.hosted.leader_id == 2
+
+    run(tmp_path, test)

@@ -1,0 +1,138 @@
+"""Whether this broker still leads what it leads, where the controller cannot tell it.
+
+A broker that has lost ZooKeeper, or most of the others, hears of no election. Its clients would wait for it until they
+time out, or write what is truncated later.
+
+    isolated        more than half of the brokers are silent: they may have elected others. Clients are sent away
+                    until a broker can be asked who leads. A controller in touch with ZooKeeper knows that nobody has.
+    without ZooKeeper   the session may be over: other brokers are asked who leads. Whoever finds its own partition in a
+                    later epoch leads it no longer. While nobody was elected, it goes on leading.
+
+A follower that is silent leaves the ISR before it is late, if its leader hears most of the brokers and enough stay in
+sync: the controller may hear it well.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+
+from leadline.controller.asking import Peers
+from leadline.controller.controller import Controller
+from leadline.controller.metadata import NO_LEADER, Leading, Metadata
+from leadline.controller.vigil import Vigil
+from leadline.coordination.tree import SessionState, Tree
+from leadline.model import BrokerId, TopicPartition
+from leadline.replication.channel import PeerLost
+from leadline.replication.replicas import Replicas
+from leadline.wire.messages import MetadataRequest, MetadataResponse
+
+log = logging.getLogger(__name__)
+
+CHECK_S = 1.0
+ASK_S = 3.0  # a broker that is asked may wait for an election itself
+ASKED_AT_ONCE = 2  # brokers, in turn: all of a large cluster may have lost ZooKeeper
+METADATA_VERSION = 9
+
+
+class Leadership:
+    """`start()`, and in the end `stop()`."""
+
+    def __init__(
+        self, tree: Tree, metadata: Metadata, controller: Controller, peers: Peers, vigil: Vigil, replicas: Replicas
+    ) -> None:
+        self._metadata, self._controller, self._peers = metadata, controller, peers
+        self._vigil, self._replicas = vigil, replicas
+        self._is_connected = True
+        self._changed = asyncio.Event()
+        self._next_asked = 0
+        self._session_watch = tree.watch_session(self._session)
+        vigil.on_silence.append(self._silence)
+        self._task = asyncio.create_task(self._run(), name="leadership")
+
+    async def stop(self) -> None:
+        self._session_watch.cancel()
+        self._vigil.on_silence.remove(self._silence)
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    def _session(self, state: SessionState) -> None:
+        self._is_connected = state is SessionState.CONNECTED
+        self._changed.set()
+
+    def _silence(self, broker: BrokerId) -> None:
+        is_silent = broker in self._vigil.silent
+        self._peers.silence_changed(broker, is_silent=is_silent)
+        if is_silent:
+            self._replicas.break_off(broker)
+        self._changed.set()
+
+    async def _run(self) -> None:
+        while True:
+            is_quiet = self._is_connected and not self._vigil.silent and not self._metadata.is_isolated
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if is_quiet else CHECK_S):
+                    await self._changed.wait()
+            self._changed.clear()
+            await self._check()
+
+    async def _check(self) -> None:
+        self._controller.silence_changed()
+        is_sure = self._controller.is_active and self._is_connected
+        if self._vigil.is_isolated and not is_sure:
+            self._isolate()
+        elif self._metadata.is_isolated:
+            if await self._ask():
+                self._metadata.is_isolated = False
+                self._replicas.unfence()
+        elif not self._is_connected:
+            await self._ask()
+        if self._vigil.hears_most:
+            self._replicas.shrink_by(self._vigil.silent)
+
+    def _isolate(self) -> None:
+        if not self._metadata.is_isolated:
+            log.warning("broker %d is cut off from most others: they may have elected leaders", self._metadata.me.id)
+        self._metadata.is_isolated = True
+        self._replicas.fence()
+
+    # Who leads?
+
+    async def _ask(self) -> bool:
+        """Whether it is known now, as far as others know."""
+        names = {tp.topic for tp, hosted in self._replicas.hosted.items() if hosted.leads and hosted.leads.followers}
+        brokers = self._some_heard()
+        if not names or not brokers:
+            return True
+        return any(await asyncio.gather(*(self._ask_broker(broker, names) for broker in brokers)))
+
+    def _some_heard(self) -> list[BrokerId]:
+        heard = sorted(self._metadata.brokers.keys() - self._vigil.unheard - {self._metadata.me.id})
+        start, self._next_asked = self._next_asked, self._next_asked + ASKED_AT_ONCE
+        return [heard[(start + n) % len(heard)] for n in range(min(ASKED_AT_ONCE, len(heard)))]
+
+    async def _ask_broker(self, broker: BrokerId, names: Iterable[str]) -> bool:
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=False,
+        )
+        try:
+            response = await self._peers.ask(broker, request, MetadataResponse, METADATA_VERSION, ASK_S)
+        except PeerLost:
+            return False
+        leaders = _leaders(response)
+        for tp in self._metadata.learn(leaders):
+            self._replicas.superseded(tp, leaders[tp].leader, leaders[tp].leader_epoch)
+        return True
+
+
+def _leaders(response: MetadataResponse) -> dict[TopicPartition, Leading]:
+    """Of partitions that have one."""
+    return {
+        TopicPartition(topic.name or "", partition.partition_index): Leading(
+            partition.leader_id, partition.leader_epoch, tuple(partition.isr_nodes)
+        )
+        for topic in response.topics
+        for partition in topic.partitions
+        if partition.leader_id != NO_LEADER
+    }
