@@ -316,7 +316,10 @@ def log_start(side: Side, topic: str) -> int:
 
 def each_until(both: Both, condition: Callable[[Side], bool]) -> None:
     for side in both.sides:
-        until(lambda side=side: condition(side))  # type: ignore[misc]
+        try:
+            until(lambda side=side: condition(side))  # type: ignore[misc]
+        except AssertionError as error:
+            raise AssertionError(f"{side}: {error}") from None
 
 
 @pytest.mark.usefixtures("fresh_settings")

@@ -4,17 +4,18 @@ What cannot be understood closes its connection with a line that says why; nothi
 """
 
 import asyncio
+import gc
 import logging
 from collections.abc import Awaitable
 from functools import partial
 from time import perf_counter
 
-from leadline.api import TABLE, Answer
+from leadline.api import TABLE, Answer, Serve
 from leadline.api.commit_lanes import commit_in_lane, commit_outside
 from leadline.api.context import Context, Services
 from leadline.api.copies import Origin, copy_in_lane
 from leadline.api.produce import produce_in_lane
-from leadline.broker.net import CloseConnection, Connection, Later, Reply, as_it_is
+from leadline.broker.net import LARGE_BYTES, CloseConnection, Connection, Later, Reply, as_it_is
 from leadline.errors import WireError
 from leadline.wire.apis import API_VERSIONS, unsupported_api_versions
 from leadline.wire.classes import Message
@@ -60,7 +61,7 @@ class Requests:
             if head.api_key == OffsetCommitRequest.API_KEY:
                 answer, connection.state = commit_outside(frame, head, connection.state, ctx)
             else:
-                answer = entry.serve(frame, head.body_at, ctx)
+                answer = serve_without_collections(entry.serve, frame, head.body_at, ctx)
         except MalformedRequest as error:
             raise CloseConnection(f"it sent what is no request: {error}") from None
         except WireError as error:
@@ -93,6 +94,17 @@ class Requests:
         if seconds > SLOW_SECONDS:
             name = head.api.name if head.api is not None else head.api_key
             log.warning("%s v%d from %s took %.0f ms of the loop", name, head.version, connection, seconds * 1000)
+
+
+def serve_without_collections(serve: Serve, frame: memoryview, body_at: int, ctx: Context) -> Answer:
+    """What a large request is made of is no garbage: to look for some takes longer than to decode it."""
+    if len(frame) < LARGE_BYTES or not gc.isenabled():
+        return serve(frame, body_at, ctx)
+    gc.disable()
+    try:
+        return serve(frame, body_at, ctx)
+    finally:
+        gc.enable()
 
 
 def _framed(head: Head, answer: Message | None) -> Reply | None:

@@ -3,7 +3,7 @@
 Nothing that a peer says is believed: a length is held against the bytes that are left before anything is made of it,
 a count against the least that so many elements take. How deep structs nest is up to the schema alone.
 As an element may take one byte here and hundreds in memory, there is a limit to all elements of a message together.
-It keeps the worst request of few bytes below 50 MB, and within half a second. Requests of clients have some hundreds
+It keeps the worst request of few bytes below 50 MB, and decoded within half a second. Requests of clients have hundreds
 of elements, those between brokers one for each partition: lists of numbers, such as replicas, hardly count.
 Tagged fields have a limit of their own, in each structure and in the header.
 A string that is not UTF-8 is seldom, so that the message is then decoded once more, with replacement characters.

@@ -1,14 +1,15 @@
 """From a frame to its reply: what holds the loop up is noted."""
 
+import gc
 import logging
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from leadline.api.context import Services
-from leadline.broker.net import Connection
-from leadline.broker.requests import Requests
+from leadline.api.context import Context, Services
+from leadline.broker.net import LARGE_BYTES, Connection
+from leadline.broker.requests import Requests, serve_without_collections
 from leadline.wire.frames import request_head
 
 METADATA = b"\0\3\0\1" + b"\0\0\0\7" + b"\xff\xff" + b"\0\0\0\0"
@@ -24,3 +25,22 @@ def test_a_request_that_takes_longer_than_50_ms_of_the_loop_is_told(
     found = [record.getMessage() for record in caplog.records]
     assert found == [f"Metadata v1 from 127.0.0.1:5 took {seconds * 1000:.0f} ms of the loop"][:lines]
     assert requests.slowest_turn == seconds
+
+
+@pytest.mark.parametrize(("size", "collects"), [(LARGE_BYTES - 1, True), (LARGE_BYTES, False)])
+@pytest.mark.parametrize("fails", [False, True])
+def test_nobody_looks_for_garbage_while_a_large_request_is_decoded(size: int, collects: bool, fails: bool) -> None:
+    seen: list[bool] = []
+
+    def serve(*_: object) -> None:
+        seen.append(gc.isenabled())
+        if fails:
+            raise ValueError
+
+    assert gc.isenabled()
+    try:
+        serve_without_collections(serve, memoryview(bytes(size)), 0, cast(Context, None))
+    except ValueError:
+        assert fails
+    assert seen == [collects]
+    assert gc.isenabled()
