@@ -241,10 +241,34 @@ class Model:
             elif node.id not in self.controller.alive:
                 self.rejoin(node)
 
-    def lose_the_departed(self) -> None:
+    def is_out_and_back(self, node: Node) -> bool:
+        """A follower falls behind and catches up. Whether its leader proposes that it joins; nobody has answered."""
+        self._fall_behind(node)
+        leader, rounds = self.nodes[self.controller.current.leader], 20 + self.produced
+        while node.id not in self.controller.current.isr and not leader.proposals and rounds:
+            self.at_once(self.ask, node)
+            rounds -= 1
+        return bool(leader.proposals)
+
+    def _fall_behind(self, node: Node) -> None:
+        """It is silent until it is out of the ISR; the others go on."""
+        leader = self.nodes[self.controller.current.leader]
+        self.produce(leader)
+        for _ in range(2):
+            self.wait(LAG_MS)
+            for other in self.nodes.values():
+                if other is not node and other.following is not None:
+                    for _ in range(2):
+                        self.at_once(self.ask, other)
+        leader.shrink(self.now_ms)
+        while leader.proposals:
+            self.at_once(self.alter, leader)
+
+    def lose_the_departed(self, *, leaving_are_missed: bool) -> None:
         """Who is down is missed; who shuts down stays silent, but for what it leads. All that was said arrives."""
         for node in self.nodes.values():
-            if not node.is_up and node.id in self.controller.alive:
+            is_missed = leaving_are_missed or node.id not in self.controller.shutting_down
+            if not node.is_up and node.id in self.controller.alive and is_missed:
                 self.controller.failed(node.id)
             if node.id in self.controller.shutting_down and node.leader is None:
                 node.following = None

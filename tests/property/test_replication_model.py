@@ -41,10 +41,10 @@ def come_to_rest(laws: Laws) -> None:
     assert laws.unsettled() == []
 
 
-def go_on(laws: Laws) -> None:
+def go_on(laws: Laws, *, leaving_are_missed: bool = True) -> None:
     """What is appended now is soon safe, without those that are gone."""
     model = laws.model
-    model.lose_the_departed()
+    model.lose_the_departed(leaving_are_missed=leaving_are_missed)
     model.produce(model.nodes.get(model.controller.current.leader, model.nodes[1]))
     deadline_ms = model.now_ms + SOON_MS
     while laws.stalled() and model.now_ms < deadline_ms:
@@ -101,6 +101,25 @@ def test_those_in_sync_go_on_without_one_that_leaves(data: bytes, min_isr: int) 
         come_to_rest(laws)
         model.shut_down(model.nodes[1 + choices[start] % 3])
         go_on(laws)
+    come_to_rest(laws)
+
+
+@settings(max_examples=30)
+@given(data=st.binary(min_size=40, max_size=200), min_isr=st.sampled_from([1, 2]))
+def test_those_in_sync_go_on_without_one_that_leaves_as_it_joins(data: bytes, min_isr: int) -> None:
+    """It was proposed, and the controller refuses it: it leaves, though it is still registered."""
+    model = Model(min_isr=min_isr)
+    laws, choices = Laws(model), numbers(data)
+    for start in range(0, len(choices), STEPS_BEFORE_LEAVING):
+        for choice in choices[start : start + STEPS_BEFORE_LEAVING]:
+            model.step(choice)
+        come_to_rest(laws)
+        model.quiet_round()  # all have heard who leads
+        followers = [node for node in model.nodes.values() if node.following is not None]
+        node = followers[choices[start] % len(followers)]
+        if model.is_out_and_back(node):
+            model.shut_down(node)
+            go_on(laws, leaving_are_missed=False)
     come_to_rest(laws)
 
 
