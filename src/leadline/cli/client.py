@@ -150,7 +150,9 @@ def connection() -> argparse.ArgumentParser:
     )
     group.add_argument("--command-config", metavar="FILE", type=Path, help="client properties: security, timeouts")
     group.add_argument("--property", action="append", default=[], metavar="KEY=VALUE", help="one client property")
-    group.add_argument("--timeout", type=float, default=TIMEOUT_S, metavar="SECONDS", help="to wait for an answer (10)")
+    group.add_argument(
+        "--timeout", type=float, default=TIMEOUT_S, metavar="SECONDS", help="for all answers (default 10)"
+    )
     return parser
 
 

@@ -121,7 +121,8 @@ class SecondClient:
 
         assert isinstance(admin, KafkaAdminClient)
         self._admin, self._connection = admin, connection
-        self._connect(self.answering[0])  # where any broker will do, it asks one that it is connected to
+        for broker in self.answering[:1]:  # where any broker will do, it asks one that it is connected to
+            self._connect(broker)
 
     @property
     def answering(self) -> list[BrokerId]:

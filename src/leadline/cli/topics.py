@@ -238,6 +238,7 @@ def _describe(options: argparse.Namespace) -> int:
             head = [head_of(topic, partitions, own.changed, paint)] if options.only is None else []
             for line in head + [line_of(topic.name, each, paint) for each in partitions]:
                 print(line)
+    connection.complain_of_silent("partitions that it leads can be neither written nor read")
     return 0
 
 

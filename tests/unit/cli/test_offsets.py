@@ -19,7 +19,7 @@ ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 3)
 class Cluster:
     """Both a connection and its admin client: users-3 answers with these errors first."""
 
-    timeout_s = 5.0
+    left_s = 5.0
 
     def __init__(self, *errors: int) -> None:
         self.errors = list(errors)
