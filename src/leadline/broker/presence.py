@@ -121,7 +121,7 @@ class Presence:
         if answer.error_code or left:
             some = ", ".join(left[:MOST_NAMED]) + (", ..." if len(left) > MOST_NAMED else "")
             log.warning(
-                "broker %d still leads %d partitions (error %d): %s", self._me, len(left), answer.error_code, some
+                "broker %d still leads (error %d, partitions: %d): %s", self._me, answer.error_code, len(left), some
             )
         return not answer.error_code and not left
 

@@ -246,7 +246,7 @@ def _tell(broker: Broker, seconds: float) -> None:
     for one in offline[:MOST_OFFLINE]:
         print(f"  offline  {one.tp}: {one.error}")
     if len(offline) > MOST_OFFLINE:
-        print(f"  offline  {len(offline) - MOST_OFFLINE} more partitions")
+        print(f"  offline  {count_text(len(offline) - MOST_OFFLINE, 'more partition')}")
     print(f"  holds    {len(dirs.logs)} partitions, {size_text(size)}")
     print(f"  try      leadline topics list --bootstrap-server {told.host}:{told.port}", flush=True)
 

@@ -229,7 +229,7 @@ class LogDirs:
         log_dir.loaded = True
         if planned and not log_dir.was_clean:
             log.info(
-                "%s was not stopped cleanly: %d partitions were recovered, %d bytes of them read again",
+                "%s was not stopped cleanly and is recovered. Partitions: %d, bytes that were read again: %d",
                 log_dir.path, len(planned), sum(one.bytes_to_read for one in planned),
             )  # fmt: skip
         self._set_high_watermarks(log_dir, high_watermarks)

@@ -83,6 +83,7 @@ class _Loader:
 
     def load(self) -> Log:
         opening, files = self.opening, self.files
+        topic_id = read_partition_metadata(files, self._path(names.PARTITION_METADATA_FILE))  # before anything changes
         resolve_leftovers(files, self.directory)
         self.snapshots = Snapshots(files, self.directory)
         stored = self._read_epochs()
@@ -104,7 +105,7 @@ class _Loader:
             self._note_no_producers(producers, log_end)
         else:
             rebuild_producers(self.segments, producers, self.snapshots, log_start, log_end, self.now_ms)
-        self._tell_what_is_missing(log_end)
+        self._tell_of_lost_end(log_end)
         for segment in self.segments:
             segment.release()
         recovery_point = log_end if opening.clean else max(min(opening.recovery_point, log_end), log_start)
@@ -120,7 +121,7 @@ class _Loader:
             log_start=log_start,
             log_end=log_end,
             recovery_point=recovery_point,
-            topic_id=read_partition_metadata(files, self._path(names.PARTITION_METADATA_FILE)),
+            topic_id=topic_id,
         )
 
     def _path(self, name: str) -> str:
@@ -164,6 +165,8 @@ class _Loader:
                     self._recover(segment, flushed=True)
                     for file in segment.files_to_flush():  # no later flush comes this far down
                         file.sync()
+                if base != bases[-1]:
+                    self._tell_of_gap(segment, end)
             segment.release()
             self.segments.add(segment)
 
@@ -195,27 +198,28 @@ class _Loader:
                     why = f"{segment.path(names.LOG)} does not reach up to the next segment, {rest[0].base_offset}"
                 self._tell_of_removal(why, segment.end()[0])
                 break
+            if rest:
+                self._tell_of_gap(segment, rest[0].base_offset)
 
     def _tell_of_removal(self, why: str, log_end: Offset) -> None:
         removal = self.removal
         removal.forget_older()
         log.warning("%s was cut off at offset %d: %s. Removed: %s", self.opening.tp, log_end, why, removal)
 
-    def _tell_what_is_missing(self, log_end: Offset) -> None:
-        """What was flushed and is not there any more."""
-        opening, bases = self.opening, self.segments.bases
-        if opening.contiguous:
-            for segment, next_base in zip(self.segments, bases[1:], strict=False):
-                if (end := segment.end()[0]) < next_base:
-                    log.error(
-                        "%s: the records from offset %d to %d are missing, though what follows is there: a segment was "
-                        "removed or damaged. Readers go on behind the gap; restore %s if there is a copy of it",
-                        opening.tp, end, next_base - 1, self._path(names.file_name(end, names.LOG)),
-                    )  # fmt: skip
-        if opening.recovery_point > log_end:
+    def _tell_of_gap(self, segment: Segment, next_base: Offset) -> None:
+        """Somebody took away what was flushed between a segment and the next."""
+        if self.opening.contiguous and (end := segment.end()[0]) < next_base:
+            log.error(
+                "%s: the records from offset %d to %d are missing, though what follows is there: a segment was removed "
+                "or damaged. Readers go on behind the gap; restore %s if there is a copy of it",
+                self.opening.tp, end, next_base - 1, self._path(names.file_name(end, names.LOG)),
+            )  # fmt: skip
+
+    def _tell_of_lost_end(self, log_end: Offset) -> None:
+        if self.opening.recovery_point > log_end:
             log.error(
                 "%s ends at offset %d, though it was flushed up to %d: its last segments were removed or damaged",
-                opening.tp, log_end, opening.recovery_point,
+                self.opening.tp, log_end, self.opening.recovery_point,
             )  # fmt: skip
 
     def _is_torn_off(self, segment: Segment, rest: Sequence[Segment]) -> bool:

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 KEPT_BYTES = 1 << 30  # for each partition
 TAIL_BYTES = 1 << 31  # no segment is larger
 COPY_BYTES = 1 << 20  # at once
+MOST_NAMED = 3  # files in one line
 
 
 @dataclass(slots=True)
@@ -86,16 +87,12 @@ class Removal:
         return [name for name in self.files.listdir(self.directory) if name.endswith(names.REMOVED)]
 
     def __str__(self) -> str:
-        told = f"{self.bytes} bytes"
-        if self.segments:
-            told += f", {self.segments} whole segments among them"
+        told = f"{self.bytes} bytes; whole segments: {self.segments}, whole batches: {self.batches}"
         if self.offsets is not None:
-            told += f", with {self.batches} whole batches of {self.records} records, offsets {self.offsets[0]} to "
-            told += f"{self.offsets[1]}"
+            told += f", records: {self.records}, offsets: {self.offsets[0]} to {self.offsets[1]}"
         if self.kept:
-            told += f"; they are kept in {os.path.join(self.directory, self.kept[0])}"
-            told += f" and {len(self.kept) - 1} more files" if len(self.kept) > 1 else ""
-            told += " (leadline dump-log reads it)"
+            files = ", ".join(self.kept[:MOST_NAMED]) + (", ..." if len(self.kept) > MOST_NAMED else "")
+            told += f". It is kept in {self.directory}, and leadline dump-log reads it: {files}"
         return told
 
 

@@ -136,7 +136,7 @@ def test_recovering_many_partitions_is_told_in_a_few_lines(tmp_path: Path) -> No
         broker.start()
         lines = broker.output().splitlines()[before:]
     assert len(lines) < 15, lines
-    assert any("was not stopped cleanly: 300 partitions were recovered" in line for line in lines)
+    assert any("was not stopped cleanly and is recovered. Partitions: 300" in line for line in lines)
 
 
 def test_a_partition_that_is_offline_is_named_when_the_broker_has_started(tmp_path: Path) -> None:

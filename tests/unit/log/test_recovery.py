@@ -183,8 +183,9 @@ def test_what_recovery_removes_is_kept_and_told_with_its_counts(
     assert (bench.directory / removed_name(6, START_MS)).read_bytes() == last
     assert (
         f"orders-0 was cut off at offset 5: {segment} has no valid batch at byte {at}. Removed: "
-        f"{len(whole) - at + len(last)} bytes, 1 whole segments among them, with 3 whole batches of 3 records, "
-        f"offsets 6 to 8; they are kept in {bench.directory / removed_name(3, START_MS, at)} and 1 more files"
+        f"{len(whole) - at + len(last)} bytes; whole segments: 1, whole batches: 3, records: 3, offsets: 6 to 8. "
+        f"It is kept in {bench.directory}, and leadline dump-log reads it: {removed_name(3, START_MS, at)}, "
+        f"{removed_name(6, START_MS)}"
     ) in caplog.text
 
 
