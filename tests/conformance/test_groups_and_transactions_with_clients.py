@@ -19,10 +19,9 @@ from typing import Any, TypeVar
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from kafka import KafkaAdminClient  # type: ignore[import-untyped]
+from kafka.errors import TransactionalIdNotFoundError  # type: ignore[import-untyped]
 
-from leadline.cli.client import Connection, connection
-from leadline.cli.open_transactions import Transaction
-from leadline.cli.second_client import second_client
 from tests.clients.client import Client
 from tests.conformance.kafka.broker import broker, zookeeper
 from tests.support.broker import leadline
@@ -130,11 +129,16 @@ class Place:
                     raise
             time.sleep(0.05)
 
-    def transaction(self, name: str) -> Transaction | None:
-        """Of a transactional id; None once the coordinator has forgotten it."""
-        options = connection().parse_args(["--bootstrap-server", self.bootstrap])
-        with second_client(Connection(options)) as client:
-            return client.transaction(f"{self.name}-{name}")
+    def has_forgotten(self, name: str) -> bool:
+        """Whether the coordinator knows nothing of a transactional id."""
+        admin = KafkaAdminClient(bootstrap_servers=self.bootstrap)
+        try:
+            admin.describe_transactions([f"{self.name}-{name}"])
+        except TransactionalIdNotFoundError:
+            return True
+        finally:
+            admin.close()
+        return False
 
     def described(self, group: str = "group") -> tuple[str, str, int]:
         found = self.group(group)
@@ -465,7 +469,7 @@ def a_transactional_id_expires(place: Place) -> object:
     producer.begin_transaction()
     producer.produce(topic, b"before", partition=0)
     producer.commit_transaction(PATIENCE_S)
-    until(lambda: place.transaction("expired") is None)
+    until(lambda: place.has_forgotten("expired"))
     producer.begin_transaction()
     producer.produce(topic, b"after", partition=0)
     told = code(lambda: producer.commit_transaction(PATIENCE_S))
