@@ -16,7 +16,7 @@ from itertools import count
 from struct import Struct
 from typing import Protocol, TypeVar
 
-from leadline.ports import Buffer
+from leadline.ports import Buffer, shortage
 from leadline.wire.classes import Message
 from leadline.wire.frames import parse_response, request_frame
 from leadline.wire.primitives import BUFFERS, MalformedRequest
@@ -145,8 +145,10 @@ class Channel:
             _, line = await loop.create_connection(lambda: _Line(self, self._ids, self._lost), self.host, self.port)
         except ConnectionRefusedError as error:
             raise PeerGone(f"nobody listens on {self}: {error.strerror}") from None
-        except OSError as error:
-            raise PeerLost(f"{self} cannot be reached: {error}") from None
+        except (OSError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and shortage(error) is None:
+                raise
+            raise PeerLost(f"{self} cannot be reached: {shortage(error) or error}") from None
         return line
 
     def _break_off(self, why: PeerLost) -> None:

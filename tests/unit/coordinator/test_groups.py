@@ -328,3 +328,25 @@ async def test_the_number_of_partitions_is_learned_when_the_topic_is_there(tmp_p
         racks = broker.cluster.metadata.racks
         await broker.cluster.add_partitions(OFFSETS_TOPIC, lambda _: assign(racks, 3, 1, first=2))
         assert {groups.partition_of(f"g{n}") for n in range(100)} == {0, 1}
+
+
+@in_loop
+async def test_a_journal_that_a_shortage_keeps_from_being_read_is_read_a_little_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with broker_in_process(tmp_path, settings=QUICK) as broker:
+        commits = await commits_of(broker)
+        assert commit(commits, {TP: 7}) == {TP: 0}
+    refusals, in_thread = [1, 2], asyncio.to_thread
+
+    async def hesitant(job: Callable[..., bytes], *arguments: object) -> bytes:
+        if refusals:
+            refusals.pop()
+            raise RuntimeError("can't start new thread")
+        return await in_thread(job, *arguments)
+
+    monkeypatch.setattr(asyncio, "to_thread", hesitant)
+    monkeypatch.setattr("leadline.coordinator.journal.RETRY_S", 0.01)
+    async with broker_in_process(tmp_path, settings=QUICK) as broker:
+        assert offsets(await commits_of(broker)) == {TP: 7}
+        assert refusals == []

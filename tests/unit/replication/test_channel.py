@@ -1,6 +1,7 @@
 """A connection to another broker, held against peers that answer, break, lie and keep silent."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from struct import Struct
@@ -276,3 +277,27 @@ def test_what_was_not_answered_in_time_does_not_arrive_later() -> None:
             channel.close()
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
+        (RuntimeError("can't start new thread"), "ulimit -u"),
+    ],
+)
+def test_a_shortage_here_says_nothing_of_the_peer(error: Exception, remedy: str) -> None:
+    async def refuse(*_: object, **__: object) -> NoReturn:
+        raise error
+
+    async def scene(channel: Channel) -> None:
+        loop = asyncio.get_running_loop()
+        connect = loop.create_connection
+        loop.create_connection = refuse  # type: ignore[method-assign]
+        with pytest.raises(PeerLost, match=remedy) as lost:
+            await asked(channel)
+        assert not isinstance(lost.value, PeerGone)
+        loop.create_connection = connect  # type: ignore[method-assign]
+        assert await asked(channel) == 1
+
+    run(scene, properly)
