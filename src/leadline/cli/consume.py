@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 FIELDS = ("key", "partition", "offset", "timestamp", "headers")
 AT_ONCE = 1000
+NO_ASSIGNMENT = "the group has handed out no partition to this reader yet; waiting"
 STALL_S = 3.0  # without a record, until a person is told why
 OFFSET_TAIL_BASE = -2000  # librdkafka's: so many before the end
 WAIT_S = 0.2
@@ -376,7 +377,10 @@ class Stall:
             return
         self._looked = now
         trouble = self._trouble()
-        if trouble and trouble != self._told:
+        if not self._consumer.assignment() and self._told != NO_ASSIGNMENT:
+            self._told = NO_ASSIGNMENT
+            complain(NO_ASSIGNMENT)
+        elif trouble and trouble != self._told:
             self._told = trouble
             complain(f"{trouble}; waiting")
         if trouble and self._reading.is_bounded and now - self._since > self._connection.timeout_s + STALL_S:
