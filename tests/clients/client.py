@@ -68,6 +68,10 @@ class Client:
             raise kind(f"{self.name}, {op}: {answer['error']}")
         return answer["result"]
 
+    def log_tail(self, lines: int = 200) -> str:
+        """The last lines that it wrote besides its answers, for a message of a test that fails."""
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
     def close(self) -> None:
         self.process.kill()
         self.process.communicate()

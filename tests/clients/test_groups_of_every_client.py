@@ -101,5 +101,5 @@ def test_who_reads_uncommitted_sees_the_aborted_ones_too(client: Client, transac
     rows = [row for written in transactions.values() for row in written]
     asked = {"topic": "transactions", "group": f"uncommitted-{client.name}", "count": len(rows) * 3 // 2}
     found = client.ask("read_in_group", **asked, isolation="read_uncommitted")
-    assert len(found) == len(rows) * 3 // 2
+    assert len(found) == len(rows) * 3 // 2, client.log_tail()
     assert all(row in found for row in rows)

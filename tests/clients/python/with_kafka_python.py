@@ -1,6 +1,7 @@
 """kafka-python."""
 # mypy: disable-error-code="import-untyped,import-not-found"
 
+import logging
 import sys
 import time
 from typing import Any
@@ -167,4 +168,5 @@ def _shown(record: Any) -> list[object]:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.DEBUG, format="%(asctime)s %(name)s %(message)s")
     serving.serve(Client(sys.argv[1]))
