@@ -20,8 +20,10 @@ if not ON_CI:  # there, Hypothesis loads a profile of its own: no deadline eithe
     settings.register_profile("leadline", deadline=None)
     settings.load_profile("leadline")
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script: what tests start inherits it
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# The background of a script ignores SIGINT, and nohup ignores SIGHUP. What the tests start would inherit that.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 def no_excuse_on_ci(report: Report) -> Report:

@@ -209,11 +209,14 @@ def test_a_terminal_that_is_closed_ends_it_cleanly(tmp_path: Path) -> None:
 
     with subprocess.Popen(command, stdin=own, stdout=own, stderr=own, preexec_fn=control) as process:
         os.close(own)
-        told = b""
-        while b"  try " not in told:
-            told += os.read(terminal, 4096)
-        os.close(terminal)  # whatever it says from now on fails
-        assert process.wait(timeout=30) == 0
+        try:
+            output = b""
+            while b"  try " not in output:
+                output += os.read(terminal, 4096)
+            os.close(terminal)  # whatever it prints from now on fails
+            assert process.wait(timeout=30) == 0
+        finally:
+            process.kill()
     assert (data / ".kafka_cleanshutdown").exists()
 
 
