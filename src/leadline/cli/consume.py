@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 FIELDS = ("key", "partition", "offset", "timestamp", "headers")
 AT_ONCE = 1000
-NO_ASSIGNMENT = "the group has handed out no partition to this reader yet; waiting"
+NO_ASSIGNMENT = "the group has handed out no partition to this reader yet"
 STALL_S = 3.0  # without a record, until a person is told why
 OFFSET_TAIL_BASE = -2000  # librdkafka's: so many before the end
 WAIT_S = 0.2
@@ -377,14 +377,19 @@ class Stall:
             return
         self._looked = now
         trouble = self._trouble()
-        if not self._consumer.assignment() and self._told != NO_ASSIGNMENT:
-            self._told = NO_ASSIGNMENT
-            complain(NO_ASSIGNMENT)
-        elif trouble and trouble != self._told:
+        if not self._consumer.assignment():
+            trouble = NO_ASSIGNMENT
+        if trouble and trouble != self._told:
             self._told = trouble
             complain(f"{trouble}; waiting")
-        if trouble and self._reading.is_bounded and now - self._since > self._connection.timeout_s + STALL_S:
+        if self._is_fatal(trouble) and now - self._since > self._connection.timeout_s + STALL_S:
             raise Failure(f"{trouble}: not all of it can be read")
+
+    def _is_fatal(self, trouble: str) -> bool:
+        """A member that its group does not need may wait. One that reads to the end would be done, if it had joined."""
+        if trouble == NO_ASSIGNMENT:
+            return self._reading.ends is not None
+        return self._reading.is_bounded and bool(trouble)
 
     def _trouble(self) -> str:
         partitions = [each.partition for each in self._consumer.assignment()]

@@ -2,12 +2,15 @@
 
 import argparse
 import json
+from typing import cast
+from unittest.mock import Mock
 
 import pytest
-from confluent_kafka import KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from leadline.cli.client import Failure
-from leadline.cli.consume import FIELDS, Layout, Reading, as_json, as_text, start_offset
+from leadline.cli import consume
+from leadline.cli.client import Connection, Failure
+from leadline.cli.consume import FIELDS, Layout, Reading, Stall, as_json, as_text, start_offset
 
 CREATE_TIME = 1
 
@@ -96,3 +99,31 @@ def test_an_offset_that_is_not_there_is_refused_with_what_is() -> None:
     given = argparse.Namespace(from_beginning=False, offset=1, from_time=None)
     with pytest.raises(Failure, match="orders-0 holds the offsets 2 to 9: there is no 1"):
         start_offset(given, TopicPartition("orders", 0), 2, 9)
+
+
+def stalled_in_a_group(reading: Reading, seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that was handed no partition, over this time; --timeout is 10 seconds."""
+    now_s = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    monkeypatch.setattr(consume, "trouble_of", lambda *_: "")
+    stall = Stall(
+        cast(Connection, Mock(timeout_s=10)), cast(Consumer, Mock(**{"assignment.return_value": []})), reading
+    )
+    for _ in range(seconds):
+        now_s += 1
+        stall.check()
+
+
+def test_who_reads_to_the_end_gives_up_a_group_that_hands_out_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Failure, match="handed out no partition to this reader yet: not all of it can be read"):
+        stalled_in_a_group(reading(ends={-1: 0}), 20, monkeypatch)
+    assert capsys.readouterr().err.count("handed out no partition to this reader yet; waiting") == 1
+
+
+def test_a_member_that_its_group_does_not_need_waits(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stalled_in_a_group(reading(most=5), 100, monkeypatch)
+    assert capsys.readouterr().err.count("handed out no partition to this reader yet; waiting") == 1
