@@ -267,6 +267,35 @@ MAKERS: list[tuple[type[Message], type[Message], Maker]] = [
         m.ListPartitionReassignmentsResponse,
         lambda *_: m.ListPartitionReassignmentsRequest(topics=None),
     ),
+    # What needs security or newer groups: it is refused, with an answer that clients understand.
+    (m.SaslHandshakeRequest, m.SaslHandshakeResponse, lambda *_: m.SaslHandshakeRequest(mechanism="PLAIN")),
+    (m.SaslAuthenticateRequest, m.SaslAuthenticateResponse, lambda *_: m.SaslAuthenticateRequest(auth_bytes=b"")),
+    (
+        m.DescribeAclsRequest,
+        m.DescribeAclsResponse,
+        lambda *_: m.DescribeAclsRequest(resource_type_filter=1, operation=1, permission_type=1),
+    ),
+    (m.CreateAclsRequest, m.CreateAclsResponse, lambda *_: m.CreateAclsRequest()),
+    (m.DeleteAclsRequest, m.DeleteAclsResponse, lambda *_: m.DeleteAclsRequest()),
+    (m.CreateDelegationTokenRequest, m.CreateDelegationTokenResponse, lambda *_: m.CreateDelegationTokenRequest()),
+    (m.RenewDelegationTokenRequest, m.RenewDelegationTokenResponse, lambda *_: m.RenewDelegationTokenRequest()),
+    (m.ExpireDelegationTokenRequest, m.ExpireDelegationTokenResponse, lambda *_: m.ExpireDelegationTokenRequest()),
+    (
+        m.DescribeDelegationTokenRequest,
+        m.DescribeDelegationTokenResponse,
+        lambda *_: m.DescribeDelegationTokenRequest(owners=None),
+    ),
+    (m.UpdateFeaturesRequest, m.UpdateFeaturesResponse, lambda *_: m.UpdateFeaturesRequest()),
+    (
+        m.ConsumerGroupHeartbeatRequest,
+        m.ConsumerGroupHeartbeatResponse,
+        lambda _, to: m.ConsumerGroupHeartbeatRequest(group_id=to.topic),
+    ),
+    (
+        m.ConsumerGroupDescribeRequest,
+        m.ConsumerGroupDescribeResponse,
+        lambda _, to: m.ConsumerGroupDescribeRequest(group_ids=[to.topic]),
+    ),
     # What brokers ask each other: whoever asks one that is alone is refused.
     (m.LeaderAndIsrRequest, m.LeaderAndIsrResponse, lambda *_: m.LeaderAndIsrRequest()),
     (m.StopReplicaRequest, m.StopReplicaResponse, lambda *_: m.StopReplicaRequest()),
@@ -277,8 +306,18 @@ MAKERS: list[tuple[type[Message], type[Message], Maker]] = [
 ]
 
 
+UNANSWERED = {m.EnvelopeRequest.API_KEY}  # it closes the connection of anyone but a broker, as Kafka does
+
+# Kafka answers with a time of -1 that there is no token. kio refuses to read negative times.
+REFUSED_BY_KIO = {
+    m.CreateDelegationTokenRequest.API_KEY,
+    m.RenewDelegationTokenRequest.API_KEY,
+    m.ExpireDelegationTokenRequest.API_KEY,
+}
+
+
 def test_no_request_is_left_out() -> None:
-    assert {request.API_KEY for request, _, _ in MAKERS} == TABLE.keys()
+    assert {request.API_KEY for request, _, _ in MAKERS} | UNANSWERED == TABLE.keys()
 
 
 @pytest.fixture(scope="module")
@@ -309,7 +348,8 @@ def test_every_version_is_answered_so_that_others_can_read_it(
             connection.close()
             assert frame is not None, f"v{version} for {target}: the connection was closed"
             parse_response(response_type, frame, version)
-            read_by_kio(request_type.API_KEY, version, frame)
+            if request_type.API_KEY not in REFUSED_BY_KIO:
+                read_by_kio(request_type.API_KEY, version, frame)
 
 
 def read_by_kio(api_key: int, version: int, frame: bytes) -> None:

@@ -159,7 +159,12 @@ class Cluster:
         for id, broker in self.brokers.items():
             assert broker.process.poll() is None, f"broker {id} does not run:\n{broker.output()[-3000:]}"
         for topic in topics or (self.topic,):
-            until(partial(self._is_in_sync, topic), partial(self.described, topic))
+            until(partial(self._is_in_sync, topic), partial(self._account, topic))
+
+    def _account(self, topic: str) -> str:
+        """The state of a topic, and what each broker wrote last."""
+        tails = [f"broker {id}:\n{broker.output()[-3000:]}" for id, broker in self.brokers.items()]
+        return "\n".join([str(self.described(topic)), *tails])
 
     def _is_in_sync(self, topic: str) -> bool:
         found = self.described(topic)
