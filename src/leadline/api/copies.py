@@ -116,7 +116,11 @@ class _Copying:
         )
 
     def is_still_there(self, named: list[Watch]) -> None:
-        """Where it is not in sync, the follower says so with each fetch, named or not: it may join by now."""
+        """Where it is not in sync, the follower says so with each fetch, named or not: it may join by now.
+
+        `fetch` judges a position that is not the usual one: that of an idle partition, whose leader was elected again
+        since its last record.
+        """
         request, session = self._request, self._session
         for wanted in list(session.fresh):
             watch, position = session.watches.get(wanted), session.positions[wanted]
@@ -133,6 +137,8 @@ class _Copying:
                 )
                 if _is_usual(asked, watch.hosted, request.replica, request.broker_epoch):
                     self.is_at(asked, watch)
+                elif self._unusual is None:
+                    self._unusual = self._as_any_other()
 
     def answer(self, *, last: bool = False) -> list[Piece] | None:
         """None if it is worth waiting for a better one."""

@@ -78,9 +78,10 @@ def run(path: Path, test: Callable[[Node], Awaitable[None]], **topic: str) -> No
     asyncio.run(main())
 
 
-def opened(node: Node) -> int:
+def opened(node: Node, last_fetched_epoch: int | None = None) -> int:
     epoch = node.hosted.epoch
-    asked = request(fetch_offset=10, current_leader_epoch=epoch, last_fetched_epoch=epoch)
+    last = epoch if last_fetched_epoch is None else last_fetched_epoch
+    asked = request(fetch_offset=10, current_leader_epoch=epoch, last_fetched_epoch=last)
     return through_the_codec(node, asked).session_id
 
 
@@ -241,9 +242,16 @@ def test_who_leads_no_longer_says_so_at_once(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_who_is_not_in_sync_may_join_without_saying_again_where_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_who_is_not_in_sync_may_join_without_saying_again_where_it_is(tmp_path: Path, is_idle: bool) -> None:
+    """`is_idle`: the leader was elected again since the last record, so the follower's last epoch is not the latest."""
+
     async def test(leader: Node) -> None:
-        session, leads = opened(leader), leader.hosted.leader
+        last_epoch, leads = leader.hosted.epoch, leader.hosted.leader
+        if is_idle:
+            leader.hosted.epoch = leads.epoch = last_epoch + 1
+            leader.hosted.log.begin_epoch(last_epoch + 1)
+        session = opened(leader, last_epoch)
         leads.isr = (leader.id,)
         leads.pending = Proposal(LeaderAndIsr(leader.id, leads.epoch, (leader.id,), leads.partition_epoch), ())
         leader.services.sessions.by_id[session].look_at_all(0)
