@@ -4,13 +4,14 @@ Only the command that was asked for is loaded: a broker starts without the clien
 """
 
 import argparse
+import atexit
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from leadline import __version__
 from leadline.cli.parser import CommandParser
-from leadline.cli.terminal import signal_of, terminable
+from leadline.cli.terminal import flush_or_drop, signal_of, terminable
 
 COMMANDS = {
     "start": "run a broker until Ctrl-C",
@@ -32,6 +33,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    atexit.register(flush_or_drop, sys.stdout, sys.stderr)  # before logging is imported, so that it runs after its end
     options = parse(sys.argv[1:] if arguments is None else arguments)
     try:
         with terminable():

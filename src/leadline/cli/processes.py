@@ -23,9 +23,17 @@ def listener_on(port: int) -> int | None:
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port)}
     for pid in _pids() if sockets else ():
         with contextlib.suppress(OSError):
-            if any(os.readlink(link) in sockets for link in (PROC / str(pid) / "fd").iterdir()):
+            if any(_target(link) in sockets for link in (PROC / str(pid) / "fd").iterdir()):
                 return pid
     return None
+
+
+def _target(link: Path) -> str | None:
+    """None if the descriptor was closed meanwhile."""
+    try:
+        return os.readlink(link)
+    except OSError:
+        return None
 
 
 def _listening_inodes(port: int) -> Iterator[str]:

@@ -51,10 +51,19 @@ def time_text(seconds: float) -> str:
 def say(text: str, stream: TextIO | None = None) -> None:
     """A last line. The terminal may be gone: then there is nobody to read it, and nothing else is wrong."""
     stream = sys.stdout if stream is None else stream
-    try:
+    with suppress(OSError):
         print(text, file=stream, flush=True)
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # the interpreter flushes once more
+    flush_or_drop(stream)
+
+
+def flush_or_drop(*streams: TextIO) -> None:
+    """Write out what is left in them. If that fails, drop it: the interpreter would fail on it with an exit code."""
+    for stream in streams:
+        try:
+            if not stream.closed:
+                stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def ends_it() -> list[signal.Signals]:
