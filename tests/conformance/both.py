@@ -267,7 +267,7 @@ class Both:
 
     def produce(self, topic: str, *batches: bytes, partition: int = 0) -> None:
         for batch in batches:
-            request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[produced(topic, batch, partition)])
+            request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[produced(topic, batch, partition)])
             for side in self.sides:
                 answer = side.ask(ProduceResponse, request, 9)
                 assert answer.responses[0].partition_responses[0].error_code == 0, answer
@@ -279,7 +279,7 @@ def produced(topic: str, records: bytes | None, partition: int = 0) -> ProduceRe
 
 
 def _is_created(side: Side, topic: CreateTopicsRequest.CreatableTopic) -> bool:
-    (told,) = side.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics
+    (told,) = side.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7).topics
     if "marked for deletion" in (told.error_message or ""):  # Kafka frees a name a moment after it has answered
         return False
     assert told.error_code == 0, told

@@ -68,7 +68,7 @@ def hang(cluster: Side, topic: str, partition: int, age_ms: int) -> tuple[int, i
     request = ProduceRequest(
         transactional_id="ghost",
         acks=-1,
-        timeout_ms=10_000,
+        timeout_ms=60_000,
         topic_data=[produced(topic, bytes(build([record], fields)), partition)],
     )
     starts: list[int] = []

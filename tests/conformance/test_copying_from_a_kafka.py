@@ -44,7 +44,7 @@ def created(kafka: Side) -> UUID:
     ]
     configs = [CreateTopicsRequest.CreateableTopicConfig(name="segment.bytes", value=str(SEGMENT_BYTES))]
     topic = CREATABLE(name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=assignments, configs=configs)
-    (told,) = kafka.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7).topics
+    (told,) = kafka.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7).topics
     assert told.error_code == 0, told
     until(lambda: _leads(kafka, TOPIC))
     return told.topic_id
@@ -53,7 +53,7 @@ def created(kafka: Side) -> UUID:
 def produce(kafka: Side, partition: int, count: int) -> None:
     for n in range(count):
         data = produced(TOPIC, bytes(batch(1 + n % 3, size=900)), partition)
-        answer = kafka.ask(ProduceResponse, ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[data]), 9)
+        answer = kafka.ask(ProduceResponse, ProduceRequest(acks=1, timeout_ms=60_000, topic_data=[data]), 9)
         assert answer.responses[0].partition_responses[0].error_code == 0
 
 
@@ -66,7 +66,7 @@ def delete_records(kafka: Side, tp: TopicPartition, before: int) -> None:
     """Kafka answers once all that live have followed: it does not know us, so at once."""
     part = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=tp.partition, offset=before)
     topic = DeleteRecordsRequest.DeleteRecordsTopic(name=tp.topic, partitions=[part])
-    answer = kafka.ask(DeleteRecordsResponse, DeleteRecordsRequest(topics=[topic], timeout_ms=10_000), 2)
+    answer = kafka.ask(DeleteRecordsResponse, DeleteRecordsRequest(topics=[topic], timeout_ms=60_000), 2)
     assert answer.topics[0].partitions[0].error_code == 0
 
 

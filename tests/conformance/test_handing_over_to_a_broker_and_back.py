@@ -300,7 +300,7 @@ def create_topics(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [NewTopic(name, partitions, 1, config=config) for name, (partitions, config) in TOPICS.items()]
     for done in admin.create_topics(topics).values():
-        done.result(30)
+        done.result(120)
 
 
 ISOLATIONS = ("read_uncommitted", "read_committed")

@@ -16,7 +16,7 @@ from tests.support.topics import create_topic
 
 pytestmark = pytest.mark.conformance
 
-TOPIC, SECONDS = "deals", 30.0
+TOPIC, SECONDS = "deals", 120.0
 HANGING = 4711  # a producer id that no coordinator knows
 
 

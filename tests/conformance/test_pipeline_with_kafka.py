@@ -95,7 +95,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
         for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
             wanted = UserScramCredentialUpsertion("ada", ScramCredentialInfo(mechanism, 4096), b"secret")
             for future in admin.alter_user_scram_credentials([wanted]).values():
-                future.result(30)
+                future.result(120)
         yield Kafka(running, ports, pem)
         close_clusters()
 

@@ -202,5 +202,5 @@ def test_elections(both: Both, version: int) -> None:
             [partitions(topic=topic, partitions=[])],
             [partitions(topic=topic, partitions=[1]), partitions(topic=topic, partitions=[1, 0, 0])],
         ):
-            request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted, timeout_ms=5000)
+            request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted, timeout_ms=60_000)
             both.ask(ElectLeadersResponse, request, version)

@@ -260,7 +260,7 @@ def test_the_offsets_of_a_topic_go_with_it(both: Both, group: Party, topic: str)
     only = OffsetCommitRequest(group_id=f"{group.group}-too", topics=[committed_topic(doomed, 1)])
     both.ask(OffsetCommitResponse, only, 8)
     state = DeleteTopicsRequest.DeleteTopicState(name=doomed)
-    both.ask(DeleteTopicsResponse, DeleteTopicsRequest(topics=[state], timeout_ms=10_000), 6)
+    both.ask(DeleteTopicsResponse, DeleteTopicsRequest(topics=[state], timeout_ms=60_000), 6)
     for side in both.sides:
         until(lambda side=side: described(side, f"{group.group}-too").group_state == "Dead")  # type: ignore[misc]
     fetch(both, 9, group.group, None)

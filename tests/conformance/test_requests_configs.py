@@ -303,7 +303,7 @@ def test_many_resources_at_once(both: Both, topic: str) -> None:
 
 
 def sends(side: Side, topic: str, data: bytes) -> int:
-    request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[produced(topic, data)])
+    request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[produced(topic, data)])
     return side.ask(ProduceResponse, request, 9).responses[0].partition_responses[0].error_code
 
 

@@ -138,7 +138,7 @@ def delete(both: Both, version: int, topic: str, **offsets: int) -> DeleteRecord
         for name, offset in offsets.items()
     ]
     asked = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=partitions)
-    return both.ask(DeleteRecordsResponse, DeleteRecordsRequest(topics=[asked], timeout_ms=5000), version)
+    return both.ask(DeleteRecordsResponse, DeleteRecordsRequest(topics=[asked], timeout_ms=60_000), version)
 
 
 @pytest.mark.parametrize("version", DeleteRecordsRequest.VERSIONS)

@@ -34,7 +34,7 @@ LOADING = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1)
 
 
 def request(*topics: ProduceRequest.TopicProduceData, acks: int = -1) -> ProduceRequest:
-    return ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=list(topics))
+    return ProduceRequest(acks=acks, timeout_ms=60_000, topic_data=list(topics))
 
 
 def with_crc(data: bytearray) -> bytearray:

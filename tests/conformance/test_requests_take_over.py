@@ -61,24 +61,24 @@ class Client:
             CreateTopicsRequest.CreatableTopic(name=name, num_partitions=count, replication_factor=1, configs=settings)
             for name, count in topics
         ]
-        request = CreateTopicsRequest(topics=wanted, timeout_ms=10_000)
+        request = CreateTopicsRequest(topics=wanted, timeout_ms=60_000)
         answer = self.connection.ask(CreateTopicsResponse, request, 7)
         assert {each.error_code for each in answer.topics} == {0}, answer
 
     def grow(self, name: str, count: int) -> None:
         wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None)
-        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=10_000)
+        request = CreatePartitionsRequest(topics=[wanted], timeout_ms=60_000)
         assert self.connection.ask(CreatePartitionsResponse, request, 3).results[0].error_code == 0
 
     def delete(self, name: str) -> None:
         state = DeleteTopicsRequest.DeleteTopicState(name=name)
-        request = DeleteTopicsRequest(topics=[state], timeout_ms=10_000)
+        request = DeleteTopicsRequest(topics=[state], timeout_ms=60_000)
         assert self.connection.ask(DeleteTopicsResponse, request, 6).responses[0].error_code == 0
 
     def send(self, topic: str, *batches: bytes, partition: int = 0) -> list[int]:
         found: list[int] = []
         for data in batches:
-            request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[produced(topic, data, partition)])
+            request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[produced(topic, data, partition)])
             until(partial(self._produce, request, found))
         return found
 
@@ -210,7 +210,7 @@ def test_from_kafka_to_leadline_and_back_again(tmp_path: Path) -> None:
 def _created(client: Client) -> bool:
     """A name is free a moment after its topic is deleted."""
     wanted = CreateTopicsRequest.CreatableTopic(name="again", num_partitions=1, replication_factor=1)
-    request = CreateTopicsRequest(topics=[wanted], timeout_ms=10_000)
+    request = CreateTopicsRequest(topics=[wanted], timeout_ms=60_000)
     return client.connection.ask(CreateTopicsResponse, request, 7).topics[0].error_code == 0
 
 

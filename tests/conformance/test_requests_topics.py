@@ -41,7 +41,7 @@ def assigned(name: str, *replicas: list[int], partitions: int = -1, factor: int 
 
 
 def create(both: Both, version: int, *topics: Topic, only_check: bool = False) -> list[int]:
-    request = CreateTopicsRequest(topics=list(topics), timeout_ms=10_000)
+    request = CreateTopicsRequest(topics=list(topics), timeout_ms=60_000)
     if version >= 1:
         request.validate_only = only_check
     answer = both.ask(CreateTopicsResponse, request, version)
@@ -137,7 +137,7 @@ def test_a_topic_of_kafkas_own(both: Both) -> None:
 
 
 def delete(both: Both, version: int, *names: str) -> list[int]:
-    request = DeleteTopicsRequest(timeout_ms=10_000)
+    request = DeleteTopicsRequest(timeout_ms=60_000)
     if version >= 6:
         request.topics = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in names]
     else:
@@ -164,7 +164,7 @@ def test_topics_are_deleted_by_id(both: Both) -> None:
     ids = {side: (side.id_of(name), side.id_of(other)) for side in both.sides}
 
     def asked(*wanted: DeleteTopicsRequest.DeleteTopicState) -> DeleteTopicsRequest:
-        return DeleteTopicsRequest(topics=list(wanted), timeout_ms=10_000)
+        return DeleteTopicsRequest(topics=list(wanted), timeout_ms=60_000)
 
     def named(side: Side) -> DeleteTopicsRequest:
         return asked(state(name=other, topic_id=ids[side][1]))
@@ -181,7 +181,7 @@ def test_topics_are_deleted_by_id(both: Both) -> None:
 def grow(
     both: Both, version: int, *topics: CreatePartitionsRequest.CreatePartitionsTopic, only_check: bool
 ) -> list[int]:
-    request = CreatePartitionsRequest(topics=list(topics), timeout_ms=10_000, validate_only=only_check)
+    request = CreatePartitionsRequest(topics=list(topics), timeout_ms=60_000, validate_only=only_check)
     return [each.error_code for each in both.ask(CreatePartitionsResponse, request, version).results]
 
 

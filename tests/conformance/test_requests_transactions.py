@@ -175,7 +175,7 @@ class Producer:
             return ProduceRequest(
                 transactional_id=self.name if transactional_id == "" else transactional_id,
                 acks=acks,
-                timeout_ms=10_000,
+                timeout_ms=60_000,
                 topic_data=[produced(topic, bytes(data), partition)],
             )
 
@@ -457,7 +457,7 @@ def test_what_is_not_one_whole_batch_is_refused_as_such(
             damage
         ]
         return ProduceRequest(
-            transactional_id=producer.name, acks=-1, timeout_ms=5000, topic_data=[produced(topic, data, 2)]
+            transactional_id=producer.name, acks=-1, timeout_ms=60_000, topic_data=[produced(topic, data, 2)]
         )
 
     producer.ask(ProduceResponse, version, make)
@@ -481,7 +481,7 @@ def test_records_of_two_transactions_in_one_request(both: Both, topic: str) -> N
                 for n, each in enumerate((one, other))
             ]
             asked = ProduceRequest.TopicProduceData(name=topic, partition_data=parts)
-            return ProduceRequest(transactional_id=one.name, acks=-1, timeout_ms=5000, topic_data=[asked])
+            return ProduceRequest(transactional_id=one.name, acks=-1, timeout_ms=60_000, topic_data=[asked])
 
         answer = one.ask(ProduceResponse, version, make)
         assert {part.error_code for part in answer.responses[0].partition_responses} == {49}
@@ -548,7 +548,7 @@ def test_a_partition_that_is_deleted_meanwhile_is_passed_over(both: Both, produc
     doomed = both.create("doomed", 2)
     producer.add(3, (doomed, 0), (doomed, 1), (topic, 0))
     assert producer.produce(9, doomed) == NONE
-    request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=doomed)], timeout_ms=10_000)
+    request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=doomed)], timeout_ms=60_000)
     both.ask(DeleteTopicsResponse, request, 6, differ=lambda answer: setattr(answer.responses[0], "topic_id", None))
     assert producer.end() == NONE
     assert producer.settled() == "CompleteCommit"
@@ -558,7 +558,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(both: Both, topic: str) ->
     slow = Producer(both)
     assert slow.init(timeout_ms=1) == NONE
     assert slow.add(3, (topic, 3)) == [0]
-    until(lambda: [slow.state(side) for side in both.sides] == ["CompleteAbort"] * 2, 30)
+    until(lambda: [slow.state(side) for side in both.sides] == ["CompleteAbort"] * 2)
     assert slow.describe().producer_epoch == 1
     assert slow.end() == 90
     assert slow.add(3, (topic, 3)) == [90]
@@ -699,7 +699,7 @@ def test_with_other_settings(tmp_path: Path) -> None:
             assert one.produce(version, topic, 1, sequence=(version - 3) // 8) == NONE  # which nobody will end
         assert one.produce(9, topic, 0, transactional_id="nobody") == NONE
         one.producers_of(topic, 0, 1)
-        until(lambda: [idle.state(side) for side in both.sides] == ["", ""], 30)
+        until(lambda: [idle.state(side) for side in both.sides] == ["", ""])
         assert idle.describe().error_code == 105
         assert idle.end() == 49
         before = dict(idle.ids)

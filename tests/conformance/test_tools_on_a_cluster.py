@@ -125,7 +125,7 @@ class Cluster:
     def produce(self, topic: str, partition: int, data: bytes) -> None:
         (found,) = self.topics(topic)
         leader = next(part.leader_id for part in found.partitions if part.partition_index == partition)
-        request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[produced(topic, data, partition)])
+        request = ProduceRequest(acks=-1, timeout_ms=60_000, topic_data=[produced(topic, data, partition)])
         with closing(Connection("127.0.0.1", self.members[leader].port)) as connection:
             answer = connection.ask(ProduceResponse, request, 9)
         assert answer.responses[0].partition_responses[0].error_code == 0, answer

@@ -66,7 +66,7 @@ class Client:
 
     def create(self) -> None:
         wanted = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
-        self.connection.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[wanted], timeout_ms=10_000), 7)
+        self.connection.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), 7)
 
     def init(self, name: str) -> Identity:
         found: list[Identity] = []
@@ -125,7 +125,7 @@ class Client:
 
     def _produced(self, name: str, partition: int, data: bytes) -> bool:
         request = ProduceRequest(
-            transactional_id=name, acks=-1, timeout_ms=10_000, topic_data=[produced(TOPIC, data, partition)]
+            transactional_id=name, acks=-1, timeout_ms=60_000, topic_data=[produced(TOPIC, data, partition)]
         )
         found = self.connection.ask(ProduceResponse, request, 9).responses[0].partition_responses[0]
         assert found.error_code in (0, 3, 6, 19), found

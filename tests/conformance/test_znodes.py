@@ -122,7 +122,7 @@ def fill(bootstrap: str) -> None:
     alter(bootstrap, *both, "--add-config", "producer_byte_rate=1,consumer_byte_rate=2")
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     producer.produce("t1", b"value")
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def alter(bootstrap: str, *what: str) -> None:

@@ -221,7 +221,7 @@ def test_what_is_gone_before_it_was_copied_is_told(both: Both) -> None:
     ends = mirror.source.latest([TopicPartition(both.topic, n) for n in range(3)], committed=True)
     admin = AdminClient({"bootstrap.servers": both.source.bootstrap})
     for future in admin.delete_records([Theirs(*tp, end) for tp, end in ends.items()]).values():
-        future.result(30)
+        future.result(120)
     with pytest.raises(
         DataLoss, match=rf"{both.topic}-0: offsets \d+ to {ends[TopicPartition(both.topic, 0)] - 1} are"
     ):

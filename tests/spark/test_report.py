@@ -64,7 +64,7 @@ def _fill(broker: RunningBroker) -> tuple[Counter[bytes], Counter[int], int]:
         payload += len(key) + len(value)
     for n in range(50):
         producer.produce("users", None if n >= 40 else b"u", f"user-{n % 20}")
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     return keys, partitions, payload
 
 

@@ -60,10 +60,10 @@ class Topic:
 
     def delete_before(self, offset: int) -> None:
         for future in self.admin.delete_records([Theirs(self.name, n, offset) for n in range(2)]).values():
-            future.result(30)
+            future.result(120)
 
     def delete(self) -> None:
-        self.admin.delete_topics([self.name])[self.name].result(30)
+        self.admin.delete_topics([self.name])[self.name].result(120)
 
     def options(self, **given: str) -> dict[str, str]:
         return {
@@ -312,7 +312,7 @@ def test_new_partitions_are_read_from_their_begin(topic: Topic) -> None:
     topic.produce(10)
     stream = topic.stream(startingOffsets="latest")
     assert stream.next() == []
-    topic.admin.create_partitions([NewPartitions(topic.name, 3)])[topic.name].result(30)
+    topic.admin.create_partitions([NewPartitions(topic.name, 3)])[topic.name].result(120)
     topic.produce(3, first=0, partitions=3)
     assert stream.next() == [0, 1, 2]
 

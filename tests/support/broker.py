@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 READY_SECONDS = 120
+STOP_SECONDS = 120
 
 
 class RunningBroker:
@@ -69,11 +70,11 @@ class RunningBroker:
     def stop(self) -> int:
         """A clean stop; the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=STOP_SECONDS)
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=STOP_SECONDS)
 
 
 @contextmanager

@@ -148,7 +148,10 @@ class Cluster:
         found: list[int] = []
 
         def is_known() -> bool:
-            node = self.admin.describe_cluster(request_timeout=5).result(PATIENCE_S).controller
+            try:
+                node = self.admin.describe_cluster(request_timeout=5).result(PATIENCE_S).controller
+            except KafkaException:
+                return False
             found[:] = [] if node is None else [node.id]
             return found[:1] > [0]
 

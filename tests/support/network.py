@@ -30,7 +30,7 @@ class Network:
     def way(self, target: str, target_port: int, source: str | None = None) -> int:
         """A port that leads to a server."""
         opened = asyncio.run_coroutine_threadsafe(self._open(target, target_port, source), self._loop)
-        return opened.result(30)
+        return opened.result(120)
 
     def cut(self, one: str, *others: str) -> None:
         self._loop.call_soon_threadsafe(self._cuts.update, [frozenset({one, other}) for other in others])
@@ -115,7 +115,7 @@ def network() -> Iterator[Network]:
     try:
         yield net
     finally:
-        asyncio.run_coroutine_threadsafe(net.close(), loop).result(30)
+        asyncio.run_coroutine_threadsafe(net.close(), loop).result(120)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

@@ -9,4 +9,4 @@ def create_topic(bootstrap: str, name: str, partitions: int = 1, **config: str) 
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     settings = {key.replace("_", "."): value for key, value in config.items()}
     topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
-    admin.create_topics([topic])[name].result(30)
+    admin.create_topics([topic])[name].result(120)

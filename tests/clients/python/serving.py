@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 DIGEST_FROM = 1000
-WAIT_S = 30
+WAIT_S = 120
 
 Records = list[tuple[int, str | None, str | None, list[tuple[str, str | None]], int]]
 Starts = list[tuple[int, int, int]]  # partition, first offset, how many records

@@ -20,6 +20,7 @@ READY_S = 180
 STOP_S = 60
 TOOL_S = 120
 POLL_S = 0.05
+ANSWER_S = 5  # then the question is put again, until READY_S are over
 
 TOOLS = {
     "acls": "kafka.admin.AclCommand",
@@ -203,7 +204,7 @@ def _answers(ready: Callable[[], bool]) -> bool:
 def _four_letters(address: str, word: str) -> str:
     """One of ZooKeeper's four-letter words, and its answer."""
     host, port = address.split(":")
-    with socket.create_connection((host, int(port)), timeout=5) as connection:
+    with socket.create_connection((host, int(port)), timeout=ANSWER_S) as connection:
         connection.sendall(word.encode())
         with connection.makefile("rb") as answer:
             return answer.read().decode()
@@ -214,7 +215,7 @@ def wait_for_the_end_of(id: int, connect: str) -> None:
     address, _, chroot = connect.partition("/")
     znode = "/".join(["", *filter(None, [chroot]), "brokers", "ids", str(id)])
     deadline = time.monotonic() + READY_S
-    while znode in _four_letters(address, "dump").split():
+    while not _answers(lambda: znode not in _four_letters(address, "dump").split()):
         if time.monotonic() > deadline:
             raise TimeoutError(f"{znode} is still there after {READY_S} s")
         time.sleep(POLL_S)
@@ -222,7 +223,7 @@ def wait_for_the_end_of(id: int, connect: str) -> None:
 
 def _brokers_known_to(port: int) -> set[int]:
     """The brokers that a broker's Metadata response (v1) names; none before there is a controller."""
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S) as connection:
         connection.sendall(struct.pack(">ihhihi", 14, 3, 1, 0, -1, 0))  # Metadata v1, no client id, no topics
         with connection.makefile("rb") as reply:
             size, _, count = struct.unpack(">iii", _exactly(reply.read(12), 12))

@@ -2,12 +2,13 @@
 
 import json
 import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 from .answers import Codec, KafkaError, Record
-from .broker import broker, tool, zookeeper
+from .broker import broker, tool, wait_for_the_end_of, zookeeper
 from .oracle import EARLIEST, LATEST, MAX_TIMESTAMP, START_MS, Oracle
 
 pytestmark = pytest.mark.conformance
@@ -256,3 +257,18 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
         zookeeper(tmp_path),
     ):
         pass
+
+
+def test_a_zookeeper_that_is_slow_to_answer_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.conformance.kafka.broker.ANSWER_S", 0.1)
+
+    def answer_the_second() -> None:
+        with listener.accept()[0], listener.accept()[0] as second:
+            assert second.recv(4) == b"dump"
+            second.sendall(b"/brokers/ids/8")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=answer_the_second)
+        server.start()
+        wait_for_the_end_of(7, f"127.0.0.1:{listener.getsockname()[1]}")
+        server.join()
