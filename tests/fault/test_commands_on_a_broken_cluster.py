@@ -1,9 +1,17 @@
-"""Commands on a cluster of which a broker is silent or away: each says so, in time, and tells what the others tell."""
+"""Commands on a cluster of which a broker is silent or away: each says so, in time, and tells what the others tell.
+
+Most of these commands wait until their --timeout is over. So those that need the same state of the cluster run side by
+side, in a fixture, and each test looks at the results that concern it.
+"""
 
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 import pytest
 
@@ -12,15 +20,39 @@ from tests.support.cluster import Cluster, cluster, until
 from tests.support.commands import COMMAND_S, LEADLINE, leadline, lines
 
 SLOW_S = 25  # what a busy machine may add to a command that keeps its --timeout
+SHORT_S, LONG_S = 4, 9  # --timeout
+AT_ONCE = 5  # commands: their start takes a second of CPU
+
+
+class CommandResult(NamedTuple):
+    code: int
+    out: str
+    err: str
+    took_s: float
+
+
+def command_result(servers: str, timeout_s: int, call: str) -> CommandResult:
+    """Of a command to which two records are given, if it reads any."""
+    began = time.monotonic()
+    command = [*LEADLINE, *call.split(), "--timeout", str(timeout_s), "--bootstrap-server", servers]
+    done = subprocess.run(command, input="a\nb\n", capture_output=True, text=True, timeout=COMMAND_S)
+    return CommandResult(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+
+
+def side_by_side(servers: str, timeout_s: int, calls: Iterable[str]) -> dict[str, CommandResult]:
+    calls = list(calls)
+    with ThreadPoolExecutor(AT_ONCE) as executor:
+        return dict(zip(calls, executor.map(partial(command_result, servers, timeout_s), calls), strict=True))
 
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Cluster]:
     for path in in_memory.directory():
-        with cluster(path, zookeeper_session_timeout_ms=60_000) as found:
-            found.create("orders", 3, min_insync_replicas="3")
-            leadline(found, "topics", "create", "single", "--replication-factor", "1", "--partitions", "3")
-            yield found
+        # A broker counts as silent to the others after a third of a session: none is replaced while it is paused here.
+        with cluster(path, zookeeper_session_timeout_ms=600_000) as running:
+            running.create("orders", 3, min_insync_replicas="3")
+            leadline(running, "topics", "create", "single", "--replication-factor", "1", "--partitions", "3")
+            yield running
 
 
 # A replica that is away
@@ -33,21 +65,21 @@ def test_records_that_too_few_replicas_could_hold_are_told_and_given_up(served: 
     try:
         until(lambda: len(served.described("orders")[0][1]) == 2)
         isr = ",".join(map(str, served.described("orders")[0][1]))
-        began = time.monotonic()
-        given = ("produce", "orders", "--partition", "0", "--timeout", "4")
-        _, err = leadline(served, *given, given=b"a\nb\n", code=1)
-        took = time.monotonic() - began
-        _, perf = leadline(served, "perf", "produce", "orders", "--records", "9", "--timeout", "4", code=1)
+        produce, perf = side_by_side(
+            served.bootstrap, SHORT_S, ["produce orders --partition 0", "perf produce orders --records 9"]
+        ).values()
     finally:
         served.play(f"start {other}, settle")
     reason = f"orders-0 has only replicas {isr} in sync, and min.insync.replicas is 3 (NOT_ENOUGH_REPLICAS)"
-    told, gave_up, summary = err.splitlines()
+    assert produce.code == 1
+    told, gave_up, summary = produce.err.splitlines()
     assert told == f"leadline: not stored yet: {reason}; trying for 4 s (--timeout)"
     assert gave_up == f"leadline: gave up: {reason}"
     assert summary.startswith("produced 0 records (0 B) to orders, 0 partitions, in ")
     assert summary.endswith("; 2 records not stored")
-    assert 4 <= took < 4 + SLOW_S
-    assert perf.splitlines()[-1].startswith("leadline: 9 records not stored: orders-")
+    assert SHORT_S <= produce.took_s < SHORT_S + SLOW_S
+    assert perf.code == 1
+    assert perf.err.splitlines()[-1].startswith("leadline: 9 records not stored: orders-")
     assert lines(served, "consume", "orders", "--from-beginning", "--to-end") == []
 
 
@@ -73,6 +105,12 @@ def test_a_reason_is_told_while_the_pipe_is_idle_and_records_are_stored_once_it_
 
 # A broker that leads alone
 
+WRITE = "produce single --partition 0"
+READ_TO_THE_END = [
+    f"consume single {options} --to-end"
+    for options in ("--from-beginning", "--from-time -1h", "--from-beginning --group g")
+]
+
 
 @pytest.fixture(scope="module")
 def victim(served: Cluster) -> Iterator[int]:
@@ -89,19 +127,26 @@ def victim(served: Cluster) -> Iterator[int]:
     until(lambda: served.described("single")[0][0] > 0)
 
 
-def test_a_partition_without_a_leader_is_told_to_who_writes(served: Cluster, victim: int) -> None:
-    _, err = leadline(served, "produce", "single", "--partition", "0", "--timeout", "4", given=b"a\n", code=1)
-    assert err.startswith(f"leadline: not stored yet: single:0 has no leader while broker {victim} is away; trying")
-    assert err.splitlines()[-1].endswith("; 1 record not stored")
+@pytest.fixture(scope="module")
+def without_leader(served: Cluster, victim: int) -> Mapping[str, CommandResult]:
+    return side_by_side(served.bootstrap, SHORT_S, [WRITE, *READ_TO_THE_END])
 
 
-@pytest.mark.parametrize(
-    "options", [["--from-beginning"], ["--from-time", "-1h"], ["--from-beginning", "--group", "g"]]
-)
-def test_a_partition_without_a_leader_is_told_to_who_reads_to_the_end_and_given_up(
-    served: Cluster, victim: int, options: list[str]
+def test_a_partition_without_a_leader_is_told_to_who_writes(
+    victim: int, without_leader: Mapping[str, CommandResult]
 ) -> None:
-    _, err = leadline(served, "consume", "single", *options, "--to-end", "--timeout", "4", code=1)
+    code, _, err, _ = without_leader[WRITE]
+    assert code == 1
+    assert err.startswith(f"leadline: not stored yet: single:0 has no leader while broker {victim} is away; trying")
+    assert err.splitlines()[-1].endswith("; 2 records not stored")
+
+
+@pytest.mark.parametrize("call", READ_TO_THE_END)
+def test_a_partition_without_a_leader_is_told_to_who_reads_to_the_end_and_given_up(
+    victim: int, without_leader: Mapping[str, CommandResult], call: str
+) -> None:
+    code, _, err, _ = without_leader[call]
+    assert code == 1
     *told, failure = err.splitlines()
     assert any(
         line.startswith(f"leadline: single:0 has no leader while broker {victim} is away; wait") for line in told
@@ -132,87 +177,101 @@ def _follow(served: Cluster, victim: int, process: "subprocess.Popen[bytes]") ->
 
 # A broker that is silent
 
+EXPLAIN = "explain orders:0 --json"
+OF_ALL_BROKERS = [  # with the exit status, and what is said
+    ("topics list", 0, ""),
+    ("topics describe orders", 0, "does not answer: partitions that it leads can be neither written nor read"),
+    ("configs describe --topic orders", 0, ""),
+    ("configs describe --broker SILENT", 1, "leadline: broker SILENT at"),
+    ("configs describe --broker-defaults", 1, "does not answer: what it knows is not told"),
+    ("groups list", 1, "does not answer: groups that it coordinates are not listed"),
+    ("groups describe", 1, "does not answer: what it coordinates and leads is not told"),
+    ("transactions list", 1, "does not answer: transactions that it coordinates are not listed"),
+    ("transactions find-hanging", 1, "does not answer: what it leads and coordinates is not told"),
+    ("transactions blocking orders", 1, "does not answer: what it leads and coordinates is not told"),
+    ("reassign list", 0, ""),
+    ("reassign plan orders --replication-factor 2", 0, "does not answer: the sizes of its replicas are not known"),
+]
+OF_ONE_BROKER = ["topics list", "explain orders", "groups list", "consume orders", "produce orders"]
 
-@pytest.fixture
-def silent(served: Cluster) -> Iterator[int]:
-    """A broker that is no controller, stopped by SIGSTOP: it accepts connections, and says nothing."""
+
+@dataclass(frozen=True)
+class SilentBroker:
+    """What commands say while a broker that is no controller is stopped by SIGSTOP: it accepts connections."""
+
+    id: int
+    address: str
+    by_another: Mapping[str, CommandResult]  # where another broker is named
+    by_all: Mapping[str, CommandResult]
+    by_itself: Mapping[str, CommandResult]
+
+
+@pytest.fixture(scope="module")
+def silent(served: Cluster) -> SilentBroker:
     served.settle("orders")
     controller = served.controller()
-    chosen = next(id for id in served.brokers if id != controller)
-    served.play(f"pause {chosen}")
+    id = next(id for id in served.brokers if id != controller)
+    address, another = f"127.0.0.1:{served.brokers[id].port}", f"127.0.0.1:{served.brokers[controller].port}"
+    calls = [EXPLAIN, *(call.replace("SILENT", str(id)) for call, _, _ in OF_ALL_BROKERS)]
+    served.play(f"pause {id}")
     try:
-        yield chosen
+        with ThreadPoolExecutor(1) as executor:
+            by_itself = executor.submit(side_by_side, address, LONG_S, OF_ONE_BROKER)  # which do nothing but wait
+            by_another = side_by_side(another, LONG_S, calls)
+            by_all = side_by_side(served.bootstrap, LONG_S, ["topics list", "topics describe orders"])
+            return SilentBroker(id, address, by_another, by_all, by_itself.result())
     finally:
-        served.play(f"resume {chosen}, settle")
+        served.play(f"resume {id}, settle")
 
 
-def timed(served: Cluster, *arguments: str, code: int, server: int | None = None) -> tuple[str, str]:
-    """What a command says; it keeps to its --timeout."""
-    at = served.bootstrap if server is None else f"127.0.0.1:{served.brokers[server].port}"
-    began = time.monotonic()
-    command = [*LEADLINE, *arguments, "--timeout", "9", "--bootstrap-server", at]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S)
-    assert time.monotonic() - began < 9 + SLOW_S
-    assert done.returncode == code, done.stderr
-    return done.stdout, done.stderr
+def check(result: CommandResult, code: int) -> tuple[str, str]:
+    """What a command said, which kept to its --timeout."""
+    assert result.took_s < LONG_S + SLOW_S
+    assert result.code == code, result.err
+    return result.out, result.err
 
 
-def test_one_silent_broker_is_a_row_that_says_so(served: Cluster, silent: int) -> None:
-    other = next(id for id in served.brokers if id != silent)
-    (found,) = map(json.loads, timed(served, "explain", "orders:0", "--json", code=0, server=other)[0].splitlines())
-    states = {copy["broker"]: copy["state"] for copy in found["copies"]}
-    assert states.pop(silent) == "does not answer"
+def test_one_silent_broker_is_a_row_that_says_so(silent: SilentBroker) -> None:
+    out, _ = check(silent.by_another[EXPLAIN], code=0)
+    (partition,) = map(json.loads, out.splitlines())
+    states = {copy["broker"]: copy["state"] for copy in partition["copies"]}
+    assert states.pop(silent.id) == "does not answer"
     assert len(states) == 2
-    assert all(copy["logEnd"] is not None for copy in found["copies"] if copy["broker"] != silent)
+    assert all(copy["logEnd"] is not None for copy in partition["copies"] if copy["broker"] != silent.id)
 
 
-@pytest.mark.parametrize(
-    ("call", "code", "said"),
-    [
-        ("topics list", 0, ""),
-        ("topics describe orders", 0, "does not answer: partitions that it leads can be neither written nor read"),
-        ("configs describe --topic orders", 0, ""),
-        ("configs describe --broker SILENT", 1, "leadline: broker SILENT at"),
-        ("configs describe --broker-defaults", 1, "does not answer: what it knows is not told"),
-        ("groups list", 1, "does not answer: groups that it coordinates are not listed"),
-        ("groups describe", 1, "does not answer: what it coordinates and leads is not told"),
-        ("transactions list", 1, "does not answer: transactions that it coordinates are not listed"),
-        ("transactions find-hanging", 1, "does not answer: what it leads and coordinates is not told"),
-        ("transactions blocking orders", 1, "does not answer: what it leads and coordinates is not told"),
-        ("reassign list", 0, ""),
-        ("reassign plan orders --replication-factor 2", 0, "does not answer: the sizes of its replicas are not known"),
-    ],
-)
+@pytest.mark.parametrize(("call", "code", "said"), OF_ALL_BROKERS)
 def test_each_command_says_which_broker_is_silent_in_time(
-    served: Cluster, silent: int, call: str, code: int, said: str
+    silent: SilentBroker, call: str, code: int, said: str
 ) -> None:
-    other = next(id for id in served.brokers if id != silent)
-    _, err = timed(served, *call.replace("SILENT", str(silent)).split(), code=code, server=other)
-    assert said.replace("SILENT", str(silent)) in err
-    assert f"broker {silent} at 127.0.0.1:{served.brokers[silent].port} does not answer" in err or not said
+    _, err = check(silent.by_another[call.replace("SILENT", str(silent.id))], code)
+    assert said.replace("SILENT", str(silent.id)) in err
+    assert f"broker {silent.id} at {silent.address} does not answer" in err or not said
 
 
-def test_a_silent_server_among_others_is_passed_over(served: Cluster, silent: int) -> None:
-    assert "orders" in timed(served, "topics", "list", code=0)[0]
-    assert "Partition: 2" in timed(served, "topics", "describe", "orders", code=0)[0]
+def test_a_silent_server_among_others_is_passed_over(silent: SilentBroker) -> None:
+    assert "orders" in check(silent.by_all["topics list"], code=0)[0]
+    assert "Partition: 2" in check(silent.by_all["topics describe orders"], code=0)[0]
 
 
-@pytest.mark.parametrize("call", ["topics list", "explain orders", "groups list", "consume orders", "produce orders"])
-def test_a_server_that_is_silent_and_the_only_one_named_is_told(served: Cluster, silent: int, call: str) -> None:
-    _, err = timed(served, *call.split(), code=1, server=silent)
-    assert f"cannot reach 127.0.0.1:{served.brokers[silent].port}: it accepts connections and does not answer" in err
+@pytest.mark.parametrize("call", OF_ONE_BROKER)
+def test_a_server_that_is_silent_and_the_only_one_named_is_told(silent: SilentBroker, call: str) -> None:
+    _, err = check(silent.by_itself[call], code=1)
+    assert f"cannot reach {silent.address}: it accepts connections and does not answer" in err
 
 
 def test_a_silent_controller_is_told(served: Cluster) -> None:
     served.settle("orders")
     controller = served.controller()
     other = next(id for id in served.brokers if id != controller)
+    calls = ("topics create new", "topics delete orders", "reassign list", "leader-election preferred --all")
     served.play(f"pause {controller}")
     try:
-        for call in ("topics create new", "topics delete orders", "reassign list", "leader-election preferred --all"):
-            _, err = timed(served, *call.split(), code=1, server=other)
-            assert f"broker {controller} at 127.0.0.1:" in err, call
-            assert "does not answer" in err
-            assert "controller" in err
+        results = side_by_side(f"127.0.0.1:{served.brokers[other].port}", LONG_S, calls)
     finally:
         served.play(f"resume {controller}, settle")
+    for call, result in results.items():
+        _, err = check(result, code=1)
+        assert f"broker {controller} at 127.0.0.1:" in err, call
+        assert "does not answer" in err
+        assert "controller" in err
