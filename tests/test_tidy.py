@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Imports point down this list only. What is not in it is not in the house.
 HOUSE = """
-    __main__ cli console spark testing broker api controller coordinator replication security coordination
-    log records wire config ports errors model hash_order
+    __main__ cli console spark testing broker api controller coordinator replication cluster security coordination
+    log records wire runtime config errors model hash_order
 """.split()
 
 SPARK_LOOKS_FOR = "pyspark_"  # modules beside the house that Spark finds by their name

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Iterable
 from typing import NamedTuple
 
+Buffer = bytes | bytearray | memoryview
 Offset = int  # position of a record in its partition
 LeaderEpoch = int  # counts the leaders of a partition
 ProducerId = int

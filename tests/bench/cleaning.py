@@ -13,8 +13,8 @@ from pathlib import Path
 
 from leadline.log.checkpoints import write_clean_shutdown, write_offsets
 from leadline.log.names import RECOVERY_POINTS_FILE
-from leadline.ports import OsFiles
 from leadline.records.record import Record
+from leadline.runtime.ports import OsFiles
 from tests.bench.batches import Maker, partition_folder
 from tests.bench.results import Row
 from tests.bench.run import Run, anew, settle

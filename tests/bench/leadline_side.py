@@ -23,8 +23,8 @@ from leadline.log.cleaner import Cleaner, cleanable
 from leadline.log.log import Log, World
 from leadline.log.log_dirs import LogDirs
 from leadline.log.recovery import Opening, open_log
-from leadline.ports import OsFiles, SystemClock
 from leadline.records.batch import walk
+from leadline.runtime.ports import OsFiles, SystemClock
 
 Json: TypeAlias = dict[str, Any]
 

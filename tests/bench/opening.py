@@ -14,7 +14,7 @@ from typing import Any
 from leadline.log import names
 from leadline.log.checkpoints import write_clean_shutdown, write_offsets
 from leadline.model import TopicPartition, new_id
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 from tests.bench.batches import Maker, fill, partition_folder
 from tests.bench.results import Goal, Row
 from tests.bench.run import Run, settle

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from leadline.log import checkpoints, names
-from leadline.ports import OsFiles
 from leadline.records.batch import header_at
 from leadline.records.build import recompressed
 from leadline.records.compression import Codec
+from leadline.runtime.ports import OsFiles
 from leadline.spark.audit.job import audit_unit, logs_of, units
 from leadline.spark.batches import native, places
 from leadline.spark.batches.decode import Wanted, decode

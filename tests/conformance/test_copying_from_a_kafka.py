@@ -8,13 +8,13 @@ from uuid import UUID
 
 import pytest
 
+from leadline.cluster.broker_client import Channel
 from leadline.config import LogConfig, StorageConfig, broker_settings
 from leadline.log.log_dirs import LogDirs
 from leadline.model import TopicPartition
-from leadline.ports import SystemClock
-from leadline.replication.channel import Channel
 from leadline.replication.partition import LeaderAndIsr
 from leadline.replication.replicas import Replicas
+from leadline.runtime.ports import SystemClock
 from leadline.wire.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,

@@ -15,7 +15,7 @@ from leadline.log.checkpoints import (
     write_offsets,
 )
 from leadline.model import TopicPartition
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 from tests.conformance.kafka.oracle import START_MS, Oracle
 
 pytestmark = pytest.mark.conformance

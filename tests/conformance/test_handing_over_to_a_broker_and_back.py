@@ -20,12 +20,12 @@ from leadline.log.log import Isolation, Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.producers import Origin
 from leadline.model import TopicPartition as LeadlineTopicPartition
-from leadline.ports import OsFiles, SystemClock
 from leadline.records.batch import walk
 from leadline.records.build import BatchFields, build
 from leadline.records.compression import Codec
 from leadline.records.control import ControlType, control_type
 from leadline.records.record import Record, RecordHeader, records_of
+from leadline.runtime.ports import OsFiles, SystemClock
 from tests.conformance.kafka.broker import Broker, broker, zookeeper
 from tests.conformance.kafka.oracle import Oracle
 from tests.support.logs import bytes_of, marker, whole_log

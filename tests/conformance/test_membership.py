@@ -9,7 +9,7 @@ import pytest
 from leadline.coordination.membership import agree_on_cluster_id, make_persistent_nodes, register
 from leadline.coordination.registration import Endpoint, Registration
 from leadline.coordination.tree import NodeExists
-from leadline.coordination.zookeeper import ZooKeeperTree
+from leadline.coordination.zookeeper.client import ZooKeeperTree
 from tests.conformance.kafka.broker import Broker, ZooKeeper, _brokers_known_to, broker, zookeeper
 
 pytestmark = pytest.mark.conformance

@@ -12,9 +12,9 @@ from leadline.log.log import Log
 from leadline.log.producers import Producer, Producers
 from leadline.log.segment import Segment
 from leadline.model import Offset, TopicPartition
-from leadline.ports import OsFiles
 from leadline.records.batch import crc_of, header_at
 from leadline.records.control import read_end_marker
+from leadline.runtime.ports import OsFiles
 from tests.fault.voyage import (
     Ledger,
     Promise,

@@ -19,7 +19,7 @@ from leadline.log.checkpoints import (
 )
 from leadline.log.files import replace_file
 from leadline.model import TopicPartition
-from leadline.ports import Files, OsFiles
+from leadline.runtime.ports import Files, OsFiles
 from tests.support.crash_disk import CrashDisk
 
 TP = TopicPartition("orders", 0)

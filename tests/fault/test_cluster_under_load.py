@@ -17,8 +17,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from leadline.log.checkpoints import read_epochs
-from leadline.ports import OsFiles
 from leadline.records.batch import walk
+from leadline.runtime.ports import OsFiles
 from tests.fault.load import PARTITIONS, Load, check, running
 from tests.support import in_memory
 from tests.support.cluster import ROUNDS, Cluster, cluster, until

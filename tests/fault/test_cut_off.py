@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from leadline.log.checkpoints import read_epochs
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 from tests.conformance.kafka import jars
 from tests.fault.load import PARTITIONS, Load, check, running
 from tests.support import in_memory

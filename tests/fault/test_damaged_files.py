@@ -26,7 +26,7 @@ from leadline.log.log import Isolation, Log
 from leadline.log.producers import Origin
 from leadline.model import TopicPartition
 from leadline.records.batch import crc_of, header_at
-from leadline.replication.replicas import Hosted
+from leadline.replication.replicas import HostedPartition
 from tests.support import in_memory
 from tests.support.logs import batch, bytes_of, marker
 from tests.support.watched_files import WatchedFiles
@@ -232,7 +232,7 @@ class Tried:
         finally:
             await broker.stop()
 
-    def led(self, broker: Broker, tp: TopicPartition) -> Hosted | None:
+    def led(self, broker: Broker, tp: TopicPartition) -> HostedPartition | None:
         try:
             return broker.services.replicas.leading(tp)
         except StorageError as error:

@@ -16,7 +16,7 @@ from leadline.log.log import Isolation, Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.producers import Origin
 from leadline.model import Offset
-from leadline.ports import Files
+from leadline.runtime.ports import Files
 from tests.fault.laws import no_last_record_of_a_key_is_lost, restart_keeps, what_was_flushed_is_there
 from tests.fault.voyage import (
     ORDERS,

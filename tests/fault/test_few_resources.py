@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from leadline.log.files import connection_capacity
-from leadline.model import TopicPartition
-from leadline.ports import Buffer, OsFiles
+from leadline.model import Buffer, TopicPartition
+from leadline.runtime.ports import OsFiles
 from leadline.wire.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,

@@ -10,8 +10,8 @@ import pytest
 from leadline.log.log_dirs import LogDirs
 from leadline.log.recovery import resolve_leftovers
 from leadline.model import Offset, TopicPartition
-from leadline.ports import Files
 from leadline.records.record import Record
+from leadline.runtime.ports import Files
 from tests.fault.voyage import (
     ORDERS,
     PROFILES,

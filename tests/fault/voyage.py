@@ -20,9 +20,9 @@ from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.producers import Origin
 from leadline.model import Offset, TopicPartition
-from leadline.ports import Files
 from leadline.records.batch import walk
 from leadline.records.record import Record
+from leadline.runtime.ports import Files
 from tests.support.crash_disk import CrashDisk
 from tests.support.lazy_disk import LazyDisk
 from tests.support.logs import ManualClock, at_offset, batch, marker, records_in

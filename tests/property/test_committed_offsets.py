@@ -12,11 +12,11 @@ from leadline.coordinator.group_records import commit_key, commit_value
 from leadline.coordinator.group_shard import GroupShard
 from leadline.coordinator.offsets import Commit
 from leadline.model import TopicPartition
-from leadline.ports import Clock, SystemClock
 from leadline.records.batch import header_at
 from leadline.records.build import BatchFields, build_at
 from leadline.records.control import ControlType, EndMarker, end_marker
 from leadline.records.record import records_of
+from leadline.runtime.ports import Clock, SystemClock
 
 GROUPS, PRODUCERS = ("g", "h"), (1, 2)
 PARTITIONS = [TopicPartition("t", n) for n in range(3)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from leadline.log.index import BLOCK_ENTRIES, OffsetIndex, TimeIndex
 from leadline.model import NO_TIMESTAMP
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 
 BASE = 1000
 

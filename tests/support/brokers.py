@@ -14,21 +14,21 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 from leadline.api.context import Context, Services
-from leadline.api.lanes import Lanes
-from leadline.api.sessions import Sessions
+from leadline.api.fast.produce_templates import Lanes
+from leadline.api.fetch_sessions import Sessions
 from leadline.broker.net import Connection, Later, Limits, Net
 from leadline.broker.requests import Requests
+from leadline.cluster.broker_client import Ask, Channel, Heard, PeerLost, Source
+from leadline.cluster.metadata_cache import BrokerInfo, MetadataCache, Partition, Topic
 from leadline.config import LogConfig, StorageConfig, broker_settings
-from leadline.controller.metadata import BrokerInfo, Metadata, Partition, Topic
 from leadline.errors import LogDirFailed
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.segment import FileSlice
-from leadline.model import BrokerId, Offset, TopicPartition
-from leadline.ports import Buffer, Files, SystemClock
-from leadline.replication.channel import Ask, Channel, Heard, PeerLost, Source
+from leadline.model import BrokerId, Buffer, Offset, TopicPartition
 from leadline.replication.partition import LeaderAndIsr, Proposal
-from leadline.replication.replicas import Hosted, Replicas
+from leadline.replication.replicas import HostedPartition, Replicas
+from leadline.runtime.ports import Files, SystemClock
 from leadline.wire.classes import Message
 from leadline.wire.codec import decode, to_bytes
 from leadline.wire.frames import parse_response, request_frame
@@ -74,7 +74,7 @@ class Node:
         topic_config = LogConfig.parse(brokers.topic)
         self.dirs = LogDirs(StorageConfig.parse(log_dirs), clock, brokers.files_of(id), lambda _: topic_config)
         self.replicas = Replicas(self.dirs, id, settings.broker, self._connect, self._alter)
-        metadata = Metadata(BrokerInfo(id, {}), "cluster")
+        metadata = MetadataCache(BrokerInfo(id, {}), "cluster")
         metadata.topics[TP.topic] = metadata.by_id[TOPIC_ID] = Topic(TP.topic, TOPIC_ID)
         metadata.brokers = {each: BrokerInfo(each, {}, f"rack{each}") for each in brokers.ids}
         nobody = cast(Any, None)
@@ -92,7 +92,7 @@ class Node:
         if self.brokers.sockets:
             self.net = Net(Limits())
             _, self.port = self.net.listen("PLAINTEXT", "127.0.0.1", 0)
-            self.net.start(self.requests.serve, self.replicas.looks)
+            self.net.start(self.requests.serve, self.replicas.completions)
 
     @property
     def is_asked(self) -> bool:
@@ -104,7 +104,7 @@ class Node:
         return self.dirs.logs[TP]
 
     @property
-    def hosted(self) -> Hosted:
+    def hosted(self) -> HostedPartition:
         return self.replicas.hosted[TP]
 
     async def told(self, told: Told) -> None:

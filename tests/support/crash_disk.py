@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from leadline.ports import Buffer, OsFiles
+from leadline.model import Buffer
+from leadline.runtime.ports import OsFiles
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from leadline.config import LogConfig, StorageConfig
 from leadline.errors import LogDirFailed
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
-from leadline.ports import Files
+from leadline.runtime.ports import Files
 from tests.support.crash_disk import Unsynced
 from tests.support.logs import ManualClock, batch
 

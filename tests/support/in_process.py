@@ -6,7 +6,7 @@ from pathlib import Path
 
 from leadline.broker.broker import Broker
 from leadline.config import broker_settings
-from leadline.ports import Files
+from leadline.runtime.ports import Files
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from leadline.errors import LogDirFailed
 from leadline.log.background import RETRY_MS, Disk
-from leadline.ports import shortage
+from leadline.runtime.ports import shortage
 
 T = TypeVar("T")
 

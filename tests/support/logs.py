@@ -10,12 +10,12 @@ from leadline.log.compaction import Compaction, Group, Request, Throttle
 from leadline.log.log import Log, Read, World
 from leadline.log.recovery import Opening, open_log
 from leadline.model import Offset, TopicPartition
-from leadline.ports import Files, OsFiles
 from leadline.records.batch import walk
 from leadline.records.build import BatchFields, build
 from leadline.records.compression import Codec
 from leadline.records.control import ControlType, EndMarker, end_marker
 from leadline.records.record import Record, records_of
+from leadline.runtime.ports import Files, OsFiles
 
 TP = TopicPartition("orders", 0)
 START_MS = 1_700_000_000_000

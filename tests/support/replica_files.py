@@ -9,8 +9,8 @@ from leadline.log.cleaner import cleanable, request_for
 from leadline.log.log import Isolation, Log
 from leadline.log.producers import Origin
 from leadline.model import Offset, TopicPartition
-from leadline.ports import OsFiles
 from leadline.records.batch import CONTROL, FLAGS_AT
+from leadline.runtime.ports import OsFiles
 from tests.support.logs import START_MS, TP, LogBench, bytes_of, compact
 
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "2000", "index.interval.bytes": "300"}

@@ -16,8 +16,7 @@ from leadline.errors import NotLeaderOrFollower, WireError
 from leadline.log.log import Appended
 from leadline.log.log_dirs import LogDirs
 from leadline.log.producers import TRUSTED, Origin, Verification
-from leadline.model import TopicPartition
-from leadline.ports import Buffer
+from leadline.model import Buffer, TopicPartition
 from leadline.records.batch import walk
 from leadline.records.build import BatchFields, build
 from leadline.records.control import ControlType, read_end_marker

@@ -5,7 +5,8 @@ import mmap
 import os
 from collections.abc import Callable, Sequence
 
-from leadline.ports import Buffer, Files, OsFiles
+from leadline.model import Buffer
+from leadline.runtime.ports import Files, OsFiles
 
 Watch = Callable[[str, str], None]  # operation and path; an OSError that it raises is the operation's
 

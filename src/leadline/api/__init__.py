@@ -5,17 +5,19 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
 from leadline.api.acls import create_acls, delete_acls, describe_acls
-from leadline.api.commits import offset_commit, offset_delete, offset_fetch, txn_offset_commit
 from leadline.api.configs import alter_configs, describe_configs, incremental_alter_configs
 from leadline.api.context import Context
-from leadline.api.coordinators import find_coordinator
 from leadline.api.delegation_tokens import (
     create_delegation_token,
     describe_delegation_token,
     expire_delegation_token,
     renew_delegation_token,
 )
+from leadline.api.describe_producers import describe_producers
+from leadline.api.elect_leaders import elect_leaders
 from leadline.api.fetch import fetch
+from leadline.api.find_coordinator import find_coordinator
+from leadline.api.group_offsets import offset_commit, offset_delete, offset_fetch, txn_offset_commit
 from leadline.api.groups import (
     delete_groups,
     describe_groups,
@@ -35,12 +37,10 @@ from leadline.api.inter_broker import (
     update_metadata,
 )
 from leadline.api.kraft import consumer_group_describe, consumer_group_heartbeat, envelope, update_features
-from leadline.api.leaders import elect_leaders
+from leadline.api.list_offsets import list_offsets, offset_for_leader_epoch
 from leadline.api.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from leadline.api.metadata import describe_cluster, metadata
-from leadline.api.offsets import list_offsets, offset_for_leader_epoch
 from leadline.api.produce import serve_produce
-from leadline.api.producers import describe_producers
 from leadline.api.reassignments import alter_partition_reassignments, list_partition_reassignments
 from leadline.api.sasl import sasl_authenticate, sasl_handshake
 from leadline.api.topics import create_partitions, create_topics, delete_records, delete_topics
@@ -54,7 +54,7 @@ from leadline.api.transactions import (
     write_txn_markers,
 )
 from leadline.errors import InvalidRequest
-from leadline.ports import Buffer
+from leadline.model import Buffer
 from leadline.wire import messages
 from leadline.wire.classes import Message
 from leadline.wire.codec import decode_from

@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from leadline.api.context import Context
-from leadline.controller.cluster import spread
-from leadline.controller.metadata import Topic
+from leadline.cluster.metadata_cache import Topic
+from leadline.controller.cluster_admin import spread
 from leadline.controller.topics import check_name
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.transactions import TRANSACTIONS_TOPIC

@@ -3,21 +3,21 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from leadline.api.lanes import Lanes
-from leadline.api.sessions import Sessions
+from leadline.api.fast.produce_templates import Lanes
+from leadline.api.fetch_sessions import Sessions
+from leadline.cluster.dynamic_configs import DynamicConfigs
+from leadline.cluster.metadata_cache import MetadataCache
+from leadline.cluster.peer_monitor import PeerMonitor
+from leadline.cluster.peers import Peers
 from leadline.config import BrokerConfig, BrokerSettings, Layers
-from leadline.controller.asking import Peers
-from leadline.controller.cluster import Cluster
-from leadline.controller.configs import Configs
+from leadline.controller.cluster_admin import ClusterAdmin
 from leadline.controller.controller import Controller
-from leadline.controller.metadata import Metadata
-from leadline.controller.vigil import Vigil
 from leadline.coordinator.commits import Commits
 from leadline.coordinator.groups import Groups
 from leadline.coordinator.transactions import Transactions
 from leadline.log.log_dirs import LogDirs
-from leadline.ports import Clock
 from leadline.replication.replicas import Replicas
+from leadline.runtime.ports import Clock
 
 NONE = 0
 
@@ -28,10 +28,10 @@ class Services:
 
     settings: BrokerSettings  # as they hold now: what was changed while it runs is in them
     static: dict[str, str]  # the properties that it was started with
-    metadata: Metadata
-    configs: Configs
+    metadata: MetadataCache
+    configs: DynamicConfigs
     controller: Controller
-    cluster: Cluster
+    cluster: ClusterAdmin
     peers: Peers
     replicas: Replicas
     dirs: LogDirs
@@ -42,7 +42,7 @@ class Services:
     clock: Clock
     lanes: Lanes
     is_alone: bool  # one node by itself: nobody else has a say in it
-    vigil: Vigil | None = None  # over the others
+    peer_monitor: PeerMonitor | None = None  # over the others
 
     @property
     def config(self) -> BrokerConfig:

@@ -25,7 +25,7 @@ from leadline.config import Entry, Kind, Source
 from leadline.model import BrokerId, Offset, TopicPartition
 from leadline.replication.follower import Following, State
 from leadline.replication.partition import Follower, Leader
-from leadline.replication.replicas import Hosted
+from leadline.replication.replicas import HostedPartition
 
 PREFIX = "leadline.replication."
 
@@ -49,7 +49,7 @@ def explanations(names: Collection[str] | None, services: Services) -> Iterator[
                 )
 
 
-def told(hosted: Hosted, me: BrokerId, now_ms: int) -> dict[str, object]:
+def told(hosted: HostedPartition, me: BrokerId, now_ms: int) -> dict[str, object]:
     log = hosted.log
     return {
         "broker": me,

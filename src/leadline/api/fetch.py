@@ -6,8 +6,8 @@ from contextlib import suppress
 from functools import lru_cache
 
 from leadline.api.context import NONE, Context
+from leadline.api.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, Position, Session, Told, Wanted
 from leadline.api.metadata import endpoints
-from leadline.api.sessions import FINAL_EPOCH, INITIAL_EPOCH, Position, Session, Told, Wanted
 from leadline.config.replication import RACK_AWARE
 from leadline.errors import (
     FencedLeaderEpoch,
@@ -22,7 +22,7 @@ from leadline.errors import (
 )
 from leadline.log.log import Isolation, Log
 from leadline.model import NO_EPOCH, BrokerId, Offset, TopicId, TopicPartition
-from leadline.replication.replicas import Hosted, Woken
+from leadline.replication.replicas import HostedPartition, Woken
 from leadline.wire.messages import FetchRequest, FetchResponse
 from leadline.wire.primitives import piece_length
 
@@ -247,7 +247,7 @@ class Fetch:
             ]
         return part
 
-    def _keep_watch(self, session: Session, wanted: Wanted, hosted: Hosted) -> None:
+    def _keep_watch(self, session: Session, wanted: Wanted, hosted: HostedPartition) -> None:
         watch = session.watches.get(wanted)
         if isinstance(watch, Watch) and watch.hosted is hosted:
             watch.seen()
@@ -256,10 +256,10 @@ class Fetch:
             watch.end()
         session.watches[wanted] = Watch(session, wanted, hosted, self._watchers(hosted), self.replica)
 
-    def _watchers(self, hosted: Hosted) -> set[Woken]:
-        return hosted.copiers if self.isolation is Isolation.LOG_END else hosted.waiters
+    def _watchers(self, hosted: HostedPartition) -> set[Woken]:
+        return hosted.follower_watchers if self.isolation is Isolation.LOG_END else hosted.consumer_watchers
 
-    def _closer_replica(self, hosted: Hosted, offset: Offset) -> BrokerId:
+    def _closer_replica(self, hosted: HostedPartition, offset: Offset) -> BrokerId:
         """One in the consumer's rack that is in sync and has what it wants; -1 if the leader is as good."""
         rack, config = self.request.rack_id, self.ctx.services.config
         if config.replica_selector_class != RACK_AWARE or not rack or self.is_follower or hosted.leads is None:
@@ -372,7 +372,7 @@ class Fetch:
         """Several may have more at a time: they are looked at together."""
         if not self._is_woken:
             self._is_woken = True
-            self.ctx.services.replicas.looks.soon(self._look)
+            self.ctx.services.replicas.completions.evaluate(self._look)
 
     def mark(self) -> None:
         """It looks at all whenever it looks."""
@@ -406,7 +406,7 @@ class Watch:
     __slots__ = ("_marks", "_replica", "_session", "_watchers", "hosted", "topic_id", "wanted")
 
     def __init__(
-        self, session: Session, wanted: Wanted, hosted: Hosted, watchers: set[Woken], replica: BrokerId
+        self, session: Session, wanted: Wanted, hosted: HostedPartition, watchers: set[Woken], replica: BrokerId
     ) -> None:
         self.hosted, self.wanted, self.topic_id = hosted, wanted, wanted.topic_id
         self._session, self._watchers, self._replica = session, watchers, replica

@@ -316,7 +316,7 @@ async def allocate_producer_ids(request: AllocateProducerIdsRequest, ctx: Contex
     return AllocateProducerIdsResponse(producer_id_start=block.start, producer_id_len=len(block))
 
 
-class Itself:
+class LoopbackPeer:
     """This broker, as the controller in the same process sees it: a peer without a socket between."""
 
     def __init__(self, services: Services) -> None:

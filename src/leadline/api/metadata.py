@@ -5,9 +5,9 @@ from uuid import UUID
 
 from leadline.api.auto_create import auto_create
 from leadline.api.context import NONE, Context
-from leadline.controller.metadata import BrokerInfo, Endpoint, Partition, Topic
+from leadline.cluster.metadata_cache import BrokerInfo, Endpoint, Partition, Topic
+from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.controller.topics import INTERNAL, check_name
-from leadline.controller.vigil import Vigil
 from leadline.errors import (
     InvalidRequest,
     InvalidTopic,
@@ -38,9 +38,9 @@ def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse | Await
 
     As soon as one topic is asked for by its id, those without one are not looked at.
     """
-    known, asked, vigil = ctx.services.metadata.topics, request.topics, ctx.services.vigil
-    if vigil is not None and not vigil.is_informed:
-        return _once_informed(request, ctx, vigil)
+    known, asked, peer_monitor = ctx.services.metadata.topics, request.topics, ctx.services.peer_monitor
+    if peer_monitor is not None and not peer_monitor.is_informed:
+        return _once_informed(request, ctx, peer_monitor)
     if asked is None or (ctx.version == 0 and not asked):
         return _answer(request, ctx, [_describe(topic, ctx, request) for topic in known.values()])
     if ctx.version < BY_ID_FROM and any(topic.name is None or topic.topic_id != NO_ID for topic in asked):
@@ -52,25 +52,27 @@ def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse | Await
     missing = [name for name in names if name not in known]
     if missing and request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
         return _after_creation(request, ctx, names, missing)
-    if vigil is not None:
-        return _once_settled(request, ctx, names, vigil)
+    if peer_monitor is not None:
+        return _once_settled(request, ctx, names, peer_monitor)
     return _answer(request, ctx, [_named(name, ctx, request, {}) for name in names])
 
 
-async def _once_informed(request: MetadataRequest, ctx: Context, vigil: Vigil) -> MetadataResponse:
-    await vigil.informed()
+async def _once_informed(request: MetadataRequest, ctx: Context, peer_monitor: PeerMonitor) -> MetadataResponse:
+    await peer_monitor.informed()
     answer = metadata(request, ctx)
     return answer if isinstance(answer, MetadataResponse) else await answer
 
 
-async def _once_settled(request: MetadataRequest, ctx: Context, names: list[str], vigil: Vigil) -> MetadataResponse:
+async def _once_settled(
+    request: MetadataRequest, ctx: Context, names: list[str], peer_monitor: PeerMonitor
+) -> MetadataResponse:
     """Who asks for certain topics may do so because their leaders are gone."""
     known = ctx.services.metadata.topics
 
     def leaders() -> set[BrokerId]:
         return {each.leader for name in names if name in known for each in known[name].partitions.values()}
 
-    await vigil.settled(leaders)
+    await peer_monitor.settled(leaders)
     return _answer(request, ctx, [_named(name, ctx, request, {}) for name in names])
 
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from leadline.api.context import NONE, Context
-from leadline.api.lanes import ACKS_ALL, Lane, Lanes
+from leadline.api.fast.produce_templates import ACKS_ALL, Lane, Lanes
 from leadline.api.metadata import endpoints
 from leadline.api.verification import Verdict, verify_records
 from leadline.controller.topics import INTERNAL
@@ -29,8 +29,7 @@ from leadline.errors import (
 from leadline.log.log import Appended
 from leadline.log.pressure import Level, Pressure
 from leadline.log.producers import TRUSTED, Origin
-from leadline.model import Offset, TopicPartition
-from leadline.ports import Buffer
+from leadline.model import Buffer, Offset, TopicPartition
 from leadline.records.batch import (
     CODEC_MASK,
     FLAGS_AT,
@@ -42,8 +41,8 @@ from leadline.records.batch import (
     walk,
 )
 from leadline.records.compression import Codec
-from leadline.replication.prompt import Prompt
-from leadline.replication.replicas import Hosted, Replicas
+from leadline.replication.replicas import HostedPartition, Replicas
+from leadline.runtime.immediate_future import ImmediateFuture
 from leadline.wire.codec import decode_from
 from leadline.wire.frames import response_frame
 from leadline.wire.messages import ProduceRequest, ProduceResponse
@@ -191,7 +190,9 @@ def _set_result(future: "asyncio.Future[WireError | None]", error: WireError | N
         future.set_result(error)
 
 
-def _when_safe(hosted: Hosted, offset: Offset, acks: int, timeout_ms: int, replicas: Replicas, told: Outcome) -> None:
+def _when_safe(
+    hosted: HostedPartition, offset: Offset, acks: int, timeout_ms: int, replicas: Replicas, told: Outcome
+) -> None:
     """The time that the others may take begins behind our own flush."""
     if hosted.log.durable_end >= offset:
         _when_committed(hosted, offset, timeout_ms, replicas, told)
@@ -208,7 +209,9 @@ def _when_safe(hosted: Hosted, offset: Offset, acks: int, timeout_ms: int, repli
     replicas.once_flushed(hosted, offset, flushed)
 
 
-def _when_committed(hosted: Hosted, offset: Offset, timeout_ms: int, replicas: Replicas, told: Outcome) -> None:
+def _when_committed(
+    hosted: HostedPartition, offset: Offset, timeout_ms: int, replicas: Replicas, told: Outcome
+) -> None:
     leader = hosted.leader
 
     def judge(error: WireError | None) -> None:
@@ -295,17 +298,17 @@ def _reply_once_safe(
     version: int,
     correlation_id: int,
     replicas: Replicas,
-) -> Prompt[Reply]:
+) -> ImmediateFuture[Reply]:
     """As a request that is in no lane is answered, unless all goes well."""
     hosted = replicas.hosted[lane.tp]
     log_start = hosted.log.log_start
-    prompt = Prompt[Reply](loop=asyncio.get_running_loop())
+    prompt = ImmediateFuture[Reply](loop=asyncio.get_running_loop())
 
     def told(code: int, refusal: WireError | None) -> None:
         if prompt.done():
             return
         if code == NONE:
-            replicas.looks.give(prompt, reply)
+            replicas.completions.complete(prompt, reply)
             return
         if refusal is not None:
             failed = _refused(lane.tp.partition, refusal)
@@ -313,7 +316,7 @@ def _reply_once_safe(
             failed = _done(lane.tp.partition, appended, log_start)
         failed.error_code = code
         answer = ProduceResponse(responses=[_Topic(name=lane.tp.topic, partition_responses=[failed])])
-        replicas.looks.give(prompt, response_frame(answer, version, correlation_id))
+        replicas.completions.complete(prompt, response_frame(answer, version, correlation_id))
 
     _when_safe(hosted, appended.last_offset + 1, lane.acks, lane.timeout_ms, replicas, told)
     return prompt

@@ -7,9 +7,9 @@ from functools import partial
 from uuid import UUID
 
 from leadline.api.context import NONE, Context
+from leadline.cluster.metadata_cache import Topic
 from leadline.config import InvalidSetting, check_topic, describe_topic
-from leadline.controller.cluster import spread
-from leadline.controller.metadata import Topic
+from leadline.controller.cluster_admin import spread
 from leadline.controller.topics import INTERNAL, Assignment, assign, check_name, given_assignment
 from leadline.errors import (
     InvalidConfig,

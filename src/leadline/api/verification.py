@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeAlias, TypeVar
 
 from leadline.api.context import Context
-from leadline.controller.metadata import NO_LEADER
+from leadline.cluster.broker_client import PeerLost
+from leadline.cluster.metadata_cache import NO_LEADER
 from leadline.coordinator.transaction import Identity
 from leadline.coordinator.transactions import TRANSACTIONS_TOPIC
 from leadline.errors import (
@@ -27,10 +28,8 @@ from leadline.errors import (
     by_code,
 )
 from leadline.log.producers import TRUSTED, Verification
-from leadline.model import NO_SEQUENCE, BrokerId, TopicPartition
-from leadline.ports import Buffer
+from leadline.model import NO_SEQUENCE, BrokerId, Buffer, TopicPartition
 from leadline.records.batch import HEADER_BYTES, MAGIC, MAGIC_AT, Header, header_at, walk
-from leadline.replication.channel import PeerLost
 from leadline.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, ProduceRequest
 
 ABORTABLE_FROM = 11  # Produce has an error of its own for it from this version on; TxnOffsetCommit from the next

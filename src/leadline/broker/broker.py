@@ -12,27 +12,28 @@ from functools import partial
 from ipaddress import ip_address
 
 from leadline.api.context import Context, Services
-from leadline.api.inter_broker import Itself, alter_partition, controlled_shutdown
-from leadline.api.lanes import Lanes
-from leadline.api.sessions import Sessions
+from leadline.api.fast.produce_templates import Lanes
+from leadline.api.fetch_sessions import Sessions
+from leadline.api.inter_broker import LoopbackPeer, alter_partition, controlled_shutdown
 from leadline.broker.identity import Identity, identify, properties_of
 from leadline.broker.net import LISTEN_BACKLOG, SEND_BUFFER_BYTES, Limits, Net
 from leadline.broker.presence import Presence
 from leadline.broker.requests import Requests
+from leadline.cluster.broker_client import BrokerClient, Channel, Source
+from leadline.cluster.dynamic_configs import BROKERS, TOPICS, DynamicConfigs
+from leadline.cluster.metadata_cache import BrokerInfo, Endpoint, MetadataCache
+from leadline.cluster.peer_monitor import PeerMonitor
+from leadline.cluster.peers import Peers
+from leadline.cluster.silence import silence_s
 from leadline.config import BrokerConfig, BrokerSettings, InvalidSetting, Listener, LogConfig, broker_settings
 from leadline.config.alter import check_listeners
 from leadline.config.crosschecks import connections_per_ip
 from leadline.config.values import LONG_MAX
-from leadline.controller.asking import Peers
-from leadline.controller.cluster import Cluster
-from leadline.controller.configs import BROKERS, TOPICS, Configs
+from leadline.controller.cluster_admin import ClusterAdmin
 from leadline.controller.controller import Controller
 from leadline.controller.leadership import Leadership
-from leadline.controller.metadata import BrokerInfo, Endpoint, Metadata
-from leadline.controller.quorum import silence_s
+from leadline.controller.log_dir_reconciliation import OUR_STOP, LogDirReconciliation, first_producer_id
 from leadline.controller.state import Broker as Registered
-from leadline.controller.take_over import OUR_STOP, TakeOver, first_producer_id
-from leadline.controller.vigil import Vigil
 from leadline.coordination import registration, znodes
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.membership import make_persistent_nodes
@@ -48,10 +49,9 @@ from leadline.log.files import CACHE, cache_capacity, connection_capacity
 from leadline.log.log_dirs import LogDirs
 from leadline.log.upkeep import Upkeep
 from leadline.model import BrokerId, ProducerId, TopicPartition
-from leadline.ports import OsFiles, SystemClock, descriptor_limit, raise_descriptor_limit
-from leadline.replication.channel import Channel, Peer, Source
 from leadline.replication.replicas import Replicas
 from leadline.replication.throttle import Throttles
+from leadline.runtime.ports import OsFiles, SystemClock, descriptor_limit, raise_descriptor_limit
 from leadline.wire.messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -76,12 +76,12 @@ class Broker:
         self.upkeep = Upkeep(self.dirs)
         self.failed = asyncio.Event()  # no log directory is left
         self.addresses: dict[str, Endpoint] = {}  # where it listens, by listener
-        self.cluster: Cluster | None = None
-        self.configs: Configs | None = None
+        self.cluster: ClusterAdmin | None = None
+        self.configs: DynamicConfigs | None = None
         self.controller: Controller | None = None
         self.peers: Peers | None = None
         self.presence: Presence | None = None
-        self.vigil: Vigil | None = None
+        self.peer_monitor: PeerMonitor | None = None
         self.leadership: Leadership | None = None
         self.tree: Tree | None = None
         self.replicas: Replicas | None = None
@@ -109,12 +109,14 @@ class Broker:
         self._listen(self.net, settings.listeners.bound)
         self.advertised = self._advertised()
         me = BrokerInfo(identity.broker, self.advertised, settings.broker.broker_rack)
-        metadata = Metadata(me, identity.cluster_id)
+        metadata = MetadataCache(me, identity.cluster_id)
         self.replicas.exists = metadata.has_partition
-        self.configs = Configs(self.tree, me.id, self.clock)
+        self.configs = DynamicConfigs(self.tree, me.id, self.clock)
         self.controller = self._controller(self.tree, identity, self.replicas)
         self.peers = Peers(metadata, settings.listeners.inter_broker.name, self._channel)
-        self.cluster = Cluster(self.tree, metadata, self.configs, self.controller, self.peers, self._request_timeout_s)
+        self.cluster = ClusterAdmin(
+            self.tree, metadata, self.configs, self.controller, self.peers, self._request_timeout_s
+        )
         offsets_partitions = partial(metadata.partition_count, OFFSETS_TOPIC)
         self.groups = Groups(self.replicas, self.clock, settings.broker, offsets_partitions)
         self.commits = Commits(self.groups)
@@ -142,14 +144,16 @@ class Broker:
         await self._read_settings(self.configs, self.tree)
         await self.dirs.load()
         if self.is_alone:
-            self.configs.topics |= await TakeOver(self.tree, self.dirs, me.id, self.configs.unreadable).run()
+            self.configs.topics |= await LogDirReconciliation(
+                self.tree, self.dirs, me.id, self.configs.unreadable
+            ).run()
         for topic in self.configs.topics:
             self.dirs.update_config(topic)
         await (self._be_alone if self.is_alone else self._join)(self.tree, self.controller)
         self.upkeep.start()
         self.commits.start()
         self.transactions.start()
-        self.net.start(self.requests.serve, self.services.replicas.looks)
+        self.net.start(self.requests.serve, self.services.replicas.completions)
 
     # Alone, or one of many
 
@@ -157,7 +161,7 @@ class Broker:
         config = self.settings.broker
         if self.is_alone:
             return await EmbeddedTree.open(next(iter(self.dirs.dirs)), self.clock)
-        from leadline.coordination.zookeeper import ZooKeeperTree
+        from leadline.coordination.zookeeper.client import ZooKeeperTree
 
         assert config.zookeeper_connect is not None
         return await ZooKeeperTree.open(
@@ -186,9 +190,11 @@ class Broker:
         self.presence = Presence(tree, me.id, self._registration(), self.files, directory, self._registered)
         await self.presence.begin()
         peers, silence = self.services.peers, silence_s(self.settings.broker.zookeeper_session_timeout_ms)
-        self.vigil = self.services.vigil = Vigil(metadata, peers.where, self._channel, controller.vacate, silence)
-        controller.monitor = self.vigil
-        self.leadership = Leadership(tree, metadata, controller, peers, self.vigil, self.services.replicas)
+        self.peer_monitor = self.services.peer_monitor = PeerMonitor(
+            metadata, peers.where, self._channel, controller.vacate, silence
+        )
+        controller.monitor = self.peer_monitor
+        self.leadership = Leadership(tree, metadata, controller, peers, self.peer_monitor, self.services.replicas)
         await controller.start()
 
     def _registration(self) -> Registration:
@@ -222,7 +228,7 @@ class Broker:
             is_alone=self.is_alone,
         )
 
-    def _transactions(self, replicas: Replicas, cluster: Cluster, groups: Groups) -> Transactions:
+    def _transactions(self, replicas: Replicas, cluster: ClusterAdmin, groups: Groups) -> Transactions:
         def offsets_ended(partition: int, producer_id: ProducerId, committed: bool) -> None:
             groups.transaction_ended(partition, producer_id, committed=committed)
 
@@ -251,10 +257,10 @@ class Broker:
         assert self.peers is not None
         return self._channel(self.peers.heard_at(id))
 
-    def _controlled(self, broker: Registered, lost: Callable[[], None]) -> Peer:
+    def _controlled(self, broker: Registered, lost: Callable[[], None]) -> BrokerClient:
         """A broker, as the controller reaches it."""
         if broker.id == self.services.metadata.me.id:
-            return Itself(self.services)
+            return LoopbackPeer(self.services)
         name = self.settings.listeners.inter_broker.name
         at = next((each for each in broker.endpoints if each.listener == name), broker.endpoints[0])
         return self._channel(Endpoint(at.host or "", at.port), lost)
@@ -284,7 +290,7 @@ class Broker:
 
     # Settings
 
-    async def _read_settings(self, configs: Configs, tree: Tree) -> None:
+    async def _read_settings(self, configs: DynamicConfigs, tree: Tree) -> None:
         """Those of topics are needed before their logs are opened."""
         await configs.start()
         await configs.of_topics(await tree.children(znodes.TOPICS) or [])
@@ -373,8 +379,8 @@ class Broker:
             self.net.stop_listening()
         if self.leadership is not None:
             await self.leadership.stop()
-        if self.vigil is not None:
-            await self.vigil.stop()
+        if self.peer_monitor is not None:
+            await self.peer_monitor.stop()
         if self.commits is not None:
             await self.commits.stop()
         if self.groups is not None:

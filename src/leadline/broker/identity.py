@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from leadline.config import BrokerConfig, InvalidSetting
-from leadline.controller import reading
+from leadline.controller import tree_reader
 from leadline.coordination import znodes
 from leadline.coordination.database import FILE_NAME
 from leadline.coordination.membership import agree_on_cluster_id, generate_broker_id
@@ -118,7 +118,7 @@ async def _check_assigned(tree: Tree, broker: BrokerId) -> None:
 
 
 async def _assigned_brokers(tree: Tree) -> set[BrokerId]:
-    topics = await reading.topics(tree, await tree.children(znodes.TOPICS) or [])
+    topics = await tree_reader.topics(tree, await tree.children(znodes.TOPICS) or [])
     return {id for _, topic in topics for partition in topic.partitions.values() for id in partition.replicas}
 
 

@@ -26,12 +26,13 @@ from struct import Struct
 from typing import Any, NamedTuple, NoReturn
 
 from leadline.broker.slices import AHEAD_BYTES, READ_AHEAD_BYTES, Rest, ask, read_through
-from leadline.broker.turns import Turns
 from leadline.log.files import CACHE
 from leadline.log.segment import FileSlice
-from leadline.ports import Buffer, shortage
-from leadline.replication.looks import Looks
-from leadline.replication.prompt import Prompt
+from leadline.model import Buffer
+from leadline.runtime.deferred_completions import DeferredCompletions
+from leadline.runtime.immediate_future import ImmediateFuture
+from leadline.runtime.ports import shortage
+from leadline.runtime.step_scheduler import StepScheduler
 from leadline.wire.primitives import BUFFERS, Piece
 
 log = logging.getLogger(__name__)
@@ -163,11 +164,11 @@ class Connection:
         else:
             self._stand_in_line()
             return
-        net.looks.hold()
+        net.completions.hold()
         try:
             self._guarded(work)
         finally:
-            net.looks.release()
+            net.completions.release()
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -210,7 +211,7 @@ class Connection:
     def _stand_in_line(self) -> None:
         if not self._in_line:
             self._in_line = True
-            self.net.turns.take(self._take_step)
+            self.net.turns.schedule(self._take_step)
 
     def _take_step(self) -> None:
         self._in_line = False
@@ -263,7 +264,7 @@ class Connection:
             if (self._due or self._writing) and self._blocked():
                 break
         if at and not self._sends_much:  # what is small by its size may ask for a lot
-            net.turns.small_at = began
+            net.turns.last_small_request_s = began
         if at < end:
             if self._blocked() or self._in_line:
                 self._backlog = bytes(data[at:end])
@@ -330,8 +331,8 @@ class Connection:
         if later.blocks:
             self.waiting = later.answer
         self._due.append(later)
-        if isinstance(later.answer, Prompt):
-            later.answer.told = self._answered
+        if isinstance(later.answer, ImmediateFuture):
+            later.answer.on_done = self._answered
         else:
             later.answer.add_done_callback(self._answered)
 
@@ -518,7 +519,7 @@ class Connection:
         """To others, before it goes on."""
         if in_steps:
             self._wait_without_room()
-            self.net.turns.take(self._send_on)
+            self.net.turns.schedule(self._send_on)
         else:
             self._wait_until_writable()
 
@@ -569,7 +570,7 @@ class Net:
     """The listeners of a broker and their connections."""
 
     serve: Serve  # there once it is started
-    looks: Looks
+    completions: DeferredCompletions
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -589,7 +590,7 @@ class Net:
         self.is_full = False  # of them, as queued.max.request.bytes says
         self._spare: list[bytearray] = []  # rooms for large frames: memory that is new costs more than its use
         self.starved: set[Connection] = set()  # those that are not read from until others are done
-        self.turns = Turns(self.loop)
+        self.turns = StepScheduler(self.loop)
         self._threads = ThreadPoolExecutor(max_workers=4, thread_name_prefix="read-ahead")
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -611,10 +612,10 @@ class Net:
         self._listeners.append((sock, name))
         return sock.getsockname()[0], sock.getsockname()[1]
 
-    def start(self, serve: Serve, looks: Looks | None = None) -> None:
+    def start(self, serve: Serve, looks: DeferredCompletions | None = None) -> None:
         """`looks`: what follows from what was served."""
         self.serve = serve
-        self.looks = looks or Looks()
+        self.completions = looks or DeferredCompletions()
         self._accept_when_possible()
         self._sweep = self.loop.call_later(self._sweep_seconds, self._close_idle)
 

@@ -8,14 +8,14 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from leadline.cluster.broker_client import PeerLost
 from leadline.config import BrokerConfig
 from leadline.coordination.membership import register, remember_sessions, remembered_sessions
 from leadline.coordination.registration import Registration
 from leadline.coordination.tree import NodeExists, SessionState, Tree, TreeError, Watch
 from leadline.errors import NotController
 from leadline.model import BrokerId
-from leadline.ports import Files
-from leadline.replication.channel import PeerLost
+from leadline.runtime.ports import Files
 from leadline.wire.messages import ControlledShutdownRequest, ControlledShutdownResponse
 
 log = logging.getLogger(__name__)

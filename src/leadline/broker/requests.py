@@ -11,9 +11,9 @@ from functools import partial
 from time import perf_counter
 
 from leadline.api import TABLE, Answer, Serve
-from leadline.api.commit_lanes import commit_in_lane, commit_outside
 from leadline.api.context import Context, Services
-from leadline.api.copies import Origin, copy_in_lane
+from leadline.api.fast.follower_fetch import Origin, copy_in_lane
+from leadline.api.fast.offset_commit import commit_in_lane, commit_outside
 from leadline.api.produce import produce_in_lane
 from leadline.broker.net import LARGE_BYTES, CloseConnection, Connection, Later, Reply, as_it_is
 from leadline.errors import WireError

@@ -29,8 +29,8 @@ from leadline.cli.client import DEFAULT_SERVER, Failure, add_command, at_least, 
 from leadline.cli.processes import holder_of, listener_on, process_text
 from leadline.cli.terminal import Status, count_text, ends_it, say, time_text
 from leadline.cli.zookeeper_server import ServerFailed, ToolMissing, ZooKeeperServer
+from leadline.cluster.broker_client import Channel, PeerLost
 from leadline.config import InvalidSetting, broker_settings
-from leadline.replication.channel import Channel, PeerLost
 from leadline.wire.messages import MetadataRequest, MetadataResponse
 
 HOST = "localhost"

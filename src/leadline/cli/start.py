@@ -18,7 +18,6 @@ from pathlib import Path
 
 from leadline import __version__
 from leadline.broker.broker import Broker
-from leadline.broker.watchdog import Watchdog
 from leadline.cli import COMMANDS
 from leadline.cli.log_lines import PERIOD_S, CondensedLines
 from leadline.cli.processes import holder_of, listener_on, process_text
@@ -29,7 +28,8 @@ from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import TreeError
 from leadline.errors import CorruptFile, InconsistentIdentity, LogDirFailed, LogDirLocked, ResourceExhausted
 from leadline.log.log_dirs import LogDir, Recovery
-from leadline.ports import shortage
+from leadline.runtime.ports import shortage
+from leadline.runtime.selector import TimedSelector
 
 REFUSALS = (  # to start: one line each
     InvalidSetting,
@@ -86,7 +86,7 @@ def port_number(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     try:
         settings = _settings(options)
-        watchdog = Watchdog()
+        watchdog = TimedSelector()
         with asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
             return _run(runner, settings, watchdog)
     except (OSError, RuntimeError, MemoryError, ResourceExhausted) as error:
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
     return 1
 
 
-def _run(runner: asyncio.Runner, settings: BrokerSettings, watchdog: Watchdog) -> int:
+def _run(runner: asyncio.Runner, settings: BrokerSettings, watchdog: TimedSelector) -> int:
     """A port or a directory that is taken is told with who has it."""
     try:
         return runner.run(_keep(settings, watchdog))
@@ -148,7 +148,7 @@ def with_port(properties: Mapping[str, str], port: int) -> dict[str, str]:
     return changed
 
 
-async def _keep(settings: BrokerSettings, watchdog: Watchdog) -> int:
+async def _keep(settings: BrokerSettings, watchdog: TimedSelector) -> int:
     lines = CondensedLines()
     logging.basicConfig(level=logging.INFO, handlers=[lines], force=True)
     condensing = asyncio.create_task(_condense(lines))
@@ -165,7 +165,7 @@ async def _condense(lines: CondensedLines) -> None:
         lines.end_period()
 
 
-async def _run_broker(settings: BrokerSettings, watchdog: Watchdog) -> int:
+async def _run_broker(settings: BrokerSettings, watchdog: TimedSelector) -> int:
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what it meets is told by those who use it
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in ends_it():
@@ -176,7 +176,7 @@ async def _run_broker(settings: BrokerSettings, watchdog: Watchdog) -> int:
     started = time.monotonic()
     await _start(broker)
     assert broker.replicas is not None
-    broker.replicas.looks.is_alone = watchdog.serves_one
+    broker.replicas.completions.is_alone = watchdog.serves_one
     gc.freeze()  # what there is by now stays: nobody waits while it is looked through for garbage
     _tell(broker, time.monotonic() - started)
     loop.add_signal_handler(signal.SIGUSR1, _tell_of_the_loop, broker, watchdog)
@@ -263,7 +263,7 @@ def _state(log_dir: LogDir, logs: int) -> str:
     return f"{state}, but for {count_text(offline, 'partition')}" if offline else state
 
 
-def _tell_of_the_loop(broker: Broker, watchdog: Watchdog) -> None:
+def _tell_of_the_loop(broker: Broker, watchdog: TimedSelector) -> None:
     """When it is asked to by SIGUSR1, and at the end."""
     connections = len(broker.net.connections) if broker.net is not None else 0
     logging.info(

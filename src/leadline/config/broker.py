@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from leadline.config import crosschecks, unobeyed
+from leadline.config import crosschecks, unsupported
 from leadline.config.checks import at_least
 from leadline.config.cluster import ClusterConfig
 from leadline.config.coordinators import CoordinatorConfig
@@ -66,7 +66,7 @@ class BrokerConfig(StorageConfig, ClusterConfig, NetworkConfig, ReplicationConfi
 
     @classmethod
     def others(cls) -> Iterable[Row]:
-        return (*_topic_defaults(), *unobeyed.rows())
+        return (*_topic_defaults(), *unsupported.rows())
 
 
 def _topic_defaults() -> Iterator[Row]:

@@ -16,14 +16,15 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
+from leadline.cluster import silence
 from leadline.config import BrokerSettings
-from leadline.controller import quorum, reading
-from leadline.controller.answers import what_follows
+from leadline.controller import tree_reader
+from leadline.controller.broker_channel import BrokerChannel, Connect
+from leadline.controller.broker_responses import what_follows
 from leadline.controller.decisions import Decisions, Wanted
 from leadline.controller.effects import Effects, Remove, Request, Write
-from leadline.controller.lines import Connect, Line
 from leadline.controller.state import Broker, State
-from leadline.controller.writing import write
+from leadline.controller.tree_writer import write
 from leadline.coordination import znodes
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import (
@@ -42,7 +43,7 @@ from leadline.coordination.tree import (
 )
 from leadline.errors import NotController
 from leadline.model import BrokerId, ProducerId, new_id
-from leadline.ports import Clock
+from leadline.runtime.ports import Clock
 from leadline.wire.classes import Message
 
 log = logging.getLogger(__name__)
@@ -110,7 +111,7 @@ class Controller:
         self.monitor: Monitor = _NobodyIsSilent()
         self._term = 0  # counts the times that we left office, or were told that we cannot be in it
         self._epoch_version = -1  # of /controller_epoch, when this one came into office
-        self._lines: dict[BrokerId, Line] = {}
+        self._lines: dict[BrokerId, BrokerChannel] = {}
         self._found: set[int] = set()  # epochs of the brokers that were there when this one came into office
         self._closing: set[asyncio.Task[None]] = set()  # what lines still do
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
@@ -274,20 +275,20 @@ class Controller:
         term = self._term
         await self._watch_everything()
         for path in (znodes.LOG_DIR_EVENTS, znodes.ISR_CHANGES):  # all is read anyway
-            await self._write([Remove(each) for each in await reading.contents(self.tree, path)])
+            await self._write([Remove(each) for each in await tree_reader.contents(self.tree, path)])
         if not await self.tree.exists(znodes.FEATURE):
             with suppress(NodeExists):
                 await self.tree.create(znodes.FEATURE, znodes.encode_features(znodes.FinalizedFeatures({})))
         state = State(self.me, epoch)
-        state.brokers = {broker.id: broker for broker in await reading.brokers(self.tree)}
+        state.brokers = {broker.id: broker for broker in await tree_reader.brokers(self.tree)}
         self._found = {broker.epoch for broker in state.brokers.values()}
         stored = await self._read_topics(await self.tree.children(znodes.TOPICS) or [])
-        for topic in await reading.many([reading.with_states(self.tree, *each) for each in stored]):
+        for topic in await tree_reader.many([tree_reader.with_states(self.tree, *each) for each in stored]):
             state.put_topic(topic)
         wanted = Wanted(
             await self.tree.children(znodes.DELETE_TOPICS) or [],
-            await reading.reassignment(self.tree),
-            await reading.elections(self.tree),
+            await tree_reader.reassignment(self.tree),
+            await tree_reader.elections(self.tree),
         )
         if term != self._term:
             self._leave_office()
@@ -314,7 +315,7 @@ class Controller:
         }
         watches = [self.tree.watch_children(path, self._on(path, run)) for path, run in children.items()]
         watches += [self.tree.watch(path, self._on(path, run)) for path, run in nodes.items()]
-        await reading.many([self._keep(watch) for watch in watches])
+        await tree_reader.many([self._keep(watch) for watch in watches])
 
     async def _keep(self, watch: Awaitable[Watch]) -> None:
         self._watches.append(await watch)
@@ -335,7 +336,7 @@ class Controller:
             self._close(line)
         self._lines.clear()
 
-    def _close(self, line: Line) -> None:
+    def _close(self, line: BrokerChannel) -> None:
         task = line.close()
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
@@ -442,7 +443,7 @@ class Controller:
         for id, broker in wanted.items():
             if id not in self._lines:
                 is_new = broker.epoch not in self._found
-                self._lines[id] = Line(broker, self._connect, self, timeout_s, is_new=is_new)
+                self._lines[id] = BrokerChannel(broker, self._connect, self, timeout_s, is_new=is_new)
 
     def _tell(self, effects: Effects) -> None:
         for id, request in effects.requests:
@@ -483,7 +484,7 @@ class Controller:
         given_up = {id for id, line in self._lines.items() if line.is_given_up}
         registered = self.decisions.state.brokers.keys() | given_up
         unheard = (self.monitor.unheard & registered) | given_up
-        if quorum.hears_most(len(registered), len(unheard)):
+        if silence.hears_most(len(registered), len(unheard)):
             for id in self.monitor.silent & self._lines.keys():
                 self._lines[id].give_up()
 
@@ -500,7 +501,7 @@ class Controller:
     # Events: look what has changed
 
     async def _brokers_changed(self) -> None:
-        self._in_office.brokers(await reading.brokers(self.tree))
+        self._in_office.brokers(await tree_reader.brokers(self.tree))
         await self._carry_out()
 
     async def _topics_changed(self) -> None:
@@ -523,26 +524,26 @@ class Controller:
         await self._carry_out()
 
     async def _reassignment_asked(self) -> None:
-        asked = await reading.reassignment(self.tree)
+        asked = await tree_reader.reassignment(self.tree)
         if asked != self._in_office.state.asked_reassignment:
             self._in_office.reassignments.asked_by_node(asked)
             await self._carry_out()
 
     async def _elections_asked(self) -> None:
-        self._in_office.elect_asked(await reading.elections(self.tree))
+        self._in_office.elect_asked(await tree_reader.elections(self.tree))
         await self._carry_out()
 
     async def _isr_changed(self) -> None:
-        told = await reading.contents(self.tree, znodes.ISR_CHANGES)
+        told = await tree_reader.contents(self.tree, znodes.ISR_CHANGES)
         partitions = [tp for path, data in told.items() for tp in znodes.decode_partitions(path, data)]
-        states = await reading.many([reading.state(self.tree, tp) for tp in partitions])
+        states = await tree_reader.many([tree_reader.state(self.tree, tp) for tp in partitions])
         found = {tp: state for tp, state in zip(partitions, states, strict=True) if state is not None}
         self._in_office.isr_changed(found)
         self._in_office.steps.remove(*told)
         await self._carry_out()
 
     async def _log_dirs_failed(self) -> None:
-        told = await reading.contents(self.tree, znodes.LOG_DIR_EVENTS)
+        told = await tree_reader.contents(self.tree, znodes.LOG_DIR_EVENTS)
         brokers = {znodes.decode_log_dir_event(path, data) for path, data in told.items()}
         self._in_office.log_dir_failed(sorted(brokers))
         self._in_office.steps.remove(*told)
@@ -562,8 +563,8 @@ class Controller:
 
     async def _read_topics(self, names: Collection[str]) -> list[tuple[str, znodes.Topic]]:
         """With a watch on each, and an id, which Kafka before 2.8 did not write."""
-        await reading.many([self._watch_topic(name) for name in names if name not in self._topic_watches])
-        found = await reading.topics(self.tree, names)
+        await tree_reader.many([self._watch_topic(name) for name in names if name not in self._topic_watches])
+        found = await tree_reader.topics(self.tree, names)
         nameless = [(name, topic._replace(id=new_id())) for name, topic in found if topic.id is None]
         await self._write([Set(znodes.topic_path(name), znodes.encode_topic(topic)) for name, topic in nameless])
         return list((dict(found) | dict(nameless)).items())

@@ -17,13 +17,13 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 
-from leadline.controller.asking import Peers
+from leadline.cluster.broker_client import PeerLost
+from leadline.cluster.metadata_cache import NO_LEADER, Leading, MetadataCache
+from leadline.cluster.peer_monitor import PeerMonitor
+from leadline.cluster.peers import Peers
 from leadline.controller.controller import Controller
-from leadline.controller.metadata import NO_LEADER, Leading, Metadata
-from leadline.controller.vigil import Vigil
 from leadline.coordination.tree import SessionState, Tree
 from leadline.model import BrokerId, TopicPartition
-from leadline.replication.channel import PeerLost
 from leadline.replication.replicas import Replicas
 from leadline.wire.messages import MetadataRequest, MetadataResponse
 
@@ -39,20 +39,26 @@ class Leadership:
     """`start()`, and in the end `stop()`."""
 
     def __init__(
-        self, tree: Tree, metadata: Metadata, controller: Controller, peers: Peers, vigil: Vigil, replicas: Replicas
+        self,
+        tree: Tree,
+        metadata: MetadataCache,
+        controller: Controller,
+        peers: Peers,
+        peer_monitor: PeerMonitor,
+        replicas: Replicas,
     ) -> None:
         self._metadata, self._controller, self._peers = metadata, controller, peers
-        self._vigil, self._replicas = vigil, replicas
+        self._monitor, self._replicas = peer_monitor, replicas
         self._is_connected = True
         self._changed = asyncio.Event()
         self._next_asked = 0
         self._session_watch = tree.watch_session(self._session)
-        vigil.on_silence.append(self._silence)
+        peer_monitor.on_silence.append(self._silence)
         self._task = asyncio.create_task(self._run(), name="leadership")
 
     async def stop(self) -> None:
         self._session_watch.cancel()
-        self._vigil.on_silence.remove(self._silence)
+        self._monitor.on_silence.remove(self._silence)
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -61,7 +67,7 @@ class Leadership:
         self._changed.set()
 
     def _silence(self, broker: BrokerId) -> None:
-        is_silent = broker in self._vigil.silent
+        is_silent = broker in self._monitor.silent
         self._peers.silence_changed(broker, is_silent=is_silent)
         if is_silent:
             self._replicas.break_off(broker)
@@ -69,7 +75,7 @@ class Leadership:
 
     async def _run(self) -> None:
         while True:
-            is_quiet = self._is_connected and not self._vigil.silent and not self._metadata.is_isolated
+            is_quiet = self._is_connected and not self._monitor.silent and not self._metadata.is_isolated
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if is_quiet else CHECK_S):
                     await self._changed.wait()
@@ -79,7 +85,7 @@ class Leadership:
     async def _check(self) -> None:
         self._controller.silence_changed()
         is_sure = self._controller.is_active and self._is_connected
-        if self._vigil.is_isolated and not is_sure:
+        if self._monitor.is_isolated and not is_sure:
             self._isolate()
         elif self._metadata.is_isolated:
             if await self._ask():
@@ -87,8 +93,8 @@ class Leadership:
                 self._replicas.unfence()
         elif not self._is_connected:
             await self._ask()
-        if self._vigil.hears_most:
-            self._replicas.shrink_by(self._vigil.silent)
+        if self._monitor.hears_most:
+            self._replicas.shrink_by(self._monitor.silent)
 
     def _isolate(self) -> None:
         if not self._metadata.is_isolated:
@@ -107,7 +113,7 @@ class Leadership:
         return any(await asyncio.gather(*(self._ask_broker(broker, names) for broker in brokers)))
 
     def _some_heard(self) -> list[BrokerId]:
-        heard = sorted(self._metadata.brokers.keys() - self._vigil.unheard - {self._metadata.me.id})
+        heard = sorted(self._metadata.brokers.keys() - self._monitor.unheard - {self._metadata.me.id})
         start, self._next_asked = self._next_asked, self._next_asked + ASKED_AT_ONCE
         return [heard[(start + n) % len(heard)] for n in range(min(ASKED_AT_ONCE, len(heard)))]
 

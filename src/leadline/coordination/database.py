@@ -42,7 +42,7 @@ from leadline.coordination.tree import (
     sequential_path,
 )
 from leadline.errors import CorruptFile
-from leadline.ports import Clock
+from leadline.runtime.ports import Clock
 
 log = logging.getLogger(__name__)
 

@@ -38,7 +38,7 @@ from leadline.coordination.tree import (
     check_path,
 )
 from leadline.coordination.watches import SessionWatches, Subscription, Watches
-from leadline.ports import Clock
+from leadline.runtime.ports import Clock
 
 T = TypeVar("T")
 

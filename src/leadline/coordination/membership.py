@@ -34,7 +34,7 @@ from leadline.errors import CorruptFile
 from leadline.log.checkpoints import decode_lines, encode_lines
 from leadline.log.files import read_file, replace_file
 from leadline.model import BrokerId
-from leadline.ports import Files
+from leadline.runtime.ports import Files
 
 SESSIONS_FILE = "coordination.sessions"  # lines as in a checkpoint: the id of a session each, in hexadecimal
 

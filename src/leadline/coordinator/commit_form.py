@@ -14,7 +14,7 @@ from leadline.coordinator.offsets import Commit
 from leadline.model import Offset, TopicPartition
 from leadline.records.batch import put_crc
 from leadline.records.build import BatchFields, build_at
-from leadline.wire.forms import INT, LONG, Form
+from leadline.wire.templates import INT, LONG, Form
 
 NONE = 0
 

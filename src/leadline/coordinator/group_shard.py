@@ -4,17 +4,17 @@ import logging
 from collections.abc import Iterable
 from typing import Protocol
 
-from leadline.coordinator.alarms import Alarms
 from leadline.coordinator.group import Group
 from leadline.coordinator.group_effects import Effect
 from leadline.coordinator.group_records import CommitKey, GroupKey, read_commit, read_group, read_key
 from leadline.coordinator.offsets import Commit
 from leadline.errors import CorruptMessage
 from leadline.model import Offset, ProducerId, TopicPartition
-from leadline.ports import Clock
 from leadline.records.batch import Header
 from leadline.records.control import ControlType, control_type
 from leadline.records.record import Record
+from leadline.runtime.ports import Clock
+from leadline.runtime.timers import Timers
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class GroupShard:
         self.partition = partition
         self.by_id: dict[str, Group] = {}
         self.open: dict[ProducerId, set[str]] = {}  # groups with pending commits, by the producer of the transaction
-        self.alarms: Alarms[Name] = Alarms(self._rang)
+        self.alarms: Timers[Name] = Timers(self._rang)
         self._coordinator = coordinator
         self._described: set[str] = set()  # while replaying: groups that have a record of their own
 
@@ -122,4 +122,4 @@ class GroupShard:
         now_ms = self._coordinator.clock.now_ms()
         for group in self.by_id.values():
             self._coordinator.carry_out(self, group, group.unload(now_ms))
-        self.alarms.end_all()
+        self.alarms.cancel_all()

@@ -31,10 +31,10 @@ from leadline.errors import (
     WireError,
 )
 from leadline.model import Offset, ProducerId
-from leadline.ports import Clock
 from leadline.records.build import BatchFields
 from leadline.records.compression import Codec
 from leadline.replication.replicas import Replicas
+from leadline.runtime.ports import Clock
 
 log = logging.getLogger(__name__)
 
@@ -213,7 +213,7 @@ class Groups:
                 case Set(timer, after_ms):
                     shard.alarms.set((group.id, timer), after_ms)
                 case End(timer):
-                    shard.alarms.end((group.id, timer))
+                    shard.alarms.cancel((group.id, timer))
                 case Answer(ticket, answer):
                     self._answer(ticket, answer)
                 case Store():

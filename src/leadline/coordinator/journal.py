@@ -30,11 +30,11 @@ from leadline.hash_order import string_hash
 from leadline.log.log import Isolation
 from leadline.log.producers import TRUSTED, Origin, Verification
 from leadline.model import LeaderEpoch, Offset, TopicPartition
-from leadline.ports import Clock, shortage
 from leadline.records.batch import Header, walk
 from leadline.records.build import BatchFields, build_at
 from leadline.records.record import Record, records_of
-from leadline.replication.replicas import Hosted, Replicas
+from leadline.replication.replicas import HostedPartition, Replicas
+from leadline.runtime.ports import Clock, shortage
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ class Journal(Generic[S]):
             shard.resigned()
         self.shards.clear()
 
-    def _lead(self, tp: TopicPartition, hosted: Hosted) -> None:
+    def _lead(self, tp: TopicPartition, hosted: HostedPartition) -> None:
         if tp.topic == self.topic:
             self._resign(tp.partition)
             task = asyncio.create_task(self._load(tp, hosted), name=f"loading {tp}")
@@ -162,7 +162,7 @@ class Journal(Generic[S]):
         if (shard := self.shards.pop(partition, None)) is not None:
             shard.resigned()
 
-    async def _load(self, tp: TopicPartition, hosted: Hosted) -> None:
+    async def _load(self, tp: TopicPartition, hosted: HostedPartition) -> None:
         while True:
             shard = self._new_shard(tp.partition, hosted.leader.epoch)
             try:
@@ -183,7 +183,7 @@ class Journal(Generic[S]):
         self.shards[tp.partition] = shard
         shard.loaded()
 
-    async def _replay(self, hosted: Hosted, shard: S) -> int:
+    async def _replay(self, hosted: HostedPartition, shard: S) -> int:
         """From the log's start to its end; nothing is written meanwhile, as nobody is served."""
         offset, replayed = hosted.log.log_start, 0
         while offset < hosted.log.log_end:

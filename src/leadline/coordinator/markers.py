@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol, TypeVar
 
+from leadline.cluster.broker_client import PeerLost
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.transaction import Identity
 from leadline.errors import (
@@ -23,10 +24,9 @@ from leadline.errors import (
 )
 from leadline.log.producers import Origin
 from leadline.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
-from leadline.ports import Clock
 from leadline.records.control import ControlType, EndMarker, end_marker
-from leadline.replication.channel import PeerLost
 from leadline.replication.replicas import NO_LEADER, Replicas
+from leadline.runtime.ports import Clock
 from leadline.wire.classes import Message
 from leadline.wire.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 

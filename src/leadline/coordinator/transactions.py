@@ -35,10 +35,10 @@ from leadline.errors import (
     WireError,
 )
 from leadline.model import LeaderEpoch, ProducerId, TopicPartition
-from leadline.ports import Clock
 from leadline.records.batch import Header
 from leadline.records.record import Record
 from leadline.replication.replicas import Replicas
+from leadline.runtime.ports import Clock
 
 log = logging.getLogger(__name__)
 

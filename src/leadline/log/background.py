@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from leadline.errors import LogDirFailed, ResourceExhausted
-from leadline.ports import Job, shortage
+from leadline.runtime.ports import Job, shortage
 
 log = logging.getLogger(__name__)
 

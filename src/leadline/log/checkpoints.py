@@ -25,7 +25,7 @@ from leadline.errors import CorruptFile
 from leadline.log import names
 from leadline.log.files import read_file, replace_file, write_file
 from leadline.model import Offset, TopicId, TopicPartition, format_id, parse_id
-from leadline.ports import Files
+from leadline.runtime.ports import Files
 
 VERSION = 0
 MOST_DIGITS = 19  # of a number of 64 bits

@@ -28,7 +28,7 @@ from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.segment import Segment
 from leadline.model import Offset, TopicPartition
-from leadline.ports import Files, shortage
+from leadline.runtime.ports import Files, shortage
 
 LINE_BYTES = 16 * 1024 * 1024  # the longest answer of the process
 

@@ -29,12 +29,12 @@ from leadline.log.files import CACHE, remove_files
 from leadline.log.index import MAX_RELATIVE, TimestampOffset
 from leadline.log.segment import Segment
 from leadline.log.txn_index import AbortedTxn, TxnIndex
-from leadline.model import NO_TIMESTAMP, Offset
-from leadline.ports import Files, OsFiles, shortage
-from leadline.records.batch import HEADER_BYTES, MAGIC, MIN_LENGTH, Data, Header, crc_of, header_at
+from leadline.model import NO_TIMESTAMP, Buffer, Offset
+from leadline.records.batch import HEADER_BYTES, MAGIC, MIN_LENGTH, Header, crc_of, header_at
 from leadline.records.build import BatchFields, empty, rebuild
 from leadline.records.control import ControlType, control_type
 from leadline.records.record import Span, body_of, keys, records_of, span_at, spans
+from leadline.runtime.ports import Files, OsFiles, shortage
 
 KEY_BYTES = 160  # what one key costs in memory: its digest, its offset and their place in the table
 DIGEST_BYTES = 16
@@ -147,7 +147,7 @@ class Transactions:
         self._committing.add(header.producer_id)
         return False
 
-    def is_empty_marker(self, data: Data, position: int, header: Header) -> bool:
+    def is_empty_marker(self, data: Buffer, position: int, header: Header) -> bool:
         """True if nothing of the transaction that this control batch ends is left."""
         self._reach(header.last_offset)
         record = next(records_of(data, position, header), None)
@@ -298,7 +298,7 @@ class Compaction:
                 self.throttle.used(len(out))
             position += at
 
-    def _filter(self, data: Data, position: int, header: Header, txns: Transactions) -> tuple[Data | None, Offset]:
+    def _filter(self, data: Buffer, position: int, header: Header, txns: Transactions) -> tuple[Buffer | None, Offset]:
         """What stays of a batch, and the last offset in it that does."""
         now_ms = self.request.now_ms
         horizon = header.delete_horizon_ms

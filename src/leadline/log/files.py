@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from weakref import ref
 
 from leadline.errors import CorruptFile
-from leadline.ports import Buffer, Files, descriptor_limit
+from leadline.model import Buffer
+from leadline.runtime.ports import Files, descriptor_limit
 
 FILE_MODE = 0o644
 MADE_AT_ONCE = 16  # descriptors, when there is none left

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from leadline.errors import CorruptMessage
 from leadline.log.index import TimestampOffset
-from leadline.model import NO_EPOCH, NO_TIMESTAMP, LeaderEpoch, Offset, TopicPartition
-from leadline.ports import Buffer
+from leadline.model import NO_EPOCH, NO_TIMESTAMP, Buffer, LeaderEpoch, Offset, TopicPartition
 from leadline.records.batch import HEADER, HEADER_BYTES, LENGTH_END, Header, check_frame, crc_of, header_of
 
 

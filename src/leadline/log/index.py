@@ -24,7 +24,7 @@ from typing import ClassVar, NamedTuple
 
 from leadline.log.files import CachedFile, OpenFile
 from leadline.model import NO_TIMESTAMP, Offset
-from leadline.ports import Files
+from leadline.runtime.ports import Files
 
 MAX_RELATIVE = (1 << 31) - 1
 BLOCK_ENTRIES = 512  # read at once; as many of the last ones, and up to twice, stay in memory

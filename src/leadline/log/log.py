@@ -39,15 +39,13 @@ from leadline.log.files import OpenFile, remove_files, replace_file, sync_file
 from leadline.log.incoming import Incoming, replicated_batches
 from leadline.log.index import TimestampOffset
 from leadline.log.producers import TRUSTED, CompletedTxn, Origin, Pending, Producer, Producers, Verification
-from leadline.log.recent import Recent
 from leadline.log.replay import rebuild_producers
 from leadline.log.retention import Doomed, doomed_segments
 from leadline.log.segment import FileSlice, Segment, new_segment
 from leadline.log.segments import Segments
 from leadline.log.snapshots import Snapshots
 from leadline.log.txn_index import AbortedTxn
-from leadline.model import NO_TIMESTAMP, LeaderEpoch, Offset, TopicId, TopicPartition
-from leadline.ports import Background, Buffer, Clock, Files, Job, shortage
+from leadline.model import NO_TIMESTAMP, Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
 from leadline.records.batch import (
     LENGTH_END,
     LOG_APPEND_TIME,
@@ -57,6 +55,8 @@ from leadline.records.batch import (
     stamp_append_time,
 )
 from leadline.records.control import read_end_marker
+from leadline.runtime.ports import Background, Clock, Files, Job, shortage
+from leadline.runtime.recent_appends import RecentAppends
 
 log = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ class Log:
         leader_epoch: LeaderEpoch,
         origin: Origin = Origin.CLIENT,
         verified: Verification | None = TRUSTED,
-        recent: Recent | None = None,
+        recent: RecentAppends | None = None,
     ) -> Appended:
         """One batch from a producer: checked, given its offset and this leader's epoch, in place if it can be.
 

@@ -45,7 +45,7 @@ from leadline.log.names import DirMark
 from leadline.log.recovery import Opening, open_log
 from leadline.log.scan import Progress
 from leadline.model import Offset, TopicId, TopicPartition
-from leadline.ports import Clock, Files, shortage
+from leadline.runtime.ports import Clock, Files, shortage
 
 log = logging.getLogger(__name__)
 

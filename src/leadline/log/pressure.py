@@ -24,7 +24,7 @@ from weakref import ref
 
 from leadline.log.files import OpenFile
 from leadline.log.log import Log
-from leadline.ports import shortage
+from leadline.runtime.ports import shortage
 
 log = logging.getLogger(__name__)
 

@@ -37,8 +37,8 @@ from leadline.log.segment import Segment, new_segment
 from leadline.log.segments import Segments
 from leadline.log.snapshots import Snapshots
 from leadline.model import Offset, TopicPartition
-from leadline.ports import Files
 from leadline.records.batch import HEADER_BYTES
+from leadline.runtime.ports import Files
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from leadline.log import names
 from leadline.log.files import FILE_MODE, remove_files, write_all
 from leadline.log.segment import Segment
 from leadline.model import Offset
-from leadline.ports import Files
 from leadline.records.batch import crc_of
+from leadline.runtime.ports import Files
 
 log = logging.getLogger(__name__)
 

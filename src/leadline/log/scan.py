@@ -20,7 +20,6 @@ from leadline.log.producers import Producers
 from leadline.log.segment import Segment
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import NO_TIMESTAMP
-from leadline.ports import Files
 from leadline.records.batch import (
     ATTRIBUTES_AT,
     CONTROL,
@@ -32,6 +31,7 @@ from leadline.records.batch import (
     header_at,
 )
 from leadline.records.control import read_end_marker
+from leadline.runtime.ports import Files
 
 Progress = Callable[[int], None]  # bytes read since the last call
 

@@ -19,10 +19,10 @@ from leadline.log import names
 from leadline.log.files import CachedFile, OpenFile, remove_files
 from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimeIndex, TimestampOffset
 from leadline.log.txn_index import TxnIndex
-from leadline.model import NO_TIMESTAMP, Offset
-from leadline.ports import Buffer, Files, shortage
+from leadline.model import NO_TIMESTAMP, Buffer, Offset
 from leadline.records.batch import HEADER_BYTES, LENGTH_END, MAGIC, MIN_LENGTH, Header, header_at
 from leadline.records.record import records_of
+from leadline.runtime.ports import Files, shortage
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from leadline.log import names
 from leadline.log.files import read_file, remove_files, write_file
 from leadline.log.producers import Producers, decode_snapshot
 from leadline.model import Offset
-from leadline.ports import Files, shortage
+from leadline.runtime.ports import Files, shortage
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from leadline.errors import CorruptFile
 from leadline.log.files import CachedFile, OpenFile
 from leadline.model import Offset, ProducerId
-from leadline.ports import Files, shortage
+from leadline.runtime.ports import Files, shortage
 
 VERSION = 0
 _ENTRY = Struct(">hqqqq")

@@ -10,7 +10,7 @@ Pure: no file, no clock of its own.
 from leadline.config import LONG_MAX, LogConfig
 from leadline.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, RecordError, RecordTooLarge
 from leadline.log.producers import Origin
-from leadline.model import NO_TIMESTAMP, TopicPartition
+from leadline.model import NO_TIMESTAMP, Buffer, TopicPartition
 from leadline.records.batch import (
     CODEC_MASK,
     CONTROL,
@@ -20,7 +20,6 @@ from leadline.records.batch import (
     LOG_APPEND_TIME,
     MAGIC,
     MIN_LENGTH,
-    Data,
     Header,
     check_frame,
     crc_of,
@@ -38,7 +37,7 @@ Writable = bytearray | memoryview
 _CLIENT, _LAST_CODEC = Origin.CLIENT, int(max(Codec))
 
 
-def one_batch(data: Data, config: LogConfig, origin: Origin, tp: TopicPartition) -> Header:
+def one_batch(data: Buffer, config: LogConfig, origin: Origin, tp: TopicPartition) -> Header:
     """The one batch that a leader is asked to append: its header in order, and its CRC, unless it was made here."""
     if len(data) < HEADER_BYTES:
         raise InvalidRecord(f"no record batch in {len(data)} bytes for {tp}")
@@ -67,7 +66,7 @@ def one_batch(data: Data, config: LogConfig, origin: Origin, tp: TopicPartition)
     return header_of(fields)
 
 
-def _check_first_record(data: Data, size: int, count: int, tp: TopicPartition) -> None:
+def _check_first_record(data: Buffer, size: int, count: int, tp: TopicPartition) -> None:
     """It tells a producer that builds its records wrongly, and costs little, however many there are."""
     try:
         end = check_record(data, HEADER_BYTES, size)
@@ -107,7 +106,7 @@ def is_plain(config: LogConfig, origin: Origin = Origin.CLIENT) -> bool:
     return not looked_into and config.compression_type == "producer" and not config.log_append_time
 
 
-def check_records(data: Data, header: Header, config: LogConfig, tp: TopicPartition, now_ms: int) -> None:
+def check_records(data: Buffer, header: Header, config: LogConfig, tp: TopicPartition, now_ms: int) -> None:
     """Refuse the batch, with the place of each record that is to blame."""
     body = body_of(data, 0, header)
     try:

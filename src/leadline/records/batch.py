@@ -25,10 +25,8 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from leadline.errors import CorruptMessage, UnsupportedForMessageFormat
-from leadline.model import NO_PRODUCER_ID, Offset
+from leadline.model import NO_PRODUCER_ID, Buffer, Offset
 from leadline.records.compression import Codec
-
-Data = bytes | bytearray | memoryview
 
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_BYTES = HEADER.size
@@ -120,7 +118,7 @@ def sequence_after(sequence: int, count: int) -> int:
 header_of: Callable[[tuple[int, ...]], Header] = partial(tuple.__new__, Header)  # as Header._make, in half the time
 
 
-def header_at(data: Data, position: int = 0) -> Header:
+def header_at(data: Buffer, position: int = 0) -> Header:
     return header_of(HEADER.unpack_from(data, position))
 
 
@@ -136,7 +134,7 @@ def check_frame(length: int, magic: int) -> None:
         raise CorruptMessage(f"a record batch of length {length}, smaller than its own header ({MIN_LENGTH})")
 
 
-def crc_of(data: Data, position: int, size: int) -> int:
+def crc_of(data: Buffer, position: int, size: int) -> int:
     return crc32c(memoryview(data)[position + ATTRIBUTES_AT : position + size])
 
 
@@ -145,7 +143,7 @@ def put_crc(data: bytearray | memoryview, position: int, size: int) -> None:
     _CRC.pack_into(data, position + CRC_AT, crc_of(data, position, size))
 
 
-def walk(data: Data, position: int = 0) -> Iterator[tuple[int, Header]]:
+def walk(data: Buffer, position: int = 0) -> Iterator[tuple[int, Header]]:
     """Each whole batch with its position; what is cut off at the end is left out. Checks the frame, not the CRC."""
     end = len(data)
     while position + HEADER_BYTES <= end:

@@ -6,7 +6,7 @@ Pure: no file, no clock.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from leadline.model import NO_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Offset
+from leadline.model import NO_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, Buffer, Offset
 from leadline.records import varint
 from leadline.records.batch import (
     CONTROL,
@@ -17,7 +17,6 @@ from leadline.records.batch import (
     LOG_APPEND_TIME,
     MAGIC,
     TRANSACTIONAL,
-    Data,
     Header,
     put_crc,
 )
@@ -102,7 +101,7 @@ def build_of(body: bytearray, count: int, base_timestamp: int, newest: int, fiel
     return _finish(body, count, fields.base_offset + count - 1, base_timestamp, newest, fields)
 
 
-def rebuild(body: Data, kept: Sequence[Span], header: Header, fields: BatchFields) -> bytearray:
+def rebuild(body: Buffer, kept: Sequence[Span], header: Header, fields: BatchFields) -> bytearray:
     """A batch with only the kept ones of its records, as compaction leaves it; offsets stay."""
     stamped = header.max_timestamp if header.is_log_append_time else None
     times = [header.base_timestamp + span.timestamp_delta if stamped is None else stamped for span in kept]
@@ -114,7 +113,7 @@ def rebuild(body: Data, kept: Sequence[Span], header: Header, fields: BatchField
     return _finish(out, len(kept), last, base_timestamp, max(times), fields)
 
 
-def recompressed(data: Data, position: int, header: Header, codec: Codec, level: int | None) -> bytearray:
+def recompressed(data: Buffer, position: int, header: Header, codec: Codec, level: int | None) -> bytearray:
     """The same batch under another codec."""
     body = body_of(data, position, header)
     for _ in spans(body, header.record_count):  # what is not made of records is not worth compressing
@@ -134,7 +133,7 @@ def _base_timestamp(fields: BatchFields, first: int) -> int:
     return first if fields.delete_horizon_ms is None else fields.delete_horizon_ms
 
 
-def _put(body: bytearray, timestamp_delta: int, offset_delta: int, rest: Data) -> None:
+def _put(body: bytearray, timestamp_delta: int, offset_delta: int, rest: Buffer) -> None:
     front = b"\0" + varint.encode(timestamp_delta) + varint.encode(offset_delta)
     body += varint.encode(len(front) + len(rest))
     body += front
@@ -175,7 +174,7 @@ def _finish(
     return _frame(header, packed)
 
 
-def _frame(header: Header, body: Data) -> bytearray:
+def _frame(header: Header, body: Buffer) -> bytearray:
     """Header and body with the length and the CRC put right."""
     header = header._replace(length=HEADER_BYTES - LENGTH_END + len(body))
     out = bytearray(HEADER.pack(*header))

@@ -10,8 +10,8 @@ from struct import Struct
 from typing import NamedTuple
 
 from leadline.errors import CorruptMessage
-from leadline.model import NO_EPOCH
-from leadline.records.batch import Data, Header
+from leadline.model import NO_EPOCH, Buffer
+from leadline.records.batch import Header
 from leadline.records.build import BatchFields, build
 from leadline.records.record import Record, records_of
 
@@ -50,7 +50,7 @@ def end_marker(marker: EndMarker, producer_id: int, producer_epoch: int, leader_
     return build([Record(0, marker.timestamp, key, value)], fields)
 
 
-def read_end_marker(data: Data, position: int, header: Header) -> EndMarker | None:
+def read_end_marker(data: Buffer, position: int, header: Header) -> EndMarker | None:
     """The marker in a control batch; None if compaction emptied it."""
     record = next(records_of(data, position, header), None)
     if record is None:

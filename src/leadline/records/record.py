@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from leadline.errors import CorruptMessage
-from leadline.model import Offset
+from leadline.model import Buffer, Offset
 from leadline.records import compression, varint
-from leadline.records.batch import HEADER_BYTES, LOG_APPEND_TIME, Data, Header
+from leadline.records.batch import HEADER_BYTES, LOG_APPEND_TIME, Header
 from leadline.records.compression import Codec
 
 # What a varint of one byte stands for, as nearly all of them are; none for a byte that others follow.
@@ -45,7 +45,7 @@ class Span(NamedTuple):
     end: int
 
 
-def body_of(data: Data, position: int, header: Header, limit: int = compression.MAX_DECOMPRESSED_BYTES) -> Data:
+def body_of(data: Buffer, position: int, header: Header, limit: int = compression.MAX_DECOMPRESSED_BYTES) -> Buffer:
     """The decompressed records of a batch."""
     body = memoryview(data)[position + HEADER_BYTES : position + header.size]
     codec = header.codec
@@ -57,7 +57,7 @@ def body_of(data: Data, position: int, header: Header, limit: int = compression.
         raise CorruptMessage(f"the batch at offset {header.base_offset} cannot be decompressed: {error}") from error
 
 
-def spans(body: Data, count: int) -> Iterator[Span]:
+def spans(body: Buffer, count: int) -> Iterator[Span]:
     """Each record's place. The lengths inside must agree with each other, with the count and with the body."""
     data, position = bytes(body), 0
     for _ in range(count):
@@ -96,7 +96,7 @@ def span_at(data: bytes, position: int) -> Span:
     return Span(timestamp_delta, offset_delta, key_at, key, value, at, end)
 
 
-def check_records(data: Data, position: int, end: int, count: int) -> None:
+def check_records(data: Buffer, position: int, end: int, count: int) -> None:
     """So many records, from the first byte to the last, each of which Kafka would read."""
     for _ in range(count):
         position = check_record(data, position, end)
@@ -104,7 +104,7 @@ def check_records(data: Data, position: int, end: int, count: int) -> None:
         raise CorruptMessage(f"{end - position} bytes behind the last of {count} records")
 
 
-def check_record(data: Data, position: int, limit: int) -> int:
+def check_record(data: Buffer, position: int, limit: int) -> int:
     """Where the record that starts here ends. Its lengths must agree with each other, down to those of its headers."""
     decode = varint.decode
     try:
@@ -132,7 +132,7 @@ def check_record(data: Data, position: int, limit: int) -> int:
     return end
 
 
-def keys(body: Data, count: int) -> list[tuple[int, bytes | None, int]]:
+def keys(body: Buffer, count: int) -> list[tuple[int, bytes | None, int]]:
     """Of each record: its offset delta, its key and its position. What stands behind the key is not looked at."""
     data, one, decode = bytes(body), _ONE_BYTE, varint.decode
     position, end = 0, len(data)
@@ -167,7 +167,7 @@ def _check_end(data: bytes, position: int, count: int) -> None:
         raise CorruptMessage(f"{len(data) - position} bytes behind the last of {count} records")
 
 
-def records_of(data: Data, position: int, header: Header) -> Iterator[Record]:
+def records_of(data: Buffer, position: int, header: Header) -> Iterator[Record]:
     body = body_of(data, position, header)
     stamped = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
     for span in spans(body, header.record_count):
@@ -180,7 +180,7 @@ def records_of(data: Data, position: int, header: Header) -> Iterator[Record]:
         )
 
 
-def headers_of(body: Data, position: int, end: int) -> tuple[RecordHeader, ...]:
+def headers_of(body: Buffer, position: int, end: int) -> tuple[RecordHeader, ...]:
     """Those of a record: from where their count stands to its end."""
     try:
         return _decode_headers(body, position, end)
@@ -188,7 +188,7 @@ def headers_of(body: Data, position: int, end: int) -> tuple[RecordHeader, ...]:
         raise CorruptMessage("the headers of a record are cut off") from None
 
 
-def _decode_headers(body: Data, position: int, end: int) -> tuple[RecordHeader, ...]:
+def _decode_headers(body: Buffer, position: int, end: int) -> tuple[RecordHeader, ...]:
     count, position = varint.decode(body, position)
     if not 0 <= count <= end - position:
         raise CorruptMessage(f"a record with {count} headers in {end - position} bytes")
@@ -204,7 +204,7 @@ def _decode_headers(body: Data, position: int, end: int) -> tuple[RecordHeader, 
     return tuple(found)
 
 
-def _sized(body: Data, position: int, end: int) -> tuple[bytes | None, int]:
+def _sized(body: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
     size, position = varint.decode(body, position)
     if size < 0:
         return None, position

@@ -3,7 +3,7 @@
 Pure: bytes in, numbers out.
 """
 
-Data = bytes | bytearray | memoryview
+from leadline.model import Buffer
 
 
 def encode(value: int) -> bytes:
@@ -24,7 +24,7 @@ _SMALL_END = 2048  # lengths and counts are nearly all below
 _SMALL = tuple(map(_encode, range(-1, _SMALL_END)))
 
 
-def decode(data: Data, position: int) -> tuple[int, int]:
+def decode(data: Buffer, position: int) -> tuple[int, int]:
     """The number at a position and the position behind it. IndexError past the end, ValueError beyond 64 bits."""
     byte = data[position]
     if byte < 0x80:  # nearly all of them

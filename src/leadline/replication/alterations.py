@@ -8,9 +8,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import NamedTuple
 
+from leadline.cluster.broker_client import PeerLost
 from leadline.errors import UnknownServerError, WireError
 from leadline.model import BrokerId, TopicId, TopicPartition
-from leadline.replication.channel import PeerLost
 from leadline.replication.partition import Leader, LeaderAndIsr, Proposal
 from leadline.wire.messages import AlterPartitionRequest, AlterPartitionResponse
 

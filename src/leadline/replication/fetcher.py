@@ -16,15 +16,21 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from leadline.cluster.broker_client import Ask, PeerLost, Source
 from leadline.config.replication import ReplicationConfig
 from leadline.errors import LogDirFailed, StorageError, UnexpectedAppendOffset, WireError
 from leadline.log.epochs import EpochEnd
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.pressure import Level, Pressure
-from leadline.model import BrokerId, TopicPartition
-from leadline.ports import Buffer
-from leadline.replication.channel import Ask, PeerLost, Source
+from leadline.model import BrokerId, Buffer, TopicPartition
+from leadline.replication.fetch_requests import (
+    Me,
+    fetch_request,
+    frame_by_hand,
+    is_usual,
+    offsets_request,
+)
 from leadline.replication.fetch_session import FetchSession, Position, Request
 from leadline.replication.follower import (
     NONE,
@@ -38,15 +44,8 @@ from leadline.replication.follower import (
     next_requests,
 )
 from leadline.replication.history import History, Truncation
-from leadline.replication.questions import (
-    Me,
-    fetch_request,
-    frame_by_hand,
-    is_usual,
-    offsets_request,
-)
 from leadline.replication.throttle import Throttle, is_named
-from leadline.wire.copies import Told, parse_answer
+from leadline.wire.follower_fetch import Told, parse_answer
 from leadline.wire.frames import parse_response
 from leadline.wire.messages import FetchResponse, ListOffsetsResponse
 from leadline.wire.primitives import BUFFERS, MalformedRequest

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from leadline.cluster.broker_client import PeerLost, Source
 from leadline.config.replication import ReplicationConfig
 from leadline.errors import (
     FencedLeaderEpoch,
@@ -31,20 +32,18 @@ from leadline.log.log import Appended, Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.pressure import Pressure
 from leadline.log.producers import TRUSTED, Origin, Verification
-from leadline.model import NO_EPOCH, BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
-from leadline.ports import Buffer
+from leadline.model import NO_EPOCH, BrokerId, Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
 from leadline.replication.acknowledgements import FOREVER_S, Acknowledgements, Told
 from leadline.replication.alterations import Alterations, Ask, Decision, Proposed, no_controller
-from leadline.replication.channel import PeerLost, Source
+from leadline.replication.fetch_requests import Me
 from leadline.replication.fetch_session import NO_ID
 from leadline.replication.fetcher import Fetcher, Followed
 from leadline.replication.follower import Following, State, follow
 from leadline.replication.history import History
-from leadline.replication.looks import Looks
 from leadline.replication.moves import Move, copy_and_switch, end
 from leadline.replication.partition import NOTHING, Effects, Heard, Leader, LeaderAndIsr
-from leadline.replication.questions import Me
 from leadline.replication.throttle import Throttles, is_named
+from leadline.runtime.deferred_completions import DeferredCompletions
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +81,7 @@ class Waiter:
 
 
 @dataclass(slots=True, eq=False)
-class Hosted:
+class HostedPartition:
     """A partition on this broker."""
 
     log: Log
@@ -90,8 +89,8 @@ class Hosted:
     leader_id: BrokerId = NO_LEADER
     leads: Leader | None = None
     following: Following | None = None
-    waiters: set[Woken] = field(default_factory=set)  # for the high watermark
-    copiers: set[Woken] = field(default_factory=set)  # followers, for the log's end
+    consumer_watchers: set[Woken] = field(default_factory=set)  # for the high watermark
+    follower_watchers: set[Woken] = field(default_factory=set)  # followers, for the log's end
     acknowledgements: Acknowledgements = field(default_factory=Acknowledgements)  # due to producers
     flushes: Acknowledgements = field(default_factory=Acknowledgements)  # those who wait for the log's durable end
     expiry: asyncio.TimerHandle | None = None  # of the first of them
@@ -110,23 +109,23 @@ class Hosted:
         self.wake_copiers()
 
     def wake_waiters(self) -> None:
-        for waiter in self.waiters:
+        for waiter in self.consumer_watchers:
             waiter.wake()
 
     @property
     def is_awaited(self) -> bool:
         """Whether a follower waits for more."""
-        for copier in self.copiers:  # noqa: SIM110  `any` would make a generator for each batch
+        for copier in self.follower_watchers:  # noqa: SIM110  `any` would make a generator for each batch
             if copier.waits:
                 return True
         return False
 
     def wake_copiers(self) -> None:
-        for waiter in self.copiers:
+        for waiter in self.follower_watchers:
             waiter.wake()
 
     def mark_copiers(self) -> None:
-        for copier in self.copiers:
+        for copier in self.follower_watchers:
             copier.mark()
 
 
@@ -142,13 +141,13 @@ class Replicas:
         alter: Ask = no_controller,
     ) -> None:
         self.dirs, self.me, self.config = dirs, me, config or ReplicationConfig()
-        self.hosted: dict[TopicPartition, Hosted] = {}
+        self.hosted: dict[TopicPartition, HostedPartition] = {}
         self.brokers: dict[BrokerId, int] = {}  # those alive: see `alive`
         self.exists: Callable[[TopicPartition], bool] = lambda _: False  # somewhere, for all this broker has heard
-        self.on_lead: list[Callable[[TopicPartition, Hosted], None]] = []  # leadership of a partition begins
+        self.on_lead: list[Callable[[TopicPartition, HostedPartition], None]] = []  # leadership of a partition begins
         self.on_drop: list[Callable[[TopicPartition], None]] = []  # and ends
         self.pressure = Pressure()
-        self.looks = Looks()
+        self.completions = DeferredCompletions()
         self.throttles = Throttles()
         self.leaving = (
             False  # the controller is asked to let others lead: what this broker is not to join is not copied
@@ -186,7 +185,7 @@ class Replicas:
         isr: Iterable[BrokerId] | None = None,
         partition_epoch: int = 0,
         recovering: bool = False,
-    ) -> Hosted:
+    ) -> HostedPartition:
         """Lead a partition, with a new log if there is none. `isr`: this broker alone, unless told otherwise."""
         in_sync = (self.me,) if isr is None else tuple(isr)
         decision = LeaderAndIsr(self.me, epoch, in_sync, partition_epoch, recovering)
@@ -201,7 +200,7 @@ class Replicas:
         return hosted
 
     def _elected(
-        self, tp: TopicPartition, hosted: Hosted, decision: LeaderAndIsr, replicas: tuple[BrokerId, ...]
+        self, tp: TopicPartition, hosted: HostedPartition, decision: LeaderAndIsr, replicas: tuple[BrokerId, ...]
     ) -> None:
         found, now_ms = hosted.log, self.dirs.clock.now_ms()
         if hosted.leads is None or decision.leader_epoch > hosted.leads.epoch:
@@ -233,7 +232,7 @@ class Replicas:
 
     async def follow(
         self, tp: TopicPartition, topic_id: TopicId | None, decision: LeaderAndIsr, replicas: Iterable[BrokerId] = ()
-    ) -> Hosted:
+    ) -> HostedPartition:
         """Copy a partition from its leader, into a new log if there is none. NO_LEADER: wait for one.
 
         A broker that leaves begins no copy outside of the ISR: the leader would wait for it to join.
@@ -258,7 +257,7 @@ class Replicas:
             self._move_on(tp)
         return hosted
 
-    async def _hold(self, tp: TopicPartition, topic_id: TopicId | None, epoch: LeaderEpoch) -> Hosted:
+    async def _hold(self, tp: TopicPartition, topic_id: TopicId | None, epoch: LeaderEpoch) -> HostedPartition:
         if self.stopping:
             raise NotLeaderOrFollower(f"{tp} is neither led nor followed here any longer: this broker stops")
         hosted = self.hosted.get(tp)
@@ -270,7 +269,7 @@ class Replicas:
         found = await self.dirs.create(tp, topic_id)
         if hosted is None:
             await self.dirs.truncate_future_to(tp, found.log_end)  # a crash may have cost what was copied already
-            hosted = self.hosted[tp] = Hosted(found)
+            hosted = self.hosted[tp] = HostedPartition(found)
             found.on_durable = partial(self._flushed, hosted)
         return hosted
 
@@ -284,7 +283,7 @@ class Replicas:
     def _who(self) -> Me:
         return Me(self.me, self.alterations.broker_epoch)
 
-    async def _unfollow(self, tp: TopicPartition, hosted: Hosted) -> None:
+    async def _unfollow(self, tp: TopicPartition, hosted: HostedPartition) -> None:
         """Copy it no longer; what is being done to its log is done first."""
         hosted.following = None
         fetcher = self._fetchers.get(hosted.leader_id)
@@ -294,7 +293,7 @@ class Replicas:
                 del self._fetchers[hosted.leader_id]
                 await fetcher.stop()
 
-    def _resign(self, tp: TopicPartition, hosted: Hosted) -> None:
+    def _resign(self, tp: TopicPartition, hosted: HostedPartition) -> None:
         hosted.is_fenced = False
         if hosted.leads is not None:
             hosted.leads = None
@@ -420,7 +419,7 @@ class Replicas:
 
     # What clients and followers ask for
 
-    def holding(self, tp: TopicPartition, epoch: LeaderEpoch = NO_EPOCH) -> Hosted:
+    def holding(self, tp: TopicPartition, epoch: LeaderEpoch = NO_EPOCH) -> HostedPartition:
         """A partition that is here, led or followed; `epoch`: what the client believes."""
         hosted = self.hosted.get(tp)
         if hosted is None:
@@ -436,7 +435,7 @@ class Replicas:
             raise StorageError(f"{tp} is offline here: its log directory failed")
         return hosted
 
-    def leading(self, tp: TopicPartition, epoch: LeaderEpoch = NO_EPOCH) -> Hosted:
+    def leading(self, tp: TopicPartition, epoch: LeaderEpoch = NO_EPOCH) -> HostedPartition:
         """A partition that this broker leads."""
         hosted = self.holding(tp, epoch)
         if hosted.leads is None:
@@ -455,7 +454,7 @@ class Replicas:
 
     def append_to(
         self,
-        hosted: Hosted,
+        hosted: HostedPartition,
         batch: Buffer,
         origin: Origin = Origin.CLIENT,
         verified: Verification | None = TRUSTED,
@@ -472,7 +471,7 @@ class Replicas:
                 raise NotLeaderOrFollower(f"{found.tp} is no longer led here: this broker stops")
             leader.min_isr = found.config.min_insync_replicas
             leader.check_in_sync()
-        recent = self.looks.keep() if hosted.copiers and hosted.is_awaited else None
+        recent = self.completions.recent_appends() if hosted.follower_watchers and hosted.is_awaited else None
         appended = found.append_as_leader(batch, leader.epoch, origin, verified, recent)
         if leader.followers:
             effects = leader.appended(found.log_end, self.dirs.clock.now_ms(), found.durable_end)
@@ -480,13 +479,13 @@ class Replicas:
                 self._carry_out(found.tp, hosted, effects)
         elif leader.appended_alone(found.log_end, found.durable_end):
             self._advance(hosted, found.durable_end)
-        if hosted.copiers:
+        if hosted.follower_watchers:
             hosted.wake_copiers()
         if len(batch) > SMALL_BYTES:
             self.pressure.appended(found, len(batch))
         return appended
 
-    def once_committed(self, hosted: Hosted, offset: Offset, timeout_s: float, told: Told) -> None:
+    def once_committed(self, hosted: HostedPartition, offset: Offset, timeout_s: float, told: Told) -> None:
         """Tell when all below an offset is on every in-sync replica, or why it will not be.
 
         NotLeaderOrFollower once another leads, StorageError if the disk fails, RequestTimedOut if it takes too long.
@@ -499,7 +498,7 @@ class Replicas:
         if hosted.expiry is None or deadline_s < hosted.expiry.when():
             self._expire_at(hosted, deadline_s)
 
-    def once_flushed(self, hosted: Hosted, offset: Offset, told: Told) -> None:
+    def once_flushed(self, hosted: HostedPartition, offset: Offset, told: Told) -> None:
         """Tell when all below an offset is durable here, or why it will not be; however long it takes, as in Kafka.
 
         NotLeaderOrFollower once another leads, StorageError if the disk fails.
@@ -509,10 +508,10 @@ class Replicas:
         else:
             hosted.flushes.add(offset, FOREVER_S, told)
 
-    def _flushed(self, hosted: Hosted) -> None:
+    def _flushed(self, hosted: HostedPartition) -> None:
         """The durable end of its log has moved."""
         found, leader = hosted.log, hosted.leads
-        self.looks.hold()
+        self.completions.hold()
         try:
             if leader is not None:
                 self._carry_out(found.tp, hosted, leader.flushed(found.durable_end, self.dirs.clock.now_ms()))
@@ -521,16 +520,16 @@ class Replicas:
             for told in hosted.flushes.passed(found.durable_end):
                 told(None)
         finally:
-            self.looks.release()
+            self.completions.release()
 
-    def _expire_at(self, hosted: Hosted, deadline_s: float) -> None:
+    def _expire_at(self, hosted: HostedPartition, deadline_s: float) -> None:
         if hosted.expiry is not None:
             hosted.expiry.cancel()
             hosted.expiry = None
         if deadline_s < FOREVER_S:
             hosted.expiry = asyncio.get_running_loop().call_at(deadline_s, self._expire, hosted)
 
-    def _expire(self, hosted: Hosted) -> None:
+    def _expire(self, hosted: HostedPartition) -> None:
         late = RequestTimedOut(f"the in-sync replicas of {hosted.log.tp} did not copy it in time")
         for told in hosted.acknowledgements.expired(asyncio.get_running_loop().time()):
             told(late)
@@ -559,7 +558,7 @@ class Replicas:
         hosted = self.leading(tp)
         leader, waiter = hosted.leader, Waiter()
         hosted.mark_copiers()
-        hosted.waiters.add(waiter)
+        hosted.consumer_watchers.add(waiter)
         try:
             while leader.low_watermark(hosted.log.log_start) < offset:
                 if self.stopping or hosted.leads is not leader:
@@ -569,7 +568,7 @@ class Replicas:
                 await waiter.woken.wait()
                 waiter.woken.clear()
         finally:
-            hosted.waiters.discard(waiter)
+            hosted.consumer_watchers.discard(waiter)
 
     def follower_fetched(
         self,
@@ -586,7 +585,7 @@ class Replicas:
 
     def copied(
         self,
-        hosted: Hosted,
+        hosted: HostedPartition,
         replica: BrokerId,
         offset: Offset,
         log_start: Offset,
@@ -601,12 +600,12 @@ class Replicas:
         if effects is not NOTHING:
             self._carry_out(hosted.log.tp, hosted, effects)
 
-    def is_throttled(self, hosted: Hosted) -> bool:
+    def is_throttled(self, hosted: HostedPartition) -> bool:
         """Whether what followers fetch of it counts."""
         tp = hosted.log.tp
         return is_named(hosted.log.config.leader_replication_throttled_replicas, tp.partition, self.me)
 
-    def is_held_back(self, hosted: Hosted, replica: BrokerId) -> bool:
+    def is_held_back(self, hosted: HostedPartition, replica: BrokerId) -> bool:
         """Whether a follower gets no records for now; one that is in sync always does."""
         if not self.is_throttled(hosted) or replica in hosted.leader.isr:
             return False
@@ -629,7 +628,7 @@ class Replicas:
         hosted.mark_copiers()  # who is not in sync now may be where it could join
         self._carry_out(tp, hosted, effects)
 
-    def _carry_out(self, tp: TopicPartition, hosted: Hosted, effects: Effects) -> None:
+    def _carry_out(self, tp: TopicPartition, hosted: HostedPartition, effects: Effects) -> None:
         if effects.alter_isr is not None:
             assert hosted.leads is not None
             if effects.why is not None:
@@ -641,14 +640,14 @@ class Replicas:
         elif effects.wake_deletes:
             hosted.wake_waiters()
 
-    def _advance(self, hosted: Hosted, high_watermark: Offset) -> None:
+    def _advance(self, hosted: HostedPartition, high_watermark: Offset) -> None:
         hosted.log.advance_high_watermark(high_watermark)
         if hosted.acknowledgements:
             for told in hosted.acknowledgements.passed(high_watermark):
                 told(None)
-        if hosted.copiers:
+        if hosted.follower_watchers:
             hosted.mark_copiers()
-        if hosted.waiters:
+        if hosted.consumer_watchers:
             hosted.wake_waiters()
 
     def _dir_failed(self, failure: LogDirFailed, gone: list[TopicPartition]) -> None:
@@ -693,7 +692,7 @@ class Replicas:
             self.move(tp, self.dirs.future[tp].parent)
 
     @asynccontextmanager
-    async def _standstill(self, hosted: Hosted) -> AsyncIterator[None]:
+    async def _standstill(self, hosted: HostedPartition) -> AsyncIterator[None]:
         async with self._deciding, AsyncExitStack() as held:
             if hosted.following is not None:
                 await held.enter_async_context(self._fetcher(hosted.leader_id).changing)
@@ -703,14 +702,14 @@ class Replicas:
             finally:
                 hosted.switching = False
 
-    async def _call_back(self, tp: TopicPartition, hosted: Hosted, move: Move) -> None:
+    async def _call_back(self, tp: TopicPartition, hosted: HostedPartition, move: Move) -> None:
         """End a move, and remove what there is of its copy."""
         await end(hosted, move)
         if tp in self.dirs.future:
             await self.dirs.delete(tp, future=True)
 
 
-def _dismiss(hosted: Hosted, why: WireError) -> None:
+def _dismiss(hosted: HostedPartition, why: WireError) -> None:
     for told in (*hosted.flushes.dismissed(), *hosted.acknowledgements.dismissed()):
         told(why)
     if hosted.expiry is not None:

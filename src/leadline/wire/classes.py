@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import ClassVar, NoReturn, TypeVar, dataclass_transform
 
-from leadline.ports import Buffer
+from leadline.model import Buffer
 from leadline.wire import schema
 from leadline.wire.primitives import Piece
 from leadline.wire.schema import EMPTY, ZERO_ID

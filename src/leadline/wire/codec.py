@@ -14,7 +14,7 @@ that does not fit its field, and NotInVersion for one that the version has no fi
 from collections.abc import Iterable
 from typing import TypeVar, cast
 
-from leadline.ports import Buffer
+from leadline.model import Buffer
 from leadline.wire.classes import Message
 from leadline.wire.decoder import compile_decoder
 from leadline.wire.encoder import compile_encoder

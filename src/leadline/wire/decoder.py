@@ -19,8 +19,8 @@ from struct import Struct
 
 from leadline.wire import primitives, schema
 from leadline.wire.classes import Decoder, Message, message_class
+from leadline.wire.codegen import CODES, Source
 from leadline.wire.schema import EMPTY, ZERO_ID
-from leadline.wire.source import CODES, Source
 
 
 def compile_decoder(kind: type[Message], version: int, *, is_lenient: bool = False) -> Decoder:

@@ -9,9 +9,9 @@ import struct
 
 from leadline.wire import primitives, schema
 from leadline.wire.classes import Encoder, Message
-from leadline.wire.misfit import NotInVersion, misfit
+from leadline.wire.codegen import CODES, Source
+from leadline.wire.encode_errors import NotInVersion, misfit
 from leadline.wire.schema import EMPTY, ZERO_ID
-from leadline.wire.source import CODES, Source
 
 
 def compile_encoder(kind: type[Message], version: int) -> Encoder:

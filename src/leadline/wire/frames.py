@@ -9,7 +9,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple, TypeVar
 
-from leadline.ports import Buffer
+from leadline.model import Buffer
 from leadline.wire import messages
 from leadline.wire.apis import APIS, Api
 from leadline.wire.classes import Message

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Protocol
 from uuid import UUID
 
-from leadline.ports import Buffer
+from leadline.model import Buffer
 
 MAX_STRING = 0x7FFF
 MOST_ELEMENTS = 250_000  # of all arrays and tagged fields of a message together

@@ -12,7 +12,7 @@ from leadline.broker.net import CloseConnection, Later
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.errors import StorageError
 from leadline.model import TopicPartition
-from leadline.ports import Files
+from leadline.runtime.ports import Files
 from leadline.wire.frames import parse_response, request_frame
 from leadline.wire.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from tests.support import in_memory

@@ -112,7 +112,7 @@ def test_who_waits_is_served_across_an_epoch_in_which_the_same_broker_leads(tmp_
         await services.cluster.create_topic("t", ((me,),), {})
         services.replicas.append(T0, batch(3))
         hosted, waiter = services.replicas.hosted[T0], Waiter()
-        hosted.waiters.add(waiter)
+        hosted.consumer_watchers.add(waiter)
         answer = await services.controller.do(lambda decisions: decisions.reassignments.asked({T0: (me,)}))
         assert answer == {T0: None}
         await services.controller.settled()

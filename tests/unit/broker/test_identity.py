@@ -11,7 +11,7 @@ from leadline.config import BrokerConfig, InvalidSetting, broker_settings
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.membership import agree_on_cluster_id
 from leadline.errors import InconsistentIdentity
-from leadline.ports import SystemClock
+from leadline.runtime.ports import SystemClock
 from tests.support import in_memory
 from tests.support.in_process import broker_in_process
 

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from leadline.broker.broker import limits_of
-from leadline.broker.loop import Loop
 from leadline.broker.net import (
     LARGE_BYTES,
     LISTEN_BACKLOG,
@@ -34,11 +33,12 @@ from leadline.broker.net import (
     as_it_is,
 )
 from leadline.broker.slices import READ_AHEAD_BYTES, Rest
-from leadline.broker.turns import Step
 from leadline.config import broker_settings
 from leadline.log.files import OpenFile
 from leadline.log.segment import FileSlice
-from leadline.ports import OsFiles
+from leadline.runtime.event_loop import EventLoop
+from leadline.runtime.ports import OsFiles
+from leadline.runtime.step_scheduler import Step
 from leadline.wire.primitives import Piece
 
 Served = Reply | Later | Awaitable[Reply | None] | None
@@ -126,7 +126,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
     async def main() -> None:
         await test()
 
-    with asyncio.Runner(loop_factory=Loop) as runner:
+    with asyncio.Runner(loop_factory=EventLoop) as runner:
         runner.run(main())
 
 
@@ -483,7 +483,7 @@ class Raw:
 
 
 def test_small_requests_are_served_between_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leadline.broker.turns.QUIET_SECONDS", 1000)
+    monkeypatch.setattr("leadline.runtime.step_scheduler.QUIET_SECONDS", 1000)
     served: list[bytes] = []
 
     async def test() -> None:
@@ -514,12 +514,12 @@ def test_small_requests_are_served_between_large_ones(monkeypatch: pytest.Monkey
 
 def test_a_large_request_that_waits_for_its_turn_is_left_alone_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one has begun to come, and nobody asks for little any more."""
-    monkeypatch.setattr("leadline.broker.turns.QUIET_SECONDS", 1000)
+    monkeypatch.setattr("leadline.runtime.step_scheduler.QUIET_SECONDS", 1000)
     waiting: list[Step] = []
 
     async def test() -> None:
         async with harbour() as there:
-            monkeypatch.setattr(there.net.turns, "take", waiting.append)
+            monkeypatch.setattr(there.net.turns, "schedule", waiting.append)
             peer, small = await there.peer(), await there.peer()
             assert await small.ask(b"small") == b"small"
             peer.send(LARGE, LARGE)
@@ -529,7 +529,7 @@ def test_a_large_request_that_waits_for_its_turn_is_left_alone_until_then(monkey
                 if connection._filled == connection._whole:
                     break
                 waiting.pop()()
-            there.net.turns.small_at = -2000.0
+            there.net.turns.last_small_request_s = -2000.0
             await asyncio.sleep(0.05)
             waiting.pop()()
             assert [await peer.receive() for _ in range(2)] == [LARGE, LARGE]
@@ -613,7 +613,7 @@ def test_slices_of_files_and_bytes_go_out_in_their_order(tmp_path: Path) -> None
 def test_small_requests_are_served_between_the_steps_of_what_is_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leadline.broker.turns.QUIET_SECONDS", 1000)
+    monkeypatch.setattr("leadline.runtime.step_scheduler.QUIET_SECONDS", 1000)
     happened: list[str] = []
     path = tmp_path / "file"
     path.write_bytes(bytes(4 * STEP_BYTES))
@@ -689,11 +689,11 @@ def test_who_reads_much_is_not_taken_for_a_small_request(tmp_path: Path) -> None
 
     async def test() -> None:
         async with harbour(serve) as there:
-            peer, before = await there.peer(), there.net.turns.small_at
+            peer, before = await there.peer(), there.net.turns.last_small_request_s
             await peer.ask(b"%d" % LARGE_BYTES)
-            assert there.net.turns.small_at == before
+            assert there.net.turns.last_small_request_s == before
             await peer.ask(b"%d" % (LARGE_BYTES - 1))
-            assert there.net.turns.small_at > before
+            assert there.net.turns.last_small_request_s > before
 
     file = OpenFile(OsFiles(), str(path))
     run(test)

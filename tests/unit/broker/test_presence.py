@@ -9,12 +9,12 @@ import pytest
 
 from leadline.broker import presence
 from leadline.broker.presence import Presence
+from leadline.cluster.broker_client import PeerLost
 from leadline.config import BrokerConfig
 from leadline.coordination.registration import Registration
 from leadline.coordination.tree import Created, SessionState
 from leadline.errors import NotController
-from leadline.ports import OsFiles
-from leadline.replication.channel import PeerLost
+from leadline.runtime.ports import OsFiles
 from leadline.wire.messages import ControlledShutdownRequest, ControlledShutdownResponse
 
 ME, EPOCH = 1, 7

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from leadline.broker.broker import Broker, limits_of
+from leadline.cluster.dynamic_configs import BROKERS, TOPICS
 from leadline.config import InvalidSetting, broker_settings
-from leadline.controller.configs import BROKERS, TOPICS
 from leadline.coordination import znodes
 from leadline.coordination.tree import Create
 from leadline.model import TopicPartition

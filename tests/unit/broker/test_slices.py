@@ -7,7 +7,7 @@ import pytest
 
 from leadline.broker.slices import AHEAD_BYTES, Rest, is_cached, read_through
 from leadline.log.files import OpenFile
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 
 
 def test_what_is_read_through_is_in_the_page_cache_afterwards(tmp_path: Path) -> None:

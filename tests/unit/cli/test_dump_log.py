@@ -11,8 +11,8 @@ from leadline.cli import main
 from leadline.log.checkpoints import write_clean_shutdown, write_meta_properties, write_offsets
 from leadline.log.producers import Origin
 from leadline.model import TopicPartition
-from leadline.ports import OsFiles
 from leadline.records.compression import Codec
+from leadline.runtime.ports import OsFiles
 from tests.support.logs import START_MS, LogBench, batch, marker
 
 Shown = Callable[..., "Dumped"]

@@ -8,7 +8,7 @@ import pytest
 
 from leadline.cli import zookeeper_server
 from leadline.cli.zookeeper_server import ServerFailed, ToolMissing, ZooKeeperServer, find_jars, find_java, serves
-from leadline.coordination.zookeeper import ZooKeeperTree
+from leadline.coordination.zookeeper.client import ZooKeeperTree
 from tests.conformance.kafka import jars
 from tests.conformance.kafka.broker import _free_port
 

@@ -9,16 +9,17 @@ from typing import TypeVar
 
 import pytest
 
+from leadline.cluster import metadata_cache
+from leadline.cluster.broker_client import PeerGone, PeerLost
+from leadline.cluster.dynamic_configs import DynamicConfigs
+from leadline.cluster.metadata_cache import BrokerInfo, MetadataCache
+from leadline.cluster.peers import Peers
 from leadline.config import broker_settings
-from leadline.controller import metadata
-from leadline.controller.asking import Peers
-from leadline.controller.cluster import Cluster
-from leadline.controller.configs import Configs
+from leadline.controller.cluster_admin import ClusterAdmin
 from leadline.controller.controller import Controller
 from leadline.controller.decisions import Decisions
-from leadline.controller.metadata import BrokerInfo, Metadata
 from leadline.controller.state import Broker
-from leadline.controller.writing import in_portions
+from leadline.controller.tree_writer import in_portions
 from leadline.coordination import znodes
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.membership import make_persistent_nodes
@@ -27,8 +28,7 @@ from leadline.coordination.tree import Operation, SessionState, Set, Tree, Watch
 from leadline.coordination.watches import Subscription
 from leadline.errors import CoordinatorLoadInProgress, NotController, StorageError, TopicAlreadyExists
 from leadline.model import BrokerId, TopicPartition
-from leadline.ports import SystemClock
-from leadline.replication.channel import PeerGone, PeerLost
+from leadline.runtime.ports import SystemClock
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
     AllocateProducerIdsRequest,
@@ -50,7 +50,7 @@ class WrittenDown:
     """A broker that does what it is told by noting it."""
 
     def __init__(self, id: BrokerId) -> None:
-        self.metadata = Metadata(BrokerInfo(id, {}), "cluster")
+        self.metadata = MetadataCache(BrokerInfo(id, {}), "cluster")
         self.holds: dict[TopicPartition, LeaderAndIsrRequest.LeaderAndIsrPartitionState] = {}
         self.deleted: list[TopicPartition] = []
         self.failing: set[TopicPartition] = set()  # lie in a directory that failed
@@ -111,10 +111,10 @@ class ThreeBrokers:
         self.tree = tree
         self.brokers = {id: WrittenDown(id) for id in range(3)}
         self.controller = self.new_controller(0)
-        configs = Configs(tree, 0, SystemClock())
-        self.connected: list[metadata.Endpoint] = []
+        configs = DynamicConfigs(tree, 0, SystemClock())
+        self.connected: list[metadata_cache.Endpoint] = []
         peers = Peers(self.brokers[0].metadata, "PLAINTEXT", self._controllers_peer)
-        self.view = Cluster(tree, self.brokers[0].metadata, configs, self.controller, peers)
+        self.view = ClusterAdmin(tree, self.brokers[0].metadata, configs, self.controller, peers)
 
     def new_controller(self, me: BrokerId) -> Controller:
         settings = broker_settings({"log.dirs": "/nowhere"})
@@ -123,7 +123,7 @@ class ThreeBrokers:
     def _peer(self, broker: Broker, lost: Callable[[], None]) -> WrittenDown:
         return self.brokers[broker.id]
 
-    def _controllers_peer(self, at: metadata.Endpoint) -> WrittenDown:
+    def _controllers_peer(self, at: metadata_cache.Endpoint) -> WrittenDown:
         self.connected.append(at)
         return self.brokers[at.port - 9000]
 
@@ -222,7 +222,7 @@ def test_what_a_dead_broker_led_is_led_by_another(tmp_path: Path) -> None:
 def test_a_broker_that_refuses_connections_is_gone_until_it_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leadline.controller.lines.PROBE_S", 0.01)
+    monkeypatch.setattr("leadline.controller.broker_channel.PROBE_S", 0.01)
 
     async def test(cluster: ThreeBrokers) -> None:
         await cluster.create("t", (1, 2))
@@ -272,7 +272,7 @@ class Hears:
 
 
 def test_a_silent_broker_is_gone_until_it_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leadline.controller.lines.PROBE_S", 0.01)
+    monkeypatch.setattr("leadline.controller.broker_channel.PROBE_S", 0.01)
 
     async def test(cluster: ThreeBrokers) -> None:
         await cluster.create("t", (1, 2))

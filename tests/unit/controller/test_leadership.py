@@ -7,13 +7,13 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from leadline.controller import metadata
-from leadline.controller.asking import Peers
+from leadline.cluster import metadata_cache
+from leadline.cluster.broker_client import PeerLost
+from leadline.cluster.metadata_cache import BrokerInfo, MetadataCache, Partition, Topic
+from leadline.cluster.peers import Peers
 from leadline.controller.leadership import Leadership
-from leadline.controller.metadata import BrokerInfo, Metadata, Partition, Topic
 from leadline.coordination.tree import SessionState
 from leadline.model import BrokerId, TopicPartition, new_id
-from leadline.replication.channel import PeerLost
 from leadline.wire.classes import Message
 from leadline.wire.messages import MetadataRequest, MetadataResponse
 
@@ -89,18 +89,18 @@ class FakePeer:
 
 class CutOff:
     def __init__(self) -> None:
-        self.metadata = Metadata(BrokerInfo(ME, {}), "cluster")
-        at = metadata.Endpoint("h", 9)
+        self.metadata = MetadataCache(BrokerInfo(ME, {}), "cluster")
+        at = metadata_cache.Endpoint("h", 9)
         self.metadata.brokers = {id: BrokerInfo(id, {"L": at}) for id in (ME, OTHER, THIRD)}
         topic = Topic("t", new_id(), {0: Partition(ME, 0, (1, 2, 3), (1, 2, 3))})
         self.metadata.topics["t"] = topic
-        self.vigil, self.replicas, self.peer = FakeVigil(), FakeReplicas(), FakePeer()
+        self.peer_monitor, self.replicas, self.peer = FakeVigil(), FakeReplicas(), FakePeer()
         self.peers = Peers(self.metadata, "L", lambda _: self.peer)
         self.controller = SimpleNamespace(is_active=False, silence_changed=lambda: None)
         self.session: Callable[[SessionState], None] = lambda _: None
         self.leadership = Leadership(
             cast(Any, self), self.metadata, cast(Any, self.controller), self.peers,
-            cast(Any, self.vigil), cast(Any, self.replicas),
+            cast(Any, self.peer_monitor), cast(Any, self.replicas),
         )  # fmt: skip
 
     def watch_session(self, call: Callable[[SessionState], None]) -> SimpleNamespace:
@@ -129,12 +129,12 @@ def test_an_isolated_broker_is_fenced_until_somebody_tells_who_leads(monkeypatch
     monkeypatch.setattr("leadline.controller.leadership.CHECK_S", 0.01)
 
     async def test(cut_off: CutOff) -> None:
-        cut_off.vigil.silence(OTHER, THIRD)
+        cut_off.peer_monitor.silence(OTHER, THIRD)
         await until(lambda: cut_off.replicas.is_fenced)
         assert cut_off.metadata.is_isolated
         assert cut_off.peer.questions == 0  # there is nobody to ask
         cut_off.peer.trouble = True
-        cut_off.vigil.silence(THIRD)
+        cut_off.peer_monitor.silence(THIRD)
         await until(lambda: cut_off.peer.questions > 1)
         assert cut_off.replicas.is_fenced
         cut_off.peer.trouble = False
@@ -150,7 +150,7 @@ def test_a_controller_in_touch_with_zookeeper_is_not_fenced(monkeypatch: pytest.
 
     async def test(cut_off: CutOff) -> None:
         cut_off.controller.is_active = True
-        cut_off.vigil.silence(OTHER, THIRD)
+        cut_off.peer_monitor.silence(OTHER, THIRD)
         await until(lambda: sorted(cut_off.replicas.broken_off) == [OTHER, THIRD])
         await asyncio.sleep(0.03)
         assert not cut_off.replicas.is_fenced
@@ -180,7 +180,7 @@ def test_without_zookeeper_it_leads_until_others_know_of_a_later_epoch(
 def test_in_touch_with_zookeeper_nobody_is_asked() -> None:
     async def test(cut_off: CutOff) -> None:
         cut_off.session(SessionState.CONNECTED)
-        cut_off.vigil.silence(THIRD)
+        cut_off.peer_monitor.silence(THIRD)
         await until(lambda: bool(cut_off.replicas.shrunk_by))
         assert cut_off.replicas.shrunk_by[-1] == {THIRD}
         assert cut_off.peer.questions == 0
@@ -191,12 +191,12 @@ def test_in_touch_with_zookeeper_nobody_is_asked() -> None:
 def test_a_silent_broker_is_not_asked_and_nobody_waits_for_it() -> None:
     async def test(cut_off: CutOff) -> None:
         await cut_off.peers.ask(THIRD, MetadataRequest(allow_auto_topic_creation=False), MetadataResponse, 9, 1.0)
-        cut_off.vigil.silence(THIRD)
+        cut_off.peer_monitor.silence(THIRD)
         assert cut_off.peer.is_closed
         assert cut_off.replicas.broken_off == [THIRD]
         with pytest.raises(PeerLost, match="silent"):
             await cut_off.peers.ask(THIRD, MetadataRequest(), MetadataResponse, 9, 1.0)
-        cut_off.vigil.silence()
-        assert cut_off.peers.heard_at(THIRD) == metadata.Endpoint("h", 9)
+        cut_off.peer_monitor.silence()
+        assert cut_off.peers.heard_at(THIRD) == metadata_cache.Endpoint("h", 9)
 
     run(test)

@@ -9,8 +9,8 @@ import pytest
 
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.tree import Tree
-from leadline.coordination.zookeeper import ZooKeeperTree
-from leadline.ports import SystemClock
+from leadline.coordination.zookeeper.client import ZooKeeperTree
+from leadline.runtime.ports import SystemClock
 from tests.conformance.kafka.broker import ZooKeeper, zookeeper
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from leadline.coordination.tree import (
     SessionState,
 )
 from leadline.errors import CorruptFile
-from leadline.ports import SystemClock
+from leadline.runtime.ports import SystemClock
 
 from .conftest import Run
 
@@ -96,7 +96,7 @@ def test_a_second_opener_is_refused(run: Run, tmp_path: Path) -> None:
     tree = run(open_tree(tmp_path))
     with pytest.raises(TreeInUse, match=FILE_NAME):
         run(open_tree(tmp_path))
-    code = "import sys; from leadline.coordination.database import *; from leadline.ports import *\n"
+    code = "import sys; from leadline.coordination.database import *; from leadline.runtime.ports import *\n"
     code += "try: Database(sys.argv[1], SystemClock())\nexcept TreeInUse: print('in use')"
     other = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
     assert other.stdout == "in use\n"

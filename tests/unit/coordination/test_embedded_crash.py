@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from leadline.coordination.embedded import EmbeddedTree
-from leadline.ports import SystemClock
+from leadline.runtime.ports import SystemClock
 
 # Eight writers at once. Each turn of one is a multi over three nodes; a number is printed when it was answered.
 WRITER = """
 import asyncio, sys
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.tree import Create, Set
-from leadline.ports import SystemClock
+from leadline.runtime.ports import SystemClock
 
 async def write(tree, writer):
     path = f"/writer{writer}"

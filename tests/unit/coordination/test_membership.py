@@ -21,7 +21,7 @@ from leadline.coordination.membership import (
 )
 from leadline.coordination.registration import Endpoint, Registration, decode_registration
 from leadline.coordination.tree import Change, ConnectionLost, Event, NodeExists, Operation, Outcome, Tree
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 
 from .conftest import InZooKeeper, Run
 
@@ -98,8 +98,8 @@ VICTIM = """
 import asyncio, sys
 from leadline.coordination.membership import register, remember_sessions
 from leadline.coordination.registration import Endpoint, Registration
-from leadline.coordination.zookeeper import ZooKeeperTree
-from leadline.ports import OsFiles
+from leadline.coordination.zookeeper.client import ZooKeeperTree
+from leadline.runtime.ports import OsFiles
 
 async def main(connect, directory):
     tree = await ZooKeeperTree.open(

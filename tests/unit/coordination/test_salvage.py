@@ -12,7 +12,7 @@ import pytest
 from leadline.coordination.database import FILE_NAME, Database
 from leadline.coordination.tree import Create
 from leadline.errors import CorruptFile
-from leadline.ports import SystemClock
+from leadline.runtime.ports import SystemClock
 from tests.support import in_memory
 
 NODES = {f"/topics/t{n}": os.urandom(20).hex().encode() * 20 for n in range(300)}

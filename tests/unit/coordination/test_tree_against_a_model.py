@@ -35,7 +35,7 @@ from leadline.coordination.tree import (
     child_of,
     parent_of,
 )
-from leadline.ports import SystemClock
+from leadline.runtime.ports import SystemClock
 from tests.conformance.kafka.broker import ZooKeeper
 
 from .conftest import InZooKeeper

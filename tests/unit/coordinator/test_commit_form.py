@@ -9,7 +9,7 @@ from leadline.coordinator.group_records import commit_key, commit_value
 from leadline.coordinator.offsets import Commit
 from leadline.model import TopicPartition
 from leadline.records.build import BatchFields, build_at
-from leadline.wire.forms import INT
+from leadline.wire.templates import INT
 
 FIELDS = BatchFields(base_sequence=0)
 LONGS, INTS = st.integers(-(1 << 63), (1 << 63) - 1), st.integers(-(1 << 31), (1 << 31) - 1)

@@ -8,7 +8,7 @@ import pytest
 
 from leadline.errors import LogDirFailed
 from leadline.log.background import DiskThread
-from leadline.ports import Job
+from leadline.runtime.ports import Job
 
 
 def broken() -> int:

@@ -21,7 +21,7 @@ from leadline.log.checkpoints import (
     write_offsets,
 )
 from leadline.model import TopicPartition
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 from tests.support.watched_files import WatchedFiles
 
 FILES = OsFiles()

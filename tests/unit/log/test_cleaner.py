@@ -14,7 +14,7 @@ from leadline.log.cleaner import Cleanable, Cleaner, cleanable, filthiest
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.model import TopicPartition
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 from tests.support.dirs import fill, log_dirs, opened
 from tests.support.logs import START_MS, TP, LogBench, batch, listing, offsets_in, whole_log
 

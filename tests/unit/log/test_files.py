@@ -9,7 +9,7 @@ import pytest
 from leadline.log import files as log_files
 from leadline.log.files import CachedFile, OpenFileCache, cache_capacity
 from leadline.log.log import Isolation
-from leadline.ports import OsFiles, shortage
+from leadline.runtime.ports import OsFiles, shortage
 from tests.support.logs import LogBench, batch, bytes_of, offsets_in, whole_log
 
 FILES = OsFiles()

@@ -6,7 +6,7 @@ import pytest
 
 from leadline.log.index import UNWRITTEN_ENTRIES, OffsetIndex, TimeIndex, TimestampOffset
 from leadline.model import NO_TIMESTAMP
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 
 BASE = 100
 

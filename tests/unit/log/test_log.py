@@ -21,8 +21,8 @@ from leadline.log.log import (
 )
 from leadline.log.producers import Origin
 from leadline.log.txn_index import AbortedTxn
-from leadline.ports import OsFiles
 from leadline.records.batch import header_at
+from leadline.runtime.ports import OsFiles
 from tests.support.lazy_disk import LazyDisk
 from tests.support.logs import START_MS, LogBench, at_offset, batch, bytes_of, listing, marker, offsets_in
 from tests.support.watched_files import Failing, WatchedFiles

@@ -16,7 +16,7 @@ from leadline.log.checkpoints import read_offsets
 from leadline.log.log_dirs import LogDirs
 from leadline.log.names import DirMark
 from leadline.model import TopicPartition
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 from tests.support.dirs import fill, log_dirs, opened
 from tests.support.logs import TP, batch, listing, offsets_in, whole_log
 from tests.support.watched_files import Failing, WatchedFiles
@@ -283,7 +283,7 @@ import asyncio, sys
 from leadline.config import StorageConfig
 from leadline.errors import LogDirLocked
 from leadline.log.log_dirs import LogDirs
-from leadline.ports import OsFiles, SystemClock
+from leadline.runtime.ports import OsFiles, SystemClock
 async def main():
     dirs = LogDirs(StorageConfig(log_dirs=(sys.argv[1],)), SystemClock(), OsFiles())
     try:

@@ -15,7 +15,7 @@ from leadline.log.log import Isolation, Log
 from leadline.log.names import removed_at, removed_name
 from leadline.log.producers import Origin
 from leadline.log.recovery import Opening, open_log, resolve_leftovers
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 from tests.support.logs import START_MS, LogBench, batch, listing, marker, offsets_in, whole_log
 from tests.support.watched_files import WatchedFiles
 

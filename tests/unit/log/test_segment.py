@@ -9,7 +9,7 @@ from leadline.config import LogConfig
 from leadline.errors import CorruptFile, CorruptMessage
 from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimestampOffset
 from leadline.log.segment import Place, Segment
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 from tests.support.logs import START_MS, at_offset, batch, listing
 
 BASE = 100

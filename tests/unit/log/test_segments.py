@@ -7,7 +7,7 @@ import pytest
 from leadline.config import LogConfig
 from leadline.log.segment import Segment
 from leadline.log.segments import Segments
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from leadline.log.producers import Producers
 from leadline.log.snapshots import Snapshots
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 from tests.support.logs import START_MS, TP, listing
 from tests.support.producers import DAY_MS, header, write
 

@@ -6,7 +6,7 @@ import pytest
 
 from leadline.errors import CorruptFile
 from leadline.log.txn_index import AbortedTxn, TxnIndex, decode, encode
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 
 TXNS = [AbortedTxn(1, 10, 20, 15), AbortedTxn(2, 15, 30, 31), AbortedTxn(1, 40, 50, 51)]
 

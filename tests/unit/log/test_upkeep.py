@@ -11,7 +11,7 @@ from leadline.log.checkpoints import read_offsets
 from leadline.log.log_dirs import LogDirs
 from leadline.log.upkeep import Upkeep
 from leadline.model import TopicPartition
-from leadline.ports import OsFiles
+from leadline.runtime.ports import OsFiles
 from tests.support.dirs import fill, log_dirs, opened
 from tests.support.logs import TP, ManualClock, batch
 from tests.support.watched_files import Failing, WatchedFiles

@@ -5,10 +5,10 @@ import uuid
 
 import pytest
 
+from leadline.cluster.broker_client import PeerLost
 from leadline.errors import NotController, StaleBrokerEpoch, WireError
 from leadline.model import TopicPartition
 from leadline.replication.alterations import Alterations, Decision, Proposed
-from leadline.replication.channel import PeerLost
 from leadline.replication.partition import Leader, LeaderAndIsr, Proposal
 from leadline.wire.messages import AlterPartitionRequest, AlterPartitionResponse
 

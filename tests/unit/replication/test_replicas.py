@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from leadline.api import sessions
+from leadline.api import fetch_sessions
+from leadline.cluster.broker_client import Ask, Heard, PeerLost, Source
 from leadline.errors import (
     FencedLeaderEpoch,
     LeaderNotAvailable,
@@ -18,7 +19,6 @@ from leadline.errors import (
     UnknownLeaderEpoch,
 )
 from leadline.model import TopicPartition
-from leadline.replication.channel import Ask, Heard, PeerLost, Source
 from leadline.replication.follower import State
 from leadline.replication.partition import Effects, LeaderAndIsr
 from leadline.wire.messages import (
@@ -521,7 +521,7 @@ def test_a_follower_that_has_everything_joins_again_without_a_new_record(
     tmp_path: Path, sockets: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It caught up while it was being taken out of the ISR, and has nothing new to say."""
-    monkeypatch.setattr(sessions, "LOOK_AT_ALL_MS", LONG_MS)
+    monkeypatch.setattr(fetch_sessions, "LOOK_AT_ALL_MS", LONG_MS)
 
     async def test(cluster: Brokers) -> None:
         await produced(cluster.leader, 2)

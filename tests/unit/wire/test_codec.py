@@ -7,6 +7,7 @@ import pytest
 
 from leadline.wire.classes import message_class
 from leadline.wire.codec import decode, decode_from, encode, encode_behind, length, to_bytes
+from leadline.wire.encode_errors import NotInVersion
 from leadline.wire.messages import (
     ConsumerProtocolSubscription,
     FetchRequest,
@@ -18,7 +19,6 @@ from leadline.wire.messages import (
     ProduceRequest,
     UpdateMetadataRequest,
 )
-from leadline.wire.misfit import NotInVersion
 from leadline.wire.primitives import MalformedRequest, Piece, read_varint, write_varint
 from tests.unit.wire.random_messages import MESSAGES, Randomly
 

@@ -27,14 +27,13 @@ import pyarrow as pa
 
 from leadline.errors import CorruptMessage, RecordListTooLarge, WireError
 from leadline.log.txn_index import AbortedTxn
-from leadline.model import Offset, ProducerId
+from leadline.model import Buffer, Offset, ProducerId
 from leadline.records.batch import (
     CODEC_MASK,
     CONTROL,
     HEADER_BYTES,
     LOG_APPEND_TIME,
     TRANSACTIONAL,
-    Data,
     Header,
     crc_of,
     walk,
@@ -84,7 +83,7 @@ class WrongBatch(CorruptMessage):
         self.position, self.offset, self.reason = position, header.base_offset, reason
 
 
-def decode(data: Data, wanted: Wanted) -> pa.RecordBatch:
+def decode(data: Buffer, wanted: Wanted) -> pa.RecordBatch:
     """All records at once; for data that may be packed so well that this is too much, there is `pieces`."""
     found = list(pieces(data, wanted))
     if len(found) == 1:
@@ -95,7 +94,7 @@ def decode(data: Data, wanted: Wanted) -> pa.RecordBatch:
     return pa.concat_batches(found) if found else pa.RecordBatch.from_pylist([], wanted.schema)
 
 
-def pieces(data: Data, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def pieces(data: Buffer, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     """The records in their order, none of them from behind a batch that is damaged."""
     piece = _Piece(data)
     for position, header in _chosen(data, wanted):
@@ -111,7 +110,7 @@ def pieces(data: Data, wanted: Wanted) -> Iterator[pa.RecordBatch]:
 # Which batches
 
 
-def _chosen(data: Data, wanted: Wanted) -> Iterator[tuple[int, Header]]:
+def _chosen(data: Buffer, wanted: Wanted) -> Iterator[tuple[int, Header]]:
     """The batches with records that are wanted. What is skipped is not looked at: whoever wants it checks it."""
     void = _Void(data, wanted.aborted) if wanted.aborted else None
     for position, header in _walk(data):
@@ -123,7 +122,7 @@ def _chosen(data: Data, wanted: Wanted) -> Iterator[tuple[int, Header]]:
             yield position, header
 
 
-def _walk(data: Data) -> Iterator[tuple[int, Header]]:
+def _walk(data: Buffer) -> Iterator[tuple[int, Header]]:
     behind, last = 0, -1
     try:
         for position, header in walk(data):
@@ -136,7 +135,7 @@ def _walk(data: Data) -> Iterator[tuple[int, Header]]:
 class _Void:
     """What aborted transactions wrote, by producer: from where to where. Those of one producer do not overlap."""
 
-    def __init__(self, data: Data, aborted: Iterable[AbortedTxn]) -> None:
+    def __init__(self, data: Buffer, aborted: Iterable[AbortedTxn]) -> None:
         self._ranges: dict[ProducerId, list[tuple[Offset, Offset]]] = {}
         markers: dict[ProducerId, list[Offset]] | None = None
         for txn in sorted(aborted, key=lambda txn: txn.first_offset):
@@ -156,7 +155,7 @@ class _Void:
         return n > 0 and header.base_offset <= ranges[n - 1][1]
 
 
-def _abort_markers(data: Data) -> dict[ProducerId, list[Offset]]:
+def _abort_markers(data: Buffer) -> dict[ProducerId, list[Offset]]:
     found: dict[ProducerId, list[Offset]] = {}
     for position, header in _walk(data):
         if header.attributes & CONTROL:
@@ -167,7 +166,7 @@ def _abort_markers(data: Data) -> dict[ProducerId, list[Offset]]:
     return found
 
 
-def _check_crc(data: Data, position: int, header: Header) -> None:
+def _check_crc(data: Buffer, position: int, header: Header) -> None:
     crc = crc_of(data, position, header.size)
     if crc != header.crc:
         raise WrongBatch(position, header, f"its CRC is {crc}, but it says {header.crc}")
@@ -179,12 +178,12 @@ def _check_crc(data: Data, position: int, header: Header) -> None:
 class _Body(NamedTuple):
     """Records of a batch: all of them, unless they are very many."""
 
-    records: Data
+    records: Buffer
     record_count: int
     at: int  # where they lie in the data; of no meaning if they were decompressed
 
 
-def _bodies(data: Data, position: int, header: Header) -> Iterator[_Body]:
+def _bodies(data: Buffer, position: int, header: Header) -> Iterator[_Body]:
     _check_crc(data, position, header)
     try:
         body = body_of(data, position, header)
@@ -201,7 +200,7 @@ def _bodies(data: Data, position: int, header: Header) -> Iterator[_Body]:
 class _Piece:
     """Batches on their way into columns."""
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Buffer) -> None:
         self._data = data
         self._bodies: list[_Body] = []
         self._positions: list[int] = []  # of the batches
@@ -274,7 +273,7 @@ def _longs(values: Iterable[int]) -> Longs:
     return np.fromiter(values, np.int64)
 
 
-def _binary(data: Data, at: Longs, sizes: Longs) -> pa.Array:
+def _binary(data: Buffer, at: Longs, sizes: Longs) -> pa.Array:
     """Cut out of the data, in which they stand in the same order; what lies between them is dropped."""
     count, is_null = len(at), sizes < 0
     if is_null.all():

@@ -12,9 +12,9 @@ from struct import Struct
 
 import numpy as np
 
-from leadline.model import NO_EPOCH, TopicPartition
+from leadline.model import NO_EPOCH, Buffer, TopicPartition
 from leadline.records import varint
-from leadline.records.batch import CRC_AT, FLAGS_AT, TRANSACTIONAL, Data, assign, crc_of
+from leadline.records.batch import CRC_AT, FLAGS_AT, TRANSACTIONAL, assign, crc_of
 from leadline.records.build import BatchFields, build_of
 from leadline.records.compression import Codec
 from leadline.spark.batches.partitioning import Ints
@@ -120,7 +120,7 @@ def _bytes(value: str | bytes) -> bytes:
     return value.encode() if isinstance(value, str) else value
 
 
-def signed(data: Data, producer_id: int, epoch: int, sequence: int) -> bytearray:
+def signed(data: Buffer, producer_id: int, epoch: int, sequence: int) -> bytearray:
     """The batch as its sender's own; transactional, whatever it was, and at no offset yet."""
     out = bytearray(data)
     assign(out, 0, 0, NO_EPOCH)

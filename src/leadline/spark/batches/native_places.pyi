@@ -1,4 +1,4 @@
-from leadline.records.batch import Data
+from leadline.model import Buffer
 from leadline.spark.batches.places import Longs
 
-def fill(data: Data, begins: Longs, ends: Longs, counts: Longs, columns: Longs) -> bool: ...
+def fill(data: Buffer, begins: Longs, ends: Longs, counts: Longs, columns: Longs) -> bool: ...

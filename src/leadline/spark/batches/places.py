@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from leadline.errors import CorruptMessage
+from leadline.model import Buffer
 from leadline.records import varint
-from leadline.records.batch import Data
 from leadline.records.record import Span, spans
 
 try:
@@ -40,7 +40,7 @@ MANY_HEADERS = 100  # of one record; above, they are not worth a step each over 
 class Bodies:
     """The records of batches, as far as they need no decompression any more."""
 
-    data: Data
+    data: Buffer
     begins: Longs  # of each body, ascending
     ends: Longs
     counts: Longs  # of records in each
@@ -187,7 +187,7 @@ _GROUPS = tuple(
 class _View:
     """Bytes, to be looked at from any position on. IndexError for a varint behind the last but one."""
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: Buffer) -> None:
         self.data = data
         self._last_eight = len(data) - 8
         self._pairs = np.ndarray((len(data) - 1,), "<u2", data, strides=(1,))
@@ -226,7 +226,7 @@ class _View:
         return value, size
 
 
-def header_places(data: Data, rows: Places) -> HeaderPlaces | None:
+def header_places(data: Buffer, rows: Places) -> HeaderPlaces | None:
     """None if any of the headers is unusual, or wrong."""
     view = _View(data)
     try:
@@ -261,7 +261,7 @@ def _header_counts(view: _View, rows: Places) -> tuple[Longs, Longs]:
 # Record by record
 
 
-def skip(data: Data, position: int, count: int) -> int:
+def skip(data: Buffer, position: int, count: int) -> int:
     """Where the record begins that so many others lie before; the end, if lengths do not lead there."""
     try:
         for _ in range(count):

@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from leadline.errors import OffsetOutOfRange
 from leadline.log.txn_index import AbortedTxn
-from leadline.model import Offset
-from leadline.ports import Buffer
+from leadline.model import Buffer, Offset
 from leadline.records.batch import walk
 from leadline.spark.batches.decode import END_UNKNOWN, Wanted, pieces
 from leadline.spark.client.cluster import Answered, Cluster, NoSuchTopic, Patience

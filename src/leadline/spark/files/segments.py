@@ -23,9 +23,9 @@ from leadline.log.index import OffsetIndex
 from leadline.log.producers import Producers, decode_snapshot
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import Offset, TopicId, TopicPartition
-from leadline.ports import Files, OsFiles
 from leadline.records.batch import HEADER_BYTES, Header, check_frame, header_at, walk
 from leadline.records.control import read_end_marker
+from leadline.runtime.ports import Files, OsFiles
 from leadline.spark.batches.decode import Wanted, WrongBatch, pieces
 from leadline.spark.errors import JobFailed
 

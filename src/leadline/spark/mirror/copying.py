@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from leadline.errors import CorruptMessage
 from leadline.log.txn_index import AbortedTxn
-from leadline.model import NO_TIMESTAMP, Offset, TopicPartition
-from leadline.ports import Buffer
+from leadline.model import NO_TIMESTAMP, Buffer, Offset, TopicPartition
 from leadline.records.batch import Header, crc_of, walk
 from leadline.records.build import BatchFields, build
 from leadline.records.control import ControlType, read_end_marker

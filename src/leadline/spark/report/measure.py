@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from leadline.model import Offset
-from leadline.records.batch import CODEC_MASK, CONTROL, HEADER_BYTES, Data, Header, codec_of, walk
+from leadline.model import Buffer, Offset
+from leadline.records.batch import CODEC_MASK, CONTROL, HEADER_BYTES, Header, codec_of, walk
 from leadline.records.compression import Codec, compress
 from leadline.records.record import body_of
 from leadline.spark.batches.decode import Wanted, pieces
@@ -135,7 +135,7 @@ class Measuring:
         self.figures = Figures()
         self._to_try = TRIED_BYTES
 
-    def add(self, data: Data) -> None:
+    def add(self, data: Buffer) -> None:
         """Whole batches, in order, and perhaps some that are none of ours. CorruptMessage if one is damaged."""
         ours = [(at, header) for at, header in walk(data) if self.first <= header.last_offset < self.until]
         part = self.figures.part(self.partition)
@@ -148,7 +148,7 @@ class Measuring:
         for at, header in with_records[:: -(-len(with_records) // TRIED_AT_ONCE)]:
             self._try_codecs(data, at, header)
 
-    def _add_records(self, data: Data, ours: list[tuple[int, Header]]) -> None:
+    def _add_records(self, data: Buffer, ours: list[tuple[int, Header]]) -> None:
         at, end = ours[0][0], ours[-1][0] + ours[-1][1].size
         headers = [header for _, header in ours]
         for rows in pieces(data[at:end], EVERY_OFFSET):
@@ -171,7 +171,7 @@ class Measuring:
         figures.hot.add(self.partition, keys, stored)
         figures.last.add(self.partition, keys, offsets, stored, is_tombstone)
 
-    def _try_codecs(self, data: Data, at: int, header: Header) -> None:
+    def _try_codecs(self, data: Buffer, at: int, header: Header) -> None:
         """Until enough was tried."""
         if self._to_try <= 0:
             return
@@ -184,7 +184,7 @@ class Measuring:
             self.figures.tried[codec] = self.figures.tried.get(codec, 0) + size
 
 
-def _unpacked(data: Data, at: int, header: Header) -> int:
+def _unpacked(data: Buffer, at: int, header: Header) -> int:
     if not header.attributes & CODEC_MASK:
         return header.size
     return HEADER_BYTES + len(body_of(data, at, header))

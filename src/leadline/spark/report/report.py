@@ -16,8 +16,7 @@ from pyspark.sql import SparkSession
 
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.errors import CorruptFile, WireError
-from leadline.model import Offset, TopicPartition, by_topic
-from leadline.ports import Buffer
+from leadline.model import Buffer, Offset, TopicPartition, by_topic
 from leadline.spark.batches.decode import Wanted, pieces
 from leadline.spark.client.cluster import Answered, Cluster, NoSuchTopic
 from leadline.spark.client.connection import Connection, Refused, Unreachable

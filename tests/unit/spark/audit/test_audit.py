@@ -13,10 +13,10 @@ import pytest
 from leadline.log import checkpoints, names
 from leadline.log.index import OffsetIndex, TimeIndex
 from leadline.model import new_id
-from leadline.ports import OsFiles
 from leadline.records.batch import Header, walk
 from leadline.records.build import build, empty
 from leadline.records.record import Record
+from leadline.runtime.ports import OsFiles
 from leadline.spark.audit import files, job
 from leadline.spark.audit.checks import Finding, Kind
 from leadline.spark.audit.job import audit_unit, logs_of, units

@@ -1,0 +1,296 @@
+"""A connection to another broker: requests go out in their order, and each is answered once, or fails.
+
+Answers come in the order of the requests, as Kafka promises. A channel connects when it is first asked, and again
+after it broke; whoever waits on a broken one is told so: what was asked may have been done or not.
+
+    PeerGone    the peer refuses connections: nobody listens there, the process is gone
+    PeerLost    the connection broke, or no answer came in time
+"""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
+from struct import Struct
+from typing import Protocol, TypeVar
+
+from leadline.model import Buffer
+from leadline.runtime.ports import shortage
+from leadline.wire.classes import Message
+from leadline.wire.frames import parse_response, request_frame
+from leadline.wire.primitives import BUFFERS, MalformedRequest
+
+M = TypeVar("M", bound=Message)
+SIZE_BYTES = 4
+MOST_DOUBLINGS = 10  # of the time that connecting may take
+MAX_ANSWER_BYTES = 256 * 1024 * 1024  # more than a broker ever answers to another
+
+Ask = Callable[[int, str], Buffer]  # a request's frame, with this correlation id and the name of who asks
+Heard = Callable[[memoryview], Ask | None]  # what to ask next, after an answer that is to be looked at only now
+
+_SIZE = Struct(">i")
+_NO_LINGER = Struct("ii").pack(1, 0)
+_SHARED = memoryview(bytearray(256 * 1024))  # by all connections: what was read is taken out of it at once
+
+
+class PeerLost(Exception):
+    """The way to another broker broke."""
+
+
+class PeerGone(PeerLost):
+    """Nobody listens there: the broker's process has ended."""
+
+
+class BrokerClient(Protocol):
+    """Another broker, as replication and the controller see it."""
+
+    async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
+        """Raises PeerLost, PeerGone. Records in the answer are slices of a buffer that is nobody else's."""
+
+    def close(self) -> None: ...
+
+
+class Source(BrokerClient, Protocol):
+    """Another broker, as one that copies from it sees it."""
+
+    async def converse(self, what: str, first: Ask, heard: Heard, timeout_s: float, /) -> bytearray:
+        """Ask, and whatever `heard` wants to ask next, as soon as an answer is there. The answer that ended it.
+
+        Raises as `ask` does, if there is no answer in time to one of them.
+        """
+
+
+class _Waiting:
+    """For an answer; with `heard`, perhaps for another one behind it."""
+
+    __slots__ = ("answer", "correlation_id", "deadline_s", "heard", "timeout_s", "timer", "what")
+
+    timer: asyncio.TimerHandle
+
+    def __init__(self, what: str, answer: "asyncio.Future[bytearray]", timeout_s: float, heard: Heard | None) -> None:
+        self.what, self.answer, self.timeout_s, self.heard = what, answer, timeout_s, heard
+        self.correlation_id, self.deadline_s = 0, 0.0  # of what was asked last
+
+
+class Channel:
+    """A peer at an address. `lost` is told when a connection that stood breaks."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        client_id: str,
+        lost: Callable[[], None] = lambda: None,
+        setup_timeout_s: tuple[float, float] = (10.0, 30.0),
+    ) -> None:
+        self.host, self.port, self.client_id, self._lost = host, port, client_id, lost
+        self._setup_timeout_s = setup_timeout_s  # of a first attempt to connect, and after several have failed
+        self._timed_out = 0  # attempts in a row
+        self._line: _Line | None = None
+        self._connecting = asyncio.Lock()
+        self._reaching: set[asyncio.Timeout] = set()  # of those who wait for a connection
+        self._ids = map((0x7FFF_FFFF).__and__, count(1))
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
+        line = await self._reached(timeout_s)
+        what = type(request).__name__
+        frame = await line.ask(what, partial(_encoded, request, version), timeout_s)
+        try:
+            return parse_response(kind, frame, version)[1]
+        except MalformedRequest as error:
+            wrong = PeerLost(f"{self} answered {what} with what is no answer: {error}")
+            self._break_off(wrong)
+            raise wrong from None
+
+    async def converse(self, what: str, first: Ask, heard: Heard, timeout_s: float, /) -> bytearray:
+        line = await self._reached(timeout_s)
+        return await line.ask(what, first, timeout_s, heard)
+
+    async def _reached(self, timeout_s: float) -> "_Line":
+        line = self._line
+        if line is not None and line.broken is None and not self._connecting.locked():
+            return line
+        first_s, longest_s = self._setup_timeout_s
+        setup_s = min(timeout_s, longest_s, first_s * 2 ** min(self._timed_out, MOST_DOUBLINGS))
+        patience = asyncio.timeout(setup_s)
+        self._reaching.add(patience)
+        try:
+            async with patience:
+                line = await self._connected()
+        except TimeoutError:
+            self._timed_out += 1
+            bound = "before the channel was closed" if self._closed else f"in {setup_s:g} s"
+            raise PeerLost(f"{self} cannot be reached {bound}") from None
+        finally:
+            self._reaching.discard(patience)
+        self._timed_out = 0
+        return line
+
+    async def _connected(self) -> "_Line":
+        async with self._connecting:
+            if self._closed:
+                raise PeerLost(f"the channel to {self} is closed")
+            if self._line is None or self._line.broken is not None:
+                self._line = await self._connect()
+            return self._line
+
+    async def _connect(self) -> "_Line":
+        loop = asyncio.get_running_loop()
+        try:
+            _, line = await loop.create_connection(lambda: _Line(self, self._ids, self._lost), self.host, self.port)
+        except ConnectionRefusedError as error:
+            raise PeerGone(f"nobody listens on {self}: {error.strerror}") from None
+        except (OSError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and shortage(error) is None:
+                raise
+            raise PeerLost(f"{self} cannot be reached: {shortage(error) or error}") from None
+        return line
+
+    def _break_off(self, why: PeerLost) -> None:
+        if self._line is not None:
+            self._line.break_off(why)
+            self._line = None
+
+    def close(self) -> None:
+        self._closed = True
+        for patience in self._reaching:
+            patience.reschedule(0)
+        self._break_off(PeerLost(f"the channel to {self} is closed"))
+
+
+class _Line(asyncio.BufferedProtocol):
+    """One connection. An answer comes in a buffer of its own, which belongs to who asked.
+
+    What comes is first read into a buffer that all share, so that a small answer takes one read; of a larger one the
+    rest is read to where it belongs.
+    """
+
+    def __init__(self, channel: Channel, ids: Iterator[int], lost: Callable[[], None]) -> None:
+        self._name, self._client_id, self._ids, self._lost = repr(channel), channel.client_id, ids, lost
+        self._loop = asyncio.get_running_loop()
+        self.broken: PeerLost | None = None
+        self._transport: asyncio.Transport | None = None
+        self._waiting: deque[_Waiting] = deque()
+        self._size = b""  # of the answer that is due, as far as it has come
+        self._answer: bytearray | None = None  # under way; None: its size comes first
+        self._filled = 0
+
+    async def ask(self, what: str, ask: Ask, timeout_s: float, heard: Heard | None = None) -> bytearray:
+        if self.broken is not None:
+            raise self.broken
+        waiting = _Waiting(what, self._loop.create_future(), timeout_s, heard)
+        self._send(waiting, ask)
+        waiting.timer = self._loop.call_at(waiting.deadline_s, self._look_at, waiting)
+        return await waiting.answer
+
+    def _send(self, waiting: _Waiting, ask: Ask) -> None:
+        assert self._transport is not None
+        waiting.correlation_id = correlation_id = next(self._ids)
+        frame = ask(correlation_id, self._client_id)
+        waiting.deadline_s = self._loop.time() + waiting.timeout_s
+        self._waiting.append(waiting)
+        self._transport.write(frame)
+
+    def _look_at(self, waiting: _Waiting) -> None:
+        """If it is late, the answers behind it would be, too."""
+        if self._loop.time() < waiting.deadline_s:
+            waiting.timer = self._loop.call_at(waiting.deadline_s, self._look_at, waiting)
+        else:
+            self.break_off(PeerLost(f"{self._name} did not answer {waiting.what} in {waiting.timeout_s:g} s"))
+
+    def break_off(self, why: PeerLost) -> None:
+        """Everybody who waits is told."""
+        if self.broken is not None:
+            return
+        self.broken = why
+        if self._transport is not None:
+            if self._waiting:
+                self._discard(self._transport)
+            self._transport.abort()
+        for waiting in self._waiting:
+            waiting.timer.cancel()
+            if not waiting.answer.done():
+                waiting.answer.set_exception(why)
+        self._waiting.clear()
+
+    def _discard(self, transport: asyncio.Transport) -> None:
+        """Else the kernel would go on sending what is unanswered: it may arrive behind what is asked next."""
+        connection = transport.get_extra_info("socket")
+        if connection is not None:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+
+    # What asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return _SHARED if self._answer is None else memoryview(self._answer)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._answer is None:
+            self._cut(_SHARED[:nbytes])
+        else:
+            self._filled += nbytes
+            if self._filled == len(self._answer):
+                answer, self._answer = self._answer, None
+                self._answered(memoryview(answer), answer)
+
+    def _cut(self, data: memoryview) -> None:
+        """Answers out of what was read; the last may go on in what is read next."""
+        if self._size:
+            data = memoryview(self._size + data)
+        at, end = 0, len(data)
+        while end - at >= SIZE_BYTES and self.broken is None:
+            (size,) = _SIZE.unpack_from(data, at)
+            if not SIZE_BYTES <= size <= MAX_ANSWER_BYTES:
+                self.break_off(PeerLost(f"{self._name} sent an answer of {size} bytes"))
+                return
+            at += SIZE_BYTES
+            behind = at + size
+            if behind > end:
+                self._answer = bytearray(size)
+                self._filled = end - at
+                self._answer[: self._filled] = data[at:]
+                self._size = b""
+                return
+            self._answered(data[at:behind])
+            at = behind
+        self._size = bytes(data[at:])
+
+    def _answered(self, view: memoryview, answer: bytearray | None = None) -> None:
+        """`answer`: the same, where it is nobody else's."""
+        (correlation_id,) = _SIZE.unpack_from(view)
+        if not self._waiting or self._waiting[0].correlation_id != correlation_id:
+            self.break_off(PeerLost(f"{self._name} answered {correlation_id}, which was not asked"))
+            return
+        waiting = self._waiting[0]
+        is_over = waiting.answer.done()  # whoever gave up waiting left it here
+        ask = None if is_over or waiting.heard is None else waiting.heard(view)
+        self._waiting.popleft()
+        if ask is not None:
+            self._send(waiting, ask)
+            return
+        waiting.timer.cancel()
+        if not is_over:
+            waiting.answer.set_result(bytearray(view) if answer is None else answer)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        stood = self.broken is None
+        self.break_off(PeerLost(f"the connection to {self._name} broke: {error or 'the peer closed it'}"))
+        if stood:
+            self._lost()
+
+
+def _encoded(request: Message, version: int, correlation_id: int, client_id: str) -> Buffer:
+    pieces = [
+        piece for piece in request_frame(request, version, correlation_id, client_id) if isinstance(piece, BUFFERS)
+    ]
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)

@@ -1,0 +1,199 @@
+"""Settings that were changed while brokers run, of topics and of brokers, as the tree has them.
+
+What is written is announced by a node under /config/changes, so that all brokers read it again; the announcements of
+the last quarter of an hour are kept. Whoever writes reads too: what it set holds when it is told so.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from leadline.coordination import znodes
+from leadline.coordination.node_json import MalformedNode
+from leadline.coordination.tree import (
+    BadVersion,
+    Create,
+    Event,
+    Node,
+    NodeExists,
+    NoNode,
+    Operation,
+    SessionState,
+    Set,
+    Tree,
+    TreeError,
+    Watch,
+)
+from leadline.model import BrokerId
+from leadline.runtime.ports import Clock
+
+log = logging.getLogger(__name__)
+
+KEPT_MS = 15 * 60 * 1000  # announcements: a broker that was out of reach for longer reads everything again
+
+Altered = Callable[[Mapping[str, str]], dict[str, str]]
+TOPICS, BROKERS = "topics", "brokers"
+
+
+class DynamicConfigs:
+    """`await start()`; then `topics` has those that were read, and changes of them are told to `on_change`."""
+
+    def __init__(self, tree: Tree, me: BrokerId, clock: Clock) -> None:
+        self.tree, self.me, self.clock = tree, me, clock
+        self.topics: dict[str, dict[str, str]] = {}  # what differs from the broker's defaults; of those read so far
+        self.unreadable: set[str] = set()  # topics whose settings cannot be read
+        self.broker: dict[str, str] = {}  # of this broker
+        self.default: dict[str, str] = {}  # and of all brokers
+        self.on_change: list[Callable[[str, str], None]] = []  # called with type and name of any entity
+        self._writing = asyncio.Lock()
+        self._last = -1  # the number of the last announcement that was seen
+        self._watches: list[Watch] = []
+        self._reading: asyncio.Task[None] | None = None
+        self._again = False
+        self._is_behind = False  # there was no connection for a while
+
+    async def start(self) -> None:
+        self._watches = [
+            await self.tree.watch_children(znodes.CONFIG_CHANGES, self._announced),
+            self.tree.watch_session(self._session),
+        ]
+        names = await self.tree.children(znodes.CONFIG_CHANGES) or []
+        self._last = max((znodes.sequence(name) for name in names), default=-1)
+        for entity in (str(self.me), znodes.DEFAULT_ENTITY):
+            await self._read(BROKERS, entity)
+
+    async def stop(self) -> None:
+        for watch in self._watches:
+            watch.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    async def of_topic(self, name: str) -> dict[str, str]:
+        """Read it, unless it is known."""
+        if name not in self.topics:
+            await self._read(TOPICS, name)
+        return self.topics[name]
+
+    async def of_topics(self, names: Sequence[str]) -> None:
+        unknown = [name for name in names if name not in self.topics]
+        await asyncio.gather(*(self._read(TOPICS, name) for name in unknown))
+
+    def forget(self, topic: str) -> None:
+        self.topics.pop(topic, None)
+
+    async def alter_topic(self, name: str, altered: Altered) -> None:
+        """Worked out from what was set so far: nothing comes between. The logs obey at once."""
+        async with self._writing:
+            await self._write(TOPICS, name, altered)
+
+    async def alter_broker(self, altered: Callable[[], dict[str, str]], *, of_all: bool) -> None:
+        async with self._writing:
+            await self._write(BROKERS, znodes.DEFAULT_ENTITY if of_all else str(self.me), lambda _: altered())
+
+    async def _write(self, kind: str, name: str, altered: Altered) -> None:
+        path = znodes.config_path(kind, name)
+        announcement = Create(znodes.CONFIG_CHANGE, znodes.encode_config_change(f"{kind}/{name}"), sequential=True)
+        while True:
+            node = await self.tree.get(path)
+            config = altered({} if node is None else znodes.decode_config(path, node.data))
+            data = znodes.encode_config(config)
+            change: Operation = Create(path, data) if node is None else Set(path, data, node.version)
+            with suppress(BadVersion, NodeExists):  # another broker was quicker: on top of what it wrote, then
+                await self.tree.multi([change, announcement])
+                break
+        self._hold(kind, name, config)
+
+    async def _read(self, kind: str, name: str) -> None:
+        path = znodes.config_path(kind, name)
+        node = await self.tree.get(path)
+        try:
+            self._hold(kind, name, {} if node is None else znodes.decode_config(path, node.data))
+        except MalformedNode as error:
+            log.error("the settings of %s %s cannot be read, defaults hold: %s", kind, name, error)
+            if kind == TOPICS:
+                self.unreadable.add(name)
+            self._hold(kind, name, {})
+
+    def _hold(self, kind: str, name: str, config: dict[str, str]) -> None:
+        if kind == TOPICS:
+            self.topics[name] = config
+        elif name == znodes.DEFAULT_ENTITY:
+            self.default = config
+        elif name == str(self.me):
+            self.broker = config
+        self._tell(kind, name)
+
+    def _tell(self, kind: str, name: str) -> None:
+        for told in self.on_change:
+            told(kind, name)
+
+    # What others announce
+
+    def _session(self, state: SessionState) -> None:
+        """What was announced while nobody listened may be swept away: then all is read again."""
+        if state is SessionState.CONNECTED:
+            self._is_behind = True
+            self._look()
+
+    def _announced(self, event: Event) -> None:
+        self._look()
+
+    def _look(self) -> None:
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read_announcements(), name="settings")
+        else:
+            self._again = True
+
+    async def _read_announcements(self) -> None:
+        more = True
+        while more:
+            self._again = False
+            try:
+                if self._is_behind:
+                    await self._read_everything()
+                names = await self.tree.children(znodes.CONFIG_CHANGES) or []
+                for name in sorted(names, key=znodes.sequence):
+                    await self._read_announcement(f"{znodes.CONFIG_CHANGES}/{name}")
+            except TreeError as error:
+                log.warning("announcements of settings cannot be read now: %s", error)
+            more = self._again
+
+    async def _read_everything(self) -> None:
+        self._is_behind = False
+        try:
+            for entity in (str(self.me), znodes.DEFAULT_ENTITY):
+                await self._read(BROKERS, entity)
+            await asyncio.gather(*(self._read(TOPICS, name) for name in list(self.topics)))
+        except TreeError:
+            self._is_behind = True
+            raise
+
+    async def _read_announcement(self, path: str) -> None:
+        number = znodes.sequence(path)
+        node = await self.tree.get(path)
+        if node is None:
+            return
+        if number > self._last:
+            await self._obey(path, node)
+            self._last = number
+        elif self.clock.now_ms() - node.ctime_ms > KEPT_MS:
+            with suppress(NoNode):  # another broker was quicker
+                await self.tree.delete(path)
+
+    async def _obey(self, path: str, node: Node) -> None:
+        try:
+            kind, _, name = znodes.decode_config_change(path, node.data).partition("/")
+        except MalformedNode as error:
+            log.error("passed over: %s", error)
+            return
+        if self._is_ours(kind, name):
+            await self._read(kind, name)
+        else:
+            self._tell(kind, name)
+
+    def _is_ours(self, kind: str, name: str) -> bool:
+        if kind == TOPICS:
+            return name in self.topics
+        return kind == BROKERS and name in (str(self.me), znodes.DEFAULT_ENTITY)

@@ -1,0 +1,183 @@
+"""What a broker knows of the cluster, as the controller told it: brokers, topics, who leads what.
+
+Pure: fed by UpdateMetadata, read by all who answer clients. Whoever waits for a change is called back.
+
+    the brokers are replaced whole by each request; a topic's partitions are told one by one
+    a partition whose leader is -2 is gone; a topic without partitions is
+    controllers follow each other: what an older one says does not count
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+from leadline.coordination.registration import PROTOCOLS
+from leadline.errors import StaleBrokerEpoch, StaleControllerEpoch, UnknownTopicOrPartition
+from leadline.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from leadline.wire.messages import UpdateMetadataRequest
+
+NO_LEADER: BrokerId = -1
+DURING_DELETE = -2
+NO_ID = UUID(int=0)
+NO_CONTROLLER: BrokerId = -1
+NO_BROKER_EPOCH = -1
+
+_State = UpdateMetadataRequest.UpdateMetadataPartitionState
+
+
+class Endpoint(NamedTuple):
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    id: BrokerId
+    endpoints: Mapping[str, Endpoint]  # by listener
+    rack: str | None = None
+
+
+class Partition(NamedTuple):
+    leader: BrokerId  # -1: none
+    leader_epoch: LeaderEpoch
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+    offline: tuple[BrokerId, ...] = ()  # of the replicas, those that cannot serve
+
+
+class Leading(NamedTuple):
+    """Who leads a partition, and who is in sync with it."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+
+
+@dataclass(slots=True)
+class Topic:
+    name: str
+    id: TopicId
+    partitions: dict[int, Partition] = field(default_factory=dict)  # in the order of their numbers
+
+
+class MetadataCache:
+    def __init__(self, me: BrokerInfo, cluster_id: str) -> None:
+        self.me, self.cluster_id = me, cluster_id
+        self.broker_epoch = NO_BROKER_EPOCH  # of this run of this broker; -1: not registered yet
+        self.brokers: dict[BrokerId, BrokerInfo] = {}
+        self.doubted: set[BrokerId] = set()  # of these, the ones that may have ended a moment ago: see Vigil
+        self.is_isolated = False  # others may lead what this broker leads: see Leadership
+        self.departed: dict[BrokerId, BrokerInfo] = {}  # not of these any longer, since a moment ago: see Vigil
+        self.controller: BrokerId = NO_CONTROLLER
+        self.controller_epoch = 0  # the latest that was heard of
+        self.topics: dict[str, Topic] = {}
+        self.by_id: dict[TopicId, Topic] = {}
+        self.on_change: list[Callable[[], None]] = []
+
+    @property
+    def racks(self) -> dict[BrokerId, str | None]:
+        return {id: broker.rack for id, broker in self.brokers.items()}
+
+    def has_partition(self, tp: TopicPartition) -> bool:
+        topic = self.topics.get(tp.topic)
+        return topic is not None and tp.partition in topic.partitions
+
+    def partition_count(self, name: str) -> int | None:
+        """None: there is no such topic."""
+        topic = self.topics.get(name)
+        return None if topic is None else len(topic.partitions)
+
+    def leader_of(self, tp: TopicPartition) -> BrokerId:
+        """NO_LEADER also for what there is not."""
+        topic = self.topics.get(tp.topic)
+        partition = None if topic is None else topic.partitions.get(tp.partition)
+        return NO_LEADER if partition is None else partition.leader
+
+    def reachable(self, leader: BrokerId, listener: str) -> Endpoint | None:
+        """Where clients find a leader. None: nowhere, as far as we know; they should ask again."""
+        broker = None if leader in self.doubted else self.brokers.get(leader)
+        return None if broker is None else broker.endpoints.get(listener)
+
+    def may_have_moved(self, partition: Partition) -> bool:
+        """Whether another broker may lead what this one led when it was cut off."""
+        return self.is_isolated and partition.leader == self.me.id and len(partition.isr) > 1
+
+    def learn(self, leaders: Mapping[TopicPartition, Leading]) -> list[TopicPartition]:
+        """What another broker knows and this one was not told. The partitions of which it is later than we knew."""
+        later = [tp for tp, leading in leaders.items() if self._learn(tp, leading)]
+        if later:
+            for changed in list(self.on_change):
+                changed()
+        return later
+
+    def _learn(self, tp: TopicPartition, leading: Leading) -> bool:
+        if not self.has_partition(tp):
+            return False
+        partitions = self.topics[tp.topic].partitions
+        if leading.leader_epoch <= partitions[tp.partition].leader_epoch:
+            return False
+        partitions[tp.partition] = partitions[tp.partition]._replace(**leading._asdict())
+        return True
+
+    def topic(self, name: str) -> Topic:
+        try:
+            return self.topics[name]
+        except KeyError:
+            raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.") from None
+
+    def check(self, controller_epoch: int, broker_epoch: int) -> None:
+        """Of any request that a controller sends. StaleBrokerEpoch: meant for an earlier run of this broker."""
+        if NO_BROKER_EPOCH != broker_epoch < self.broker_epoch:
+            raise StaleBrokerEpoch(f"broker epoch {broker_epoch} is over; it is {self.broker_epoch}")
+        if controller_epoch < self.controller_epoch:
+            raise StaleControllerEpoch(f"controller epoch {controller_epoch} is over; it is {self.controller_epoch}")
+        self.controller_epoch = controller_epoch
+
+    def update(self, request: UpdateMetadataRequest) -> list[str]:
+        """StaleBrokerEpoch, StaleControllerEpoch. The topics that are gone now."""
+        self.check(request.controller_epoch, request.broker_epoch)
+        self.controller = request.controller_id
+        before, self.brokers = self.brokers, {broker.id: _broker(broker) for broker in request.live_brokers}
+        self.departed = {id: each for id, each in (before | self.departed).items() if id not in self.brokers}
+        told = [(topic.topic_name, topic.topic_id, topic.partition_states) for topic in request.topic_states]
+        told += [(state.topic_name, NO_ID, [state]) for state in request.ungrouped_partition_states]
+        gone = [name for name, topic_id, states in told if self._update(name, topic_id, states)]
+        for changed in list(self.on_change):
+            changed()
+        return gone
+
+    def _update(self, name: str, topic_id: TopicId, states: Iterable[_State]) -> bool:
+        """Whether the topic is gone now."""
+        before = self.topics.get(name)
+        if before is not None and topic_id == NO_ID:
+            topic_id = before.id  # older controllers know of no ids
+        if before is not None and before.id != topic_id:
+            del self.by_id[before.id]
+            before = None
+        partitions = {} if before is None else dict(before.partitions)
+        for state in states:
+            if state.leader == DURING_DELETE:
+                partitions.pop(state.partition_index, None)
+            else:
+                partitions[state.partition_index] = _partition(state)
+        if not partitions:
+            self.topics.pop(name, None)
+            self.by_id.pop(topic_id, None)
+            return True
+        known = Topic(name, topic_id, {number: partitions[number] for number in sorted(partitions)})
+        self.topics[name] = self.by_id[topic_id] = known
+        return False
+
+
+def _broker(told: UpdateMetadataRequest.UpdateMetadataBroker) -> BrokerInfo:
+    """Older controllers name listeners by their protocols; the oldest know of one."""
+    if not told.endpoints:
+        return BrokerInfo(told.id, {PROTOCOLS[0]: Endpoint(told.v0_host, told.v0_port)}, told.rack)
+    endpoints = {at.listener or PROTOCOLS[at.security_protocol]: Endpoint(at.host, at.port) for at in told.endpoints}
+    return BrokerInfo(told.id, endpoints, told.rack)
+
+
+def _partition(told: _State) -> Partition:
+    replicas, isr, offline = tuple(told.replicas), tuple(told.isr), tuple(told.offline_replicas)
+    return Partition(told.leader, told.leader_epoch, replicas, isr, offline)

@@ -1,0 +1,68 @@
+"""What a broker asks of others, and of the controller, whoever that is at the moment.
+
+Where they are is what the last UpdateMetadata said. A connection to each is kept while it stays there. A broker that is
+silent is not asked: nobody waits for it until it is heard again.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from leadline.cluster.broker_client import BrokerClient, PeerLost
+from leadline.cluster.metadata_cache import Endpoint, MetadataCache
+from leadline.model import BrokerId
+from leadline.wire.classes import Message
+
+M = TypeVar("M", bound=Message)
+
+
+class Peers:
+    """The other brokers. PeerLost also for one that nobody told us of."""
+
+    def __init__(self, metadata: MetadataCache, listener: str, connect: Callable[[Endpoint], BrokerClient]) -> None:
+        self._metadata, self._listener, self._connect = metadata, listener, connect
+        self._peers: dict[BrokerId, tuple[Endpoint, BrokerClient]] = {}
+        self.silent: set[BrokerId] = set()
+
+    async def ask(self, broker: BrokerId, request: Message, kind: type[M], version: int, timeout_s: float) -> M:
+        return await self._peer(broker).ask(request, kind, version, timeout_s)
+
+    async def ask_controller(self, request: Message, kind: type[M], version: int, timeout_s: float) -> M:
+        return await self.ask(self._metadata.controller, request, kind, version, timeout_s)
+
+    def where(self, broker: BrokerId) -> Endpoint:
+        known = self._metadata.brokers.get(broker)
+        if known is None or self._listener not in known.endpoints:
+            raise PeerLost(f"no broker {broker} is known that listens on {self._listener}")
+        return known.endpoints[self._listener]
+
+    def heard_at(self, broker: BrokerId) -> Endpoint:
+        """As `where`. PeerLost also for one that is silent."""
+        if broker in self.silent:
+            raise PeerLost(f"broker {broker} is silent")
+        return self.where(broker)
+
+    def silence_changed(self, broker: BrokerId, *, is_silent: bool) -> None:
+        """Whoever waits for an answer of a broker that has fallen silent is told so."""
+        if not is_silent:
+            self.silent.discard(broker)
+        elif broker not in self.silent:
+            self.silent.add(broker)
+            _, peer = self._peers.pop(broker, (None, None))
+            if peer is not None:
+                peer.close()
+
+    def _peer(self, broker: BrokerId) -> BrokerClient:
+        at = self.heard_at(broker)
+        known = self._peers.get(broker)
+        if known is not None and known[0] == at:
+            return known[1]
+        if known is not None:
+            known[1].close()
+        peer = self._connect(at)
+        self._peers[broker] = at, peer
+        return peer
+
+    def close(self) -> None:
+        for _, peer in self._peers.values():
+            peer.close()
+        self._peers.clear()

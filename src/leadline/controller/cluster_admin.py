@@ -1,0 +1,300 @@
+"""The cluster as requests see it: what is asked of it, and when that is done.
+
+What is asked for is written into the tree, where the controller hears of it, as it does of what tools write. For
+clients the controller's own broker writes it; a topic that is made because it is needed, any broker does. That
+something is written does not mean that it is done: a topic can be used when its partitions have leaders, and all that
+is here waits for that.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from functools import wraps
+from random import randrange
+from typing import Concatenate, ParamSpec, TypeVar
+
+from leadline.cluster.broker_client import PeerLost
+from leadline.cluster.dynamic_configs import Altered, DynamicConfigs
+from leadline.cluster.metadata_cache import MetadataCache, Topic
+from leadline.cluster.peers import Peers
+from leadline.controller.controller import Controller
+from leadline.controller.topics import Assignment, assign, check_name
+from leadline.coordination import znodes
+from leadline.coordination.tree import BadVersion, Create, NodeExists, Operation, Set, Tree, TreeError
+from leadline.coordination.znodes import Replicas
+from leadline.errors import (
+    CoordinatorLoadInProgress,
+    NotController,
+    RequestTimedOut,
+    StorageError,
+    TopicAlreadyExists,
+    UnknownServerError,
+    UnknownTopicOrPartition,
+)
+from leadline.model import BrokerId, TopicId, TopicPartition, new_id
+from leadline.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+
+PATIENCE_MS = 60_000  # with what nobody gave a time for
+ANSWER_S = 5.0  # for brokers to say whether they could create what they shall lead
+ASK_AGAIN_S = 5.0  # until partitions are tried again for which a resource was short
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_Change = Callable[Concatenate["ClusterAdmin", P], Coroutine[None, None, T]]
+
+
+def _to_its_end(change: _Change[P, T]) -> _Change[P, T]:
+    """A change goes through to its end, also if who asked for it goes away: the tree and we must agree.
+
+    UnknownServerError if the tree is out of reach: it may be done or not.
+    """
+
+    @wraps(change)
+    async def run(cluster: "ClusterAdmin", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        task = asyncio.create_task(change(cluster, *args, **kwargs), name=change.__name__)
+        cluster.under_way.add(task)
+        task.add_done_callback(cluster.under_way.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # told to who asked, if to anybody
+        try:
+            return await asyncio.shield(task)
+        except TreeError as error:
+            raise UnknownServerError(f"{change.__name__} was not carried through: {error}") from error
+
+    return run
+
+
+class ClusterAdmin:
+    def __init__(
+        self,
+        tree: Tree,
+        metadata: MetadataCache,
+        configs: DynamicConfigs,
+        controller: Controller,
+        peers: Peers,
+        request_timeout_s: float = 30.0,
+    ) -> None:
+        self.tree, self.metadata, self.configs, self.controller = tree, metadata, configs, controller
+        self.peers, self._request_timeout_s = peers, request_timeout_s
+        self.under_way: set[asyncio.Task[object]] = set()  # changes
+        self._changing, self._claiming = asyncio.Lock(), asyncio.Lock()
+        self._producer_ids = range(0)
+        self._waiting: set[asyncio.Event] = set()
+        self._stopping = False
+        self._asks_again: asyncio.TimerHandle | None = None
+
+    async def stop(self) -> None:
+        """Changes go through to their end, but nobody waits any longer for what the controller makes of them."""
+        self._stopping = True
+        if self._asks_again is not None:
+            self._asks_again.cancel()
+        for waiting in self._waiting:
+            waiting.set()
+        await asyncio.gather(*self.under_way, return_exceptions=True)
+
+    # Topics
+
+    @_to_its_end
+    async def create_topic(
+        self, name: str, assignment: Assignment, config: Mapping[str, str], timeout_ms: int = PATIENCE_MS
+    ) -> Topic:
+        """TopicAlreadyExists, InvalidTopic, RequestTimedOut. When this returns, it can be used."""
+        await self._until_free(name, timeout_ms)
+        async with self._changing:
+            check_name(name, self.metadata.topics)
+            await self._write_topic(name, assignment, config)
+        await self._until(
+            lambda: self._has_leaders(name, len(assignment)), timeout_ms, f"topic {name} has no leaders yet"
+        )
+        await self._check_created(name)
+        return self.metadata.topic(name)
+
+    async def _write_topic(self, name: str, assignment: Assignment, config: Mapping[str, str]) -> TopicId:
+        """Settings and topic come at once: none is without the other."""
+        topic = znodes.Topic(new_id(), {number: Replicas(replicas) for number, replicas in enumerate(assignment)})
+        assert topic.id is not None
+        path, data = znodes.config_path("topics", name), znodes.encode_config(config)
+        settings: Operation = Set(path, data) if await self.tree.exists(path) else Create(path, data)
+        try:
+            await self.tree.multi([Create(znodes.topic_path(name), znodes.encode_topic(topic)), settings])
+        except NodeExists:
+            raise TopicAlreadyExists(f"Topic '{name}' already exists.") from None
+        return topic.id
+
+    @_to_its_end
+    async def add_partitions(
+        self, name: str, more: Callable[[Topic], Assignment], timeout_ms: int = PATIENCE_MS
+    ) -> None:
+        """Worked out from how many there are: nothing comes between."""
+        async with self._changing:
+            self.check_controller()
+            count = await self._write_partitions(name, more)
+            await self._until(
+                lambda: self._has_leaders(name, count), timeout_ms, f"topic {name} has not all leaders yet"
+            )
+        await self._check_created(name)
+
+    async def _write_partitions(self, name: str, more: Callable[[Topic], Assignment]) -> int:
+        """How many there shall be."""
+        path = znodes.topic_path(name)
+        while True:
+            added = more(self.metadata.topic(name))
+            node = await self.tree.get(path)
+            if node is None:
+                raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
+            topic = znodes.decode_topic(name, node.data)
+            have = len(topic.partitions)
+            partitions = {have + n: Replicas(replicas) for n, replicas in enumerate(added)}
+            grown = topic._replace(partitions={**topic.partitions, **partitions})
+            try:
+                await self.tree.set(path, znodes.encode_topic(grown), node.version)
+            except BadVersion:
+                continue
+            return have + len(added)
+
+    @_to_its_end
+    async def delete_topic(self, name: str, timeout_ms: int = PATIENCE_MS) -> None:
+        """When this returns the name is free again, unless a broker that holds a replica is away: then it will be."""
+        async with self._changing:
+            self.check_controller()
+            self.metadata.topic(name)
+            try:
+                await self.tree.create(znodes.delete_topic_path(name))
+            except NodeExists:
+                await self.controller.do(lambda decisions: decisions.deletions.resume_for((name,)))  # tried before
+        await self._until(lambda: self._is_gone(name), timeout_ms, f"topic {name} is not gone yet")
+        await self.controller.do(lambda decisions: None)  # behind what is about to be written
+
+    def check_controller(self) -> None:
+        if not self.controller.is_active:
+            raise NotController(f"broker {self.metadata.me.id} is not the controller")
+
+    # Until it is done
+
+    def _has_leaders(self, name: str, count: int) -> bool:
+        topic = self.metadata.topics.get(name)
+        if topic is None or len(topic.partitions) < count:
+            return False
+        return all(partition.leader >= 0 for partition in topic.partitions.values())
+
+    async def _check_created(self, name: str) -> None:
+        """StorageError if brokers could not create partitions that they were to lead, and nobody else leads them.
+
+        A broker that does not answer soon is taken at its word, as Kafka takes it.
+        """
+        topic = self.metadata.topics.get(name)
+        if topic is None or not self.controller.is_active:
+            return
+        with suppress(TimeoutError, NotController):
+            async with asyncio.timeout(ANSWER_S):
+                await self.controller.answered_by(partition.leader for partition in topic.partitions.values())
+            leaderless = await self.controller.do(lambda decisions: decisions.leaderless(name))
+            if leaderless:
+                raise StorageError(
+                    f"{len(leaderless)} of {len(topic.partitions)} partitions of topic {name} could not be created; "
+                    "their brokers say why, and try again until they can"
+                )
+
+    def ask_again(self) -> None:
+        """A little later: the controller is to tell this broker once more what it holds, as some is not there yet."""
+        if self._asks_again is None and not self._stopping:
+            self._asks_again = asyncio.get_running_loop().call_later(ASK_AGAIN_S, self._ask_again)
+
+    def _ask_again(self) -> None:
+        self._asks_again = None
+        self.log_dir_failed()
+
+    async def _until_free(self, name: str, timeout_ms: int) -> None:
+        """A topic of this name that is about to go is waited for."""
+        check_name(name)
+        if self.controller.is_active and await self.tree.exists(znodes.delete_topic_path(name)):
+            await self._until(lambda: self._is_gone(name), timeout_ms, f"the topic {name} before it is not gone yet")
+            await self.controller.do(lambda decisions: None)  # behind what is about to be written
+
+    def _is_gone(self, name: str) -> bool:
+        if name in self.metadata.topics:
+            return False
+        decisions = self.controller.decisions
+        return decisions is None or name not in decisions.state.topics or name in decisions.state.undeletable
+
+    async def until_led(self, tp: TopicPartition, is_so: Callable[[int], bool], timeout_ms: int) -> None:
+        """Until this broker knows a partition to be led by somebody that answers the question. RequestTimedOut."""
+
+        def led() -> bool:
+            topic = self.metadata.topics.get(tp.topic)
+            partition = None if topic is None else topic.partitions.get(tp.partition)
+            return partition is not None and is_so(partition.leader)
+
+        await self._until(led, timeout_ms, f"the election of {tp} is not over yet")
+
+    async def _until(self, done: Callable[[], bool], timeout_ms: int, otherwise: str) -> None:
+        changed = asyncio.Event()
+        self._waiting.add(changed)
+        for told in (self.metadata.on_change, self.controller.on_decided):
+            told.append(changed.set)
+        try:
+            async with asyncio.timeout(max(timeout_ms, 0) / 1000):
+                while not done() and not self._stopping:
+                    changed.clear()
+                    await changed.wait()
+        except TimeoutError:
+            raise RequestTimedOut(f"{otherwise} after {timeout_ms} ms") from None
+        finally:
+            self._waiting.discard(changed)
+            for told in (self.metadata.on_change, self.controller.on_decided):
+                told.remove(changed.set)
+
+    def log_dir_failed(self) -> None:
+        """Tell the controller: it asks which replicas are affected."""
+
+        async def tell() -> None:
+            data = znodes.encode_log_dir_event(self.metadata.me.id)
+            await self.tree.create(znodes.LOG_DIR_EVENT, data, sequential=True)
+
+        task = asyncio.create_task(tell(), name="telling that a log directory failed")
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    # Settings
+
+    @_to_its_end
+    async def alter_topic_config(self, name: str, altered: Altered) -> None:
+        """All of what differs from the defaults, worked out from what did so far. The logs obey at once."""
+        async with self._changing:
+            self.metadata.topic(name)
+            await self.configs.alter_topic(name, altered)
+
+    @_to_its_end
+    async def alter_broker_config(self, altered: Callable[[], dict[str, str]], *, of_all: bool) -> None:
+        async with self._changing:
+            await self.configs.alter_broker(altered, of_all=of_all)
+
+    # Producer ids
+
+    @_to_its_end
+    async def next_producer_id(self) -> int:
+        async with self._claiming:
+            if not self._producer_ids:
+                self._producer_ids = await self._claim_producer_ids()
+            first = self._producer_ids[0]
+            self._producer_ids = self._producer_ids[1:]
+            return first
+
+    async def _claim_producer_ids(self) -> range:
+        """A block of ids that no other broker hands out. CoordinatorLoadInProgress: later, as Kafka says it."""
+        if self.controller.is_active:
+            return await self.controller.producer_ids(self.metadata.me.id)
+        request = AllocateProducerIdsRequest(broker_id=self.metadata.me.id, broker_epoch=self.metadata.broker_epoch)
+        try:
+            answer = await self.peers.ask_controller(request, AllocateProducerIdsResponse, 0, self._request_timeout_s)
+        except PeerLost as error:
+            raise CoordinatorLoadInProgress(f"there are no producer ids at the moment: {error}") from error
+        if answer.error_code:
+            raise CoordinatorLoadInProgress(f"the controller gave no producer ids: error {answer.error_code}")
+        return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
+
+
+def spread(racks: Mapping[BrokerId, str | None], partitions: int, factor: int) -> Assignment:
+    """Over the brokers, beginning with any: not all topics should have their first leader on the same one."""
+    count = len(racks) or 1  # with nobody there, there is an error to tell
+    return assign(racks, partitions, factor, start=randrange(count), shift=randrange(count))

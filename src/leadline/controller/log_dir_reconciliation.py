@@ -1,0 +1,213 @@
+"""What a single node does at its start, before its controller reads the tree: the log directories are right.
+
+The tree lies in a file of its own beside the logs. It does not know what another broker, Kafka's own, did in the log
+directories since; nor is what a crash may have cost to be told from it, unless each start begins a new leader epoch.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from zlib import crc32
+
+from leadline.controller import tree_reader
+from leadline.controller.controller import PRODUCER_IDS_AT_ONCE
+from leadline.controller.state import Topic
+from leadline.controller.topics import INTERNAL
+from leadline.coordination import znodes
+from leadline.coordination.node_json import MalformedNode
+from leadline.coordination.tree import Create, Delete, Operation, Set, Tree
+from leadline.coordination.znodes import Replicas
+from leadline.log.log import Log
+from leadline.log.log_dirs import LogDirs
+from leadline.model import BrokerId, ProducerId, TopicPartition, format_id, new_id
+
+log = logging.getLogger(__name__)
+
+OUR_STOP = -2  # in place of a broker epoch in .kafka_cleanshutdown, where Kafka with ZooKeeper writes -1
+CLEANUP_POLICY, RETENTION_MS = "cleanup.policy", "retention.ms"
+FIRST_CONTROLLER = 1
+SPARSE_COUNT = 1000  # for each partition that is here, a topic that is taken over has so many at most
+PRODUCER_IDS_IN_ALL = 1 << 40
+FAR_PRODUCER_ID = 1 << 44  # and yet a number that any language can tell exactly
+
+
+SINGLE_NODES: dict[str, Callable[[bytes], object]] = {
+    znodes.CONTROLLER_EPOCH: znodes.decode_controller_epoch,
+    znodes.PRODUCER_ID_BLOCK: znodes.decode_producer_id_block,
+    znodes.REASSIGN_PARTITIONS: znodes.decode_reassignment,
+    znodes.PREFERRED_REPLICA_ELECTION: partial(znodes.decode_partitions, znodes.PREFERRED_REPLICA_ELECTION),
+}
+
+
+class LogDirReconciliation:
+    """`await TakeOver(...).run()`, once the logs are loaded."""
+
+    def __init__(self, tree: Tree, dirs: LogDirs, me: BrokerId, unreadable: Collection[str] = ()) -> None:
+        """`unreadable`: topics whose settings cannot be read."""
+        self.tree, self.dirs, self.me, self.unreadable = tree, dirs, me, unreadable
+        self.topics: dict[str, Topic] = {}
+
+    async def run(self) -> dict[str, dict[str, str]]:
+        """The settings of topics that were taken over, or whose settings cannot be read."""
+        for path, decode in SINGLE_NODES.items():
+            if not await self._is_readable(path, decode):
+                await self.tree.delete(path)
+        try:
+            is_whole = await self._read_topics()
+        except MalformedNode:
+            is_whole = False
+        if not is_whole:
+            await self._drop_unreadable()
+            await self._read_topics()
+        unknown = {name: {RETENTION_MS: "-1"} for name in self.unreadable}
+        for name, config in unknown.items():
+            log.error("the settings of topic %s are lost: it has retention.ms=-1 until they are set again", name)
+            await self.tree.set(znodes.config_path("topics", name), znodes.encode_config(config))
+        configs = await self._reconcile()
+        await self._begin_epochs()
+        return unknown | configs
+
+    async def _read_topics(self) -> bool:
+        """False: some could not be read."""
+        names = await self.tree.children(znodes.TOPICS) or []
+        found = await tree_reader.topics(self.tree, names)
+        for name, stored in found:
+            known = stored if stored.id is not None else stored._replace(id=new_id())
+            self.topics[name] = await tree_reader.with_states(self.tree, name, known)
+        return len(found) == len(names)
+
+    async def _drop_unreadable(self) -> None:
+        """Nodes to which damage left no sense: a topic is taken over from its logs then, a state is decided anew."""
+        for name in await self.tree.children(znodes.TOPICS) or []:
+            path = znodes.topic_path(name)
+            if not await self._is_readable(path, partial(znodes.decode_topic, name)):
+                await self.tree.multi(await tree_reader.removal(self.tree, path))
+                continue
+            for number in await self.tree.children(f"{path}/partitions") or []:
+                tp = TopicPartition(name, int(number) if number.isdecimal() else 0)
+                if not await self._is_readable(znodes.state_path(tp), partial(znodes.decode_state, tp)):
+                    await self.tree.delete(znodes.state_path(tp))
+
+    async def _is_readable(self, path: str, decode: Callable[[bytes], object]) -> bool:
+        """Also if there is no such node."""
+        node = await self.tree.get(path)
+        try:
+            if node is not None:
+                decode(node.data)
+        except MalformedNode as error:
+            log.error("%s; it is dropped", error)
+            return False
+        return True
+
+    async def _reconcile(self) -> dict[str, dict[str, str]]:
+        """A topic of another broker's is taken over, one that has another id by now is that other topic, and one that
+        is gone after a clean stop of theirs was deleted."""
+        theirs = all(found.was_clean and found.broker_epoch != OUR_STOP for found in self.dirs.dirs.values())
+        found: dict[str, list[Log]] = {}
+        for tp, one in self.dirs.logs.items():
+            found.setdefault(tp.topic, []).append(one)
+        offline = {one.tp.topic for one in self.dirs.offline_logs()}
+        gone = [name for name in self.topics if name not in found and name not in offline]
+        for name in gone if theirs and not self.dirs.offline else ():
+            log.info("topic %s is gone from the log directories: it was deleted by another broker", name)
+            await self._forget(name)
+        cleaned = {tp.topic for tp in await self.dirs.cleaned_offsets()}
+        configs = {}
+        ours = any(found.was_clean and found.broker_epoch == OUR_STOP for found in self.dirs.dirs.values())
+        for name, logs in found.items():
+            known, ids = self.topics.get(name), {one.topic_id for one in logs} - {None}
+            if known is not None and (ours or known.id in ids):
+                self._refuse_foreign(known, logs)
+            elif known is not None and ids:
+                log.warning("topic %s is another one now, with id %s: the old one is forgotten", name, ids)
+                await self._forget(name)
+                known = None
+            if known is None and self._count(name, logs) > SPARSE_COUNT * len(logs):
+                directory, count = logs[0].directory, self._count(name, logs)
+                log.error("%s is left alone: a topic of %d partitions would have more of them here", directory, count)
+            elif known is None:
+                configs[name] = await self._take_over(name, logs, compacted=name in cleaned or name in INTERNAL)
+            else:
+                await self._grow_to(known, self._count(name, logs))
+        return configs
+
+    def _refuse_foreign(self, topic: Topic, logs: Collection[Log]) -> None:
+        """Nobody else had the directories: a file that says another topic id is damaged."""
+        for one in logs:
+            if one.topic_id not in (topic.id, None):
+                assert topic.id is not None
+                self.dirs.take_log_offline(one, f"topic_id is {format_id(one.topic_id)}, not {format_id(topic.id)}")
+
+    async def _take_over(self, name: str, logs: Collection[Log], *, compacted: bool) -> dict[str, str]:
+        """A topic of which only the logs are here. Its settings are not: nothing is deleted before they are known."""
+        topic_id = next((one.topic_id for one in logs if one.topic_id is not None), None) or new_id()
+        count = self._count(name, logs)
+        config = {CLEANUP_POLICY: "compact"} if compacted else {RETENTION_MS: "-1"}
+        told = ", ".join(f"{key}={value}" for key, value in config.items())
+        log.warning("took over topic %s with %d partitions; its settings are not known: set %s", name, count, told)
+        topic = self._numbered(znodes.Topic(topic_id, {}), count)
+        path, data = znodes.config_path("topics", name), znodes.encode_config(config)
+        settings: Operation = Set(path, data) if await self.tree.exists(path) else Create(path, data)
+        await self.tree.multi([Create(znodes.topic_path(name), znodes.encode_topic(topic)), settings])
+        self.topics[name] = await tree_reader.with_states(self.tree, name, topic)
+        return config
+
+    def _count(self, name: str, logs: Collection[Log]) -> int:
+        """Partitions, with those that are offline."""
+        offline = [one.tp for one in self.dirs.offline_logs() if one.tp.topic == name]
+        return max(tp.partition for tp in [*(one.tp for one in logs), *offline]) + 1
+
+    async def _grow_to(self, topic: Topic, count: int) -> None:
+        old = len(topic.partitions)
+        if count > old:
+            log.info("topic %s has %d partitions now, not %d", topic.name, count, old)
+            stored = znodes.Topic(topic.id, {n: each.assigned for n, each in topic.partitions.items()})
+            grown = self._numbered(stored, count)
+            await self.tree.set(znodes.topic_path(topic.name), znodes.encode_topic(grown))
+            self.topics[topic.name] = await tree_reader.with_states(self.tree, topic.name, grown)
+
+    def _numbered(self, topic: znodes.Topic, count: int) -> znodes.Topic:
+        more = {number: Replicas((self.me,)) for number in range(count) if number not in topic.partitions}
+        return topic._replace(partitions={**topic.partitions, **more})
+
+    async def _forget(self, name: str) -> None:
+        del self.topics[name]
+        operations = await tree_reader.removal(self.tree, znodes.topic_path(name))
+        config = znodes.config_path("topics", name)
+        if await self.tree.exists(config):
+            operations.append(Delete(config))
+        await self.tree.multi(operations)
+
+    async def _begin_epochs(self) -> None:
+        """Each lies above all that the log has seen, also under another broker."""
+        operations: list[Operation] = []
+        for topic in self.topics.values():
+            present = set(await self.tree.children(f"{znodes.topic_path(topic.name)}/partitions") or ())
+            if topic.partitions and not await self.tree.exists(f"{znodes.topic_path(topic.name)}/partitions"):
+                operations.append(Create(f"{znodes.topic_path(topic.name)}/partitions"))
+            for number in topic.partitions:
+                operations += self._begin_epoch(topic, number, is_there=str(number) in present)
+        if operations:
+            await self.tree.multi(operations)
+
+    def _begin_epoch(self, topic: Topic, number: int, *, is_there: bool) -> list[Operation]:
+        tp, partition = TopicPartition(topic.name, number), topic.partitions[number]
+        one, before = self.dirs.logs.get(tp), partition.decision
+        latest = -1 if one is None or one.epochs.latest is None else one.epochs.latest.epoch
+        epoch = max(-1 if before is None else before.leader_epoch, latest) + 1
+        controller_epoch = partition.controller_epoch or FIRST_CONTROLLER
+        state = znodes.encode_state(znodes.PartitionState(self.me, epoch, (self.me,), controller_epoch))
+        if before is not None:
+            return [Set(znodes.state_path(tp), state)]
+        return [*([] if is_there else [Create(znodes.partition_path(tp))]), Create(znodes.state_path(tp), state)]
+
+
+def first_producer_id(cluster_id: str, logs: Iterable[Log]) -> ProducerId:
+    """Where a tree that knows of no ids begins: the logs may hold those that another broker, Kafka's own, gave out,
+    and it may go on with its own when it has them back. It counts from 0; so this is far above, and above all of
+    ours that a tree which was lost gave out.
+    """
+    first = FAR_PRODUCER_ID + crc32(cluster_id.encode()) * PRODUCER_IDS_AT_ONCE
+    known = (found for one in logs for found in one.producers.by_id)
+    ours = [found for found in known if first <= found < first + PRODUCER_IDS_IN_ALL]  # the rest is anybody's
+    return max(ours) + PRODUCER_IDS_AT_ONCE if ours else first

@@ -1,0 +1,1 @@
+"""The tree in a real ZooKeeper, through kazoo."""

@@ -1,0 +1,103 @@
+"""Calls on their way to ZooKeeper: they wait in one queue and are sent and answered in their order.
+
+    no more than zookeeper.max.in.flight.requests are sent and not answered
+    nothing is sent without a connection
+
+When the connection is lost, what was not sent yet waits for the next one. Of what was sent, reads and creates of a
+given name are asked again; they may then find what was written after them. All else fails with ConnectionLost, since
+nobody can say whether it was done.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from leadline.coordination.tree import ConnectionLost, SessionExpired
+from leadline.coordination.zookeeper.requests import OF_THE_CONNECTION, Request
+from leadline.coordination.zookeeper.session import Session
+
+T = TypeVar("T")
+
+
+@dataclass(eq=False, slots=True)
+class Call(Generic[T]):
+    """What is asked, and who waits for the answer."""
+
+    path: str
+    request: Request
+    read: Callable[[Any, int], T]  # ZooKeeper's answer and the id of its transaction, as ours
+    answered: asyncio.Future[T]
+    may_repeat: bool
+    repeated: bool = False  # it was sent before, and perhaps done
+    refused: Callable[[], None] = lambda: None  # called at once, before anything that ZooKeeper says later
+
+    def fail(self, error: Exception) -> None:
+        if not self.answered.done():  # who asked may have been cancelled
+            self.answered.set_exception(error)
+
+
+class Calls:
+    def __init__(self, max_in_flight: int) -> None:
+        self._max_in_flight = max_in_flight
+        self._waiting: deque[Call[Any]] = deque()
+        self._sent: deque[Call[Any]] = deque()  # not answered yet, in order
+        self._session: Session | None = None  # None: not connected
+        self._connection = 0  # counts them: what an earlier one still answers is for nobody
+
+    def add(self, *calls: Call[Any]) -> None:
+        self._waiting.extend(calls)
+        self._send()
+
+    def add_first(self, calls: Sequence[Call[Any]]) -> None:
+        """Before all that waits."""
+        self._waiting.extendleft(reversed(calls))
+        self._send()
+
+    def unanswered(self) -> list[asyncio.Future[Any]]:
+        return [call.answered for call in (*self._sent, *self._waiting)]
+
+    def connected(self, session: Session) -> None:
+        self._session = session
+        self._send()
+
+    def disconnected(self) -> None:
+        self._session = None
+        self._connection += 1
+        sent, self._sent = self._sent, deque()
+        for call in sent:
+            call.repeated = True
+            if not call.may_repeat:
+                call.fail(ConnectionLost(call.path, "the connection was lost before an answer came"))
+        self.add_first([call for call in sent if call.may_repeat])
+
+    def fail_all(self, reason: str) -> None:
+        """Nothing is left, and nothing is sent any more."""
+        self.disconnected()
+        waiting, self._waiting = self._waiting, deque()
+        for call in waiting:
+            call.fail(SessionExpired(call.path, reason))
+
+    def _send(self) -> None:
+        while self._session is not None and self._waiting and len(self._sent) < self._max_in_flight:
+            call = self._waiting.popleft()
+            if not call.answered.cancelled():
+                self._sent.append(call)
+                self._session.ask(call.request, partial(self._answered, self._connection, call))
+
+    def _answered(self, connection: int, call: Call[Any], answer: object, zxid: int) -> None:
+        if connection != self._connection or isinstance(answer, OF_THE_CONNECTION):
+            return  # what was lost with a connection is dealt with when the loss is told
+        first = self._sent.popleft()
+        assert first is call, "ZooKeeper answers in order"
+        try:
+            result = call.read(answer, zxid)
+        except Exception as error:  # noqa: BLE001  an answer for who asked, like any other
+            call.refused()
+            call.fail(error)
+        else:
+            if not call.answered.done():
+                call.answered.set_result(result)
+        self._send()

@@ -1,0 +1,350 @@
+"""The tree in a real ZooKeeper: `tree = await ZooKeeperTree.open(connect, ...)`.
+
+A loss of the connection is a wait for those whose calls can be made again (`zookeeper_calls`), and ConnectionLost for
+the others. An ephemeral node that is created again and found, our own, counts as created. When the session has expired,
+all that waits fails with SessionExpired, and so does all that is asked for before the next session has begun.
+
+A watch of ZooKeeper's fires once and is gone. It is set again as soon as it has fired, before anybody is told: who is
+told and looks again looks behind it, and misses nothing. One on children needs the node to be there, so a second one on
+the node itself tells when it comes to be. All are set again after each loss of the connection, before that is told.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from functools import partial
+from typing import Any, TypeVar
+
+from leadline.coordination.tree import (
+    ANY_VERSION,
+    ROOT,
+    Change,
+    ConnectionLost,
+    Create,
+    Created,
+    Delete,
+    Event,
+    Node,
+    NodeExists,
+    NoNode,
+    Operation,
+    Outcome,
+    SessionExpired,
+    SessionState,
+    Set,
+    check_operation,
+    check_path,
+    parent_of,
+)
+from leadline.coordination.watches import SessionWatches, Subscription, Watches
+from leadline.coordination.zookeeper.calls import Call, Calls
+from leadline.coordination.zookeeper.requests import Chroot, Request, check_size, node_of, or_error
+from leadline.coordination.zookeeper.session import Address, Session
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Kind(Enum):
+    """ZooKeeper's kinds of watches."""
+
+    NODE = "node"
+    CHILDREN = "children"
+
+
+Arm = tuple[Kind, str]  # a watch that is set, or about to be
+
+USES_UP: dict[Change, tuple[Kind, ...]] = {
+    Change.CREATED: (Kind.NODE,),
+    Change.SET: (Kind.NODE,),
+    Change.DELETED: (Kind.NODE, Kind.CHILDREN),
+    Change.CHILDREN: (Kind.CHILDREN,),
+}
+
+
+class ZooKeeperTree:
+    """Tree, in ZooKeeper, below the chroot of zookeeper.connect."""
+
+    def __init__(self, address: Address, session_timeout_ms: int, max_in_flight: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._address, self._session_timeout_ms = address, session_timeout_ms
+        self._chroot = Chroot(address.chroot)
+        self._calls = Calls(max_in_flight)
+        self._first_connected: asyncio.Future[None] = self._loop.create_future()
+        self._over: str | None = None  # why the session is
+        self._watches = Watches(self._loop)
+        self._arms: dict[Arm, Call[object]] = {}
+        self._session_watches = SessionWatches(self._loop)
+        self._ending: set[asyncio.Task[None]] = set()
+        self._closing: asyncio.Task[None] | None = None
+        self.session = 0
+        self._begin_session()
+
+    @classmethod
+    async def open(
+        cls, connect: str, *, session_timeout_ms: int, connection_timeout_ms: int, max_in_flight: int
+    ) -> "ZooKeeperTree":
+        """The arguments are Kafka's zookeeper.*. InvalidSetting for what is no address, ConnectionLost in the end."""
+        tree = cls(Address.parse(connect), session_timeout_ms, max_in_flight)
+        try:
+            async with asyncio.timeout(connection_timeout_ms / 1000):
+                await tree._first_connected
+                await tree._make_chroot()
+        except BaseException as error:
+            await tree.close()
+            if isinstance(error, TimeoutError):
+                reason = (
+                    f"no answer within {connection_timeout_ms / 1000:g} s (zookeeper.connection.timeout.ms). Is it "
+                    "running, and is zookeeper.connect right?"
+                )
+                raise ConnectionLost(f"ZooKeeper at {connect}", reason) from None
+            raise
+        return tree
+
+    async def get(self, path: str, /) -> Node | None:
+        check_path(path)
+        return await self._read(path, self._chroot.get(path), node_of)
+
+    async def exists(self, path: str, /) -> bool:
+        check_path(path)
+        return bool(await self._read(path, self._chroot.exists(path), lambda stat, _: stat is not None))
+
+    async def children(self, path: str, /) -> list[str] | None:
+        check_path(path)
+        return await self._read(path, self._chroot.children(path), lambda names, _: sorted(names))
+
+    async def create(
+        self,
+        path: str,
+        data: bytes = b"",
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+        make_parents: bool = False,
+    ) -> Created:
+        operation = Create(path, data, ephemeral, sequential)
+        check_operation(operation)
+        if make_parents:
+            self._make(map(self._chroot.whole, _above(path)))
+        request = self._chroot.write(operation)
+        call = self._ask(path, request, self._chroot.created, may_repeat=not sequential, creates=True)
+        try:
+            return await call.answered
+        except NodeExists as error:
+            if not call.repeated:
+                raise
+            return await self._found(operation, error)
+
+    async def _found(self, operation: Create, error: NodeExists) -> Created:
+        """The node was there when it was created once more: who was it?"""
+        node = await self.get(operation.path)
+        if node is not None and operation.ephemeral and node.owner == self.session:
+            return Created(operation.path, node.czxid)
+        if node is not None and (operation.ephemeral or node.owner):
+            raise error
+        raise ConnectionLost(operation.path, "it was created by this call or by somebody else")
+
+    async def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> int:
+        operation = Set(path, data, expected_version)
+        check_operation(operation)
+        return await self._ask(path, self._chroot.write(operation), lambda stat, _: int(stat.version)).answered
+
+    async def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
+        operation = Delete(path, expected_version)
+        check_operation(operation)
+        await self._ask(path, self._chroot.write(operation), lambda *_: None).answered
+
+    async def multi(self, operations: Sequence[Operation], /) -> list[Outcome]:
+        given = list(operations)
+        for operation in given:
+            check_operation(operation)
+        if not given:
+            return []
+        outcomes = partial(self._chroot.outcomes, given)
+        return await self._ask(given[0].path, self._chroot.multi(given), outcomes).answered
+
+    async def watch(self, path: str, call: Callable[[Event], None], /) -> Subscription[Event]:
+        check_path(path)
+        return await self._watched(path, self._watches.watch(path, call))
+
+    async def watch_children(self, path: str, call: Callable[[Event], None], /) -> Subscription[Event]:
+        check_path(path)
+        return await self._watched(path, self._watches.watch_children(path, call))
+
+    def watch_session(self, call: Callable[[SessionState], None], /) -> Subscription[SessionState]:
+        return self._session_watches.watch(call)
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._over = self._over or "it was closed"
+            self._closing = self._loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        if not self._current.is_connected:
+            self._fail_all()
+        if unanswered := self._calls.unanswered():
+            await asyncio.wait(unanswered)
+        self._fail_all()
+        await self._current.end()
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    # Calls: asked for, sent, answered
+
+    async def _read(self, path: str, request: Request, read: Callable[[Any, int], T]) -> T | None:
+        try:
+            return await self._ask(path, request, read, may_repeat=True).answered
+        except NoNode:
+            return None
+
+    def _make(self, whole_paths: Iterable[str]) -> None:
+        """Nodes that may be there already. What else goes wrong shows in the call that needs them."""
+        for path in whole_paths:
+            call = self._ask(path, Chroot("").write(Create(path)), self._chroot.created, may_repeat=True)
+            call.answered.add_done_callback(_look_away)
+
+    async def _make_chroot(self) -> None:
+        path = self._chroot.path
+        if path:
+            self._make([*_above(path), path])
+            if not await self.exists(ROOT):
+                raise NoNode(path, "the path of zookeeper.connect is not there and cannot be created")
+
+    def _ask(
+        self,
+        path: str,
+        request: Request,
+        read: Callable[[Any, int], T],
+        *,
+        may_repeat: bool = False,
+        creates: bool = False,
+    ) -> Call[T]:
+        """SessionExpired, TooLarge."""
+        if self._over is not None:
+            raise SessionExpired(path, f"the session is over: {self._over}")
+        check_size(path, request)
+        call = Call(path, request, partial(or_error, path, creates, read), self._loop.create_future(), may_repeat)
+        self._calls.add(call)
+        return call
+
+    # The session
+
+    def _begin_session(self) -> None:
+        self._current = Session(self._address, self._session_timeout_ms, self._state_changed, self._event_told)
+
+    def _state_changed(self, session: Session, state: SessionState) -> None:
+        if session is not self._current:
+            return
+        if state is SessionState.CONNECTED:
+            self._connected()
+        elif state is SessionState.SUSPENDED:
+            self._suspended()
+        elif self._closing is None:
+            self._expired()
+        else:
+            self._fail_all()
+
+    def _connected(self) -> None:
+        self.session = self._current.id
+        if self._closing is not None:
+            return
+        self._over = None
+        if self._first_connected.done():
+            log.info("connected to ZooKeeper at %s again, in session %#x", self._address.hosts, self.session)
+        self._arm_all()
+        self._session_watches.tell(SessionState.CONNECTED)
+        if not self._first_connected.done():
+            self._first_connected.set_result(None)
+        self._calls.connected(self._current)
+
+    def _suspended(self) -> None:
+        if self._closing is None:
+            log.warning("the connection to ZooKeeper at %s is lost; it is tried again", self._address.hosts)
+        self._session_watches.tell(SessionState.SUSPENDED)
+        self._arms = {arm: call for arm, call in self._arms.items() if not call.answered.done()}
+        self._calls.disconnected()
+        if self._closing is not None:
+            self._fail_all()
+
+    def _expired(self) -> None:
+        self._over = f"session {self._current.id:#x} has expired"
+        self._session_watches.tell(SessionState.EXPIRED)
+        self._fail_all()
+        ended = self._loop.create_task(self._current.end())
+        self._ending.add(ended)
+        ended.add_done_callback(self._ending.discard)
+        self._begin_session()
+
+    def _fail_all(self) -> None:
+        self._arms.clear()
+        self._calls.fail_all(f"the session is over: {self._over}")
+
+    # Watches
+
+    async def _watched(self, path: str, subscription: Subscription[Event]) -> Subscription[Event]:
+        if self._over is not None:
+            subscription.cancel()
+            raise SessionExpired(path, f"the session is over: {self._over}")
+        self._calls.add(*self._arms_missing(path))
+        try:
+            for kind in Kind:
+                if (call := self._arms.get((kind, path))) is not None:
+                    await asyncio.wait([call.answered])
+                    call.answered.result()
+        except BaseException as error:
+            if isinstance(error, NoNode):  # of children; the watch on the node itself tells when it is there
+                return subscription
+            subscription.cancel()
+            raise
+        return subscription
+
+    def _event_told(self, event: Event) -> None:
+        event = event._replace(path=self._chroot.below(event.path))
+        for kind in USES_UP[event.change]:
+            self._arms.pop((kind, event.path), None)
+        if self._over is None:
+            self._calls.add(*self._arms_missing(event.path))
+        self._watches.tell([event])
+
+    def _arm_all(self) -> None:
+        """Before all that waits: who is told of the connection, and looks, looks behind it."""
+        calls = [call for path in self._watches.paths() for call in self._arms_missing(path)]
+        self._calls.add_first(calls)
+
+    def _arms_missing(self, path: str) -> list[Call[object]]:
+        kinds = [kind for kind in self._kinds_wanted(path) if (kind, path) not in self._arms]
+        for kind in kinds:
+            self._arms[kind, path] = self._arm(kind, path)
+        return [self._arms[kind, path] for kind in kinds]
+
+    def _kinds_wanted(self, path: str) -> Sequence[Kind]:
+        if self._watches.has_children_watch(path):
+            return Kind.NODE, Kind.CHILDREN  # in this order: what happens between the two is told by the first
+        return (Kind.NODE,) if self._watches.has_watch(path) else ()
+
+    def _arm(self, kind: Kind, path: str) -> Call[object]:
+        request = self._chroot.exists if kind is Kind.NODE else self._chroot.children
+        read = partial(or_error, path, False, lambda *_: None)
+        call: Call[object] = Call(path, request(path, watch=True), read, self._loop.create_future(), may_repeat=True)
+        call.refused = partial(self._unset, (kind, path), call)
+        call.answered.add_done_callback(_look_away)
+        return call
+
+    def _unset(self, arm: Arm, call: Call[object]) -> None:
+        if self._arms.get(arm) is call:
+            del self._arms[arm]
+
+
+def _above(path: str) -> list[str]:
+    """All nodes between the root and this one, from the top."""
+    parent = parent_of(path)
+    return [] if parent == ROOT else [*_above(parent), parent]
+
+
+def _look_away(answered: asyncio.Future[Any]) -> None:
+    """Nobody may be waiting for it; that is no reason to complain of an error that nobody has seen."""
+    if not answered.cancelled():
+        answered.exception()

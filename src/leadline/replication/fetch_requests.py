@@ -1,0 +1,107 @@
+"""A follower's questions to its leader, as messages: where its log ends or starts, what comes next.
+
+Pure: builds messages of what is to be asked.
+"""
+
+from collections.abc import Mapping
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+from leadline.config.replication import ReplicationConfig
+from leadline.model import BrokerId, TopicPartition, by_topic
+from leadline.replication.fetch_session import INITIAL_EPOCH, Forgotten, Position, Request
+from leadline.replication.follower import AskOffset
+from leadline.wire import follower_fetch
+from leadline.wire.messages import FetchRequest, ListOffsetsRequest
+
+
+class Me(NamedTuple):
+    """Who fetches, as it tells the leader."""
+
+    id: BrokerId
+    epoch: int
+
+
+def offsets_request(asks: Mapping[TopicPartition, AskOffset], me: Me) -> ListOffsetsRequest:
+    request = ListOffsetsRequest(replica_id=me.id)
+    for name, partitions in by_topic(asks).items():
+        topic = ListOffsetsRequest.ListOffsetsTopic(name=name)
+        topic.partitions = [
+            ListOffsetsRequest.ListOffsetsPartition(
+                partition_index=tp.partition, current_leader_epoch=asks[tp].leader_epoch, timestamp=asks[tp].timestamp
+            )
+            for tp in partitions
+        ]
+        request.topics.append(topic)
+    return request
+
+
+def fetch_request(request: Request, me: Me, config: ReplicationConfig, max_wait_ms: int) -> FetchRequest:
+    built = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=config.replica_fetch_min_bytes,
+        max_bytes=config.replica_fetch_response_max_bytes,
+        session_id=request.session_id,
+        session_epoch=request.session_epoch,
+    )
+    if request.by_id:
+        built.replica_state = FetchRequest.ReplicaState(replica_id=me.id, replica_epoch=me.epoch)
+    else:
+        built.replica_id = me.id
+    for tp, position in request.named.items():  # in this order: it is the one in which they are served
+        last = built.topics[-1] if built.topics else None
+        if last is None or (last.topic, last.topic_id) != (tp.topic, position.topic_id):
+            last = FetchRequest.FetchTopic(topic=tp.topic, topic_id=position.topic_id)
+            built.topics.append(last)
+        last.partitions.append(_wanted(tp.partition, position))
+    forgotten = request.forgotten + (request.replaced if request.by_id else [])
+    built.forgotten_topics_data = [_forgotten(gone) for gone in forgotten]
+    return built
+
+
+def _wanted(partition: int, position: Position) -> FetchRequest.FetchPartition:
+    return FetchRequest.FetchPartition(
+        partition=partition,
+        current_leader_epoch=position.leader_epoch,
+        fetch_offset=position.offset,
+        last_fetched_epoch=position.last_fetched_epoch,
+        log_start_offset=position.log_start,
+        partition_max_bytes=position.max_bytes,
+    )
+
+
+def _forgotten(gone: Forgotten) -> FetchRequest.ForgottenTopic:
+    return FetchRequest.ForgottenTopic(topic=gone.tp.topic, topic_id=gone.topic_id, partitions=[gone.tp.partition])
+
+
+def is_usual(request: Request) -> bool:
+    """Whether it can be written by hand."""
+    if not request.by_id or request.session_epoch == INITIAL_EPOCH or request.forgotten or request.replaced:
+        return False
+    if len(request.named) <= follower_fetch.MOST_TOPICS:
+        return True
+    return sum(1 for _ in groupby(request.named.values(), attrgetter("topic_id"))) <= follower_fetch.MOST_TOPICS
+
+
+def frame_by_hand(
+    request: Request, me: Me, config: ReplicationConfig, max_wait_ms: int, correlation_id: int, client_id: str
+) -> bytes:
+    """The same as `fetch_request`, of one that is usual."""
+    asking = follower_fetch.Request(
+        correlation_id,
+        max_wait_ms,
+        config.replica_fetch_min_bytes,
+        config.replica_fetch_response_max_bytes,
+        request.session_id,
+        request.session_epoch,
+        [_asked(tp.partition, position) for tp, position in request.named.items()],
+        me.id,
+        me.epoch,
+    )
+    return follower_fetch.request(asking, client_id)
+
+
+def _asked(partition: int, position: Position) -> follower_fetch.Asked:
+    topic_id, offset, log_start, max_bytes, leader_epoch, last_epoch = position
+    return follower_fetch.Asked(topic_id.bytes, partition, leader_epoch, offset, last_epoch, log_start, max_bytes)

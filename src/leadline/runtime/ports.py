@@ -1,0 +1,207 @@
+"""How the world is asked: clock, files, and work that would block.
+
+What decides never touches the world by itself; it is handed these. Production and the simulated disk of the tests are
+peers: the same code runs above both.
+"""
+
+import _thread
+import contextlib
+import errno
+import mmap
+import os
+import resource
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from leadline.errors import ResourceExhausted
+from leadline.model import Buffer
+
+T = TypeVar("T")
+MADV_POPULATE_READ = 22  # since Linux 5.14
+LARGE_BYTES = 1024 * 1024  # a smaller file is removed in no time
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int: ...
+
+
+class Files(Protocol):
+    """Files and directories by path and descriptor, named as in `os`. Nothing is durable before its fsync."""
+
+    def open(self, path: str, flags: int, mode: int = 0o644, /) -> int: ...
+    def close(self, fd: int, /) -> None: ...
+    def pread(self, fd: int, length: int, position: int, /) -> bytes: ...
+    def preadv(self, fd: int, buffers: Sequence[bytearray | memoryview], position: int, /) -> int: ...
+    def pwrite(self, fd: int, data: Buffer, position: int, /) -> int: ...
+    def map(self, fd: int, size: int, /) -> mmap.mmap: ...
+    def populate(self, mapped: mmap.mmap, start: int, length: int, /) -> None: ...
+    def ftruncate(self, fd: int, size: int, /) -> None: ...
+    def fsync(self, fd: int, /) -> None: ...
+    def size(self, fd: int, /) -> int: ...
+    def mtime_ms(self, fd: int, /) -> int: ...
+    def set_mtime_ms(self, path: str, mtime_ms: int, /) -> None: ...
+    def exists(self, path: str, /) -> bool: ...
+    def listdir(self, path: str, /) -> list[str]: ...
+    def mkdir(self, path: str, /) -> None: ...
+    def rmdir(self, path: str, /) -> None: ...
+    def rename(self, source: str, target: str, /) -> None: ...
+    def unlink(self, path: str, /) -> None: ...
+    def sync_dir(self, path: str, /) -> None: ...
+
+
+class Job(NamedTuple):
+    """Work for a thread: it takes values and returns a value. `then` is called with that, back on the loop."""
+
+    run: Callable[[], Any]
+    then: Callable[[Any], None]
+
+
+class Background(Protocol):
+    """Where work goes that would block the loop: fsync, deletion. Jobs run one after the other, in their order.
+
+    A job takes values and returns a value; `then` is called with it, back on the loop. An OSError of a job is the
+    directory's failure and never reaches `then`. A job for which a resource was short (`shortage`) is tried again a
+    little later, or `short` is called instead, on the loop. What is called `later` runs on the loop.
+
+    Group commit: what is to `run_in_group` waits while a group runs. Then all that wait are planned, on the loop, and
+    run as the next group, at the same time. A plan that returns None needs no job.
+    """
+
+    def run(
+        self, doing: str, job: Callable[[], T], then: Callable[[T], None], short: Callable[[], None] | None = None
+    ) -> None: ...
+    def run_in_group(self, doing: str, plan: Callable[[], Job | None]) -> None: ...
+    def later(self, delay_ms: int, call: Callable[[], None]) -> None: ...
+
+
+class SystemClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+UNLIMITED_DESCRIPTORS = 1 << 20  # as many are reckoned with if the system sets no limit
+
+
+def descriptor_limit() -> int:
+    """The files and sockets that this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return UNLIMITED_DESCRIPTORS if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_descriptor_limit() -> int:
+    """As far as the system allows it without privileges: the soft limit becomes the hard one. The limit from now on."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return descriptor_limit()
+
+
+def shortage(error: BaseException) -> str | None:
+    """The resource that ran out, its limit and the remedy, if that is what an error says. None: it says otherwise.
+
+    Such an error concerns what was just tried, not the disk: the same may succeed a moment later.
+    """
+    if isinstance(error, ResourceExhausted):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "out of memory: give the process more of it, or the machine"
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return "no further thread can be started: raise ulimit -u, or the limit of the control group (pids.max)"
+    if not isinstance(error, OSError):
+        return None
+    if error.errno == errno.EMFILE:
+        limit = descriptor_limit()
+        return f"all {limit} file descriptors of the process are in use: raise ulimit -n, or lower max.connections"
+    if error.errno == errno.ENFILE:
+        return "the system has no file descriptor left: raise fs.file-max (sysctl)"
+    if error.errno == errno.ENOMEM:
+        return "out of memory: give the process more of it, or the machine"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        of = f" for {error.filename}" if error.filename else ""
+        cause = "the disk is full" if error.errno == errno.ENOSPC else "the disk quota is used up"
+        return f"{cause}{of}: free some space, lower log.retention.bytes, or move partitions to another of log.dirs"
+    return None
+
+
+class OsFiles:
+    """The real disk. The hot calls are the ones of `os` themselves.
+
+    Where the process has no descriptor left, `make_room` is asked to close an idle one, as long as it does.
+    """
+
+    def __init__(self, make_room: Callable[[], bool] = lambda: False) -> None:
+        self._make_room = make_room
+
+    def _with_descriptor(self, call: Callable[[], T]) -> T:
+        while True:
+            try:
+                return call()
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._make_room():
+                    raise
+
+    def open(self, path: str, flags: int, mode: int = 0o644, /) -> int:
+        return self._with_descriptor(lambda: os.open(path, flags, mode))
+
+    def listdir(self, path: str, /) -> list[str]:
+        return self._with_descriptor(lambda: os.listdir(path))
+
+    @staticmethod
+    def fsync(fd: int, /) -> None:
+        """One that fails is the disk's fault, whatever it says: what was written before may be lost."""
+        try:
+            os.fsync(fd)
+        except OSError as error:
+            if shortage(error) is None:
+                raise
+            raise OSError(errno.EIO, f"fsync failed, and what was written may be lost: {error.strerror}") from error
+
+    def sync_dir(self, path: str, /) -> None:
+        fd = self.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.fsync(fd)
+        finally:
+            os.close(fd)
+
+    pread = staticmethod(os.pread)
+    preadv = staticmethod(os.preadv)
+    pwrite = staticmethod(os.pwrite)
+    ftruncate = staticmethod(os.ftruncate)
+    exists = staticmethod(os.path.lexists)  # also a link to nowhere: its name is taken
+    mkdir = staticmethod(os.mkdir)
+    rmdir = staticmethod(os.rmdir)
+    rename = staticmethod(os.rename)
+    unlink = staticmethod(os.unlink)
+
+    @staticmethod
+    def close(fd: int, /) -> None:
+        """Whoever is the last to close a deleted file removes it, which takes long if it is large: a thread does."""
+        status = os.fstat(fd)
+        if status.st_nlink == 0 and status.st_size >= LARGE_BYTES:
+            with contextlib.suppress(RuntimeError):  # no thread can be started
+                _thread.start_new_thread(os.close, (fd,))  # and nobody waits for it, not even for its start
+                return
+        os.close(fd)
+
+    @staticmethod
+    def map(fd: int, size: int, /) -> mmap.mmap:
+        return mmap.mmap(fd, size, prot=mmap.PROT_READ)
+
+    @staticmethod
+    def populate(mapped: mmap.mmap, start: int, length: int, /) -> None:
+        """Make a range of a mapping present; OSError where looking at it would be fatal."""
+        mapped.madvise(MADV_POPULATE_READ, start, length)
+
+    @staticmethod
+    def size(fd: int, /) -> int:
+        return os.fstat(fd).st_size
+
+    @staticmethod
+    def mtime_ms(fd: int, /) -> int:
+        return os.fstat(fd).st_mtime_ns // 1_000_000
+
+    @staticmethod
+    def set_mtime_ms(path: str, mtime_ms: int, /) -> None:
+        os.utime(path, ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))

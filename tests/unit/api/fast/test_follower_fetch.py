@@ -1,0 +1,283 @@
+"""A follower's fetch that is served by hand, and the same one through the codec: the same answer, whatever it asks."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from leadline.api.fast.follower_fetch import Origin, copy_in_lane
+from leadline.api.fetch import MOST_MARKS, fetch
+from leadline.records.batch import header_at
+from leadline.replication.partition import LeaderAndIsr, Proposal
+from leadline.wire.codec import decode, encode_behind, to_bytes
+from leadline.wire.frames import request_frame
+from leadline.wire.messages import FetchRequest, FetchResponse
+from tests.support import in_memory
+from tests.support.brokers import PATIENCE_S, TOPIC_ID, TP, Brokers, Node, brokers, joined, until
+from tests.support.logs import batch
+
+FOLLOWER = 2
+HERE = Origin("localhost", "PLAINTEXT")
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    yield from in_memory.directory()
+
+
+def request(session: tuple[int, int] = (0, 0), **position: int) -> FetchRequest:
+    """By a follower that does not wait; in a session, or to open one."""
+    state = FetchRequest.ReplicaState(replica_id=FOLLOWER, replica_epoch=-1)
+    built = FetchRequest(
+        min_bytes=1, max_bytes=1 << 20, session_id=session[0], session_epoch=session[1], replica_state=state
+    )
+    if position:
+        given = {"partition": 0, "partition_max_bytes": 1 << 20, "log_start_offset": 0} | position
+        built.topics = [FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[FetchRequest.FetchPartition(**given)])]
+    return built
+
+
+def frame(asked: FetchRequest) -> memoryview:
+    return memoryview(bytearray(joined(request_frame(asked, 16, 7, "test")))[4:])
+
+
+def through_the_codec(node: Node, asked: FetchRequest) -> FetchResponse:
+    answer = fetch(decode(FetchRequest, to_bytes(asked, 16), 16), node.context(16))
+    assert isinstance(answer, FetchResponse)
+    return answer
+
+
+def plain(answer: FetchResponse) -> FetchResponse:
+    """As it arrives, without the session."""
+    answer.session_id = 0
+    return decode(FetchResponse, bytearray(joined(encode_behind(bytearray(), answer, 16))), 16)
+
+
+@asynccontextmanager
+async def leading(path: Path, **topic: str) -> AsyncIterator[tuple[Brokers, Node]]:
+    """A leader with ten records, all of them copied, and followers that ask for nothing more."""
+    async with brokers(path, sockets=False, folders="", **topic) as cluster, asyncio.timeout(4 * PATIENCE_S):
+        leader = cluster.leader
+        for _ in range(10):
+            leader.replicas.append(TP, batch(1, size=100))
+        await cluster.all_hold(10)
+        leader.hosted.leader.lag_ms = 1 << 40
+        cluster.cut_off |= set(cluster.ids) - {leader.id}
+        await until(lambda: not leader.is_asked)
+        yield cluster, leader
+
+
+def run(path: Path, test: Callable[[Node], Awaitable[None]], **topic: str) -> None:
+    async def main() -> None:
+        async with leading(path, **topic) as (_, leader):
+            await test(leader)
+
+    asyncio.run(main())
+
+
+def opened(node: Node, last_fetched_epoch: int | None = None) -> int:
+    epoch = node.hosted.epoch
+    last = epoch if last_fetched_epoch is None else last_fetched_epoch
+    asked = request(fetch_offset=10, current_leader_epoch=epoch, last_fetched_epoch=last)
+    return through_the_codec(node, asked).session_id
+
+
+@pytest.mark.parametrize(
+    ("position", "by_hand"),
+    [
+        ({}, True),
+        ({"fetch_offset": 10}, True),
+        ({"fetch_offset": 3}, True),
+        ({"fetch_offset": 0}, True),
+        ({"fetch_offset": 3, "partition_max_bytes": 200}, True),
+        ({"fetch_offset": 11}, False),
+        ({"fetch_offset": 10, "current_leader_epoch": 1 << 20}, False),
+        ({"fetch_offset": 10, "last_fetched_epoch": 1 << 20}, False),
+        ({"fetch_offset": 10, "partition": 1}, False),
+    ],
+)
+def test_both_ways_give_the_same_answer(tmp_path: Path, position: dict[str, int], by_hand: bool) -> None:
+    async def test(leader: Node) -> None:
+        epoch = leader.hosted.epoch
+        given = {"current_leader_epoch": epoch, "last_fetched_epoch": epoch} | position if position else {}
+        one, other = opened(leader), opened(leader)
+        found = copy_in_lane(frame(request((one, 1), **given)), leader.services, HERE)
+        assert (found is not None) is by_hand
+        expected = through_the_codec(leader, request((other, 1), **given))
+        if found is not None:
+            assert isinstance(found, list)
+            answer = decode(FetchResponse, bytearray(joined(found))[9:], 16)
+            answer.session_id = 0
+            assert answer == plain(expected)
+            assert leader.services.sessions.by_id[one].epoch == 2
+        else:
+            assert leader.services.sessions.by_id[one].epoch == 1, "something has happened to it"
+
+    run(tmp_path, test)
+
+
+def test_it_waits_for_what_is_appended_and_is_told_of_it(tmp_path: Path) -> None:
+    async def test(leader: Node) -> None:
+        asked = request((opened(leader), 1))
+        asked.max_wait_ms = 60_000
+        waiting = copy_in_lane(frame(asked), leader.services, HERE)
+        assert isinstance(waiting, asyncio.Future)
+        leader.replicas.append(TP, batch(2, size=100))
+        leader.replicas.append(TP, batch(1, size=100))
+        answer = decode(FetchResponse, bytearray(joined(await waiting))[9:], 16)
+        (part,) = answer.responses[0].partitions
+        assert isinstance(part.records, bytes | bytearray | memoryview)
+        assert len(part.records) == len(batch(2, size=100)) + len(batch(1, size=100)), "both in one answer"
+        assert not leader.is_asked
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("topic", [{}, {"message_timestamp_type": "LogAppendTime"}, {"compression_type": "gzip"}])
+def test_who_waits_is_given_what_is_stored_without_a_look_at_the_file(tmp_path: Path, topic: dict[str, str]) -> None:
+    async def test(leader: Node) -> None:
+        asked = request((opened(leader), 1))
+        asked.max_wait_ms = 60_000
+        waiting = copy_in_lane(frame(asked), leader.services, HERE)
+        assert isinstance(waiting, asyncio.Future)
+        segment = leader.log.segments.active
+        start = segment.size
+        for data in (batch(2, size=100), bytearray(batch(1, size=100))):
+            leader.replicas.append(TP, data)
+        pieces = await waiting
+        assert all(isinstance(piece, bytes | bytearray | memoryview) for piece in pieces)
+        (part,) = decode(FetchResponse, bytearray(joined(pieces))[9:], 16).responses[0].partitions
+        assert part.records == os.pread(segment.file.fd, segment.size - start, start)
+
+    run(tmp_path, test, **topic)
+
+
+@pytest.mark.parametrize("waits_ms", [[60_000, 200], [200, 200], [900, 200], [200, 300]])
+def test_each_fetch_of_a_session_waits_its_own_time(tmp_path: Path, waits_ms: list[int]) -> None:
+    """Though the first of them is answered before its time is over."""
+
+    async def test(leader: Node) -> None:
+        session, loop, epoch = opened(leader), asyncio.get_running_loop(), leader.hosted.epoch
+        for n, wait_ms in enumerate(waits_ms):
+            asked = request((session, n + 1), fetch_offset=10 + n, current_leader_epoch=epoch, last_fetched_epoch=epoch)
+            asked.max_wait_ms = wait_ms
+            began = loop.time()
+            waiting = copy_in_lane(frame(asked), leader.services, HERE)
+            assert isinstance(waiting, asyncio.Future)
+            if n == 0:
+                leader.replicas.append(TP, batch(1, size=100))
+            answer = decode(FetchResponse, bytearray(joined(await waiting))[9:], 16)
+            assert bool(answer.responses) is (n == 0)
+        assert loop.time() - began >= waits_ms[-1] / 1000
+        assert not leader.is_asked
+
+    run(tmp_path, test)
+
+
+def test_a_fetch_that_waits_is_not_answered_with_what_the_next_one_asks_for(tmp_path: Path) -> None:
+    """As on a connection that broke unnoticed."""
+
+    async def test(leader: Node) -> None:
+        session = opened(leader)
+        first, second = request((session, 1)), request((session, 2))
+        first.max_wait_ms, second.max_wait_ms = 300, 60_000
+        waiting = [copy_in_lane(frame(asked), leader.services, HERE) for asked in (first, second)]
+        assert isinstance(waiting[0], asyncio.Future)
+        assert isinstance(waiting[1], asyncio.Future)
+        assert not decode(FetchResponse, bytearray(joined(await waiting[0]))[9:], 16).responses
+        leader.replicas.append(TP, batch(1, size=100))
+        assert len(decode(FetchResponse, bytearray(joined(await waiting[1]))[9:], 16).responses) == 1
+
+    run(tmp_path, test)
+
+
+def test_who_gives_up_waiting_is_forgotten(tmp_path: Path) -> None:
+    async def test(leader: Node) -> None:
+        asked = request((opened(leader), 1))
+        asked.max_wait_ms = 60_000
+        waiting = copy_in_lane(frame(asked), leader.services, HERE)
+        assert isinstance(waiting, asyncio.Future)
+        assert leader.is_asked
+        waiting.cancel()
+        assert not leader.is_asked
+        leader.replicas.append(TP, batch(1, size=100))
+        await asyncio.sleep(0)
+
+    run(tmp_path, test)
+
+
+def test_a_batch_that_is_sent_twice_is_told_once(tmp_path: Path) -> None:
+    async def test(leader: Node) -> None:
+        sent = batch(1, producer_id=5)
+        leader.replicas.append(TP, bytearray(sent))
+        session = opened(leader)
+        asked = request((session, 1), fetch_offset=11, current_leader_epoch=leader.hosted.epoch)
+        asked.topics[0].partitions[0].last_fetched_epoch = leader.hosted.epoch
+        asked.max_wait_ms = 60_000
+        waiting = copy_in_lane(frame(asked), leader.services, HERE)
+        assert isinstance(waiting, asyncio.Future)
+        assert leader.replicas.append(TP, bytearray(sent)).duplicate
+        leader.replicas.append(TP, batch(1, size=100))
+        (part,) = decode(FetchResponse, bytearray(joined(await waiting))[9:], 16).responses[0].partitions
+        assert isinstance(part.records, bytes | bytearray | memoryview)
+        assert header_at(part.records).base_offset == 11
+        assert len(part.records) == len(batch(1, size=100))
+
+    run(tmp_path, test)
+
+
+def test_who_leads_no_longer_says_so_at_once(tmp_path: Path) -> None:
+    async def test(leader: Node) -> None:
+        asked = request((opened(leader), 1))
+        asked.max_wait_ms = 60_000
+        waiting = copy_in_lane(frame(asked), leader.services, HERE)
+        assert isinstance(waiting, asyncio.Future)
+        await leader.replicas.release(TP)
+        answer = decode(FetchResponse, bytearray(joined(await waiting))[9:], 16)
+        assert [part.error_code for part in answer.responses[0].partitions] != [0]
+
+    run(tmp_path, test)
+
+
+@pytest.mark.parametrize("is_idle", [False, True])
+def test_who_is_not_in_sync_may_join_without_saying_again_where_it_is(tmp_path: Path, is_idle: bool) -> None:
+    """`is_idle`: the leader was elected again since the last record, so the follower's last epoch is not the latest."""
+
+    async def test(leader: Node) -> None:
+        last_epoch, leads = leader.hosted.epoch, leader.hosted.leader
+        if is_idle:
+            leader.hosted.epoch = leads.epoch = last_epoch + 1
+            leader.hosted.log.begin_epoch(last_epoch + 1)
+        session = opened(leader, last_epoch)
+        leads.isr = (leader.id,)
+        leads.pending = Proposal(LeaderAndIsr(leader.id, leads.epoch, (leader.id,), leads.partition_epoch), ())
+        leader.services.sessions.by_id[session].look_at_all(0)
+        assert copy_in_lane(frame(request((session, 1))), leader.services, HERE) is not None
+        assert leads.pending.wanted.isr == (leader.id,), "one proposal at a time"
+        leads.pending = None
+        assert copy_in_lane(frame(request((session, 2))), leader.services, HERE) is not None
+        found = leads.pending
+        assert found is not None
+        assert found.wanted.isr == (leader.id, FOLLOWER)
+
+    run(tmp_path, test)
+
+
+def test_a_session_that_is_not_used_watches_no_longer_and_misses_nothing(tmp_path: Path) -> None:
+    async def test(leader: Node) -> None:
+        for session in leader.services.sessions.by_id.values():
+            session.close()
+        session_id = opened(leader)
+        assert len(leader.hosted.follower_watchers) == 1
+        for _ in range(MOST_MARKS):
+            leader.replicas.append(TP, batch(1, size=100))
+        await until(lambda: not leader.hosted.follower_watchers)
+        found = copy_in_lane(frame(request((session_id, 1))), leader.services, HERE)
+        assert isinstance(found, list)
+        assert len(decode(FetchResponse, bytearray(joined(found))[9:], 16).responses) == 1
+        assert len(leader.hosted.follower_watchers) == 1
+
+    run(tmp_path, test)

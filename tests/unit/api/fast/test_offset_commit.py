@@ -1,0 +1,292 @@
+"""Lanes for committers: who is in one is served just as outside of it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from leadline.api.fast.offset_commit import MOST_BYTES, OLDEST, Lane
+from leadline.broker.broker import Broker
+from leadline.broker.net import Connection, Later
+from leadline.controller.topics import assign
+from leadline.coordinator.group_shard import OFFSETS_TOPIC
+from leadline.coordinator.member import Join, Protocol
+from leadline.log.log import Isolation
+from leadline.model import TopicPartition
+from leadline.records.batch import walk
+from leadline.records.record import Record, records_of
+from leadline.replication.partition import ANY_EPOCH
+from leadline.wire.frames import parse_response, request_frame
+from leadline.wire.messages import OffsetCommitRequest, OffsetCommitResponse
+from leadline.wire.primitives import BUFFERS, Piece
+from leadline.wire.templates import INT
+from tests.support import in_memory
+from tests.support.in_process import broker_in_process
+
+PARTITION, TOPIC = OffsetCommitRequest.OffsetCommitRequestPartition, OffsetCommitRequest.OffsetCommitRequestTopic
+VERSIONS = range(OLDEST, OffsetCommitRequest.VERSIONS[-1] + 1)
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
+UNKNOWN_TOPIC_OR_PARTITION, ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, NOT_COORDINATOR = 3, 22, 25, 16
+JOURNAL = TopicPartition(OFFSETS_TOPIC, 0)
+LATER_EPOCH = 100  # of the partition: above what it has
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    yield from in_memory.directory()
+
+
+def bytes_of(pieces: Iterable[Piece]) -> bytes:
+    return b"".join(bytes(piece) for piece in pieces if isinstance(piece, BUFFERS))
+
+
+class Client(Connection):
+    """A connection, as far as what is served knows of one."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.host, self.port, self.listener = "127.0.0.1", 1, "PLAINTEXT"
+        self.broker, self.closed, self.state = broker, False, None
+
+    async def commit(self, request: OffsetCommitRequest, version: int = 8, correlation_id: int = 5) -> bytes:
+        pieces = request_frame(request, version, correlation_id, "me")
+        frame = bytes_of(pieces)[4:]
+        reply = self.broker.requests.serve(self, memoryview(bytearray(frame)))
+        if isinstance(reply, Awaitable):
+            reply = await reply
+        assert reply is not None
+        assert not isinstance(reply, Later)
+        return bytes_of([reply] if isinstance(reply, bytes) else reply)
+
+    async def codes(self, request: OffsetCommitRequest) -> list[int]:
+        _, answer = parse_response(OffsetCommitResponse, (await self.commit(request))[4:], 8)
+        return [part.error_code for topic in answer.topics for part in topic.partitions]
+
+    @property
+    def is_in_lane(self) -> bool:
+        return isinstance(self.state, Lane)
+
+
+def request(
+    offset: int = 1, indexes: tuple[int, ...] = (0, 1), topics: tuple[str, ...] = ("t",), metadata: str | None = "",
+    group: str = "g", member: str = "", generation: int = -1,
+) -> OffsetCommitRequest:  # fmt: skip
+    named = [
+        TOPIC(
+            name=topic,
+            partitions=[
+                PARTITION(
+                    partition_index=n,
+                    committed_offset=offset + n,
+                    committed_leader_epoch=n - 1,
+                    committed_metadata=metadata,
+                )
+                for n in indexes
+            ],
+        )
+        for topic in topics
+    ]
+    return OffsetCommitRequest(group_id=group, member_id=member, generation_id_or_member_epoch=generation, topics=named)
+
+
+@asynccontextmanager
+async def started(directory: Path, settings: dict[str, str] | None = None) -> AsyncIterator[Broker]:
+    async with broker_in_process(directory, settings=SETTINGS | (settings or {})) as broker:
+        assert broker.cluster is not None
+        for name, count in ((OFFSETS_TOPIC, 1), ("t", 3), ("u", 2)):
+            await broker.cluster.create_topic(name, assign(broker.cluster.metadata.racks, count, 1), {})
+        async with asyncio.timeout(20):
+            while broker.services.groups.is_loading:  # noqa: ASYNC110 - what changes it has no event
+                await asyncio.sleep(0.01)
+        yield broker
+
+
+async def in_lane(broker: Broker, asked: OffsetCommitRequest, version: int = 8) -> Client:
+    """A client that has committed twice."""
+    client = Client(broker)
+    for _ in range(2):
+        assert not client.is_in_lane
+        await client.commit(asked, version)
+    return client
+
+
+def offset_of(broker: Broker, tp: TopicPartition, group: str = "g") -> int | None:
+    (found,) = broker.services.commits.fetch(group, [tp], require_stable=False).values()
+    return None if found.commit is None else found.commit.offset
+
+
+def written(broker: Broker) -> list[tuple[int, list[Record]]]:
+    """Each batch of the journal by its attributes, with its records."""
+    assert broker.replicas is not None
+    log = broker.replicas.hosted[JOURNAL].log
+    at = log.read(0, 1 << 20, Isolation.LOG_END).slice
+    assert at is not None
+    data = Path(at.file.path).read_bytes()
+    return [(header.attributes, list(records_of(data, position, header))) for position, header in walk(data)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("metadata", [None, "", "a note: ü"])
+def test_a_commit_in_a_lane_is_answered_and_written_as_one_outside(
+    tmp_path: Path, version: int, metadata: str | None
+) -> None:
+    async def scene() -> None:
+        async with started(tmp_path) as broker:
+            asked = request(1, (2, 0, 1), ("u", "t"), metadata)
+            asked.topics[0].partitions.pop(0)
+            client = await in_lane(broker, asked, version)
+            assert client.is_in_lane
+            for part in (part for topic in asked.topics for part in topic.partitions):
+                part.committed_offset, part.committed_leader_epoch = 1 << 62, 12
+            replies = [await who.commit(asked, version, 99) for who in (client, Client(broker))]
+            assert replies[0] == replies[1]
+            mine, other = written(broker)[-2:]
+            assert [(record.key, record.value[:-8]) for record in mine[1] if record.value] == [
+                (record.key, record.value[:-8]) for record in other[1] if record.value
+            ]
+            assert mine[0] == other[0]
+            found = broker.services.commits.fetch("g", None, require_stable=False)
+            assert [each.commit and (each.commit.offset, each.commit.leader_epoch) for each in found.values()] == [
+                (1 << 62, 12)
+            ] * 5
+
+    asyncio.run(scene())
+
+
+OTHERS: dict[str, Callable[[], OffsetCommitRequest]] = {
+    "another group": lambda: request(group="h"),
+    "another member": lambda: request(member="m"),
+    "another partition": lambda: request(indexes=(0, 2)),
+    "fewer partitions": lambda: request(indexes=(0,)),
+    "another topic": lambda: request(topics=("u",)),
+    "metadata": lambda: request(metadata="x"),
+    "no metadata": lambda: request(metadata=None),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_who_commits_something_else_is_in_no_lane(tmp_path: Path, other: str) -> None:
+    async def scene() -> None:
+        async with started(tmp_path) as broker:
+            client = await in_lane(broker, request())
+            asked = OTHERS[other]()
+            assert await client.commit(asked) == await Client(broker).commit(asked)
+            assert not client.is_in_lane
+            mine, outside = written(broker)[-2:]
+            assert [record.key for record in mine[1]] == [record.key for record in outside[1]]
+
+    asyncio.run(scene())
+
+
+NO_LANES: dict[str, Callable[[], OffsetCommitRequest]] = {
+    "a partition twice": lambda: request(indexes=(0, 0)),
+    "no partition": lambda: request(indexes=()),
+    "no topic": lambda: request(topics=()),
+    "a negative partition": lambda: request(indexes=(-1,)),
+    "a number that looks like a blank": lambda: request(generation=INT),
+    "metadata that is too long": lambda: request(metadata="x" * 101),
+    "a partition that looks like a blank": lambda: request(indexes=(INT,)),
+    "too much": lambda: request(metadata="x" * 90, indexes=(0, 1, 2) * (MOST_BYTES // 300)),
+}
+
+
+@pytest.mark.parametrize("unusual", NO_LANES)
+def test_there_is_no_lane_for_what_is_unusual(tmp_path: Path, unusual: str) -> None:
+    async def scene() -> None:
+        async with started(tmp_path, {"offset.metadata.max.bytes": "100"}) as broker:
+            client = Client(broker)
+            replies = {await client.commit(NO_LANES[unusual]()) for _ in range(3)}
+            assert len(replies) == 1
+            assert not client.is_in_lane
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_versions_without_leader_epochs_have_no_lanes(tmp_path: Path, version: int) -> None:
+    async def scene() -> None:
+        async with started(tmp_path) as broker:
+            asked = request()
+            for part in asked.topics[0].partitions:
+                part.committed_leader_epoch = -1
+            assert (await in_lane(broker, asked, version)).is_in_lane == (version == 6)
+
+    asyncio.run(scene())
+
+
+def test_a_topic_that_goes_is_missed_in_its_lane_too(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with started(tmp_path) as broker:
+            assert broker.cluster is not None
+            client = await in_lane(broker, request(topics=("t", "u")))
+            await broker.cluster.delete_topic("u")
+            gone = UNKNOWN_TOPIC_OR_PARTITION
+            assert sorted(await client.codes(request(topics=("t", "u")))) == [0, 0, gone, gone]
+
+    asyncio.run(scene())
+
+
+def test_a_member_that_is_replaced_is_refused_in_its_lane_too(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with started(tmp_path) as broker:
+            groups = broker.services.groups
+            join = Join("", None, "client", "/h", 10_000, 10_000, "consumer", (Protocol("range", b""),))
+            joined = await groups.join("g", join)
+            await groups.sync("g", joined.member_id, None, 1, (None, None), {joined.member_id: b""})
+            mine = request(member=joined.member_id, generation=1)
+            client = await in_lane(broker, mine)
+            assert client.is_in_lane
+            assert await client.codes(mine) == [0, 0]
+            again = await groups.join("g", join._replace(member_id=joined.member_id))
+            await groups.sync("g", joined.member_id, None, again.generation, (None, None), {joined.member_id: b""})
+            assert await client.codes(mine) == [ILLEGAL_GENERATION] * 2
+            assert client.is_in_lane
+
+    asyncio.run(scene())
+
+
+def test_a_coordinator_that_resigned_is_none_in_its_lane_either(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with started(tmp_path) as broker:
+            client = await in_lane(broker, request())
+            await broker.services.groups.journal.stop()
+            assert await client.codes(request(7)) == [NOT_COORDINATOR] * 2
+
+    asyncio.run(scene())
+
+
+def test_a_batch_that_is_refused_leaves_the_offsets_as_they_were(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with started(tmp_path) as broker:
+            assert broker.replicas is not None
+            client = await in_lane(broker, request(1))
+            before = broker.services.commits.fetch("g", None, require_stable=False)
+            broker.replicas.hosted[JOURNAL].switching = True
+            assert await client.codes(request(7)) == [NOT_COORDINATOR] * 2
+            assert broker.services.commits.fetch("g", None, require_stable=False) == before
+
+    asyncio.run(scene())
+
+
+def test_the_answer_waits_for_the_other_replicas(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with started(tmp_path) as broker:
+            assert broker.replicas is not None
+            client = await in_lane(broker, request(1))
+            hosted, me = broker.replicas.hosted[JOURNAL], broker.replicas.me
+            both = me, me + 1
+            await broker.replicas.lead(
+                JOURNAL, hosted.log.topic_id, hosted.epoch, both, isr=both, partition_epoch=LATER_EPOCH
+            )
+            answer = asyncio.create_task(client.codes(request(7)))
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert not answer.done()
+            tp = TopicPartition("t", 0)
+            assert offset_of(broker, tp) == 1
+            broker.replicas.follower_fetched(JOURNAL, me + 1, hosted.log.log_end, 0, ANY_EPOCH)
+            assert await answer == [0, 0]
+            assert offset_of(broker, tp) == 7
+
+    asyncio.run(scene())

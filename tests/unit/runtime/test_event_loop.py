@@ -1,0 +1,110 @@
+"""The loop serves what is ready as it finds it."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from leadline.runtime.event_loop import EventLoop
+
+Pair = tuple[socket.socket, socket.socket]
+
+
+@contextmanager
+def ready(count: int) -> Iterator[list[Pair]]:
+    """So many sockets, each with a byte to read."""
+    with ExitStack() as held:
+        pairs = [socket.socketpair() for _ in range(count)]
+        for ours, theirs in pairs:
+            held.enter_context(ours)
+            held.enter_context(theirs)
+            theirs.send(b"x")
+        yield pairs
+
+
+def run(scene: Callable[[asyncio.AbstractEventLoop, asyncio.Event], None]) -> None:
+    """Until the scene says that it is over."""
+
+    async def main() -> None:
+        over = asyncio.Event()
+        scene(asyncio.get_running_loop(), over)
+        async with asyncio.timeout(20):
+            await over.wait()
+
+    with asyncio.Runner(loop_factory=EventLoop) as runner:
+        runner.run(main())
+
+
+def test_what_is_ready_is_served_before_what_was_called_soon() -> None:
+    done: list[str] = []
+    with ready(1) as [(ours, _)]:
+
+        def scene(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+            def write() -> None:
+                done.append("write")
+                loop.remove_writer(ours)
+
+            def soon() -> None:
+                done.append("soon")
+                over.set()
+
+            loop.add_reader(ours, lambda: done.append("read " + ours.recv(1).decode()))
+            loop.add_writer(ours, write)
+            loop.call_soon(soon)
+
+        run(scene)
+    assert done == ["read x", "write", "soon"]
+
+
+def test_whom_another_closes_in_the_same_turn_is_not_served_but_who_gets_its_number_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done: list[str] = []
+    with ready(2) as pairs:
+
+        def scene(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+            def read(n: int) -> None:
+                done.append("first")
+                first, other = pairs[n][0], pairs[1 - n][0]
+                loop.remove_reader(first)
+                loop.remove_reader(other)
+                number = other.detach()
+                os.dup2(first.fileno(), number)
+                loop.add_reader(number, read_later, number)
+
+            def read_later(number: int) -> None:
+                done.append("later " + os.read(number, 1).decode())
+                loop.remove_reader(number)
+                os.close(number)
+                over.set()
+
+            for n, (ours, _) in enumerate(pairs):
+                loop.add_reader(ours, read, n)
+
+        run(scene)
+    assert done == ["first", "later x"]
+    assert not caplog.records
+
+
+def test_one_that_fails_does_not_hold_up_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    served: list[int] = []
+    with ready(2) as pairs:
+
+        def scene(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+            def read(n: int) -> None:
+                pairs[n][0].recv(1)
+                served.append(n)
+                if len(served) == 2:
+                    over.set()
+                raise ValueError(f"a fault of {n}")
+
+            for n, (ours, _) in enumerate(pairs):
+                loop.add_reader(ours, read, n)
+
+        run(scene)
+    assert sorted(served) == [0, 1]
+    assert "a fault of 0" in caplog.text
+    assert "a fault of 1" in caplog.text

@@ -1,0 +1,76 @@
+"""Turns: between two steps everybody is served who has sent something."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import pytest
+
+from leadline.runtime.event_loop import EventLoop
+from leadline.runtime.step_scheduler import QUIET_SECONDS, StepScheduler
+
+
+def run(scene: Callable[[StepScheduler, list[str], socket.socket], None], wanted: int) -> list[str]:
+    """What happened in which order: what the scene does, and `read` when bytes of its socket were read."""
+    done: list[str] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            loop.add_reader(ours, lambda: done.append("read " + ours.recv(100).decode()))
+            scene(StepScheduler(loop), done, theirs)
+            async with asyncio.timeout(20):
+                while len(done) < wanted:  # noqa: ASYNC110 - what changes it has no event
+                    await asyncio.sleep(0)
+            loop.remove_reader(ours)
+
+    with asyncio.Runner(loop_factory=EventLoop) as runner:
+        runner.run(main())
+    return done
+
+
+def test_who_has_sent_something_comes_before_the_next_step() -> None:
+    def scene(turns: StepScheduler, done: list[str], theirs: socket.socket) -> None:
+        def step(name: str) -> None:
+            done.append(name)
+            theirs.send(name.encode())
+
+        for name in ("1", "2", "3"):
+            turns.schedule(lambda name=name: step(name))  # type: ignore[misc]
+        theirs.send(b"0")
+
+    assert run(scene, 7) == ["read 0", "1", "read 1", "2", "read 2", "3", "read 3"]
+
+
+def test_steps_are_taken_in_their_order_also_those_that_steps_ask_for() -> None:
+    def scene(turns: StepScheduler, done: list[str], theirs: socket.socket) -> None:
+        def first() -> None:
+            done.append("1")
+            turns.schedule(lambda: done.append("3"))
+
+        turns.schedule(first)
+        turns.schedule(lambda: done.append("2"))
+
+    assert run(scene, 3) == ["1", "2", "3"]
+
+
+def test_a_step_that_fails_does_not_hold_up_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    def scene(turns: StepScheduler, done: list[str], theirs: socket.socket) -> None:
+        def fails() -> None:
+            raise ValueError("a fault")
+
+        turns.schedule(fails)
+        turns.schedule(lambda: done.append("2"))
+
+    assert run(scene, 1) == ["2"]
+    assert "a fault" in caplog.text
+
+
+def test_it_is_quiet_until_a_small_request_comes_and_some_time_after_it() -> None:
+    turns = StepScheduler(asyncio.new_event_loop())
+    turns._loop.close()
+    assert turns.is_quiet(0.0)
+    turns.last_small_request_s = 5.0
+    told = [turns.is_quiet(5.0 + share * QUIET_SECONDS) for share in (0, 0.5, 1.5)]
+    assert told == [False, False, True]
