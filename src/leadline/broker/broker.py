@@ -51,7 +51,7 @@ from leadline.log.upkeep import Upkeep
 from leadline.model import BrokerId, ProducerId, TopicPartition
 from leadline.replication.replicas import Replicas
 from leadline.replication.throttle import Throttles
-from leadline.runtime.ports import OsFiles, SystemClock, descriptor_limit, raise_descriptor_limit
+from leadline.runtime.ports import OsFiles, SystemChance, SystemClock, descriptor_limit, raise_descriptor_limit
 from leadline.wire.messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -70,7 +70,7 @@ class Broker:
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
         self.is_alone = not settings.broker.zookeeper_connect  # nobody else writes to its tree
-        self.clock, self.files = SystemClock(), OsFiles(CACHE.make_room)
+        self.clock, self.chance, self.files = SystemClock(), SystemChance(), OsFiles(CACHE.make_room)
         self.dirs = LogDirs(settings.storage, self.clock, self.files, self._topic_config)
         self.dirs.on_offline.append(self._dir_failed)
         self.upkeep = Upkeep(self.dirs)
@@ -118,7 +118,7 @@ class Broker:
             self.tree, metadata, self.configs, self.controller, self.peers, self._request_timeout_s
         )
         offsets_partitions = partial(metadata.partition_count, OFFSETS_TOPIC)
-        self.groups = Groups(self.replicas, self.clock, settings.broker, offsets_partitions)
+        self.groups = Groups(self.replicas, self.clock, settings.broker, offsets_partitions, self.chance)
         self.commits = Commits(self.groups)
         self.transactions = self._transactions(self.replicas, self.cluster, self.groups)
         self.services = Services(

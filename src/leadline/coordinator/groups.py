@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
-from uuid import uuid4
 
 from leadline.config.coordinators import CoordinatorConfig
 from leadline.coordinator.group import Group, Limits
@@ -34,7 +33,7 @@ from leadline.model import Offset, ProducerId
 from leadline.records.build import BatchFields
 from leadline.records.compression import Codec
 from leadline.replication.replicas import Replicas
-from leadline.runtime.ports import Clock
+from leadline.runtime.ports import Chance, Clock
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +49,10 @@ class Groups:
         clock: Clock,
         config: CoordinatorConfig,
         partition_count: Callable[[], int | None],
+        chance: Chance,
     ) -> None:
         """`partition_count`: how many partitions the journal has; None: it does not exist yet."""
-        self.clock, self.config = clock, config
+        self.clock, self.config, self._chance = clock, config, chance
         self.journal = Journal(
             OFFSETS_TOPIC,
             replicas,
@@ -127,7 +127,7 @@ class Groups:
             if group is None:
                 raise UnknownMemberId(f"there is no group {group_id}")
             name = asked.client_id if asked.instance_id is None else asked.instance_id
-            effects = group.join(asked, f"{name}-{uuid4()}", ticket, self.clock.now_ms())
+            effects = group.join(asked, f"{name}-{self._chance.new_uuid()}", ticket, self.clock.now_ms())
             self.carry_out(shard, group, effects)
             joined = await waiting
             assert isinstance(joined, Joined)

@@ -9,9 +9,11 @@ import contextlib
 import errno
 import mmap
 import os
+import random
 import resource
 import time
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Callable, MutableSequence, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from leadline.errors import ResourceExhausted
@@ -24,6 +26,14 @@ LARGE_BYTES = 1024 * 1024  # a smaller file is removed in no time
 
 class Clock(Protocol):
     def now_ms(self) -> int: ...
+
+
+class Chance(Protocol):
+    """The source of randomness: ids, jitter, shuffles."""
+
+    def new_uuid(self) -> uuid.UUID: ...
+    def uniform(self, low: float, high: float, /) -> float: ...
+    def shuffle(self, items: MutableSequence[Any], /) -> None: ...
 
 
 class Files(Protocol):
@@ -78,6 +88,12 @@ class Background(Protocol):
 class SystemClock:
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+
+class SystemChance:
+    new_uuid = staticmethod(uuid.uuid4)
+    uniform = staticmethod(random.uniform)
+    shuffle = staticmethod(random.shuffle)
 
 
 UNLIMITED_DESCRIPTORS = 1 << 20  # as many are reckoned with if the system sets no limit
