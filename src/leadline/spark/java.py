@@ -130,7 +130,7 @@ def archive_options(java: Java, cache: Path) -> list[str]:
     """What to tell the virtual machine: to use the archive, or to write one when it ends."""
     if java.base_archive is not None and not java.base_archive.exists():
         return []
-    archive = cache / f"classes-{java.key}.jsa"
+    archive = _archive(java, cache)
     is_awaited = _adopt(archive)
     base = [str(java.base_archive)] if java.base_archive else []
     if archive.exists():
@@ -146,6 +146,16 @@ def archive_options(java: Java, cache: Path) -> list[str]:
     new = archive.with_suffix(f".{os.getpid()}.new")
     new.touch()
     return [*use_base, f"-XX:ArchiveClassesAtExit={new}", SILENT]
+
+
+def lacks_archive(java: Java, cache: Path) -> bool:
+    """True: there is none, and no session is about to write one."""
+    archive = _archive(java, cache)
+    return not _adopt(archive) and not archive.exists()
+
+
+def _archive(java: Java, cache: Path) -> Path:
+    return cache / f"classes-{java.key}.jsa"
 
 
 def _adopt(archive: Path) -> bool:

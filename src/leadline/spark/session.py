@@ -80,7 +80,7 @@ def _launch(conf: SparkConf, options: str, cache: Path) -> None:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     if "SPARK_HOME" not in os.environ and conf.get("spark.master", "").startswith("local"):
-        os.environ["SPARK_HOME"] = str(_home_without_zips(cache))
+        os.environ["SPARK_HOME"] = str(home_without_zips(cache))
     archive = java.archive_options(found, cache)
     with _java_home(found.home):
         try:
@@ -105,7 +105,7 @@ def _java_home(home: Path) -> Iterator[None]:
             os.environ["JAVA_HOME"] = before
 
 
-def _home_without_zips(cache: Path) -> Path:
+def home_without_zips(cache: Path) -> Path:
     """Spark's home but for pyspark.zip, out of which each Python process would compile pyspark anew: a second of CPU.
 
     They then import it from where it is installed. On a cluster the zip is what is sent to the executors.

@@ -96,6 +96,16 @@ def test_an_archive_is_written_once_and_used_from_then_on(found: Java, tmp_path:
     assert not archive.exists()
 
 
+def test_an_archive_is_lacking_unless_it_is_there_or_awaited(found: Java, tmp_path: Path) -> None:
+    assert java.lacks_archive(found, tmp_path)
+    (option,) = [option for option in java.archive_options(found, tmp_path) if "Archive" in option]
+    assert not java.lacks_archive(found, tmp_path), "a session is about to write it"
+    Path(option.removeprefix("-XX:ArchiveClassesAtExit=")).write_bytes(b"head")
+    assert not java.lacks_archive(found, tmp_path), "a session has written it"
+    java.drop_archives(found, tmp_path)
+    assert java.lacks_archive(found, tmp_path)
+
+
 def test_an_archive_that_nobody_finished_is_written_by_another(
     found: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
