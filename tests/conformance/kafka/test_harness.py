@@ -2,11 +2,13 @@
 
 import json
 import socket
+import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
+from . import jars
 from .answers import Codec, KafkaError, Record
 from .broker import broker, tool, wait_for_the_end_of, zookeeper
 from .oracle import EARLIEST, LATEST, MAX_TIMESTAMP, START_MS, Oracle
@@ -272,3 +274,17 @@ def test_a_zookeeper_that_is_slow_to_answer_is_asked_again(monkeypatch: pytest.M
         server.start()
         wait_for_the_end_of(7, f"127.0.0.1:{listener.getsockname()[1]}")
         server.join()
+
+
+def test_a_jvm_takes_kafkas_classes_from_the_archive() -> None:
+    command = jars.command("kafka.Kafka", options=("-Xlog:class+load",))
+    if not any("SharedArchiveFile" in part for part in command):
+        pytest.skip("this Java makes no archive")
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    assert "kafka.Kafka$ source: shared objects file" in said
+
+
+def test_a_java_that_cannot_make_an_archive_leaves_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(jars, "java", lambda: "false")
+    jars._dump_archive(tmp_path)
+    assert not list(tmp_path.iterdir())
