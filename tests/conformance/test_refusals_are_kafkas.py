@@ -1,7 +1,7 @@
 """What a leader refuses, Kafka refuses with the same error code, and with the same records to blame.
 
 Not what lies inside a batch, behind its first record, where no setting of the topic asks about it: Leadline does not
-look there (docs/decisions/0011-what-a-leader-does-not-look-at.md).
+look there (docs/decisions/0009-what-a-leader-checks.md).
 """
 
 import struct

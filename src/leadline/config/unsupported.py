@@ -1,6 +1,6 @@
 """The settings of a broker that Kafka has and this one does not obey, each with the reason.
 
-The rule, which docs/decisions/0022-settings-as-tables.md explains:
+The rule, which docs/decisions/0013-settings-as-tables.md explains:
 
     REFUSED     whoever sets it relies on something that is not done here: only its default may be set
     ACCEPTED    it has nothing to act on here, such as a pool of threads; or it acts in Kafka only together with
