@@ -32,6 +32,7 @@ from leadline.errors import (
     UnknownTopicOrPartition,
 )
 from leadline.model import BrokerId, TopicId, TopicPartition, new_id
+from leadline.runtime.periodic import spawn
 from leadline.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 PATIENCE_MS = 60_000  # with what nobody gave a time for
@@ -51,10 +52,7 @@ def _to_its_end(change: _Change[P, T]) -> _Change[P, T]:
 
     @wraps(change)
     async def run(cluster: "ClusterAdmin", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        task = asyncio.create_task(change(cluster, *args, **kwargs), name=change.__name__)
-        cluster.under_way.add(task)
-        task.add_done_callback(cluster.under_way.discard)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # told to who asked, if to anybody
+        task = spawn(change(cluster, *args, **kwargs), cluster.under_way, change.__name__)
         try:
             return await asyncio.shield(task)
         except TreeError as error:
@@ -250,10 +248,7 @@ class ClusterAdmin:
             data = znodes.encode_log_dir_event(self.metadata.me.id)
             await self.tree.create(znodes.LOG_DIR_EVENT, data, sequential=True)
 
-        task = asyncio.create_task(tell(), name="telling that a log directory failed")
-        self.under_way.add(task)
-        task.add_done_callback(self.under_way.discard)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        spawn(tell(), self.under_way, "telling that a log directory failed")
 
     # Settings
 

@@ -30,6 +30,7 @@ from leadline.log.producers import TRUSTED, Verification
 from leadline.model import Offset, ProducerId, TopicPartition
 from leadline.records.build import BatchFields
 from leadline.records.compression import Codec
+from leadline.runtime.periodic import every
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,8 @@ class Commits:
         groups.on_loaded.append(self._forget_deleted_topics)
 
     def start(self) -> None:
-        self._expiry = asyncio.create_task(self._expire_now_and_then(), name="expiry of offsets")
+        interval_ms = self._config.offsets_retention_check_interval_ms
+        self._expiry = asyncio.create_task(every(interval_ms, self._expire_all, first_ms=0), name="offset-expiration")
 
     async def stop(self) -> None:
         if self._expiry is not None:
@@ -267,11 +269,9 @@ class Commits:
             if gone := {tp for tp in group.offsets.known() if tp.topic in topics}:
                 self._forget_or_log(shard, group, gone)
 
-    async def _expire_now_and_then(self) -> None:
-        while True:
-            for shard in list(self._journal.shards.values()):
-                await self._expire(shard)
-            await asyncio.sleep(self._config.offsets_retention_check_interval_ms / 1000)
+    async def _expire_all(self) -> None:
+        for shard in list(self._journal.shards.values()):
+            await self._expire(shard)
 
     async def _expire(self, shard: GroupShard) -> None:
         retention_ms = self._config.offsets_retention_minutes * MINUTE_MS

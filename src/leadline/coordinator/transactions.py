@@ -12,7 +12,7 @@ out of time is aborted under an epoch that its producer does not have.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from itertools import islice
 
 from leadline.config.coordinators import CoordinatorConfig
@@ -38,6 +38,7 @@ from leadline.model import LeaderEpoch, ProducerId, TopicPartition
 from leadline.records.batch import Header
 from leadline.records.record import Record
 from leadline.replication.replicas import Replicas
+from leadline.runtime.periodic import every, spawn
 from leadline.runtime.ports import Clock
 
 log = logging.getLogger(__name__)
@@ -242,14 +243,7 @@ class Transactions:
             raise UnknownServerError(f"{held.name} has too many partitions: {error}") from error
         held.pending = txn
         shard.by_id[held.name] = held
-        return self._spawn(self._settle(shard, held, offset))
-
-    def _spawn(self, work: Coroutine[None, None, None]) -> "asyncio.Task[None]":
-        task = asyncio.create_task(work)
-        self._writing.add(task)
-        task.add_done_callback(self._writing.discard)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # told to who asked, if to anybody
-        return task
+        return spawn(self._settle(shard, held, offset), self._writing)
 
     async def _settle(self, shard: TransactionShard, held: TransactionalId, offset: int) -> None:
         await self.journal.committed(shard.partition, offset)
@@ -303,10 +297,18 @@ class Transactions:
     def start(self) -> None:
         config = self.config()
         self._timers = [
-            asyncio.create_task(_every(wait_ms, do), name=do.__name__)
-            for wait_ms, do in (
-                (config.transaction_abort_timed_out_transaction_cleanup_interval_ms, self.abort_timed_out),
-                (config.transaction_remove_expired_transaction_cleanup_interval_ms, self.forget_expired),
+            asyncio.create_task(every(interval_ms, work), name=name)
+            for interval_ms, work, name in (
+                (
+                    config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+                    self._abort_all_timed_out,
+                    "transaction-abort",
+                ),
+                (
+                    config.transaction_remove_expired_transaction_cleanup_interval_ms,
+                    self._forget_all_expired,
+                    "transactionalId-expiration",
+                ),
             )
         ]
 
@@ -317,6 +319,13 @@ class Transactions:
         for timer in self._timers:
             timer.cancel()
         await asyncio.gather(*self._timers, *completing, *self._writing, return_exceptions=True)
+
+    async def _abort_all_timed_out(self) -> None:
+        while self.abort_timed_out():  # noqa: ASYNC110 - others get their turn
+            await asyncio.sleep(0)
+
+    async def _forget_all_expired(self) -> None:
+        self.forget_expired()
 
     def abort_timed_out(self) -> bool:
         """Some at a time, so that others get their turn. True: there may be more."""
@@ -362,17 +371,10 @@ class Transactions:
         offset = self.journal.write(shard.partition, [entry(held.name, None) for held in expired])
         for held in expired:
             held.pending = held.expire()
-        self._spawn(self._forgotten(shard, expired, offset))
+        spawn(self._forgotten(shard, expired, offset), self._writing)
 
     async def _forgotten(self, shard: TransactionShard, expired: Collection[TransactionalId], offset: int) -> None:
         await self.journal.committed(shard.partition, offset)
         for held in expired:
             del shard.by_id[held.name]
         log.info("%d transactional ids were idle for long and are forgotten", len(expired))
-
-
-async def _every(wait_ms: int, do: Callable[[], bool | None]) -> None:
-    more: bool | None = False
-    while True:
-        await asyncio.sleep(0 if more else wait_ms / 1000)
-        more = do()

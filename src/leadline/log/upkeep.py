@@ -17,6 +17,7 @@ from leadline.errors import LogDirFailed, StorageError
 from leadline.log.cleaner import Cleaner
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDir, LogDirs
+from leadline.runtime.periodic import every
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +48,7 @@ class Upkeep:
             ),
             ("producer-id-expiration", config.producer_id_expiration_check_interval_ms, self.expire_producers),
         ):
-            self._tasks.append(asyncio.create_task(_every(interval_ms, first_ms, work), name=name))
+            self._tasks.append(asyncio.create_task(every(interval_ms, work, first_ms=first_ms), name=name))
         self._start_cleaners()
 
     def _start_cleaners(self) -> None:
@@ -115,10 +116,3 @@ class Upkeep:
         for found in [*self.dirs.logs.values(), *self.dirs.future.values()]:
             found.expire_producers()
             await asyncio.sleep(0)
-
-
-async def _every(interval_ms: int, first_ms: int, work: Callable[[], Awaitable[None]]) -> None:
-    await asyncio.sleep(first_ms / 1000)
-    while True:
-        await work()
-        await asyncio.sleep(interval_ms / 1000)

@@ -9,7 +9,7 @@ leads is in `partition`, what it copies from other brokers in `follower`, one `F
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -44,6 +44,7 @@ from leadline.replication.moves import Move, copy_and_switch, end
 from leadline.replication.partition import NOTHING, Effects, Heard, Leader, LeaderAndIsr
 from leadline.replication.throttle import Throttles, is_named
 from leadline.runtime.deferred_completions import DeferredCompletions
+from leadline.runtime.periodic import every
 
 log = logging.getLogger(__name__)
 
@@ -397,7 +398,7 @@ class Replicas:
                 "highwatermark-checkpoint",
             ),
         ):
-            self._timers.append(asyncio.create_task(_every(interval_ms / 1000, work), name=name))
+            self._timers.append(asyncio.create_task(every(interval_ms, work), name=name))
 
     async def shrink(self) -> None:
         self.shrink_by(())
@@ -719,9 +720,3 @@ def _dismiss(hosted: HostedPartition, why: WireError) -> None:
 
 def _nowhere(broker: BrokerId) -> Source:
     raise PeerLost(f"there is no way to broker {broker}")
-
-
-async def _every(seconds: float, work: Callable[[], Awaitable[None]]) -> None:
-    while True:
-        await asyncio.sleep(seconds)
-        await work()

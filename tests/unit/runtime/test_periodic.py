@@ -1,0 +1,96 @@
+"""Periodic work, and tasks that outlive whoever started them."""
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from leadline.runtime.periodic import every, spawn
+
+PATIENCE_S = 60
+LONG_MS, SHORT_MS = 3_600_000, 1
+
+
+async def run_until(runs: int, interval_ms: float, *, first_ms: float | None = None) -> int:
+    """How often the work had run when it had run so often, or when time was up."""
+    count, done = 0, asyncio.Event()
+
+    async def work() -> None:
+        nonlocal count
+        count += 1
+        if count == runs:
+            done.set()
+
+    task = asyncio.create_task(every(interval_ms, work, first_ms=first_ms))
+    async with asyncio.timeout(PATIENCE_S):
+        await done.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return count
+
+
+def test_work_runs_again_after_each_interval() -> None:
+    assert asyncio.run(run_until(3, SHORT_MS)) == 3
+
+
+def test_the_first_delay_replaces_the_first_interval_alone() -> None:
+    assert asyncio.run(run_until(1, LONG_MS, first_ms=0)) == 1
+
+
+def test_work_that_fails_ends_its_task_with_the_error() -> None:
+    async def work() -> None:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        asyncio.run(asyncio.wait_for(every(SHORT_MS, work), PATIENCE_S))
+
+
+def test_a_task_is_held_until_it_ends() -> None:
+    async def run() -> None:
+        tasks: set[asyncio.Task[Any]] = set()
+        gate = asyncio.Event()
+
+        async def work() -> int:
+            await gate.wait()
+            return 7
+
+        task = spawn(work(), tasks, "a name")
+        assert tasks == {task}
+        assert task.get_name() == "a name"
+        gate.set()
+        assert await task == 7
+        await asyncio.sleep(0)
+        assert not tasks
+
+    asyncio.run(run())
+
+
+def test_an_error_that_nobody_awaits_is_not_reported_as_lost() -> None:
+    async def run() -> list[dict[str, Any]]:
+        reports: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, report: reports.append(report))
+        tasks: set[asyncio.Task[Any]] = set()
+
+        async def work() -> None:
+            raise ValueError("broken")
+
+        spawn(work(), tasks)
+        while tasks:
+            await asyncio.wait(tasks)
+            await asyncio.sleep(0)
+        gc.collect()
+        return reports
+
+    assert asyncio.run(run()) == []
+
+
+def test_an_error_reaches_whoever_awaits_the_task() -> None:
+    async def work() -> None:
+        raise ValueError("broken")
+
+    async def run() -> None:
+        with pytest.raises(ValueError, match="broken"):
+            await spawn(work(), set())
+
+    asyncio.run(run())
