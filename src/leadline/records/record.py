@@ -105,7 +105,10 @@ def check_records(data: Buffer, position: int, end: int, count: int) -> None:
 
 
 def check_record(data: Buffer, position: int, limit: int) -> int:
-    """Where the record that starts here ends. Its lengths must agree with each other, down to those of its headers."""
+    """Where the record that starts here ends. Its lengths must agree with each other, down to those of its headers.
+
+    Numbers of one byte and lengths of two, which nearly all are, are read here, without a call.
+    """
     decode = varint.decode
     try:
         length, start = decode(data, position)
@@ -114,22 +117,40 @@ def check_record(data: Buffer, position: int, limit: int) -> int:
             raise CorruptMessage(f"a record of {length} bytes where {limit - start} are left")
         at = start + 2 if data[start + 1] < 0x80 else decode(data, start + 1)[1]  # behind the timestamp
         at = at + 1 if data[at] < 0x80 else decode(data, at)[1]  # and the offset
-        size, at = decode(data, at)
-        size, at = decode(data, at + size if size > 0 else at)
-        count, at = decode(data, at + size if size > 0 else at)
-        if not 0 <= count <= limit - at:
-            raise CorruptMessage(f"a record with {count} headers where {limit - at} bytes are left")
-        for _ in range(count):
+        size = data[at]
+        if size < 0x80:
+            at += 1 if size & 1 else 1 + (size >> 1)  # odd: negative, as of a key that is null
+        else:
             size, at = decode(data, at)
-            if size < 0:
-                raise CorruptMessage("a record header without a key")
-            size, at = decode(data, at + size)
             at += size if size > 0 else 0
+        size = data[at]
+        if size < 0x80:
+            at += 1 if size & 1 else 1 + (size >> 1)
+        elif (high := data[at + 1]) < 0x80:
+            size += (high - 1) << 7
+            at += 2 if size & 1 else 2 + (size >> 1)
+        else:
+            size, at = decode(data, at)
+            at += size if size > 0 else 0
+        at = at + 1 if data[at] == 0 else _after_headers(data, at, limit)
     except (IndexError, ValueError):
         raise CorruptMessage("a record is cut off") from None
     if at != end:
         raise CorruptMessage(f"a record of {length} bytes whose parts take {at - start}")
     return end
+
+
+def _after_headers(data: Buffer, at: int, limit: int) -> int:
+    count, at = varint.decode(data, at)
+    if not 0 <= count <= limit - at:
+        raise CorruptMessage(f"a record with {count} headers where {limit - at} bytes are left")
+    for _ in range(count):
+        size, at = varint.decode(data, at)
+        if size < 0:
+            raise CorruptMessage("a record header without a key")
+        size, at = varint.decode(data, at + size)
+        at += size if size > 0 else 0
+    return at
 
 
 def keys(body: Buffer, count: int) -> list[tuple[int, bytes | None, int]]:
