@@ -806,12 +806,20 @@ def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
 
 def test_a_connection_whose_request_is_waiting_is_not_idle() -> None:
     async def test() -> None:
+        other_is_gone = asyncio.Event()
+
         async def wait() -> Reply:
-            await asyncio.sleep(5)
+            await other_is_gone.wait()
             return [sized(b"done")]
 
         async with harbour(lambda *_: wait(), connections_max_idle_ms=2000) as there:
-            assert await (await there.peer()).ask(b"wait") == b"done"
+            waiting = await there.peer()
+            waiting.send(b"wait")
+            await until(lambda: any(connection.waiting for connection in there.net.connections))
+            idle = await there.peer()  # which came later
+            assert await idle.receive() is None
+            other_is_gone.set()
+            assert await waiting.receive() == b"done"
 
     run(test)
 
