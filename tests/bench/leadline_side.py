@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 from leadline.config import LogConfig, StorageConfig
 from leadline.errors import LogDirFailed
 from leadline.log import names
-from leadline.log.background import Inline
 from leadline.log.cleaner import Cleaner, cleanable
-from leadline.log.log import Log, World
+from leadline.log.disk_thread import Inline
+from leadline.log.log import Log, LogContext
 from leadline.log.log_dirs import LogDirs
 from leadline.log.recovery import Opening, open_log
 from leadline.records.batch import walk
@@ -55,7 +55,7 @@ def fail(failure: LogDirFailed) -> None:
 def open_one(request: Json, *, clean: bool) -> Log:
     directory = request["dir"]
     tp, _ = names.parse_dir_name(os.path.basename(directory))
-    world = World(SystemClock(), OsFiles(), Inline(os.path.dirname(directory), fail), fail)
+    world = LogContext(SystemClock(), OsFiles(), Inline(os.path.dirname(directory), fail), fail)
     return open_log(Opening(tp, directory, LogConfig.parse(request["config"]), clean), world)
 
 

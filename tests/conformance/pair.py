@@ -14,10 +14,10 @@ from struct import Struct
 from typing import TypeVar
 
 from leadline.errors import LogDirFailed, RecordsRefused, UnexpectedAppendOffset, WireError
-from leadline.log.background import Inline
+from leadline.log.disk_thread import Inline
 from leadline.log.log import MAX_TIMESTAMP, Isolation, Log
 from leadline.log.names import REMOVED
-from leadline.log.producers import Origin, Producer
+from leadline.log.producer_state import AppendOrigin, ProducerEntry
 from leadline.log.recovery import Opening, open_log
 from leadline.log.segment import Segment
 from leadline.model import Offset, format_id, parse_id
@@ -170,13 +170,13 @@ class Pair:
     def failure(self, what: str) -> str:
         return "\n".join([what, "after:", *self.done])
 
-    def append(self, batch: bytes, epoch: int = 0, origin: Origin = Origin.CLIENT) -> object:
+    def append(self, batch: bytes, epoch: int = 0, origin: AppendOrigin = AppendOrigin.CLIENT) -> object:
         def ours() -> object:
             done = self.log.append_as_leader(bytearray(batch), epoch, origin)
             return done.first_offset, done.last_offset, done.log_append_time_ms
 
         def theirs() -> object:
-            kafka_origin = "CLIENT" if origin is Origin.CLIENT else "COORDINATOR"
+            kafka_origin = "CLIENT" if origin is AppendOrigin.CLIENT else "COORDINATOR"
             done = self.oracle.append_leader(batch, epoch, kafka_origin)  # type: ignore[arg-type]
             return done.first_offset, done.last_offset, done.log_append_time
 
@@ -376,11 +376,11 @@ def state_of(log: Log) -> dict[str, object]:
         "last_stable_offset": log.last_stable_offset,
         "first_unstable_offset": first_unstable,
         "recovery_point": log.recovery_point,
-        "producer_state_end_offset": log.producers.end_offset,
+        "producer_state_end_offset": log.producer_state.end_offset,
         "topic_id": None if log.topic_id is None else format_id(log.topic_id),
         "segments": [_segment(segment) for segment in log.segments],
         "epochs": [tuple(entry) for entry in log.epochs.entries],
-        "producers": {id: _producer(id, entry) for id, entry in log.producers.by_id.items()},
+        "producers": {id: _producer(id, entry) for id, entry in log.producer_state.by_id.items()},
     }
 
 
@@ -415,7 +415,7 @@ def _kafka_segment(segment: KafkaSegment) -> tuple[Offset, int, int, Offset]:
     )
 
 
-def _producer(id: int, entry: Producer) -> KafkaProducer:
+def _producer(id: int, entry: ProducerEntry) -> KafkaProducer:
     first = entry.batches[0].first_sequence if entry.batches else -1
     return {
         "id": id,

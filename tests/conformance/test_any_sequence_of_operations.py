@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from leadline.log.log import Isolation
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from tests.conformance.kafka.answers import Codec, Record
 from tests.conformance.kafka.oracle import START_MS, Oracle
 from tests.conformance.pair import Pair
@@ -137,7 +137,7 @@ class Walk:
             coordinator_epoch=max(self.coordinator_epoch + self.random.choice((-1, 0, 0, 0, 0, 1)), 0),
             timestamp=self.pair.bench.clock.ms,
         )
-        if isinstance(self.pair.append(marker, self.epoch, Origin.COORDINATOR), tuple):
+        if isinstance(self.pair.append(marker, self.epoch, AppendOrigin.COORDINATOR), tuple):
             client.in_transaction = False
 
     def repeat(self) -> None:
@@ -200,7 +200,7 @@ class Walk:
             self.pair.replicate(data[: len(data) - cut])
 
     def in_transaction(self, client: Client) -> bool:
-        known = self.pair.log.producers.by_id.get(client.id)
+        known = self.pair.log.producer_state.by_id.get(client.id)
         return known is not None and known.txn_first_offset is not None
 
     # Everything else

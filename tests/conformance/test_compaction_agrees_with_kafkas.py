@@ -12,8 +12,8 @@ import pytest
 from leadline.config import StorageConfig
 from leadline.log import names
 from leadline.log.cleaner import cleanable, request_for
-from leadline.log.compaction import KEY_BYTES, Compaction, Throttle
-from leadline.log.producers import Origin
+from leadline.log.compaction import KEY_BYTES, CleanerThrottle, Compaction
+from leadline.log.producer_state import AppendOrigin
 from leadline.log.segment import Segment
 from tests.conformance.kafka.answers import Batch, Codec, Record
 from tests.conformance.kafka.oracle import Oracle
@@ -84,7 +84,7 @@ class Scene:
     def end(self, producer: int, *, commit: bool) -> None:
         now = self.pair.bench.clock.ms
         self.pair.append(
-            self.oracle.end_transaction_marker(producer, 0, commit=commit, timestamp=now), 0, Origin.COORDINATOR
+            self.oracle.end_transaction_marker(producer, 0, commit=commit, timestamp=now), 0, AppendOrigin.COORDINATOR
         )
 
     # Cleaning
@@ -127,7 +127,7 @@ class Scene:
         }
         request = request_for(target, StorageConfig.parse(settings), self.pair.bench.clock.ms)
         end = target.first_dirty
-        throttle = Throttle(request.max_bytes_per_second, lambda: 0.0, lambda _: None)
+        throttle = CleanerThrottle(request.max_bytes_per_second, lambda: 0.0, lambda _: None)
         for group in Compaction(request, self.pair.bench.files, throttle).run():
             new = Segment(
                 self.pair.bench.files, log.directory, group.bases[0], log.config,

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from leadline.config import LogConfig, StorageConfig
 from leadline.log.log import Isolation, Log
 from leadline.log.log_dirs import LogDirs
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.model import TopicPartition as LeadlineTopicPartition
 from leadline.records.batch import walk
 from leadline.records.build import BatchFields, build
@@ -243,7 +243,7 @@ async def write_more(dirs: LogDirs) -> None:
                     transactional=transactional,
                 )
                 log.append_as_leader(build(records, fields), epoch)
-            log.append_as_leader(marker(900_001, commit=number % 2 == 0), epoch, Origin.COORDINATOR)
+            log.append_as_leader(marker(900_001, commit=number % 2 == 0), epoch, AppendOrigin.COORDINATOR)
         log.advance_high_watermark(log.log_end)
 
 

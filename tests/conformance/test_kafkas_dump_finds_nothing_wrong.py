@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.records.compression import Codec
 from tests.conformance.kafka.broker import tool
 from tests.conformance.kafka.oracle import Oracle
@@ -27,7 +27,7 @@ def write(bench: LogBench) -> None:
             log.append_as_leader(batch(7, timestamp=now, codec=codec, size=40), n // 5)
         log.append_as_leader(batch(2, timestamp=now, producer_id=8, sequence=2 * n), n // 5)
         log.append_as_leader(batch(2, timestamp=now, producer_id=9, sequence=2 * n, transactional=True), n // 5)
-        log.append_as_leader(marker(9, commit=n % 2 == 0), n // 5, Origin.COORDINATOR)
+        log.append_as_leader(marker(9, commit=n % 2 == 0), n // 5, AppendOrigin.COORDINATOR)
     log.close()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from leadline.log.log import Isolation
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from tests.conformance.kafka.answers import Codec, Record
 from tests.conformance.kafka.oracle import START_MS, Oracle
 from tests.conformance.pair import ISOLATION, Pair, within
@@ -207,7 +207,7 @@ def test_a_leaders_markers_are_read_as_they_were_written(oracle: Oracle, tmp_pat
         "none", [Record(START_MS, b"k", b"v")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True
     )
     pair.append(batch)
-    pair.append(oracle.end_transaction_marker(1, 0, commit=False), 0, Origin.COORDINATOR)
+    pair.append(oracle.end_transaction_marker(1, 0, commit=False), 0, AppendOrigin.COORDINATOR)
     pair.high_watermark(2)
     data = read(pair, 0, 1000, Isolation.COMMITTED, min_one=True)
     assert [batch.control for batch in oracle.parse(data)] == [False, True]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leadline.log.log import Log
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.model import TopicPartition
 from tests.conformance.kafka.answers import Codec, Producer, Record
 from tests.conformance.kafka.oracle import START_MS, Oracle
@@ -36,7 +36,7 @@ class History:
         self.open: set[int] = set()
         self.entries = [self._next(n) for n in range(batches)]
 
-    def _next(self, n: int) -> tuple[bytes, int, Origin]:
+    def _next(self, n: int) -> tuple[bytes, int, AppendOrigin]:
         chosen = self.random
         epoch, now = n // 12, START_MS + 100 * n
         producer = chosen.choice([None, *self.sequences])
@@ -46,7 +46,7 @@ class History:
             return (
                 self.oracle.end_transaction_marker(producer, 0, commit=commit, timestamp=now),
                 epoch,
-                Origin.COORDINATOR,
+                AppendOrigin.COORDINATOR,
             )
         records = [
             Record(now + chosen.randint(-150, 50), f"k{i}".encode(), bytes(chosen.choices(b"xyz", k=60)))
@@ -54,7 +54,7 @@ class History:
         ]
         codec = chosen.choice(CODECS)
         if producer is None:
-            return self.oracle.build(codec, records), epoch, Origin.CLIENT
+            return self.oracle.build(codec, records), epoch, AppendOrigin.CLIENT
         transactional = producer in self.open or chosen.random() < 0.6
         if transactional:
             self.open.add(producer)
@@ -68,12 +68,12 @@ class History:
             base_sequence=sequence,
             transactional=transactional,
         )
-        return batch, epoch, Origin.CLIENT
+        return batch, epoch, AppendOrigin.CLIENT
 
     def by_kafka(self, directory: Path, end: str) -> None:
         self.oracle.open(directory, SETTINGS, clean=True)
         for batch, epoch, origin in self.entries:
-            self.oracle.append_leader(batch, epoch, "CLIENT" if origin is Origin.CLIENT else "COORDINATOR")
+            self.oracle.append_leader(batch, epoch, "CLIENT" if origin is AppendOrigin.CLIENT else "COORDINATOR")
         self.oracle.close() if end == "close" else self.oracle.abandon()
 
     def by_leadline(self, directory: Path, end: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.records import varint
 from leadline.records.batch import CRC_AT, crc_of
 from tests.conformance.kafka.answers import Batch, Codec, Record
@@ -316,7 +316,7 @@ def test_markers_of_fenced_producers_and_coordinators(send: Send) -> None:
 
     def end(epoch: int, coordinator_epoch: int) -> object:
         marker = pair.oracle.end_transaction_marker(7, epoch, commit=True, coordinator_epoch=coordinator_epoch)
-        answer = pair.append(marker, 0, Origin.COORDINATOR)
+        answer = pair.append(marker, 0, AppendOrigin.COORDINATOR)
         pair.assert_same_state()
         return answer
 
@@ -385,7 +385,7 @@ def test_a_topics_own_compression(opened: Open, source: Codec, target: Codec, ti
     ]
     pair.append(pair.oracle.build(source, given, producer_id=4, producer_epoch=1, base_sequence=8))
     marker = pair.oracle.end_transaction_marker(5, 0, commit=True)
-    pair.append(marker, 0, Origin.COORDINATOR)
+    pair.append(marker, 0, AppendOrigin.COORDINATOR)
     pair.close()
     ours, theirs = (
         pair.oracle.parse((directory / "00000000000000000000.log").read_bytes())

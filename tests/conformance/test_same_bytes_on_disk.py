@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from tests.conformance.kafka.answers import Codec, Record
 from tests.conformance.kafka.oracle import START_MS, Oracle
 from tests.conformance.pair import Pair
@@ -65,7 +65,7 @@ class Scene:
             coordinator_epoch=coordinator_epoch,
             timestamp=self.pair.bench.clock.ms,
         )
-        self.pair.append(marker, 0, Origin.COORDINATOR)
+        self.pair.append(marker, 0, AppendOrigin.COORDINATOR)
 
     def finish(self) -> list[str]:
         """Close both and compare every byte; the names of the files."""

@@ -16,7 +16,7 @@ from leadline.coordinator.journal import shard_of
 from leadline.coordinator.transaction import EXHAUSTED_FROM, Identity, State, Transaction
 from leadline.coordinator.transaction_records import entry, read_key, read_value
 from leadline.log.log_dirs import LogDirs
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.model import TopicPartition
 from leadline.records.batch import walk
 from leadline.records.build import build
@@ -186,7 +186,7 @@ def write_by_hand(directory: Path, name: str, **changes: object) -> None:
         log = dirs.logs[TopicPartition(JOURNAL, shard_of(name, SHARDS))]
         key, value = entry(name, replace(_last(whole_log(log), name), **changes))  # type: ignore[arg-type]
         assert log.epochs.latest is not None
-        log.append_as_leader(build([Record(0, 1, key, value)]), log.epochs.latest.epoch, Origin.COORDINATOR)
+        log.append_as_leader(build([Record(0, 1, key, value)]), log.epochs.latest.epoch, AppendOrigin.COORDINATOR)
         await dirs.close()
 
     asyncio.run(main())

@@ -9,7 +9,7 @@ from random import Random
 from leadline.log.checkpoints import read_epochs
 from leadline.log.index import Index
 from leadline.log.log import Log
-from leadline.log.producers import Producer, Producers
+from leadline.log.producer_state import ProducerEntry, ProducerState
 from leadline.log.segment import Segment
 from leadline.model import Offset, TopicPartition
 from leadline.records.batch import crc_of, header_at
@@ -161,26 +161,26 @@ def epochs_agree_with_the_batches(log: Log, found: Batches) -> None:
 
 def producers_equal_a_replay(log: Log, found: Batches, log_start: Offset) -> None:
     """What is in the log, they know, if it was not deleted; what they know beyond that must come from before it."""
-    replayed = Producers(log.tp, log.producers.expiration_ms)
+    replayed = ProducerState(log.tp, log.producer_state.expiration_ms)
     for data in found.values():
         header = header_at(data)
         if header.has_producer_id:
             replayed.replay(header, read_end_marker(data, 0, header) if header.is_control else None)
     for producer_id, entry in replayed.by_id.items():
-        known = log.producers.by_id.get(producer_id)
+        known = log.producer_state.by_id.get(producer_id)
         if known is None:
             assert entry.last_offset < log_start, f"producer {producer_id} is not known"
         elif entry.last_offset >= log_start:
             assert _last(known) == _last(entry), f"producer {producer_id}: {known}, replayed {entry}"
-    for producer_id, entry in log.producers.by_id.items():
+    for producer_id, entry in log.producer_state.by_id.items():
         if producer_id not in replayed.by_id:
             assert entry.last_offset < min(found, default=log.log_end), f"producer {producer_id} is not in the log"
-    assert log.producers.end_offset == log.log_end
+    assert log.producer_state.end_offset == log.log_end
 
 
 def aborted_transactions_are_indexed(log: Log, found: Batches, log_start: Offset) -> None:
     """Else a reader of committed records would be handed what was aborted."""
-    replayed = Producers(log.tp, log.producers.expiration_ms)
+    replayed = ProducerState(log.tp, log.producer_state.expiration_ms)
     indexed = {(txn.producer_id, txn.last_offset) for segment in log.segments for txn in segment.txn_index.entries()}
     for data in found.values():
         header = header_at(data)
@@ -190,12 +190,12 @@ def aborted_transactions_are_indexed(log: Log, found: Batches, log_start: Offset
                 assert (aborted.producer_id, aborted.last_offset) in indexed, f"{aborted} is not in any .txnindex"
 
 
-def _last(entry: Producer) -> tuple[int, int, int, bool]:
+def _last(entry: ProducerEntry) -> tuple[int, int, int, bool]:
     return entry.epoch, entry.last_sequence, entry.last_offset, entry.txn_first_offset is not None
 
 
 def indexes_point_into_the_log(segment: Segment) -> None:
-    places = list(segment.places())
+    places = list(segment.batches())
     starts = {place.position for place in places}
     last_offsets = {place.last_offset for place in places}
     for relative, position in _entries(segment.offset_index):

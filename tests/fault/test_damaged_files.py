@@ -23,7 +23,7 @@ from leadline.cli.start import REFUSALS
 from leadline.config import broker_settings
 from leadline.errors import CorruptMessage, StorageError
 from leadline.log.log import Isolation, Log
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.model import TopicPartition
 from leadline.records.batch import crc_of, header_at
 from leadline.replication.replicas import HostedPartition
@@ -164,7 +164,7 @@ async def fill(directory: Path) -> None:
         for n in range(RECORDS // 3):
             replicas.append(tp, batch(producer_id=1, sequence=n))
             replicas.append(tp, batch(producer_id=2, sequence=n, transactional=True))
-            replicas.append(tp, marker(2, commit=n % 2 == 0), Origin.COORDINATOR)
+            replicas.append(tp, marker(2, commit=n % 2 == 0), AppendOrigin.COORDINATOR)
     (log_dir,) = broker.dirs.dirs.values()
     await log_dir.disk.drain()
     await log_dir.disk.drain()

@@ -14,7 +14,7 @@ import pytest
 from leadline.errors import LogDirFailed, ResourceExhausted, StorageError
 from leadline.log.log import Isolation, Log
 from leadline.log.log_dirs import LogDirs
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.model import Offset
 from leadline.runtime.ports import Files
 from tests.fault.laws import no_last_record_of_a_key_is_lost, restart_keeps, what_was_flushed_is_there
@@ -85,7 +85,7 @@ class Scenario:
         for data in [*batches, marker(2, commit=n % 2 == 0)]:
             wanted = bytes(at_offset(data, log.log_end, n))  # an append that fails may have come as far as the log
             self.ledgers[log.tp].note(log.log_end, wanted)
-            log.append_as_leader(data, n, Origin.CLIENT if data in batches else Origin.COORDINATOR)
+            log.append_as_leader(data, n, AppendOrigin.CLIENT if data in batches else AppendOrigin.COORDINATOR)
         log.advance_high_watermark(log.log_end)
         log.flush()
 

@@ -13,7 +13,7 @@ import pytest
 
 from leadline.errors import ResourceExhausted
 from leadline.log.log import Isolation, Log
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from tests.support.crash_disk import Unsynced
 from tests.support.logs import LogBench, batch, bytes_of, marker, offsets_in, whole_log
 from tests.support.watched_files import Failing, WatchedFiles
@@ -46,13 +46,13 @@ class Persistent:
                 return
         raise AssertionError("it never succeeds")
 
-    def append(self, data: bytearray, origin: Origin = Origin.CLIENT) -> None:
+    def append(self, data: bytearray, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
         def attempt(log: Log) -> None:
-            end, state = log.log_end, dict(log.producers.by_id)
+            end, state = log.log_end, dict(log.producer_state.by_id)
             try:
                 log.append_as_leader(bytearray(data), 3, origin)
             except ResourceExhausted:
-                assert (log.log_end, log.producers.by_id) == (end, state)
+                assert (log.log_end, log.producer_state.by_id) == (end, state)
                 raise
 
         self.until_done(attempt)
@@ -64,7 +64,7 @@ class Persistent:
             self.append(batch(2, size=60))
             self.append(batch(producer_id=1, sequence=n, size=30))
             self.append(batch(producer_id=2, sequence=n, transactional=True))
-            self.append(marker(2, commit=n % 2 == 0), Origin.COORDINATOR)
+            self.append(marker(2, commit=n % 2 == 0), AppendOrigin.COORDINATOR)
         self.log.advance_high_watermark(self.log.log_end)
         self.until_done(lambda log: log.flush())
         self.until_done(lambda log: log.read(5, 100, Isolation.COMMITTED))

@@ -15,10 +15,10 @@ from unittest import mock
 from leadline.config import LogConfig, StorageConfig
 from leadline.errors import LogDirFailed
 from leadline.log.cleaner import Cleaner, cleanable, request_for
-from leadline.log.compaction import Compaction, Throttle
+from leadline.log.compaction import CleanerThrottle, Compaction
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.model import Offset, TopicPartition
 from leadline.records.batch import walk
 from leadline.records.record import Record
@@ -130,20 +130,20 @@ class Voyage:
 
     # Deeds
 
-    def _any_batch(self, log: Log) -> tuple[bytearray, Origin]:
+    def _any_batch(self, log: Log) -> tuple[bytearray, AppendOrigin]:
         random = self.random
         producer_id = random.choice((-1, -1, 1, 2, 3))
         key = random.choice("abcdef")
         size = random.choice((5, 30, 120))
         if producer_id < 0:
-            return batch(random.randint(1, 3), key=key, size=size), Origin.CLIENT
-        known = log.producers.by_id.get(producer_id)
+            return batch(random.randint(1, 3), key=key, size=size), AppendOrigin.CLIENT
+        known = log.producer_state.by_id.get(producer_id)
         if known is not None and known.txn_first_offset is not None and random.random() < 0.4:
-            return marker(producer_id, commit=random.random() < 0.5), Origin.COORDINATOR
+            return marker(producer_id, commit=random.random() < 0.5), AppendOrigin.COORDINATOR
         sequence = known.last_sequence + 1 if known else 0
         transactional = producer_id > 1
         made = batch(1, key=key, size=size, producer_id=producer_id, sequence=sequence, transactional=transactional)
-        return made, Origin.CLIENT
+        return made, AppendOrigin.CLIENT
 
     async def append(self, tp: TopicPartition) -> None:
         log, ledger = self.dirs.logs[tp], self.ledgers[tp]
@@ -244,7 +244,7 @@ async def compacting(dirs: LogDirs, log: Log, files: Files) -> AsyncIterator[Non
     assert target is not None
     request = request_for(target, dirs.config, dirs.clock.now_ms())
     cleaner, log_dir, end_offset = Cleaner(dirs), dirs.dir_of(log), request.first_dirty
-    for group in Compaction(request, files, Throttle(1e12, lambda: 0.0, lambda _: None)).run():
+    for group in Compaction(request, files, CleanerThrottle(1e12, lambda: 0.0, lambda _: None)).run():
         await cleaner.swap_in(log, log_dir.disk, group.bases)
         end_offset = group.end_offset
         yield

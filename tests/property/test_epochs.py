@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from leadline.log.checkpoints import EpochEntry, encode_epochs
-from leadline.log.epochs import EpochEnd, Epochs
+from leadline.log.epochs import EpochEnd, LeaderEpochs
 
 
 class EpochsAgainstAList(RuleBasedStateMachine):
@@ -13,7 +13,7 @@ class EpochsAgainstAList(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.epochs = Epochs()
+        self.epochs = LeaderEpochs()
         self.of_offset: dict[int, int] = {}
         self.start = self.end = self.epoch = 0
 
@@ -65,7 +65,7 @@ TestEpochsAgainstAList = EpochsAgainstAList.TestCase
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30)), max_size=15))
 def test_whatever_is_assigned_the_entries_rise_and_the_last_one_counts(assigned: list[tuple[int, int]]) -> None:
-    epochs = Epochs()
+    epochs = LeaderEpochs()
     for epoch, offset in assigned:
         epochs.assign(epoch, offset)
         assert epochs.latest is not None
@@ -80,5 +80,5 @@ def test_entries_that_are_read_again_are_the_same(steps: list[tuple[int, int]]) 
     for more, further in steps:
         epoch, offset = epoch + more, offset + further
         entries.append(EpochEntry(epoch, offset))
-    assert Epochs(entries).entries == entries
+    assert LeaderEpochs(entries).entries == entries
     assert encode_epochs(entries).decode().splitlines()[1:] == [str(len(entries)), *(f"{e} {o}" for e, o in entries)]

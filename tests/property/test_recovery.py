@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.records.batch import header_at, walk
 from leadline.records.compression import Codec
 from tests.fault.voyage import contents
@@ -27,7 +27,7 @@ class Written:
     files: dict[str, bytes]
 
     @classmethod
-    def at(cls, path: Path, batches: list[tuple[bytearray, Origin]]) -> "Written":
+    def at(cls, path: Path, batches: list[tuple[bytearray, AppendOrigin]]) -> "Written":
         path.mkdir()
         bench = LogBench(path, SMALL, Unsynced())
         log = bench.open()
@@ -63,14 +63,14 @@ class Written:
         return kept
 
 
-def a_few_batches() -> list[tuple[bytearray, Origin]]:
+def a_few_batches() -> list[tuple[bytearray, AppendOrigin]]:
     """Plain, compressed, idempotent and transactional, over two segments."""
-    client = Origin.CLIENT
+    client = AppendOrigin.CLIENT
     return [
         (batch(2), client),
         (batch(1, producer_id=7, transactional=True), client),
         (batch(3, codec=Codec.GZIP), client),
-        (marker(7, commit=False), Origin.COORDINATOR),
+        (marker(7, commit=False), AppendOrigin.COORDINATOR),
         (batch(1, producer_id=8), client),
         (batch(1), client),
     ]
@@ -131,7 +131,7 @@ def test_any_log_damaged_anywhere_keeps_a_prefix(
 ) -> None:
     made = Written.at(
         tmp_path_factory.mktemp("any") / "log",
-        [(batch(count, size=size // count), Origin.CLIENT) for count, size in shapes],
+        [(batch(count, size=size // count), AppendOrigin.CLIENT) for count, size in shapes],
     )
     names = [name for name, data in log_files(made) if data]
     name = names[int(share * len(names))]

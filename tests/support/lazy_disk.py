@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from leadline.errors import LogDirFailed
-from leadline.log.background import RETRY_MS, Disk
+from leadline.log.disk_thread import RETRY_MS, Disk
 from leadline.runtime.ports import shortage
 
 T = TypeVar("T")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from leadline.config import LogConfig
 from leadline.errors import LogDirFailed
-from leadline.log.background import Inline
-from leadline.log.compaction import Compaction, Group, Request, Throttle
-from leadline.log.log import Log, Read, World
+from leadline.log.compaction import CleanedGroup, CleanerThrottle, Compaction, CompactionRequest
+from leadline.log.disk_thread import Inline
+from leadline.log.log import Log, LogContext, ReadResult
 from leadline.log.recovery import Opening, open_log
 from leadline.model import Offset, TopicPartition
 from leadline.records.batch import walk
@@ -44,7 +44,7 @@ class LogBench:
         self.files: Files = files or OsFiles()
         self.failures: list[LogDirFailed] = []
         self.background = Inline(str(parent), self.failures.append)
-        self.world = World(self.clock, self.files, self.background, self.failures.append)
+        self.world = LogContext(self.clock, self.files, self.background, self.failures.append)
         self.directory.mkdir(exist_ok=True)
 
     def open(
@@ -95,10 +95,10 @@ def at_offset(data: bytearray, base_offset: Offset, leader_epoch: int = 0) -> by
     return data
 
 
-def compact(log: Log, wanted: Request) -> list[Group]:
+def compact(log: Log, wanted: CompactionRequest) -> list[CleanedGroup]:
     """One pass, as a cleaner would have it made, in this process."""
     groups = []
-    for group in Compaction(wanted, OsFiles(), Throttle(1e12, lambda: 0.0, lambda _: None)).run():
+    for group in Compaction(wanted, OsFiles(), CleanerThrottle(1e12, lambda: 0.0, lambda _: None)).run():
         new = log.cleaned_segment(group.bases[0])
         log.ready_to_swap(new)
         log.swap_in(new, [segment for segment in log.segments if segment.base_offset in group.bases])
@@ -107,7 +107,7 @@ def compact(log: Log, wanted: Request) -> list[Group]:
     return groups
 
 
-def bytes_of(read: Read, files: Files | None = None) -> bytes:
+def bytes_of(read: ReadResult, files: Files | None = None) -> bytes:
     if read.slice is None:
         return b""
     return (files or OsFiles()).pread(read.slice.file.fd, read.slice.length, read.slice.position)

@@ -1,6 +1,6 @@
 """Batches of producers, as headers, and what a partition learns from them."""
 
-from leadline.log.producers import Origin, Producers
+from leadline.log.producer_state import AppendOrigin, ProducerState
 from leadline.records.batch import Header, header_at
 from tests.support.logs import at_offset, batch
 
@@ -14,7 +14,7 @@ def header(
     return header_at(at_offset(data, offset))
 
 
-def write(producers: Producers, *headers: Header, origin: Origin = Origin.CLIENT) -> None:
+def write(producers: ProducerState, *headers: Header, origin: AppendOrigin = AppendOrigin.CLIENT) -> None:
     for one in headers:
         pending = producers.prepare(one.producer_id, origin)
         pending.append(one)

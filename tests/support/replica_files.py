@@ -7,7 +7,7 @@ from leadline.config import StorageConfig
 from leadline.log import checkpoints, names
 from leadline.log.cleaner import cleanable, request_for
 from leadline.log.log import Isolation, Log
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.model import Offset, TopicPartition
 from leadline.records.batch import CONTROL, FLAGS_AT
 from leadline.runtime.ports import OsFiles
@@ -43,7 +43,7 @@ class Replicas:
 
     def append(self, *batches: bytearray) -> None:
         for batch in batches:
-            origin = Origin.COORDINATOR if batch[FLAGS_AT] & CONTROL else Origin.CLIENT
+            origin = AppendOrigin.COORDINATOR if batch[FLAGS_AT] & CONTROL else AppendOrigin.CLIENT
             first = self.leader.log_end
             self.leader.append_as_leader(batch, self.epoch, origin)
             copy = bytes_of(self.leader.read(first, 1 << 20, Isolation.LOG_END))

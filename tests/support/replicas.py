@@ -16,7 +16,7 @@ from leadline.errors import (
     UnknownLeaderEpoch,
     WireError,
 )
-from leadline.log.epochs import Epochs
+from leadline.log.epochs import LeaderEpochs
 from leadline.model import BrokerId, LeaderEpoch, Offset
 from leadline.replication import follower, partition
 from leadline.replication.fetch_session import Position
@@ -46,7 +46,7 @@ class MemoryLog:
 
     def __init__(self, *, keeps_epochs: bool = True) -> None:
         self.records: list[Record] = []
-        self.epochs = Epochs()
+        self.epochs = LeaderEpochs()
         self.log_start = self.high_watermark = 0
         self.flushed = self.checkpoint = 0  # the log's end and the high watermark, as they are on disk
         self.keeps_epochs = keeps_epochs

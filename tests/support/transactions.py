@@ -13,9 +13,9 @@ from leadline.coordinator.markers import Markers
 from leadline.coordinator.transaction import Identity
 from leadline.coordinator.transactions import TRANSACTIONS_TOPIC, Transactions
 from leadline.errors import NotLeaderOrFollower, WireError
-from leadline.log.log import Appended
+from leadline.log.log import AppendResult
 from leadline.log.log_dirs import LogDirs
-from leadline.log.producers import TRUSTED, Origin, Verification
+from leadline.log.producer_state import TRUSTED, AppendOrigin, Verification
 from leadline.model import Buffer, TopicPartition
 from leadline.records.batch import walk
 from leadline.records.build import BatchFields, build
@@ -40,10 +40,10 @@ class MortalReplicas(Replicas):
         self,
         tp: TopicPartition,
         batch: Buffer,
-        origin: Origin = Origin.CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
         verified: Verification | None = TRUSTED,
         acks: int = 1,
-    ) -> Appended:
+    ) -> AppendResult:
         if self.writes_left is not None:
             if self.writes_left == 0:
                 raise NotLeaderOrFollower("the process was killed")
@@ -80,7 +80,9 @@ class Node:
 
     def write(self, name: str, producer: Identity, tp: TopicPartition, sequence: int, value: bytes) -> None:
         """A transactional record, verified first, as Produce does it."""
-        verified = self.replicas.leading(tp).log.producers.begin_verification(*producer, sequence, self.clock.now_ms())
+        verified = self.replicas.leading(tp).log.producer_state.begin_verification(
+            *producer, sequence, self.clock.now_ms()
+        )
         if verified is not None and (refused := self.transactions.verify(name, producer, [tp])[tp]) is not None:
             raise refused
         fields = BatchFields(
@@ -90,7 +92,7 @@ class Node:
             transactional=True,
         )
         data = build([Record(0, self.clock.now_ms(), None, value)], fields)
-        self.replicas.append(tp, data, Origin.CLIENT, verified)
+        self.replicas.append(tp, data, AppendOrigin.CLIENT, verified)
 
     async def settled(self) -> None:
         """Nothing is under way any more; once killed, nothing but what tries in vain."""

@@ -28,7 +28,7 @@ def describe_producers(request: DescribeProducersRequest, ctx: Context) -> Descr
 def _describe(tp: TopicPartition, ctx: Context) -> _Partition:
     try:
         check_name(tp.topic)
-        producers = ctx.services.replicas.leading(tp).log.producers
+        producers = ctx.services.replicas.leading(tp).log.producer_state
     except WireError as error:
         return _Partition(partition_index=tp.partition, error_code=error.code, error_message=str(error))
     return _Partition(

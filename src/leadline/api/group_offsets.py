@@ -20,7 +20,7 @@ from leadline.errors import (
     UnknownTopicOrPartition,
     WireError,
 )
-from leadline.log.producers import Verification
+from leadline.log.producer_state import Verification
 from leadline.model import Offset, TopicPartition, by_topic
 from leadline.wire.messages import (
     OffsetCommitRequest,

@@ -4,7 +4,7 @@ from collections import Counter
 
 from leadline.api.context import NONE, Context
 from leadline.errors import InvalidRequest, LeaderNotAvailable, OffsetNotAvailable, WireError
-from leadline.log.log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, FoundOffset, Isolation, Log
+from leadline.log.log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Isolation, Log, TimestampAndOffset
 from leadline.model import TopicPartition
 from leadline.replication.replicas import HostedPartition
 from leadline.wire.messages import (
@@ -66,7 +66,7 @@ def _look_up(
         limit = hosted.log.limit(isolation)
         if asked.timestamp == LATEST_TIMESTAMP:
             _check_known(hosted, isolation, ctx.version)
-            found: FoundOffset | None = FoundOffset(-1, limit, hosted.epoch)
+            found: TimestampAndOffset | None = TimestampAndOffset(-1, limit, hosted.epoch)
         else:
             found = hosted.log.offset_for_time(asked.timestamp)
             if found is not None and found.timestamp >= 0 and found.offset >= limit:

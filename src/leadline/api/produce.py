@@ -26,9 +26,9 @@ from leadline.errors import (
     UnsupportedVersion,
     WireError,
 )
-from leadline.log.log import Appended
-from leadline.log.pressure import Level, Pressure
-from leadline.log.producers import TRUSTED, Origin
+from leadline.log.log import AppendResult
+from leadline.log.producer_state import TRUSTED, AppendOrigin
+from leadline.log.write_pressure import PressureLevel, WritePressure
 from leadline.model import Buffer, Offset, TopicPartition
 from leadline.records.batch import (
     CODEC_MASK,
@@ -123,7 +123,7 @@ def _append(request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict],
                 if acks not in ACKS or ctx.version < ZSTD_FROM or topic.name in INTERNAL:
                     _check(tp, records, acks, ctx)
                 hosted = replicas.holding(tp)
-                appended = replicas.append_to(hosted, records, Origin.CLIENT, verdict, acks)
+                appended = replicas.append_to(hosted, records, AppendOrigin.CLIENT, verdict, acks)
                 log = hosted.log
                 partitions.append(_done(data.index, appended, log.log_start))
                 if (log.high_watermark if acks == ACKS_ALL else log.durable_end) <= appended.last_offset:
@@ -142,7 +142,7 @@ def _append(request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict],
         return _once_safe(answer, unsafe, acks, request.timeout_ms, replicas)
     if unsafe:
         return _once_flushed([(tp, offset) for tp, offset, _ in unsafe], replicas)
-    if replicas.pressure.level is Level.HIGH and _is_large(request):
+    if replicas.pressure.level is PressureLevel.HIGH and _is_large(request):
         return _after_the_disk(answer, replicas.pressure)
     return answer
 
@@ -253,7 +253,7 @@ def _is_large(request: ProduceRequest) -> bool:
     return sum(len(_records(data)) for topic in request.topic_data for data in topic.partition_data) >= LARGE_BYTES
 
 
-async def _after_the_disk(answer: A, pressure: Pressure) -> A:
+async def _after_the_disk(answer: A, pressure: WritePressure) -> A:
     """Who writes faster than the disk is slowed down by it, and nobody else is."""
     await pressure.room()
     return answer
@@ -286,7 +286,7 @@ def produce_in_lane(frame: memoryview, lanes: Lanes, replicas: Replicas) -> Repl
     reply = lane.reply(correlation_id, appended.first_offset, appended.log_append_time_ms, log.log_start)
     if (log.high_watermark if lane.acks == ACKS_ALL else log.durable_end) <= appended.last_offset:
         return _reply_once_safe(lane, reply, appended, version, correlation_id, replicas)
-    if replicas.pressure.level is Level.HIGH and len(records) >= LARGE_BYTES:
+    if replicas.pressure.level is PressureLevel.HIGH and len(records) >= LARGE_BYTES:
         return _after_the_disk(reply, replicas.pressure)
     return reply
 
@@ -294,7 +294,7 @@ def produce_in_lane(frame: memoryview, lanes: Lanes, replicas: Replicas) -> Repl
 def _reply_once_safe(
     lane: Lane,
     reply: bytes,
-    appended: Appended,
+    appended: AppendResult,
     version: int,
     correlation_id: int,
     replicas: Replicas,
@@ -364,7 +364,7 @@ def _check(tp: TopicPartition, records: Buffer, acks: int, ctx: Context) -> None
         raise InvalidTopic(f"Cannot append to internal topic {tp.topic}")
 
 
-def _done(index: int, appended: Appended, log_start: int) -> _Partition:
+def _done(index: int, appended: AppendResult, log_start: int) -> _Partition:
     return _Partition(
         index=index,
         error_code=NONE,

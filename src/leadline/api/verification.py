@@ -27,7 +27,7 @@ from leadline.errors import (
     WireError,
     by_code,
 )
-from leadline.log.producers import TRUSTED, Verification
+from leadline.log.producer_state import TRUSTED, Verification
 from leadline.model import NO_SEQUENCE, BrokerId, Buffer, TopicPartition
 from leadline.records.batch import HEADER_BYTES, MAGIC, MAGIC_AT, Header, header_at, walk
 from leadline.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, ProduceRequest
@@ -100,7 +100,7 @@ def _verify(
         try:
             log = ctx.services.replicas.leading(tp).log
             now_ms = ctx.services.clock.now_ms()
-            verdicts[tp] = log.producers.begin_verification(producer.producer_id, producer.epoch, sequence, now_ms)
+            verdicts[tp] = log.producer_state.begin_verification(producer.producer_id, producer.epoch, sequence, now_ms)
         except WireError as error:
             verdicts[tp] = error
     unknown = [tp for tp, verdict in verdicts.items() if isinstance(verdict, Verification)]

@@ -47,7 +47,7 @@ from leadline.coordinator.transactions import TRANSACTIONS_TOPIC, Transactions
 from leadline.errors import LogDirFailed
 from leadline.log.files import CACHE, cache_capacity, connection_capacity
 from leadline.log.log_dirs import LogDirs
-from leadline.log.upkeep import Upkeep
+from leadline.log.log_tasks import LogTasks
 from leadline.model import BrokerId, ProducerId, TopicPartition
 from leadline.replication.replicas import Replicas
 from leadline.replication.throttle import Throttles
@@ -73,7 +73,7 @@ class Broker:
         self.clock, self.chance, self.files = SystemClock(), SystemChance(), OsFiles(CACHE.make_room)
         self.dirs = LogDirs(settings.storage, self.clock, self.files, self._topic_config)
         self.dirs.on_offline.append(self._dir_failed)
-        self.upkeep = Upkeep(self.dirs)
+        self.upkeep = LogTasks(self.dirs)
         self.failed = asyncio.Event()  # no log directory is left
         self.addresses: dict[str, Endpoint] = {}  # where it listens, by listener
         self.cluster: ClusterAdmin | None = None

@@ -5,7 +5,7 @@ A file is only ever read. What is wrong with it is said on stderr with its path 
 then the exit code is 1.
 
 What each file must hold stands with the code that writes it: records/batch.py, log/index.py, log/txn_index.py,
-log/producers.py (.snapshot) and log/checkpoints.py.
+log/producer_state.py (.snapshot) and log/checkpoints.py.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from leadline.config import parse_properties
 from leadline.errors import CorruptFile, WireError
 from leadline.log import checkpoints, names, txn_index
 from leadline.log.index import OffsetIndex, TimeIndex
-from leadline.log.producers import decode_snapshot
+from leadline.log.producer_state import decode_snapshot
 from leadline.model import format_id, parse_id
 from leadline.records.batch import HEADER_BYTES, Header, check_frame, crc_of, header_at, sequence_after
 from leadline.records.control import ControlType, control_type, read_end_marker

@@ -27,7 +27,7 @@ from leadline.coordination.database import TreeInUse
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import TreeError
 from leadline.errors import CorruptFile, InconsistentIdentity, LogDirFailed, LogDirLocked, ResourceExhausted
-from leadline.log.log_dirs import LogDir, Recovery
+from leadline.log.log_dirs import LogDir, RecoveryProgress
 from leadline.runtime.ports import shortage
 from leadline.runtime.selector import TimedSelector
 
@@ -218,7 +218,7 @@ async def _start(broker: Broker) -> None:
     await starting
 
 
-def _progress(found: Recovery) -> str:
+def _progress(found: RecoveryProgress) -> str:
     """Empty where there is nothing to wait for."""
     if found.logs_done == found.logs:
         return ""

@@ -208,6 +208,6 @@ def first_producer_id(cluster_id: str, logs: Iterable[Log]) -> ProducerId:
     ours that a tree which was lost gave out.
     """
     first = FAR_PRODUCER_ID + crc32(cluster_id.encode()) * PRODUCER_IDS_AT_ONCE
-    known = (found for one in logs for found in one.producers.by_id)
+    known = (found for one in logs for found in one.producer_state.by_id)
     ours = [found for found in known if first <= found < first + PRODUCER_IDS_IN_ALL]  # the rest is anybody's
     return max(ours) + PRODUCER_IDS_AT_ONCE if ours else first

@@ -26,7 +26,7 @@ from leadline.errors import (
     UnstableOffsetCommit,
     WireError,
 )
-from leadline.log.producers import TRUSTED, Verification
+from leadline.log.producer_state import TRUSTED, Verification
 from leadline.model import Offset, ProducerId, TopicPartition
 from leadline.records.build import BatchFields
 from leadline.records.compression import Codec

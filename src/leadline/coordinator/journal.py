@@ -28,7 +28,7 @@ from leadline.errors import (
 )
 from leadline.hash_order import string_hash
 from leadline.log.log import Isolation
-from leadline.log.producers import TRUSTED, Origin, Verification
+from leadline.log.producer_state import TRUSTED, AppendOrigin, Verification
 from leadline.model import LeaderEpoch, Offset, TopicPartition
 from leadline.records.batch import Header, walk
 from leadline.records.build import BatchFields, build_at
@@ -118,7 +118,7 @@ class Journal(Generic[S]):
         """As `write`, for a batch that is there already: the marker of a transaction."""
         tp = self._tps[partition]
         try:
-            return self.replicas.append(tp, batch, Origin.COORDINATOR, verified).last_offset + 1
+            return self.replicas.append(tp, batch, AppendOrigin.COORDINATOR, verified).last_offset + 1
         except (UnknownTopicOrPartition, StorageError, NotEnoughReplicas) as error:
             raise CoordinatorNotAvailable(f"{tp} cannot be written: {error}") from error
         except NotLeaderOrFollower as error:

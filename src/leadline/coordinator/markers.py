@@ -22,7 +22,7 @@ from leadline.errors import (
     WireError,
     by_code,
 )
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
 from leadline.records.control import ControlType, EndMarker, end_marker
 from leadline.replication.replicas import NO_LEADER, Replicas
@@ -138,7 +138,7 @@ class Markers:
         kind = ControlType.COMMIT if outcome.committed else ControlType.ABORT
         marker = EndMarker(kind, outcome.coordinator_epoch, self.clock.now_ms())
         batch = end_marker(marker, outcome.producer.producer_id, outcome.producer.epoch)
-        return self.replicas.append(tp, batch, Origin.COORDINATOR).last_offset + 1
+        return self.replicas.append(tp, batch, AppendOrigin.COORDINATOR).last_offset + 1
 
 
 def _is_over(error: WireError | None) -> bool:

@@ -21,8 +21,8 @@ from typing import NamedTuple
 from leadline.config import StorageConfig
 from leadline.errors import LogDirFailed, StorageError
 from leadline.log import names
-from leadline.log.background import DiskThread
-from leadline.log.compaction import EXIT_SHORTAGE, KEY_BYTES, LastRecord, Request
+from leadline.log.compaction import EXIT_SHORTAGE, KEY_BYTES, CompactionRequest, LastRecord
+from leadline.log.disk_thread import DiskThread
 from leadline.log.files import remove_files
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
@@ -35,7 +35,7 @@ LINE_BYTES = 16 * 1024 * 1024  # the longest answer of the process
 log = logging.getLogger(__name__)
 
 
-class Cleanable(NamedTuple):
+class LogToClean(NamedTuple):
     """What there is to clean in a log."""
 
     log: Log
@@ -55,7 +55,7 @@ class Cleanable(NamedTuple):
         return wanted or (self.overdue and self.dirty_bytes > 0)
 
 
-def cleanable(found: Log, cleaned_to: Offset | None, now_ms: int) -> Cleanable | None:
+def cleanable(found: Log, cleaned_to: Offset | None, now_ms: int) -> LogToClean | None:
     """None if the log is empty."""
     first_dirty = found.log_start if cleaned_to is None else cleaned_to
     if not found.log_start <= first_dirty <= found.log_end:
@@ -75,7 +75,7 @@ def cleanable(found: Log, cleaned_to: Offset | None, now_ms: int) -> Cleanable |
     if clean_bytes + dirty_bytes == 0:
         return None
     overdue = _overdue(dirty, now_ms - found.config.max_compaction_lag_ms)
-    return Cleanable(found, first_dirty, first_uncleanable, clean_bytes, dirty_bytes, overdue)
+    return LogToClean(found, first_dirty, first_uncleanable, clean_bytes, dirty_bytes, overdue)
 
 
 def _bytes(segments: Iterable[Segment]) -> int:
@@ -87,14 +87,14 @@ def _overdue(dirty: Iterable[Segment], since_ms: int) -> bool:
     return bool(firsts) and min(firsts) < since_ms
 
 
-def filthiest(candidates: Iterable[Cleanable]) -> Cleanable | None:
+def filthiest(candidates: Iterable[LogToClean]) -> LogToClean | None:
     return max((found for found in candidates if found.due), key=lambda found: found.ratio, default=None)
 
 
-def request_for(target: Cleanable, config: StorageConfig, now_ms: int) -> Request:
+def request_for(target: LogToClean, config: StorageConfig, now_ms: int) -> CompactionRequest:
     found = target.log
     threads = max(config.log_cleaner_threads, 1)
-    return Request(
+    return CompactionRequest(
         directory=found.directory,
         bases=[segment.base_offset for segment in found.segments.between(-1, target.first_uncleanable)],
         config=found.config,
@@ -107,14 +107,14 @@ def request_for(target: Cleanable, config: StorageConfig, now_ms: int) -> Reques
         max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second / threads,
         producers={
             producer_id: LastRecord(entry.last_offset if entry.batches else None, entry.epoch)
-            for producer_id, entry in found.producers.by_id.items()
+            for producer_id, entry in found.producer_state.by_id.items()
         },
         aborted_later=list(found.aborted_between(target.first_uncleanable, target.first_uncleanable)),
     )
 
 
 @dataclass(slots=True)
-class Pass:
+class CleaningPass:
     """A log that is being compacted."""
 
     process: asyncio.subprocess.Process
@@ -129,7 +129,7 @@ class Cleaner:
     def __init__(self, dirs: LogDirs) -> None:
         self.dirs = dirs
         dirs.cleaning_paused = self.paused
-        self.passes: dict[TopicPartition, Pass] = {}
+        self.passes: dict[TopicPartition, CleaningPass] = {}
         self.uncleanable: dict[TopicPartition, str] = {}  # with the reason
         self._paused: Counter[TopicPartition] = Counter()
         self._changed = asyncio.Event()  # settings
@@ -165,7 +165,7 @@ class Cleaner:
                 found.delete_old_segments()
         return cleaned
 
-    def _candidates(self, cleaned_to: Mapping[TopicPartition, Offset]) -> list[Cleanable]:
+    def _candidates(self, cleaned_to: Mapping[TopicPartition, Offset]) -> list[LogToClean]:
         now_ms = self.dirs.clock.now_ms()
         logs = [
             found
@@ -175,7 +175,7 @@ class Cleaner:
         looked_at = (self._look_at(found, cleaned_to.get(found.tp), now_ms) for found in logs)
         return [found for found in looked_at if found is not None]
 
-    def _look_at(self, found: Log, cleaned_to: Offset | None, now_ms: int) -> Cleanable | None:
+    def _look_at(self, found: Log, cleaned_to: Offset | None, now_ms: int) -> LogToClean | None:
         try:
             return cleanable(found, cleaned_to, now_ms)
         except OSError as error:
@@ -189,7 +189,7 @@ class Cleaner:
     def _busy(self, tp: TopicPartition) -> bool:
         return tp in self.passes or self._paused[tp] > 0
 
-    async def clean(self, target: Cleanable) -> bool:
+    async def clean(self, target: LogToClean) -> bool:
         """One pass over a log. What goes wrong stays with this log: it is not tried again, and says why.
 
         False if a resource was short: it is tried again later.
@@ -204,7 +204,7 @@ class Cleaner:
         except OSError as error:  # of this machine, not of the log
             log.warning("compaction of %s cannot begin: %s", tp, shortage(error) or error)
             return False
-        current = self.passes[tp] = Pass(process)
+        current = self.passes[tp] = CleaningPass(process)
         try:
             wrong = await self._take_over(process, request, found)
             if process.returncode == EXIT_SHORTAGE:
@@ -223,7 +223,9 @@ class Cleaner:
             current.over.set()
         return True
 
-    async def _take_over(self, process: asyncio.subprocess.Process, request: Request, found: Log) -> str | None:
+    async def _take_over(
+        self, process: asyncio.subprocess.Process, request: CompactionRequest, found: Log
+    ) -> str | None:
         """Swap in what the process hands back, group by group. What went wrong in it, if anything."""
         assert process.stdin is not None
         assert process.stdout is not None

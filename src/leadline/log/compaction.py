@@ -49,7 +49,7 @@ class LastRecord(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class CompactionRequest:
     """One pass over one log, in values."""
 
     directory: str
@@ -70,7 +70,7 @@ class Request:
         return json.dumps(asdict(self))
 
     @classmethod
-    def from_json(cls, text: str) -> "Request":
+    def from_json(cls, text: str) -> "CompactionRequest":
         values = json.loads(text)
         config = values["config"]
         config["cleanup_policy"] = tuple(config["cleanup_policy"])
@@ -81,7 +81,7 @@ class Request:
 
 
 @dataclass(slots=True)
-class Stats:
+class CleanerStats:
     """What a pass read and kept."""
 
     bytes_read: int = 0
@@ -94,15 +94,15 @@ class Stats:
 
 
 @dataclass(slots=True)
-class Group:
+class CleanedGroup:
     """Segments that became one."""
 
     bases: list[Offset]
     end_offset: Offset  # of the whole pass: what is clean once the last group is in place
-    stats: Stats = field(default_factory=Stats)
+    stats: CleanerStats = field(default_factory=CleanerStats)
 
 
-class Throttle:
+class CleanerThrottle:
     """Sleeps so that reading and writing together stay below a rate."""
 
     def __init__(self, bytes_per_second: float, now: Callable[[], float], sleep: Callable[[float], None]) -> None:
@@ -116,7 +116,7 @@ class Throttle:
             self._sleep(ahead)
 
 
-class Transactions:
+class CleanedTransactions:
     """While reading in order: which batches belong to aborted transactions, and which markers have lost theirs."""
 
     def __init__(self, aborted: Sequence[AbortedTxn] = ()) -> None:
@@ -173,27 +173,27 @@ class Transactions:
 class Compaction:
     """One pass."""
 
-    def __init__(self, request: Request, files: Files, throttle: Throttle) -> None:
+    def __init__(self, request: CompactionRequest, files: Files, throttle: CleanerThrottle) -> None:
         self.request, self.files, self.throttle = request, files, throttle
         self.segments = [self._segment(base) for base in request.bases]
         self.last_of_key: dict[bytes, Offset] = {}
         self.map_end: Offset = -1  # the last offset whose keys are known
-        self.stats = Stats()
+        self.stats = CleanerStats()
 
     def _segment(self, base: Offset) -> Segment:
         request = self.request
         return Segment(self.files, request.directory, base, request.config, now_ms=request.now_ms)
 
-    def run(self) -> Iterator[Group]:
+    def run(self) -> Iterator[CleanedGroup]:
         self._learn_keys()
         end = self.map_end + 1
-        group_stats, txns = self.stats, Transactions()
+        group_stats, txns = self.stats, CleanedTransactions()
         for group in self._groups([segment for segment in self.segments if segment.base_offset < end]):
             started = time.perf_counter()
-            self.stats = Stats(keys=len(self.last_of_key), keyless=group_stats.keyless)
+            self.stats = CleanerStats(keys=len(self.last_of_key), keyless=group_stats.keyless)
             self._clean_group(group, txns)
             self.stats.seconds = time.perf_counter() - started
-            yield Group([segment.base_offset for segment in group], end, self.stats)
+            yield CleanedGroup([segment.base_offset for segment in group], end, self.stats)
 
     # The keys
 
@@ -205,13 +205,13 @@ class Compaction:
                 f"log.cleaner.dedupe.buffer.size={request.dedupe_bytes} cannot hold a single key; it has to be larger"
             )
         dirty = [segment for segment, end in self._with_ends() if end > request.first_dirty]
-        txns = Transactions(self._aborted(request.first_dirty, request.first_uncleanable))
+        txns = CleanedTransactions(self._aborted(request.first_dirty, request.first_uncleanable))
         for segment in dirty:
             if not self._learn_segment(segment, txns, most):
                 return
             self.map_end = max(self.map_end, self._end_of(segment) - 1)
 
-    def _learn_segment(self, segment: Segment, txns: Transactions, most: int) -> bool:
+    def _learn_segment(self, segment: Segment, txns: CleanedTransactions, most: int) -> bool:
         """False once there is no more room."""
         start, last_of_key = self.request.first_dirty, self.last_of_key
         for data, position, header in self._batches(segment, segment.offset_index.lookup(start)):
@@ -252,7 +252,7 @@ class Compaction:
                 size, offsets, times = more
         return groups
 
-    def _clean_group(self, group: Sequence[Segment], txns: Transactions) -> None:
+    def _clean_group(self, group: Sequence[Segment], txns: CleanedTransactions) -> None:
         """`txns` goes from group to group: a marker may lie in another one than its records."""
         request, files = self.request, self.files
         base = group[0].base_offset
@@ -274,7 +274,7 @@ class Compaction:
         for kind in (names.LOG, names.INDEX, names.TIME_INDEX):
             files.set_mtime_ms(cleaned.path(kind), group[-1].last_modified_ms)
 
-    def _clean_into(self, segment: Segment, cleaned: Segment, txns: Transactions) -> None:
+    def _clean_into(self, segment: Segment, cleaned: Segment, txns: CleanedTransactions) -> None:
         position, buffer = 0, self.request.io_buffer_bytes
         while position < segment.size:
             data, buffer = self._chunk(segment, position, buffer)
@@ -298,7 +298,9 @@ class Compaction:
                 self.throttle.used(len(out))
             position += at
 
-    def _filter(self, data: Buffer, position: int, header: Header, txns: Transactions) -> tuple[Buffer | None, Offset]:
+    def _filter(
+        self, data: Buffer, position: int, header: Header, txns: CleanedTransactions
+    ) -> tuple[Buffer | None, Offset]:
         """What stays of a batch, and the last offset in it that does."""
         now_ms = self.request.now_ms
         horizon = header.delete_horizon_ms
@@ -424,8 +426,8 @@ def _digest(key: bytes) -> bytes:
 
 
 def main() -> int:
-    request = Request.from_json(sys.stdin.read())
-    throttle = Throttle(request.max_bytes_per_second, time.monotonic, time.sleep)
+    request = CompactionRequest.from_json(sys.stdin.read())
+    throttle = CleanerThrottle(request.max_bytes_per_second, time.monotonic, time.sleep)
     try:
         for group in Compaction(request, OsFiles(CACHE.make_room), throttle).run():
             print(json.dumps(asdict(group)), flush=True)

@@ -22,7 +22,7 @@ class EpochEnd(NamedTuple):
     end_offset: Offset
 
 
-class Epochs:
+class LeaderEpochs:
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self.entries: list[EpochEntry] = []
         for entry in entries:

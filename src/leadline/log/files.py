@@ -167,7 +167,7 @@ class CachedFile:
             file.path = path
 
 
-class Mapped:
+class MappedFile:
     """A file to look at as memory, read ahead a window at a time.
 
     Looking at a mapping whose disk fails raises a signal that nobody survives. So each window is made present first,
@@ -182,7 +182,7 @@ class Mapped:
         self.view = memoryview(self._map)
         self._behind = self._present = 0
 
-    def __enter__(self) -> "Mapped":
+    def __enter__(self) -> "MappedFile":
         return self
 
     def __exit__(self, *_: object) -> None:

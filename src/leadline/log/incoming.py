@@ -12,7 +12,7 @@ from leadline.model import NO_EPOCH, NO_TIMESTAMP, Buffer, LeaderEpoch, Offset, 
 from leadline.records.batch import HEADER, HEADER_BYTES, LENGTH_END, Header, check_frame, crc_of, header_of
 
 
-class Incoming(NamedTuple):
+class AppendInfo(NamedTuple):
     """Whole batches."""
 
     data: Buffer
@@ -23,7 +23,7 @@ class Incoming(NamedTuple):
     stateful: Sequence[tuple[int, Header]]  # batches with a producer id, by position
 
 
-def replicated_batches(data: Buffer, tp: TopicPartition) -> Incoming | None:
+def replicated_batches(data: Buffer, tp: TopicPartition) -> AppendInfo | None:
     """What a leader sent: CRC and order are checked. A batch cut off at the end is left out; None if there is none."""
     end, position, first, last, epoch = len(data), 0, -1, -1, NO_EPOCH
     newest = TimestampOffset(NO_TIMESTAMP, -1)
@@ -53,4 +53,4 @@ def replicated_batches(data: Buffer, tp: TopicPartition) -> Incoming | None:
         position += size
     if position == 0:
         return None
-    return Incoming(memoryview(data)[:position], first, last, newest, epochs, stateful)
+    return AppendInfo(memoryview(data)[:position], first, last, newest, epochs, stateful)

@@ -38,7 +38,7 @@ class TimestampOffset(NamedTuple):
     offset: Offset
 
 
-class Block:
+class EntryBlock:
     """Entries that stand one behind the other, by columns: a search is one bisection over plain numbers."""
 
     __slots__ = ("columns", "start")
@@ -75,9 +75,9 @@ class Index:
         self._forget()
 
     def _forget(self) -> None:
-        self._tail = Block()  # the last entries, as far as they were appended here
-        self._fences = Block()  # the first entry of each block, as far as they were looked for
-        self._block = Block()  # the one that was read last
+        self._tail = EntryBlock()  # the last entries, as far as they were appended here
+        self._fences = EntryBlock()  # the first entry of each block, as far as they were looked for
+        self._block = EntryBlock()  # the one that was read last
 
     @property
     def path(self) -> str:
@@ -147,7 +147,7 @@ class Index:
         if len(firsts) > 2 * BLOCK_ENTRIES:
             tail.drop(BLOCK_ENTRIES)
 
-    def _search(self, target: int, column: int) -> tuple[Block, int]:
+    def _search(self, target: int, column: int) -> tuple[EntryBlock, int]:
         """The last entry whose column is at most the target, by its place in a block; -1 if there is none."""
         block = self._tail
         values = block.columns[column]
@@ -156,14 +156,14 @@ class Index:
             values = block.columns[column]
         return block, bisect_right(values, target) - 1
 
-    def _block_with(self, target: int, column: int) -> Block:
+    def _block_with(self, target: int, column: int) -> EntryBlock:
         fences, count = self._fences, self.count
         while len(fences) * BLOCK_ENTRIES < count:
             fences.append(*self.entry(len(fences) * BLOCK_ENTRIES))
         start = max(bisect_right(fences.columns[column], target) - 1, 0) * BLOCK_ENTRIES
         wanted = min(BLOCK_ENTRIES, count - start)
         if self._block.start != start or len(self._block) != wanted:
-            self._block = Block(start, self.decode(self._read(start, wanted)))
+            self._block = EntryBlock(start, self.decode(self._read(start, wanted)))
         return self._block
 
     def _slot(self, target: int, column: int) -> int:

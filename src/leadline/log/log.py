@@ -31,19 +31,27 @@ from leadline.errors import (
     UnexpectedAppendOffset,
 )
 from leadline.hash_order import long_hash
-from leadline.log import names, validate
-from leadline.log.background import RETRY_MS
+from leadline.log import names, validation
 from leadline.log.checkpoints import EpochEntry, encode_epochs, encode_partition_metadata
-from leadline.log.epochs import EpochEnd, Epochs
+from leadline.log.disk_thread import RETRY_MS
+from leadline.log.epochs import EpochEnd, LeaderEpochs
 from leadline.log.files import OpenFile, remove_files, replace_file, sync_file
-from leadline.log.incoming import Incoming, replicated_batches
+from leadline.log.incoming import AppendInfo, replicated_batches
 from leadline.log.index import TimestampOffset
-from leadline.log.producers import TRUSTED, CompletedTxn, Origin, Pending, Producer, Producers, Verification
+from leadline.log.producer_snapshots import ProducerSnapshots
+from leadline.log.producer_state import (
+    TRUSTED,
+    AppendOrigin,
+    CompletedTxn,
+    ProducerAppend,
+    ProducerEntry,
+    ProducerState,
+    Verification,
+)
 from leadline.log.replay import rebuild_producers
-from leadline.log.retention import Doomed, doomed_segments
+from leadline.log.retention import DeletableSegments, deletable_segments
 from leadline.log.segment import FileSlice, Segment, new_segment
 from leadline.log.segments import Segments
-from leadline.log.snapshots import Snapshots
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import NO_TIMESTAMP, Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
 from leadline.records.batch import (
@@ -74,14 +82,14 @@ class Isolation(Enum):
     COMMITTED = "last stable offset"
 
 
-class Appended(NamedTuple):
+class AppendResult(NamedTuple):
     first_offset: Offset
     last_offset: Offset
     log_append_time_ms: int  # -1: the records carry their producer's time
     duplicate: bool = False  # nothing was written: these are the offsets of the first time
 
 
-class Read(NamedTuple):
+class ReadResult(NamedTuple):
     """Batches from the one that holds the offset on. The last one may be cut off, as in Kafka."""
 
     slice: FileSlice | None
@@ -89,14 +97,14 @@ class Read(NamedTuple):
     first_incomplete: bool = False  # not even the first batch fits, and the reader did not ask for one at least
 
 
-class FoundOffset(NamedTuple):
+class TimestampAndOffset(NamedTuple):
     timestamp: int
     offset: Offset
     leader_epoch: LeaderEpoch | None
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class LogContext:
     """What a log is handed to reach the world."""
 
     clock: Clock
@@ -135,12 +143,12 @@ class Log:
         tp: TopicPartition,
         directory: str,
         config: LogConfig,
-        world: World,
+        world: LogContext,
         *,
         segments: Segments,
-        epochs: Epochs,
-        producers: Producers,
-        snapshots: Snapshots,
+        epochs: LeaderEpochs,
+        producers: ProducerState,
+        snapshots: ProducerSnapshots,
         log_start: Offset,
         log_end: Offset,
         recovery_point: Offset,
@@ -148,7 +156,7 @@ class Log:
     ) -> None:
         self.tp, self.directory, self.config, self.topic_id = tp, directory, config, topic_id
         self._world, self._files = world, world.files
-        self.segments, self.epochs, self.producers, self.snapshots = segments, epochs, producers, snapshots
+        self.segments, self.epochs, self.producer_state, self.snapshots = segments, epochs, producers, snapshots
         self.log_start, self.log_end, self.recovery_point = log_start, log_end, recovery_point
         self.flushed_to = recovery_point
         self.durable_end = log_end
@@ -194,16 +202,16 @@ class Log:
         self,
         data: Buffer,
         leader_epoch: LeaderEpoch,
-        origin: Origin = Origin.CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
         verified: Verification | None = TRUSTED,
         recent: RecentAppends | None = None,
-    ) -> Appended:
+    ) -> AppendResult:
         """One batch from a producer: checked, given its offset and this leader's epoch, in place if it can be.
 
         `verified`: none or one that is over, and it must not open a transaction. `recent`: where to keep it, too.
         """
         now_ms = self._world.clock.now_ms()
-        header = validate.one_batch(data, self.config, origin, self.tp)
+        header = validation.one_batch(data, self.config, origin, self.tp)
         size = LENGTH_END + header.length
         batch = bytearray(data[:size]) if isinstance(data, bytes) else data if len(data) == size else data[:size]
         append_time = NO_TIMESTAMP
@@ -213,32 +221,32 @@ class Log:
         first = self.log_end
         assign(batch, 0, first, leader_epoch)
         last = first + header.last_offset_delta
-        due = None if header.producer_id < 0 else self.producers.due(header)
+        due = None if header.producer_id < 0 else self.producer_state.next_in_sequence(header)
         if due is not None or header.producer_id < 0:
             appended = self._append_plain(batch, header, due, leader_epoch, now_ms, append_time)
         else:
             newest, stateful = TimestampOffset(header.max_timestamp, last), [(0, header_at(batch))]
-            incoming = Incoming(batch, first, last, newest, ((leader_epoch, first),), stateful)
+            incoming = AppendInfo(batch, first, last, newest, ((leader_epoch, first),), stateful)
             appended = self._append(incoming, origin, now_ms, append_time, verified)
         if recent is not None and not appended.duplicate:
             recent.add(self, first, last + 1, batch)
         return appended
 
     def _as_settings_want(
-        self, batch: bytearray | memoryview, header: Header, origin: Origin, now_ms: int
+        self, batch: bytearray | memoryview, header: Header, origin: AppendOrigin, now_ms: int
     ) -> tuple[bytearray | memoryview, Header]:
         """What few topics ask for: a look at the records, another codec, the broker's time."""
         config, tp = self.config, self.tp
-        if origin is Origin.CLIENT:
-            header = validate.with_own_time(batch, header, config, tp)
-        if origin is not Origin.COORDINATOR and validate.looks_inside(config):  # whose records all have keys
-            validate.check_records(batch, header, config, tp, now_ms)
-        batch = validate.with_codec(batch, header, config, tp)
+        if origin is AppendOrigin.CLIENT:
+            header = validation.with_own_time(batch, header, config, tp)
+        if origin is not AppendOrigin.COORDINATOR and validation.looks_inside(config):  # whose records all have keys
+            validation.check_records(batch, header, config, tp, now_ms)
+        batch = validation.with_codec(batch, header, config, tp)
         if config.log_append_time:
             stamp_append_time(batch, 0, len(batch), now_ms)
         return batch, header_at(batch)
 
-    def append_as_follower(self, data: Buffer) -> Appended | None:
+    def append_as_follower(self, data: Buffer) -> AppendResult | None:
         """Batches as the leader has them, offsets and epochs kept. None if there is not one whole batch."""
         incoming = replicated_batches(data, self.tp)
         if incoming is None:
@@ -249,17 +257,17 @@ class Log:
                 incoming.first_offset,
                 incoming.last_offset,
             )
-        return self._append(incoming, Origin.REPLICATION, self._world.clock.now_ms(), NO_TIMESTAMP)
+        return self._append(incoming, AppendOrigin.REPLICATION, self._world.clock.now_ms(), NO_TIMESTAMP)
 
     def _append_plain(
         self,
         batch: bytearray | memoryview,
         header: Header,
-        due: Producer | None,
+        due: ProducerEntry | None,
         epoch: LeaderEpoch,
         now_ms: int,
         append_time_ms: int,
-    ) -> Appended:
+    ) -> AppendResult:
         """A batch of no producer in particular, or of one from whom it is `due`: nothing is to be found out first."""
         if self.offline:
             self._refuse()
@@ -271,10 +279,10 @@ class Log:
         except OSError as error:
             self._fail("appending", error)
         if due is not None:
-            due.took(header.base_sequence, last, header.last_offset_delta, timestamp)
-        self.log_end = self.producers.end_offset = last + 1
+            due.add_batch(header.base_sequence, last, header.last_offset_delta, timestamp)
+        self.log_end = self.producer_state.end_offset = last + 1
         self._flush_as_due()
-        return Appended(first, last, append_time_ms)
+        return AppendResult(first, last, append_time_ms)
 
     def _note_epoch(self, epoch: LeaderEpoch, start: Offset) -> None:
         if epoch >= 0 and self.epochs.assign(epoch, start):
@@ -299,12 +307,12 @@ class Log:
 
     def _append(
         self,
-        incoming: Incoming,
-        origin: Origin,
+        incoming: AppendInfo,
+        origin: AppendOrigin,
         now_ms: int,
         append_time_ms: int,
         verified: Verification | None = TRUSTED,
-    ) -> Appended:
+    ) -> AppendResult:
         if self.offline:
             self._refuse()
         last, timestamp = incoming.last_offset, incoming.newest.timestamp
@@ -312,43 +320,43 @@ class Log:
             for epoch, start in incoming.epochs:
                 self._note_epoch(epoch, start)
             segment = self._room_for(len(incoming.data), incoming.first_offset, last, timestamp, now_ms)
-            updates: tuple[list[Pending], list[CompletedTxn]] | None = None
-            due: Producer | None = None
+            updates: tuple[list[ProducerAppend], list[CompletedTxn]] | None = None
+            due: ProducerEntry | None = None
             if incoming.stateful:
                 header = incoming.stateful[0][1]
-                due = self.producers.due(header) if len(incoming.stateful) == 1 else None
+                due = self.producer_state.next_in_sequence(header) if len(incoming.stateful) == 1 else None
                 if due is None:
-                    if origin is Origin.CLIENT and (repeated := self._duplicate(header)) is not None:
+                    if origin is AppendOrigin.CLIENT and (repeated := self._duplicate(header)) is not None:
                         return repeated
                     updates = self._validate_producers(incoming, origin, verified)
             segment.append(incoming.data, last, *incoming.newest)
             self.log_end = last + 1
             if due is not None:
-                due.took(header.base_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+                due.add_batch(header.base_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
             elif updates is not None:
                 self._update_producers(segment, *updates)
-            self.producers.end_offset = self.log_end
+            self.producer_state.end_offset = self.log_end
         except OSError as error:
             self._fail("appending", error)
         self._flush_as_due()
-        return Appended(incoming.first_offset, incoming.last_offset, append_time_ms)
+        return AppendResult(incoming.first_offset, incoming.last_offset, append_time_ms)
 
-    def _duplicate(self, header: Header) -> Appended | None:
-        known = self.producers.by_id.get(header.producer_id)
+    def _duplicate(self, header: Header) -> AppendResult | None:
+        known = self.producer_state.by_id.get(header.producer_id)
         batch = known.duplicate_of(header) if known is not None else None
-        return None if batch is None else Appended(batch.first_offset, batch.last_offset, batch.timestamp, True)
+        return None if batch is None else AppendResult(batch.first_offset, batch.last_offset, batch.timestamp, True)
 
     def _validate_producers(
-        self, incoming: Incoming, origin: Origin, verified: Verification | None
-    ) -> tuple[list[Pending], list[CompletedTxn]]:
-        pendings: dict[int, Pending] = {}
+        self, incoming: AppendInfo, origin: AppendOrigin, verified: Verification | None
+    ) -> tuple[list[ProducerAppend], list[CompletedTxn]]:
+        pendings: dict[int, ProducerAppend] = {}
         completed: list[CompletedTxn] = []
         for position, header in incoming.stateful:
             producer_id = header.producer_id
-            self.producers.check_verified(header, verified)
+            self.producer_state.check_verified(header, verified)
             pending = pendings.get(producer_id)
             if pending is None:
-                pending = pendings[producer_id] = self.producers.prepare(producer_id, origin)
+                pending = pendings[producer_id] = self.producer_state.prepare(producer_id, origin)
             if not header.is_control:
                 pending.append(header)
             elif (marker := read_end_marker(incoming.data, position, header)) is not None:
@@ -358,19 +366,19 @@ class Log:
         return [pendings[producer_id] for producer_id in hash_order.mutable(pendings, long_hash)], completed
 
     def _update_producers(
-        self, segment: Segment, pendings: Iterable[Pending], completed: Iterable[CompletedTxn]
+        self, segment: Segment, pendings: Iterable[ProducerAppend], completed: Iterable[CompletedTxn]
     ) -> None:
         for pending in pendings:
-            self.producers.update(pending)
+            self.producer_state.update(pending)
         for done in completed:
             if done.aborted:
-                segment.txn_index.append(self.producers.aborted_entry(done))
+                segment.txn_index.append(self.producer_state.aborted_entry(done))
                 self._entries_changed = True  # the first one makes the file
-            self.producers.complete(done)
+            self.producer_state.complete(done)
         self._note_unstable()
 
     def _note_unstable(self) -> None:
-        first = self.producers.first_unstable_offset()
+        first = self.producer_state.first_unstable_offset()
         self._first_unstable = None if first is None else max(first, self.log_start)
 
     def roll(self, at_least: Offset = 0) -> Segment:
@@ -385,8 +393,8 @@ class Log:
             else:
                 old.seal()
                 self.segments.add(self._new_segment(base))
-            self.producers.end_offset = base
-            snapshot = self.snapshots.take(self.producers, sync=False)
+            self.producer_state.end_offset = base
+            snapshot = self.snapshots.take(self.producer_state, sync=False)
             start = min(self.flushed_to, old.base_offset)  # its indexes just changed
             self._flush_to(base, base, snapshot, start, self._world.segment_flushed)
         log.debug("%s: rolled a new segment at offset %d", self.tp, base)
@@ -424,7 +432,7 @@ class Log:
         isolation: Isolation = Isolation.HIGH_WATERMARK,
         *,
         min_one: bool = True,
-    ) -> Read:
+    ) -> ReadResult:
         """From the batch that holds an offset on, as far as the reader may see and at most max_bytes.
 
         With min_one the first batch comes whole, however large it is: otherwise a reader would be stuck before it.
@@ -456,7 +464,7 @@ class Log:
             file = segment.file
         except OSError as error:
             self._fail("reading", error)
-        return Read(FileSlice(file, place.position, length), aborted, wanted < place.size)
+        return ReadResult(FileSlice(file, place.position, length), aborted, wanted < place.size)
 
     def limit(self, isolation: Isolation) -> Offset:
         if isolation is Isolation.HIGH_WATERMARK:
@@ -492,15 +500,15 @@ class Log:
             segment = self.segments.above(segment.base_offset)
         return tuple(found)
 
-    def offset_for_time(self, timestamp: int) -> FoundOffset | None:
+    def offset_for_time(self, timestamp: int) -> TimestampAndOffset | None:
         """The first record that is not older than a time; or one of the special offsets."""
         if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
             earliest = self.epochs.earliest
             known = earliest is not None and earliest.start_offset <= self.log_start
-            return FoundOffset(NO_TIMESTAMP, self.log_start, earliest.epoch if known and earliest else None)
+            return TimestampAndOffset(NO_TIMESTAMP, self.log_start, earliest.epoch if known and earliest else None)
         if timestamp == LATEST_TIMESTAMP:
             latest = self.epochs.latest
-            return FoundOffset(NO_TIMESTAMP, self.log_end, latest.epoch if latest else None)
+            return TimestampAndOffset(NO_TIMESTAMP, self.log_end, latest.epoch if latest else None)
         with self._disk("looking up a time"):
             if timestamp == MAX_TIMESTAMP:
                 found = max(self.segments, key=lambda segment: segment.newest.timestamp).offset_of_newest()
@@ -511,7 +519,7 @@ class Log:
         if found is None:
             return None
         (time, offset), epoch = found
-        return FoundOffset(time, offset, epoch if epoch >= 0 else None)
+        return TimestampAndOffset(time, offset, epoch if epoch >= 0 else None)
 
     def segment_times(self) -> list[int]:
         """When each segment was last written to."""
@@ -535,7 +543,7 @@ class Log:
 
     def _move_high_watermark(self, offset: Offset) -> bool:
         self.high_watermark = offset
-        if self.producers.high_watermark_moved(offset):
+        if self.producer_state.high_watermark_moved(offset):
             self._note_unstable()
         return True
 
@@ -556,7 +564,7 @@ class Log:
         self.recovery_point = max(self.recovery_point, offset)
         if self.epochs.truncate_from_start(offset):
             self._write_epochs()
-        self.producers.log_start_moved(offset)
+        self.producer_state.log_start_moved(offset)
         self.snapshots.log_start_moved(offset)
         self._note_unstable()
 
@@ -609,8 +617,8 @@ class Log:
             self.log_start = offset if log_start is None else log_start
             self.snapshots.remove_all()
             self.snapshots.taken_at = self.log_start
-            self.producers.clear(offset)
-            self.snapshots.take(self.producers, sync=True)
+            self.producer_state.clear(offset)
+            self.snapshots.take(self.producer_state, sync=True)
         self.high_watermark = offset
         self._note_unstable()
 
@@ -623,7 +631,7 @@ class Log:
 
     def _rebuild_producers(self) -> None:
         rebuild_producers(
-            self.segments, self.producers, self.snapshots, self.log_start, self.log_end, self._world.clock.now_ms()
+            self.segments, self.producer_state, self.snapshots, self.log_start, self.log_end, self._world.clock.now_ms()
         )
         self._note_unstable()
 
@@ -748,10 +756,10 @@ class Log:
 
     # Getting rid of segments
 
-    def delete_old_segments(self) -> Doomed:
+    def delete_old_segments(self) -> DeletableSegments:
         """What retention wants gone, by the log's start, by size and by time."""
         with self._disk("deleting old segments"):
-            doomed = doomed_segments(
+            doomed = deletable_segments(
                 list(self.segments), self.config, self.log_start, self.log_end, self.high_watermark,
                 self._world.clock.now_ms(),
             )  # fmt: skip
@@ -759,7 +767,7 @@ class Log:
                 self._delete(doomed)
         return doomed
 
-    def _delete(self, doomed: Doomed) -> None:
+    def _delete(self, doomed: DeletableSegments) -> None:
         if len(doomed.segments) == len(self.segments):
             self.roll()
         behind = self.segments.above(doomed.segments[-1].base_offset)
@@ -831,7 +839,7 @@ class Log:
         self._plain_from = _plain_from(config)
 
     def expire_producers(self) -> int:
-        return self.producers.expire(self._world.clock.now_ms())
+        return self.producer_state.expire(self._world.clock.now_ms())
 
     def moved(self, directory: str) -> None:
         """Its directory was renamed."""
@@ -843,7 +851,7 @@ class Log:
         """At a clean stop: indexes complete, a snapshot at the end, all of it on disk. Blocks: not for the loop."""
         for segment in self.segments:
             segment.close()
-        self.snapshots.take(self.producers, sync=True)
+        self.snapshots.take(self.producer_state, sync=True)
         self._plan_flush(self.log_end, self.log_end + 1, None, self.flushed_to).run(self._files)
         self.flushed_to = self.recovery_point = self.durable_end = self.log_end
 
@@ -871,7 +879,7 @@ class Log:
         raise StorageError(f"{self.tp} is offline: its log directory {self.parent} failed")
 
 
-_NOTHING = Read(None)
+_NOTHING = ReadResult(None)
 _ROLLED = names.SEGMENT_SUFFIXES
 
 
@@ -882,9 +890,11 @@ def _replace_if_dir_exists(files: Files, path: str, data: bytes) -> None:
         log.info("%s was not written: its partition is being deleted", path)
 
 
-def _plain_from(config: LogConfig) -> tuple[Origin, ...]:
+def _plain_from(config: LogConfig) -> tuple[AppendOrigin, ...]:
     """Whose batches are stored just as they come."""
-    return tuple(origin for origin in (Origin.CLIENT, Origin.COORDINATOR) if validate.is_plain(config, origin))
+    return tuple(
+        origin for origin in (AppendOrigin.CLIENT, AppendOrigin.COORDINATOR) if validation.is_plain(config, origin)
+    )
 
 
 def _nothing() -> None:

@@ -29,7 +29,6 @@ from leadline.errors import (
     UnopenedLog,
 )
 from leadline.log import names
-from leadline.log.background import DiskThread
 from leadline.log.checkpoints import (
     METADATA_REMEDY,
     read_meta_properties,
@@ -39,11 +38,12 @@ from leadline.log.checkpoints import (
     write_meta_properties,
     write_offsets,
 )
+from leadline.log.disk_thread import DiskThread
 from leadline.log.files import FILE_MODE, is_of_one_file, remove_files
-from leadline.log.log import Log, World
+from leadline.log.log import Log, LogContext
 from leadline.log.names import DirMark
 from leadline.log.recovery import Opening, open_log
-from leadline.log.scan import Progress
+from leadline.log.segment_scan import Progress
 from leadline.model import Offset, TopicId, TopicPartition
 from leadline.runtime.ports import Clock, Files, shortage
 
@@ -91,7 +91,7 @@ class OfflineLog(NamedTuple):
 
 
 @dataclass(slots=True)
-class Recovery:
+class RecoveryProgress:
     """How far the loading has come, for who waits for it."""
 
     logs: int = 0
@@ -138,7 +138,7 @@ class LogDirs:
         self.logs: dict[TopicPartition, Log] = {}
         self.future: dict[TopicPartition, Log] = {}
         self.uncreated: dict[TopicPartition, str] = {}  # for want of a resource, with the reason
-        self.recovery = Recovery()
+        self.recovery = RecoveryProgress()
         self.on_offline: list[OfflineListener] = []
         self.cleaning_paused: PauseCleaning = lambda _: nullcontext()  # the cleaner's, once there is one
         self._creating = asyncio.Lock()
@@ -286,7 +286,7 @@ class LogDirs:
             log.warning("%s; going on without it", error)
             return None
 
-    def _open_one(self, plan: "_Planned", world: World) -> Log | CorruptFile | None:
+    def _open_one(self, plan: "_Planned", world: LogContext) -> Log | CorruptFile | None:
         """In a thread. A log that is on its way out, or not ours, is not read."""
         try:
             if plan.mark in (DirMark.DELETE, DirMark.STRAY):
@@ -301,8 +301,10 @@ class LogDirs:
         finally:
             self.recovery.logs_done += 1
 
-    def _world(self, log_dir: LogDir) -> World:
-        return World(self.clock, self.files, log_dir.disk, self.take_offline, partial(self._segment_flushed, log_dir))
+    def _world(self, log_dir: LogDir) -> LogContext:
+        return LogContext(
+            self.clock, self.files, log_dir.disk, self.take_offline, partial(self._segment_flushed, log_dir)
+        )
 
     def _adopt(self, log_dir: LogDir, plan: "_Planned", found: Log | CorruptFile | None) -> None:
         tp, directory = plan.opening.tp, plan.opening.directory
@@ -649,7 +651,7 @@ class LogDirs:
         """The broker's settings changed: running logs obey from now on."""
         self.config = config
         for found in [*self.logs.values(), *self.future.values()]:
-            found.producers.expiration_ms = config.producer_id_expiration_ms
+            found.producer_state.expiration_ms = config.producer_id_expiration_ms
 
     def update_config(self, topic: str) -> None:
         """The settings of a topic changed: its logs obey from now on."""

@@ -6,7 +6,7 @@ topic-partition/                     a partition's log
     ....deleted                      waits for its removal
     ....cleaned                      compaction is writing it: void after a crash
     ....swap                         compaction has finished it: takes its place after a crash
-    ....removed                      recovery took it out of the log: nobody reads it (see removals)
+    ....removed                      recovery took it out of the log: nobody reads it (see removed_data)
 topic-partition.<uid>-delete/        a deleted partition, waits for its removal
 topic-partition.<uid>-stray/         found here, but does not belong to this broker
 topic-partition.<uid>-future/        a replica on its way to this directory

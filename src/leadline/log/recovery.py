@@ -7,7 +7,7 @@ is recovered; epochs are cut to what the log holds; producers are learnt from th
 Recovering a segment reads it whole, checks every CRC, builds its indexes anew and cuts it at the first byte that is
 not part of a valid batch. What lies in later segments goes too: an offset behind a gap was never acknowledged as
 flushed. The end of a segment may also be lost as if it had never been written; only where no compaction can have left
-it does the gap show that. What goes is counted and kept beside the log (`removals`).
+it does the gap show that. What goes is counted and kept beside the log (`removed_data`).
 
 What lies below the recovery point was flushed: it is not read. If it has a gap nevertheless, somebody took a segment
 away; the log says so and keeps all others, as Kafka's does.
@@ -26,16 +26,16 @@ from leadline.config import LogConfig
 from leadline.errors import CorruptFile, UnusableFile, WireError
 from leadline.log import names
 from leadline.log.checkpoints import EpochEntry, encode_epochs, read_epochs, read_partition_metadata
-from leadline.log.epochs import Epochs
+from leadline.log.epochs import LeaderEpochs
 from leadline.log.files import is_of_one_file, remove_files, replace_file, write_file
-from leadline.log.log import Log, World
-from leadline.log.producers import Producers
-from leadline.log.removals import Removal
+from leadline.log.log import Log, LogContext
+from leadline.log.producer_snapshots import ProducerSnapshots
+from leadline.log.producer_state import ProducerState
+from leadline.log.removed_data import RemovedData
 from leadline.log.replay import rebuild_producers
-from leadline.log.scan import Progress, scan_segment
 from leadline.log.segment import Segment, new_segment
+from leadline.log.segment_scan import Progress, scan_segment
 from leadline.log.segments import Segments
-from leadline.log.snapshots import Snapshots
 from leadline.model import Offset, TopicPartition
 from leadline.records.batch import HEADER_BYTES
 from leadline.runtime.ports import Files
@@ -58,7 +58,7 @@ class Opening:
     knows_recovery_point: bool = True  # False: its checkpoint was lost, so a gap may lie in what was flushed
 
 
-def open_log(opening: Opening, world: World, progress: Progress = lambda _: None) -> Log:
+def open_log(opening: Opening, world: LogContext, progress: Progress = lambda _: None) -> Log:
     """Blocks; belongs into a thread. OSError: the disk's fault. CorruptFile: this log cannot be opened as it is."""
     try:
         return _Loader(opening, world, progress).load()
@@ -71,21 +71,21 @@ def open_log(opening: Opening, world: World, progress: Progress = lambda _: None
 
 
 class _Loader:
-    def __init__(self, opening: Opening, world: World, progress: Progress) -> None:
+    def __init__(self, opening: Opening, world: LogContext, progress: Progress) -> None:
         self.opening, self.world, self.progress = opening, world, progress
         self.files, self.directory, self.config = world.files, opening.directory, opening.config
         self.now_ms = world.clock.now_ms()
         self.segments = Segments()
-        self.snapshots = Snapshots(self.files, self.directory)
-        self.epochs = Epochs()
+        self.snapshots = ProducerSnapshots(self.files, self.directory)
+        self.epochs = LeaderEpochs()
         self.log_start = opening.log_start
-        self.removal = Removal(self.files, self.directory, self.now_ms)
+        self.removal = RemovedData(self.files, self.directory, self.now_ms)
 
     def load(self) -> Log:
         opening, files = self.opening, self.files
         topic_id = read_partition_metadata(files, self._path(names.PARTITION_METADATA_FILE))  # before anything changes
         resolve_leftovers(files, self.directory)
-        self.snapshots = Snapshots(files, self.directory)
+        self.snapshots = ProducerSnapshots(files, self.directory)
         stored = self._read_epochs()
         self._open_segments(recovering_from=1 << 63 if opening.clean else opening.recovery_point)
         if not opening.clean:
@@ -98,7 +98,7 @@ class _Loader:
         self.epochs.truncate_from_end(log_end)
         if self.epochs.entries != stored:
             replace_file(files, self._path(names.EPOCHS_FILE), encode_epochs(self.epochs.entries))
-        self.snapshots = Snapshots(files, self.directory)
+        self.snapshots = ProducerSnapshots(files, self.directory)
         self.snapshots.remove_strays(self.segments.bases)
         producers = self._new_producers()
         if opening.clean and log_start == log_end and self.snapshots.latest is None:
@@ -127,10 +127,10 @@ class _Loader:
     def _path(self, name: str) -> str:
         return os.path.join(self.directory, name)
 
-    def _new_producers(self) -> Producers:
-        return Producers(self.opening.tp, self.opening.producer_expiration_ms)
+    def _new_producers(self) -> ProducerState:
+        return ProducerState(self.opening.tp, self.opening.producer_expiration_ms)
 
-    def _note_no_producers(self, producers: Producers, log_end: Offset) -> None:
+    def _note_no_producers(self, producers: ProducerState, log_end: Offset) -> None:
         """The log is empty, and nothing is known: say so where the next truncation may look for it, as Kafka does."""
         for offset in (*self.segments.bases[-2:], log_end):
             producers.end_offset = offset
@@ -146,7 +146,7 @@ class _Loader:
             return None
         if not stored and not self.files.exists(path):
             write_file(self.files, path, b"", sync=False)
-        self.epochs = Epochs(stored)
+        self.epochs = LeaderEpochs(stored)
         return stored
 
     def _open_segments(self, recovering_from: Offset) -> None:
@@ -174,7 +174,7 @@ class _Loader:
         """Those below the first that is known: the file was damaged, or segments came back whose deletion was lost."""
         known = self.epochs.entries
         until = known[0].start_offset if known else 1 << 63
-        self.epochs = Epochs()
+        self.epochs = LeaderEpochs()
         for segment in self.segments.between(-1, until):
             for _, header in segment.headers():
                 if header.base_offset >= until or (header.leader_epoch < 0 and not thoroughly):
@@ -233,7 +233,7 @@ class _Loader:
     def _recover(self, segment: Segment, *, flushed: bool = False) -> int:
         """Read one segment, with what was known of producers at its start. The number of bytes cut off."""
         producers = self._new_producers()
-        snapshots = Snapshots(self.files, self.directory)
+        snapshots = ProducerSnapshots(self.files, self.directory)
         rebuild_producers(self.segments, producers, snapshots, self.log_start, segment.base_offset, self.now_ms)
         removed = self.removal.tail
         cut = recover_segment(self.files, segment, producers, self.epochs, self.progress, removed, flushed=flushed)
@@ -246,7 +246,7 @@ class _Loader:
                 self.segments.remove(segment.base_offset)
             self.removal.whole(segment)
             remove_files(self.files, [self.snapshots.path(segment.base_offset)])
-        self.snapshots = Snapshots(self.files, self.directory)
+        self.snapshots = ProducerSnapshots(self.files, self.directory)
 
     def _log_end(self) -> Offset:
         """The end of the last segment; a new one, if there is none."""
@@ -325,7 +325,7 @@ def _swap_range(files: Files, directory: str, base: Offset) -> tuple[Offset, Off
     """The offsets that a swapped-in segment stands for."""
     segment = Segment(files, directory, base, LogConfig(), now_ms=0, suffix=names.SWAP)
     end = base + 1
-    for place in segment.places():
+    for place in segment.batches():
         end = place.last_offset + 1
     return base, end
 
@@ -333,8 +333,8 @@ def _swap_range(files: Files, directory: str, base: Offset) -> tuple[Offset, Off
 def recover_segment(
     files: Files,
     segment: Segment,
-    producers: Producers,
-    epochs: Epochs,
+    producers: ProducerState,
+    epochs: LeaderEpochs,
     progress: Progress = lambda _: None,
     removed: Callable[[Segment, int], None] = lambda segment, position: None,
     *,

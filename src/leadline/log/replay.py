@@ -5,10 +5,10 @@ import logging
 from leadline import hash_order
 from leadline.errors import CorruptMessage
 from leadline.hash_order import long_hash
-from leadline.log.producers import Producers
+from leadline.log.producer_snapshots import ProducerSnapshots
+from leadline.log.producer_state import ProducerState
 from leadline.log.segment import Segment
 from leadline.log.segments import Segments
-from leadline.log.snapshots import Snapshots
 from leadline.model import Offset
 from leadline.records.control import read_end_marker
 
@@ -16,10 +16,15 @@ log = logging.getLogger(__name__)
 
 
 def rebuild_producers(
-    segments: Segments, producers: Producers, snapshots: Snapshots, log_start: Offset, log_end: Offset, now_ms: int
+    segments: Segments,
+    producers: ProducerState,
+    snapshots: ProducerSnapshots,
+    log_start: Offset,
+    log_end: Offset,
+    now_ms: int,
 ) -> None:
     """As of the log's end. On the way, snapshots are taken where the next time will look for them."""
-    nothing_known = producers.know_nothing and producers.end_offset >= log_end
+    nothing_known = producers.is_empty and producers.end_offset >= log_end
     snapshots.keep_between(log_start, log_end)
     for refused in snapshots.load_latest(producers, log_start, now_ms):
         log.warning("a producer snapshot is ignored and rebuilt from the log: %s", refused)
@@ -35,7 +40,7 @@ def rebuild_producers(
     snapshots.take(producers, sync=True)
 
 
-def _replay(segment: Segment, producers: Producers, start: Offset, end: Offset) -> None:
+def _replay(segment: Segment, producers: ProducerState, start: Offset, end: Offset) -> None:
     try:
         first = segment.find(start)
     except CorruptMessage as error:
@@ -51,4 +56,6 @@ def _replay(segment: Segment, producers: Producers, start: Offset, end: Offset) 
             seen.add(header.producer_id)
             marker = read_end_marker(segment.read_batch(place)[0], 0, header) if header.is_control else None
             producers.replay(header, marker)
-    producers.put_last(producer_id for producer_id in hash_order.mutable(seen, long_hash) if producer_id not in known)
+    producers.move_to_end(
+        producer_id for producer_id in hash_order.mutable(seen, long_hash) if producer_id not in known
+    )

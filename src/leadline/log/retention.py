@@ -13,19 +13,19 @@ from leadline.log.segment import Segment
 from leadline.model import Offset
 
 
-class Doomed(NamedTuple):
+class DeletableSegments(NamedTuple):
     segments: list[Segment]
     reason: str
 
 
-def doomed_segments(
+def deletable_segments(
     segments: Sequence[Segment],
     config: LogConfig,
     log_start: Offset,
     log_end: Offset,
     high_watermark: Offset,
     now_ms: int,
-) -> Doomed:
+) -> DeletableSegments:
     """The oldest segments that one of the rules wants gone."""
     ends = [*(segment.base_offset for segment in segments[1:]), log_end]
 
@@ -48,7 +48,7 @@ def doomed_segments(
             by_time = oldest(lambda segment, _: now_ms - segment.largest_timestamp > config.retention_ms)
             rules.append((by_time, f"they are older than retention.ms={config.retention_ms}"))
     count, reason = max(rules, key=lambda rule: rule[0])
-    return Doomed(list(segments[:count]), reason)
+    return DeletableSegments(list(segments[:count]), reason)
 
 
 def _by_size(

@@ -38,7 +38,7 @@ class FileSlice(NamedTuple):
     length: int
 
 
-class Place(NamedTuple):
+class BatchPosition(NamedTuple):
     """Where a batch lies."""
 
     position: int
@@ -212,7 +212,7 @@ class Segment:
             self._first_timestamp = header_at(self.file.pread(HEADER_BYTES, 0)).max_timestamp
         return self._first_timestamp
 
-    def places(self, position: int = 0) -> Iterator[Place]:
+    def batches(self, position: int = 0) -> Iterator[BatchPosition]:
         """The whole batches from a position on. Ends where what follows cannot be a batch."""
         file, size = self.file, self.size
         while position + HEADER_BYTES <= size:
@@ -222,14 +222,14 @@ class Segment:
                 return
             while at <= enough:
                 base, length, magic, delta = _FRONT.unpack_from(chunk, at)
-                place = Place(position + at, LENGTH_END + length, base, base + delta)
+                place = BatchPosition(position + at, LENGTH_END + length, base, base + delta)
                 if magic != MAGIC or length < MIN_LENGTH or place.position + place.size > size:
                     return
                 yield place
                 at += place.size
             position += at
 
-    def find(self, offset: Offset) -> Place | None:
+    def find(self, offset: Offset) -> BatchPosition | None:
         """The first batch that ends at or behind an offset. CorruptMessage if damage hides where that is."""
         position = self.offset_index.lookup(offset)
         try:
@@ -246,7 +246,7 @@ class Segment:
             self._distrusted = True
         return self._find_from(0, offset)
 
-    def _find_from(self, start: int, offset: Offset) -> Place | None:
+    def _find_from(self, start: int, offset: Offset) -> BatchPosition | None:
         """From a position on at which there must be a batch, unless it is the segment's start."""
         file, position, size, unpack, base_offset = self.file, start, self.size, _FRONT.unpack_from, self.base_offset
         while position + HEADER_BYTES <= size:
@@ -262,7 +262,7 @@ class Segment:
                 if base + delta >= offset:
                     if not 0 <= base - base_offset <= base + delta - base_offset <= MAX_RELATIVE:
                         raise CorruptMessage(f"{file.path}: the batch at byte {position + at} has offset {base}")
-                    return Place(position + at, behind - at, base, base + delta)
+                    return BatchPosition(position + at, behind - at, base, base + delta)
                 at = behind
             if at == 0:
                 break
@@ -274,18 +274,18 @@ class Segment:
     def end(self) -> tuple[Offset, int]:
         """The offset behind the last batch, and where that batch ends; short of the size, if what follows is none."""
         offset, position = self.base_offset, 0
-        for place in self.places(self.offset_index.last_position()):
+        for place in self.batches(self.offset_index.last_position()):
             offset, position = place.last_offset + 1, place.position + place.size
         return offset, position
 
-    def read_batch(self, place: Place) -> tuple[bytes, Header]:
+    def read_batch(self, place: BatchPosition) -> tuple[bytes, Header]:
         data = self.file.pread(place.size, place.position)
         if len(data) < place.size:
             raise CorruptFile(self.path(names.LOG), place.position, f"{len(data)} bytes of a batch of {place.size}")
         return data, header_at(data)
 
-    def headers(self, position: int = 0) -> Iterator[tuple[Place, Header]]:
-        for place in self.places(position):
+    def headers(self, position: int = 0) -> Iterator[tuple[BatchPosition, Header]]:
+        for place in self.batches(position):
             yield place, header_at(self.file.pread(HEADER_BYTES, place.position))
 
     def offset_for_time(self, timestamp: int, start: Offset) -> tuple[TimestampOffset, int] | None:

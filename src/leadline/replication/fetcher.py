@@ -22,7 +22,7 @@ from leadline.errors import LogDirFailed, StorageError, UnexpectedAppendOffset, 
 from leadline.log.epochs import EpochEnd
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
-from leadline.log.pressure import Level, Pressure
+from leadline.log.write_pressure import PressureLevel, WritePressure
 from leadline.model import BrokerId, Buffer, TopicPartition
 from leadline.replication.fetch_requests import (
     Me,
@@ -86,7 +86,7 @@ class Fetcher:
         me: Callable[[], Me],
         connect: Callable[[BrokerId], Source],
         dirs: LogDirs,
-        pressure: Pressure,
+        pressure: WritePressure,
         config: ReplicationConfig,
         throttle: Throttle | None = None,
     ) -> None:
@@ -346,7 +346,7 @@ class Fetcher:
         """Whether `_run` has something else to do first."""
         if self._due or self._resting or self._held_back or self._stopped or self.changing.locked():
             return True
-        return self._pressure.level is Level.HIGH or now_ms - self._all_due_ms > ALL_DUE_MS
+        return self._pressure.level is PressureLevel.HIGH or now_ms - self._all_due_ms > ALL_DUE_MS
 
     def _copy(self, tp: TopicPartition, told: Told, now_ms: int) -> Position | None:
         """What is to be fetched next, once it is done. None: something is unusual."""

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from leadline.errors import CorruptMessage, FencedLeaderEpoch, InvalidRecord, OffsetOutOfRange, ResourceExhausted
-from leadline.log.epochs import EpochEnd, Epochs
+from leadline.log.epochs import EpochEnd, LeaderEpochs
 from leadline.model import NO_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
 from leadline.replication.fetch_session import NO_ID, Position
 
@@ -56,7 +56,7 @@ class OwnLog(Protocol):
     @property
     def high_watermark(self) -> Offset: ...
     @property
-    def epochs(self) -> Epochs: ...
+    def epochs(self) -> LeaderEpochs: ...
 
 
 class AskOffset(NamedTuple):

@@ -28,10 +28,10 @@ from leadline.errors import (
     UnknownTopicOrPartition,
     WireError,
 )
-from leadline.log.log import Appended, Log
+from leadline.log.log import AppendResult, Log
 from leadline.log.log_dirs import LogDirs
-from leadline.log.pressure import Pressure
-from leadline.log.producers import TRUSTED, Origin, Verification
+from leadline.log.producer_state import TRUSTED, AppendOrigin, Verification
+from leadline.log.write_pressure import WritePressure
 from leadline.model import NO_EPOCH, BrokerId, Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
 from leadline.replication.acknowledgements import FOREVER_S, Acknowledgements, Told
 from leadline.replication.alterations import Alterations, Ask, Decision, Proposed, no_controller
@@ -147,7 +147,7 @@ class Replicas:
         self.exists: Callable[[TopicPartition], bool] = lambda _: False  # somewhere, for all this broker has heard
         self.on_lead: list[Callable[[TopicPartition, HostedPartition], None]] = []  # leadership of a partition begins
         self.on_drop: list[Callable[[TopicPartition], None]] = []  # and ends
-        self.pressure = Pressure()
+        self.pressure = WritePressure()
         self.completions = DeferredCompletions()
         self.throttles = Throttles()
         self.leaving = (
@@ -447,27 +447,27 @@ class Replicas:
         self,
         tp: TopicPartition,
         batch: Buffer,
-        origin: Origin = Origin.CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
         verified: Verification | None = TRUSTED,
         acks: int = 1,
-    ) -> Appended:
+    ) -> AppendResult:
         return self.append_to(self.holding(tp), batch, origin, verified, acks)
 
     def append_to(
         self,
         hosted: HostedPartition,
         batch: Buffer,
-        origin: Origin = Origin.CLIENT,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
         verified: Verification | None = TRUSTED,
         acks: int = 1,
-    ) -> Appended:
+    ) -> AppendResult:
         """NotEnoughReplicas if all are to have it, which a coordinator always wants, and too few are in sync."""
         found, leader = hosted.log, hosted.leader if hosted.leads is None else hosted.leads
         if hosted.switching:
             raise NotLeaderOrFollower(f"{found.tp} is being handed over to another log directory: try again")
         if hosted.is_fenced:
             raise NotLeaderOrFollower(f"{found.tp} may be led by another broker: this one is cut off")
-        if leader.followers and (acks == ALL or origin is Origin.COORDINATOR):
+        if leader.followers and (acks == ALL or origin is AppendOrigin.COORDINATOR):
             if self.stopping:  # nobody would hear that the others have it
                 raise NotLeaderOrFollower(f"{found.tp} is no longer led here: this broker stops")
             leader.min_isr = found.config.min_insync_replicas

@@ -14,8 +14,8 @@ from leadline.broker.net import Net
 from leadline.config import LogConfig
 from leadline.config.broker import kafka_table
 from leadline.config.settings import Mode, Support
-from leadline.log.cleaner import Cleanable, request_for
-from leadline.log.compaction import Request
+from leadline.log.cleaner import LogToClean, request_for
+from leadline.log.compaction import CompactionRequest
 from leadline.log.log import Log
 from leadline.model import TopicPartition
 from tests.support.in_process import broker_in_process
@@ -40,10 +40,10 @@ def net_of(broker: Broker) -> Net:
     return broker.net
 
 
-def pass_over(broker: Broker) -> Request:
+def pass_over(broker: Broker) -> CompactionRequest:
     """What a compaction that begins now would be told."""
     log = log_of(broker)
-    return request_for(Cleanable(log, 0, 0, 0, 0, False), broker.dirs.config, 0)
+    return request_for(LogToClean(log, 0, 0, 0, 0, False), broker.dirs.config, 0)
 
 
 def cleaners(broker: Broker) -> int:
@@ -64,7 +64,7 @@ BROKER: dict[str, tuple[str, Look, object]] = {
         (("127.0.0.9", 3),),
     ),
     "max.connection.creation.rate": ("7", lambda broker: net_of(broker).limits.max_connection_creation_rate, 7),
-    "producer.id.expiration.ms": ("77000", lambda broker: log_of(broker).producers.expiration_ms, 77000),
+    "producer.id.expiration.ms": ("77000", lambda broker: log_of(broker).producer_state.expiration_ms, 77000),
     "log.cleaner.threads": ("2", cleaners, 2),
     "log.cleaner.io.max.bytes.per.second": ("4000.0", lambda broker: pass_over(broker).max_bytes_per_second, 4000.0),
     "log.cleaner.dedupe.buffer.size": ("100000000", lambda broker: pass_over(broker).dedupe_bytes, 100_000_000),

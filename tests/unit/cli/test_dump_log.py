@@ -9,7 +9,7 @@ import pytest
 
 from leadline.cli import main
 from leadline.log.checkpoints import write_clean_shutdown, write_meta_properties, write_offsets
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.model import TopicPartition
 from leadline.records.compression import Codec
 from leadline.runtime.ports import OsFiles
@@ -43,7 +43,7 @@ def directory(tmp_path: Path) -> Path:
     log.append_as_leader(batch(2), 0)
     log.append_as_leader(batch(3, codec=Codec.GZIP, timestamp=START_MS + 100), 0)
     log.append_as_leader(batch(2, producer_id=7, transactional=True, timestamp=START_MS + 200), 0)
-    log.append_as_leader(marker(7, commit=False), 0, Origin.COORDINATOR)
+    log.append_as_leader(marker(7, commit=False), 0, AppendOrigin.COORDINATOR)
     for n in range(30):
         log.append_as_leader(batch(2, timestamp=START_MS + 300 + n * 10, size=50), 1)
     (bench.directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {TOPIC_ID}\n")

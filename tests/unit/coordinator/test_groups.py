@@ -25,7 +25,7 @@ from leadline.errors import (
     NotCoordinator,
     UnknownServerError,
 )
-from leadline.log.producers import TRUSTED, Origin
+from leadline.log.producer_state import TRUSTED, AppendOrigin
 from leadline.model import TopicPartition
 from leadline.records.control import ControlType, EndMarker, end_marker
 from tests.support.in_process import broker_in_process
@@ -106,7 +106,7 @@ def mark(broker: Broker, committed: bool) -> None:
     partition = broker.groups.partition_of("g")
     marker = EndMarker(ControlType.COMMIT if committed else ControlType.ABORT, 0, 0)
     tp = TopicPartition(OFFSETS_TOPIC, partition)
-    broker.replicas.append(tp, end_marker(marker, PRODUCER, 0), Origin.COORDINATOR)
+    broker.replicas.append(tp, end_marker(marker, PRODUCER, 0), AppendOrigin.COORDINATOR)
     broker.groups.transaction_ended(partition, PRODUCER, committed=committed)
 
 

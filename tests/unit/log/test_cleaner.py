@@ -10,7 +10,7 @@ import pytest
 
 from leadline.errors import LogDirFailed
 from leadline.log.checkpoints import read_offsets
-from leadline.log.cleaner import Cleanable, Cleaner, cleanable, filthiest
+from leadline.log.cleaner import Cleaner, LogToClean, cleanable, filthiest
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.model import TopicPartition
@@ -38,9 +38,9 @@ def test_what_was_cleaned_is_clean_and_the_active_segment_is_nobodys(tmp_path: P
     segments(log, 2, 2)
     fill(log, 5)
     size = log.segments.first.size
-    assert cleanable(log, None, START_MS) == Cleanable(log, 0, 4, 0, 2 * size, False)
-    assert cleanable(log, 2, START_MS) == Cleanable(log, 2, 4, size, size, False)
-    assert cleanable(log, 99, START_MS) == Cleanable(log, 0, 4, 0, 2 * size, False), (
+    assert cleanable(log, None, START_MS) == LogToClean(log, 0, 4, 0, 2 * size, False)
+    assert cleanable(log, 2, START_MS) == LogToClean(log, 2, 4, size, size, False)
+    assert cleanable(log, 99, START_MS) == LogToClean(log, 0, 4, 0, 2 * size, False), (
         "the checkpoint is from before a truncation"
     )
 
@@ -84,7 +84,7 @@ def test_a_record_that_waits_too_long_makes_a_log_due(tmp_path: Path, age_ms: in
 
 def test_the_filthiest_of_those_that_are_due_comes_first(tmp_path: Path) -> None:
     log = LogBench(tmp_path, COMPACT).open()
-    tidy, dirty, filthy = (Cleanable(log, 0, 9, 100 - share, share, False) for share in (50, 60, 70))
+    tidy, dirty, filthy = (LogToClean(log, 0, 9, 100 - share, share, False) for share in (50, 60, 70))
     assert filthiest([dirty, filthy, tidy]) is filthy
     assert filthiest([tidy]) is None
     assert filthiest([]) is None

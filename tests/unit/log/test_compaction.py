@@ -8,9 +8,9 @@ import pytest
 from leadline.config import LogConfig, StorageConfig
 from leadline.errors import CorruptFile
 from leadline.log.cleaner import cleanable, request_for
-from leadline.log.compaction import KEY_BYTES, LastRecord, Request, Throttle
+from leadline.log.compaction import KEY_BYTES, CleanerThrottle, CompactionRequest, LastRecord
 from leadline.log.log import Log
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.log.txn_index import AbortedTxn
 from leadline.records.batch import header_at
 from leadline.records.build import build
@@ -31,7 +31,7 @@ def put(log: Log, key: str, value: str | None) -> None:
     log.advance_high_watermark(log.log_end)
 
 
-def request(log: Log, bench: LogBench, cleaned_to: int = 0) -> Request:
+def request(log: Log, bench: LogBench, cleaned_to: int = 0) -> CompactionRequest:
     target = cleanable(log, cleaned_to, bench.clock.ms)
     assert target is not None
     return request_for(target, StorageConfig(), bench.clock.ms)
@@ -93,7 +93,7 @@ def transaction(log: Log, producer_id: int, sequence: int, key: str, *, commit: 
     log.append_as_leader(batch(key=key, producer_id=producer_id, sequence=sequence, transactional=True), 0)
     if roll:
         log.roll()
-    log.append_as_leader(marker(producer_id, commit=commit), 0, Origin.COORDINATOR)
+    log.append_as_leader(marker(producer_id, commit=commit), 0, AppendOrigin.COORDINATOR)
     log.advance_high_watermark(log.log_end)
 
 
@@ -135,7 +135,7 @@ def test_a_commit_marker_outlives_the_pass_also_if_its_records_lie_in_another_gr
     assert any(header.is_control for segment in log.segments for _, header in segment.headers())
     assert "a0" in keys(log)
     again = bench.open(clean=False)
-    assert again.producers.first_unstable_offset() is None
+    assert again.producer_state.first_unstable_offset() is None
 
 
 def test_a_marker_goes_once_nothing_of_its_transaction_is_left_and_its_time_is_over(bench: LogBench) -> None:
@@ -147,7 +147,7 @@ def test_a_marker_goes_once_nothing_of_its_transaction_is_left_and_its_time_is_o
     for cleaned_to in (0, 3, 3):
         wanted = replace(request(log, bench, 0), producers={}, first_dirty=0)
         compact(log, wanted)
-        sizes.append(len(list(log.segments.first.places())))
+        sizes.append(len(list(log.segments.first.batches())))
         bench.clock.ms += DAY_MS + cleaned_to
     assert sizes[0] == 2, "the marker is still there, with a horizon"
     assert sizes[-1] == 1
@@ -164,7 +164,7 @@ def test_the_last_batch_of_a_live_producer_stays_as_a_header(bench: LogBench) ->
     assert left(log) == {1: ("a0", "newer")}
     assert header_at(whole_log(log)).record_count == 0
     again = bench.open(clean=False)
-    assert again.producers.by_id[7].last_sequence == 4
+    assert again.producer_state.by_id[7].last_sequence == 4
 
 
 def test_as_many_keys_are_learnt_as_memory_allows_and_the_rest_waits(bench: LogBench) -> None:
@@ -201,7 +201,7 @@ def test_a_damaged_batch_is_named_with_its_place_and_not_rewritten(bench: LogBen
     log.roll()
     wanted = request(log, bench)
     segment = Path(log.segments.first.file.path)
-    second = list(log.segments.first.places())[1].position
+    second = list(log.segments.first.batches())[1].position
     data = bytearray(segment.read_bytes())
     data[second + at] ^= 0xFF
     segment.write_bytes(data)
@@ -218,12 +218,12 @@ def test_a_request_survives_its_way_to_the_process(bench: LogBench) -> None:
     log.advance_high_watermark(log.log_end)
     log.roll()
     wanted = replace(request(log, bench), aborted_later=[AbortedTxn(1, 2, 3, 4)])
-    assert Request.from_json(wanted.to_json()) == wanted
+    assert CompactionRequest.from_json(wanted.to_json()) == wanted
 
 
 def test_a_throttle_sleeps_what_is_missing() -> None:
     slept = list[float]()
-    throttle = Throttle(1000, lambda: 5.0, slept.append)
+    throttle = CleanerThrottle(1000, lambda: 5.0, slept.append)
     throttle.used(5)
     throttle.used(495)
     assert slept == [0.5]

@@ -3,17 +3,17 @@
 import pytest
 
 from leadline.log.checkpoints import EpochEntry
-from leadline.log.epochs import EpochEnd, Epochs
+from leadline.log.epochs import EpochEnd, LeaderEpochs
 
 ENTRIES = [EpochEntry(2, 10), EpochEntry(5, 20), EpochEntry(6, 30)]
 
 
 @pytest.fixture
-def epochs() -> Epochs:
-    return Epochs(ENTRIES)
+def epochs() -> LeaderEpochs:
+    return LeaderEpochs(ENTRIES)
 
 
-def test_more_records_of_the_latest_epoch_change_nothing(epochs: Epochs) -> None:
+def test_more_records_of_the_latest_epoch_change_nothing(epochs: LeaderEpochs) -> None:
     assert not epochs.assign(6, 31)
     assert epochs.entries == ENTRIES
 
@@ -23,14 +23,14 @@ def test_more_records_of_the_latest_epoch_change_nothing(epochs: Epochs) -> None
     [(7, 40, ENTRIES), (7, 25, ENTRIES[:2]), (5, 25, ENTRIES[:1]), (1, 5, []), (6, 20, ENTRIES[:1])],
 )
 def test_a_new_entry_removes_those_it_contradicts(
-    epochs: Epochs, epoch: int, offset: int, left: list[EpochEntry]
+    epochs: LeaderEpochs, epoch: int, offset: int, left: list[EpochEntry]
 ) -> None:
     assert epochs.assign(epoch, offset)
     assert epochs.entries == [*left, EpochEntry(epoch, offset)]
 
 
 @pytest.mark.parametrize(("end", "left"), [(31, 3), (30, 2), (11, 1), (10, 0)])
-def test_a_log_that_ends_earlier_has_fewer_epochs(epochs: Epochs, end: int, left: int) -> None:
+def test_a_log_that_ends_earlier_has_fewer_epochs(epochs: LeaderEpochs, end: int, left: int) -> None:
     assert epochs.truncate_from_end(end) == (left < 3)
     assert epochs.entries == ENTRIES[:left]
 
@@ -46,7 +46,7 @@ def test_a_log_that_ends_earlier_has_fewer_epochs(epochs: Epochs, end: int, left
     ],
 )
 def test_a_log_that_starts_later_keeps_the_epoch_in_force_there(
-    epochs: Epochs, start: int, left: list[EpochEntry]
+    epochs: LeaderEpochs, start: int, left: list[EpochEntry]
 ) -> None:
     assert epochs.truncate_from_start(start) == (left != ENTRIES)
     assert epochs.entries == left
@@ -64,11 +64,11 @@ def test_a_log_that_starts_later_keeps_the_epoch_in_force_there(
         (-1, None),
     ],
 )
-def test_an_epoch_ends_where_the_next_known_one_starts(epochs: Epochs, epoch: int, end: EpochEnd | None) -> None:
+def test_an_epoch_ends_where_the_next_known_one_starts(epochs: LeaderEpochs, epoch: int, end: EpochEnd | None) -> None:
     assert epochs.end_of(epoch, 44) == end
 
 
 def test_no_epochs_no_answers() -> None:
-    empty = Epochs()
+    empty = LeaderEpochs()
     assert (empty.latest, empty.earliest, empty.end_of(0, 9), empty.epoch_at(0)) == (None, None, None, None)
     assert not empty.clear()

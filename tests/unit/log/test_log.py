@@ -14,12 +14,12 @@ from leadline.log.log import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
-    Appended,
-    FoundOffset,
+    AppendResult,
     Isolation,
     Log,
+    TimestampAndOffset,
 )
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.log.txn_index import AbortedTxn
 from leadline.records.batch import header_at
 from leadline.runtime.ports import OsFiles
@@ -54,8 +54,8 @@ def fill(log: Log, *counts: int) -> list[bytes]:
 
 def test_a_batch_gets_its_offset_and_epoch_in_place(log: Log) -> None:
     data = batch(3)
-    assert log.append_as_leader(data, 7) == Appended(0, 2, -1)
-    assert log.append_as_leader(batch(2), 7) == Appended(3, 4, -1)
+    assert log.append_as_leader(data, 7) == AppendResult(0, 2, -1)
+    assert log.append_as_leader(batch(2), 7) == AppendResult(3, 4, -1)
     header = header_at(data)
     assert (header.base_offset, header.leader_epoch, header.crc) == (0, 7, header_at(batch(3)).crc)
     assert [(entry.epoch, entry.start_offset) for entry in log.epochs.entries] == [(7, 0)]
@@ -82,7 +82,7 @@ def test_a_duplicate_is_answered_with_its_first_offsets_and_not_written(log: Log
     for sequence in (0, 2, 4):
         log.append_as_leader(batch(2, producer_id=1, sequence=sequence), 0)
     size = log.size
-    assert log.append_as_leader(batch(2, producer_id=1, sequence=2), 0) == Appended(2, 3, START_MS + 1, True)
+    assert log.append_as_leader(batch(2, producer_id=1, sequence=2), 0) == AppendResult(2, 3, START_MS + 1, True)
     assert (log.log_end, log.size) == (6, size)
 
 
@@ -204,7 +204,7 @@ def test_reading_and_rolling_leaks_no_descriptor(log: Log, bench: LogBench) -> N
 
 def test_aborted_transactions_are_told_to_readers_of_committed_records(log: Log) -> None:
     log.append_as_leader(batch(2, producer_id=1, transactional=True), 0)
-    log.append_as_leader(marker(1, commit=False), 0, Origin.COORDINATOR)
+    log.append_as_leader(marker(1, commit=False), 0, AppendOrigin.COORDINATOR)
     log.append_as_leader(batch(1), 0)
     assert log.last_stable_offset == 0
     log.advance_high_watermark(3)
@@ -217,7 +217,7 @@ def test_aborted_transactions_are_told_to_readers_of_committed_records(log: Log)
 
 def test_a_committed_transaction_is_in_no_index(log: Log, bench: LogBench) -> None:
     log.append_as_leader(batch(2, producer_id=1, transactional=True), 0)
-    log.append_as_leader(marker(1, commit=True), 0, Origin.COORDINATOR)
+    log.append_as_leader(marker(1, commit=True), 0, AppendOrigin.COORDINATOR)
     log.advance_high_watermark(3)
     assert log.read(0, 9999, Isolation.COMMITTED).aborted == ()
     assert not any(name.endswith(".txnindex") for name in listing(bench.directory))
@@ -226,7 +226,7 @@ def test_a_committed_transaction_is_in_no_index(log: Log, bench: LogBench) -> No
 def test_truncating_an_end_marker_opens_the_transaction_again(log: Log) -> None:
     log.append_as_leader(batch(1), 0)
     log.append_as_leader(batch(1, producer_id=1, transactional=True), 0)
-    log.append_as_leader(marker(1, commit=False), 0, Origin.COORDINATOR)
+    log.append_as_leader(marker(1, commit=False), 0, AppendOrigin.COORDINATOR)
     log.advance_high_watermark(3)
     log.truncate_to(2)
     log.set_high_watermark(2)
@@ -242,12 +242,12 @@ def test_times_and_special_offsets(log: Log) -> None:
     log.append_as_leader(batch(1, timestamp=START_MS + 100), 4)
     log.roll()
     log.append_as_leader(batch(1, timestamp=START_MS + 50), 4)
-    assert log.offset_for_time(START_MS + 2) == FoundOffset(START_MS + 2, 2, 0)
-    assert log.offset_for_time(START_MS + 3) == FoundOffset(START_MS + 100, 3, 4)
+    assert log.offset_for_time(START_MS + 2) == TimestampAndOffset(START_MS + 2, 2, 0)
+    assert log.offset_for_time(START_MS + 3) == TimestampAndOffset(START_MS + 100, 3, 4)
     assert log.offset_for_time(START_MS + 101) is None
-    assert log.offset_for_time(EARLIEST_TIMESTAMP) == FoundOffset(-1, 0, 0)
-    assert log.offset_for_time(LATEST_TIMESTAMP) == FoundOffset(-1, 5, 4)
-    assert log.offset_for_time(MAX_TIMESTAMP) == FoundOffset(START_MS + 100, 3, 4)
+    assert log.offset_for_time(EARLIEST_TIMESTAMP) == TimestampAndOffset(-1, 0, 0)
+    assert log.offset_for_time(LATEST_TIMESTAMP) == TimestampAndOffset(-1, 5, 4)
+    assert log.offset_for_time(MAX_TIMESTAMP) == TimestampAndOffset(START_MS + 100, 3, 4)
 
 
 # Log start and high watermark
@@ -310,7 +310,7 @@ def test_truncating_fully_forgets_producers_epochs_and_snapshots(log: Log, bench
     log.roll()
     log.truncate_fully_and_start_at(40)
     assert (log.log_start, log.log_end, log.high_watermark) == (40, 40, 40)
-    assert not log.producers.by_id
+    assert not log.producer_state.by_id
     assert log.last_stable_offset == 40
     assert not any(name.endswith(".snapshot") for name in listing(bench.directory))
     assert log.append_as_leader(batch(1, producer_id=1, sequence=9), 3).first_offset == 40
@@ -380,7 +380,7 @@ def test_a_flush_brings_log_index_time_index_transactions_then_the_directory(tmp
     done.clear()
     log.flush()
     assert done == [".log", ".index", ".timeindex", "directory"]
-    log.append_as_leader(marker(1, commit=False), 0, Origin.COORDINATOR)
+    log.append_as_leader(marker(1, commit=False), 0, AppendOrigin.COORDINATOR)
     done.clear()
     log.flush()
     assert done == [".log", ".index", ".timeindex", ".txnindex", "directory"], "the name of an index is new"
@@ -549,6 +549,6 @@ def test_a_closed_log_is_complete_on_disk(bench: LogBench, log: Log) -> None:
     assert log.recovery_point == log.log_end == 5
     assert "00000000000000000005.snapshot" in listing(bench.directory)
     again = bench.open(clean=True)
-    assert (again.log_end, set(again.producers.by_id)) == (5, {3})
+    assert (again.log_end, set(again.producer_state.by_id)) == (5, {3})
     assert again.segments.active.time_index.entries() == [(START_MS + 1, 1)]
     assert OsFiles().size(again.segments.active.file.fd) == again.size

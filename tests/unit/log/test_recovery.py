@@ -10,10 +10,10 @@ import pytest
 
 from leadline.cli import main
 from leadline.errors import CorruptFile, UnusableFile
-from leadline.log import removals
+from leadline.log import removed_data
 from leadline.log.log import Isolation, Log
 from leadline.log.names import removed_at, removed_name
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.log.recovery import Opening, open_log, resolve_leftovers
 from leadline.runtime.ports import OsFiles
 from tests.support.logs import START_MS, LogBench, batch, listing, marker, offsets_in, whole_log
@@ -30,7 +30,7 @@ def bench(tmp_path: Path) -> LogBench:
             log.roll()
         log.append_as_leader(batch(producer_id=1, sequence=n), n)
         log.append_as_leader(batch(producer_id=2, sequence=n, transactional=True), n)
-        log.append_as_leader(marker(2, commit=n != 1), n, Origin.COORDINATOR)
+        log.append_as_leader(marker(2, commit=n != 1), n, AppendOrigin.COORDINATOR)
     log.close()
     return made
 
@@ -45,7 +45,8 @@ def holds_everything(log: Log) -> bool:
         offsets_in(whole_log(log)) == list(range(9))
         and [tuple(entry) for entry in log.epochs.entries] == [(0, 0), (1, 3), (2, 6)]
         and aborted == [(2, 4, 5)]
-        and {producer_id: entry.last_sequence for producer_id, entry in log.producers.by_id.items()} == {1: 2, 2: 2}
+        and {producer_id: entry.last_sequence for producer_id, entry in log.producer_state.by_id.items()}
+        == {1: 2, 2: 2}
     )
 
 
@@ -131,7 +132,7 @@ def test_what_lies_behind_a_torn_batch_goes_also_in_later_segments(bench: LogBen
         [0, 3],
         [(0, 0), (1, 3)],
     )
-    assert log.producers.first_unstable_offset() == 4, "the end of its transaction is gone"
+    assert log.producer_state.first_unstable_offset() == 4, "the end of its transaction is gone"
     kept = [file.name for file in bench.directory.glob("*.removed")]
     assert sorted(kept) == [removed_name(3, START_MS, 160), removed_name(6, START_MS)]
     assert [file.name for file in bench.directory.glob("00000000000000000006.*")] == [removed_name(6, START_MS)]
@@ -208,7 +209,7 @@ def test_zeros_behind_the_log_are_cut_and_not_kept(bench: LogBench) -> None:
 def test_of_what_earlier_recoveries_removed_as_much_is_kept_as_there_is_room_for(
     bench: LogBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(removals, "KEPT_BYTES", 250)
+    monkeypatch.setattr(removed_data, "KEPT_BYTES", 250)
     for number, size in ((1, 100), (2, 100), (3, 100)):
         (bench.directory / removed_name(0, number)).write_bytes(b"x" * size)
     with path(bench, 6, ".log").open("ab") as file:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from leadline.log.log import Log
-from leadline.log.retention import doomed_segments
+from leadline.log.retention import deletable_segments
 from tests.support.logs import START_MS, LogBench, batch, listing
 
 HOUR_MS = 3_600_000
@@ -25,7 +25,7 @@ def four_segments(tmp_path: Path, settings: dict[str, str]) -> tuple[LogBench, L
 
 def doomed(log: Log, now_ms: int, *, high_watermark: int | None = None) -> tuple[list[int], str]:
     high_watermark = log.high_watermark if high_watermark is None else high_watermark
-    found = doomed_segments(list(log.segments), log.config, log.log_start, log.log_end, high_watermark, now_ms)
+    found = deletable_segments(list(log.segments), log.config, log.log_start, log.log_end, high_watermark, now_ms)
     return [segment.base_offset for segment in found.segments], found.reason
 
 

@@ -8,7 +8,7 @@ import pytest
 from leadline.config import LogConfig
 from leadline.errors import CorruptFile, CorruptMessage
 from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimestampOffset
-from leadline.log.segment import Place, Segment
+from leadline.log.segment import BatchPosition, Segment
 from leadline.runtime.ports import OsFiles
 from tests.support.logs import START_MS, at_offset, batch, listing
 
@@ -20,13 +20,13 @@ def segment_at(directory: Path, **settings: str) -> Segment:
     return Segment(OsFiles(), str(directory), BASE, config, now_ms=START_MS, create=True)
 
 
-def fill(segment: Segment, *counts: int, timestamp: int = START_MS) -> list[Place]:
+def fill(segment: Segment, *counts: int, timestamp: int = START_MS) -> list[BatchPosition]:
     offset = segment.base_offset
     for n, count in enumerate(counts):
         data = at_offset(batch(count, timestamp=timestamp + 10 * n), offset)
         offset += count
         segment.append(data, offset - 1, timestamp + 10 * n + count - 1, offset - 1)
-    return list(segment.places())
+    return list(segment.batches())
 
 
 def test_an_offset_is_found_in_the_batch_that_holds_it(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_walk_ends_where_what_follows_is_no_batch(tmp_path: Path) -> None:
     with open(segment.file.path, "r+b") as file:
         file.seek(places[1].position + 16)
         file.write(b"\7")
-    assert list(segment.places()) == places[:1]
+    assert list(segment.batches()) == places[:1]
     assert segment.end() == (101, places[0].size)
 
 
@@ -121,7 +121,7 @@ def test_truncating_drops_the_batch_that_holds_the_offset_and_all_behind(
     places = fill(segment, 3, 2, 4)
     before = segment.size
     cut = segment.truncate_to(offset, START_MS)
-    assert list(segment.places()) == places[:batches]
+    assert list(segment.batches()) == places[:batches]
     assert cut == before - segment.size
     assert Path(segment.file.path).stat().st_size == segment.size
     assert segment.newest.timestamp == (START_MS + newest if newest is not None else -1)

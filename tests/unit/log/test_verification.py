@@ -6,7 +6,7 @@ import pytest
 
 from leadline.errors import InvalidTxnState, OutOfOrderSequence
 from leadline.log.log import Log
-from leadline.log.producers import TRUSTED, Origin, Verification
+from leadline.log.producer_state import TRUSTED, AppendOrigin, Verification
 from leadline.model import NO_SEQUENCE
 from tests.support.logs import LogBench, batch, marker
 
@@ -18,11 +18,11 @@ def log(tmp_path: Path) -> Log:
 
 def write(log: Log, sequence: int, verified: Verification | None, *, transactional: bool = True) -> None:
     data = batch(producer_id=1, sequence=sequence, transactional=transactional)
-    log.append_as_leader(data, 0, Origin.CLIENT, verified)
+    log.append_as_leader(data, 0, AppendOrigin.CLIENT, verified)
 
 
 def begin(log: Log, sequence: int = 0, epoch: int = 0, now_ms: int = 0) -> Verification | None:
-    return log.producers.begin_verification(1, epoch, sequence, now_ms)
+    return log.producer_state.begin_verification(1, epoch, sequence, now_ms)
 
 
 def test_what_was_verified_opens_a_transaction(log: Log) -> None:
@@ -46,7 +46,7 @@ def test_what_was_not_does_not(log: Log) -> None:
 
 def test_what_was_verified_before_a_marker_comes_too_late(log: Log) -> None:
     verified = begin(log)
-    log.append_as_leader(marker(1, commit=False), 0, Origin.COORDINATOR)
+    log.append_as_leader(marker(1, commit=False), 0, AppendOrigin.COORDINATOR)
     with pytest.raises(InvalidTxnState):
         write(log, 0, verified)
     again = begin(log)
@@ -60,7 +60,7 @@ def test_a_transaction_that_ended_while_its_next_write_was_on_the_way(log: Log) 
     write(log, 0, begin(log))
     verified = begin(log, 1)
     assert verified is None
-    log.append_as_leader(marker(1, commit=False), 0, Origin.COORDINATOR)
+    log.append_as_leader(marker(1, commit=False), 0, AppendOrigin.COORDINATOR)
     with pytest.raises(InvalidTxnState):
         write(log, 1, verified)
 
@@ -85,20 +85,20 @@ def test_a_new_epoch_counts_its_sequences_anew(log: Log) -> None:
 def test_offsets_of_groups_have_no_sequence(log: Log) -> None:
     verified = begin(log, NO_SEQUENCE)
     data = batch(producer_id=1, sequence=NO_SEQUENCE, transactional=True)
-    log.append_as_leader(data, 0, Origin.COORDINATOR, verified)
+    log.append_as_leader(data, 0, AppendOrigin.COORDINATOR, verified)
     assert log.log_end == 1
 
 
 def test_other_records_are_nobodys_concern(log: Log) -> None:
     write(log, 0, None, transactional=False)
-    log.append_as_leader(batch(), 0, Origin.CLIENT, None)
+    log.append_as_leader(batch(), 0, AppendOrigin.CLIENT, None)
     write(log, 1, TRUSTED)
     assert log.log_end == 3
 
 
 def test_a_verification_that_nobody_ends_is_forgotten_in_time(log: Log) -> None:
     verified = begin(log, 0, now_ms=10)
-    log.producers.expire(10 + log.producers.expiration_ms - 1)
+    log.producer_state.expire(10 + log.producer_state.expiration_ms - 1)
     assert begin(log, 0) is verified
-    log.producers.expire(10 + log.producers.expiration_ms)
+    log.producer_state.expire(10 + log.producer_state.expiration_ms)
     assert begin(log, 0) is not verified

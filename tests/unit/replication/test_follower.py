@@ -13,7 +13,7 @@ from leadline.errors import (
     StorageError,
     UnknownLeaderEpoch,
 )
-from leadline.log.epochs import EpochEnd, Epochs
+from leadline.log.epochs import EpochEnd, LeaderEpochs
 from leadline.model import TopicPartition
 from leadline.replication.fetch_session import NO_ID, Position
 from leadline.replication.follower import (
@@ -131,7 +131,7 @@ def test_where_logs_part(diverging: EpochEnd, offset: int) -> None:
 def test_a_log_whose_epochs_are_gone_ends_where_the_leader_says() -> None:
     found = log()
     following, asked = fetching(found)
-    found.epochs = Epochs()
+    found.epochs = LeaderEpochs()
     effects = following.received(asked, Answer(diverging=EpochEnd(3, 17)), found, NOW_MS)
     assert effects == Effects(truncate_to=17)
 

@@ -18,7 +18,7 @@ from crc32c import crc32c
 from leadline.errors import CorruptFile, CorruptMessage, WireError
 from leadline.log import checkpoints, names, txn_index
 from leadline.log.files import read_file
-from leadline.log.producers import Producers, decode_snapshot
+from leadline.log.producer_state import ProducerState, decode_snapshot
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import Offset
 from leadline.records.batch import (
@@ -283,7 +283,7 @@ def _txn_index(log: LogFiles, segment: SegmentFile, read: Read, found: Scan) -> 
 
 def _aborted(log: LogFiles, segment: SegmentFile, found: Scan) -> tuple[list[AbortedTxn], bool]:
     """The transactions that were aborted in a segment; and whether all that were open at its begin are known."""
-    producers, is_known = Producers(log.tp, FOREVER_MS), segment.base_offset == 0
+    producers, is_known = ProducerState(log.tp, FOREVER_MS), segment.base_offset == 0
     path = segment.beside(names.SNAPSHOT)
     try:
         producers.load(decode_snapshot(path, read_file(FILES, path)), segment.base_offset, 0)

@@ -20,7 +20,7 @@ from leadline.errors import CorruptFile, WireError
 from leadline.log import checkpoints, names, txn_index
 from leadline.log.files import read_file
 from leadline.log.index import OffsetIndex
-from leadline.log.producers import Producers, decode_snapshot
+from leadline.log.producer_state import ProducerState, decode_snapshot
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import Offset, TopicId, TopicPartition
 from leadline.records.batch import HEADER_BYTES, Header, check_frame, header_at, walk
@@ -309,7 +309,7 @@ def readable_until(log: LogFiles, *, committed: bool, to_log_end: bool = False) 
 
 def last_stable_offset(log: LogFiles, until: Offset) -> Offset:
     """Where the first transaction begins that is still open at an offset: from snapshots, and the log behind them."""
-    producers = Producers(log.tp, FOREVER_MS)
+    producers = ProducerState(log.tp, FOREVER_MS)
     producers.end_offset = log.log_start
     for at in reversed([offset for offset in snapshots_in(log.directory) if offset <= until]):
         path = os.path.join(log.directory, names.file_name(at, names.SNAPSHOT))

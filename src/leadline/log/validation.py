@@ -9,7 +9,7 @@ Pure: no file, no clock of its own.
 
 from leadline.config import LONG_MAX, LogConfig
 from leadline.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, RecordError, RecordTooLarge
-from leadline.log.producers import Origin
+from leadline.log.producer_state import AppendOrigin
 from leadline.model import NO_TIMESTAMP, Buffer, TopicPartition
 from leadline.records.batch import (
     CODEC_MASK,
@@ -34,10 +34,10 @@ from leadline.records.record import body_of, check_record, spans
 from leadline.records.record import check_records as check_all
 
 Writable = bytearray | memoryview
-_CLIENT, _LAST_CODEC = Origin.CLIENT, int(max(Codec))
+_CLIENT, _LAST_CODEC = AppendOrigin.CLIENT, int(max(Codec))
 
 
-def one_batch(data: Buffer, config: LogConfig, origin: Origin, tp: TopicPartition) -> Header:
+def one_batch(data: Buffer, config: LogConfig, origin: AppendOrigin, tp: TopicPartition) -> Header:
     """The one batch that a leader is asked to append: its header in order, and its CRC, unless it was made here."""
     if len(data) < HEADER_BYTES:
         raise InvalidRecord(f"no record batch in {len(data)} bytes for {tp}")
@@ -100,9 +100,9 @@ def looks_inside(config: LogConfig) -> bool:
     )
 
 
-def is_plain(config: LogConfig, origin: Origin = Origin.CLIENT) -> bool:
+def is_plain(config: LogConfig, origin: AppendOrigin = AppendOrigin.CLIENT) -> bool:
     """Whether batches are stored just as they come, as on nearly all topics. Nobody looks into a coordinator's."""
-    looked_into = origin is Origin.CLIENT and looks_inside(config)
+    looked_into = origin is AppendOrigin.CLIENT and looks_inside(config)
     return not looked_into and config.compression_type == "producer" and not config.log_append_time
 
 

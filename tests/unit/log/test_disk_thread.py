@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from leadline.errors import LogDirFailed
-from leadline.log.background import DiskThread
+from leadline.log.disk_thread import DiskThread
 from leadline.runtime.ports import Job
 
 

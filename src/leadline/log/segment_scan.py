@@ -13,10 +13,10 @@ from crc32c import crc32c
 
 from leadline.errors import CorruptFile, CorruptMessage
 from leadline.log import names
-from leadline.log.epochs import Epochs
-from leadline.log.files import Mapped
+from leadline.log.epochs import LeaderEpochs
+from leadline.log.files import MappedFile
 from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimeIndex, TimestampOffset
-from leadline.log.producers import Producers
+from leadline.log.producer_state import ProducerState
 from leadline.log.segment import Segment
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import NO_TIMESTAMP
@@ -41,7 +41,7 @@ _LEGACY_CRC = Struct(">I")
 
 
 @dataclass(slots=True)
-class Scan:
+class SegmentScan:
     """What a segment holds, as far as it is valid."""
 
     newest: TimestampOffset
@@ -54,30 +54,37 @@ class Scan:
 def scan_segment(
     files: Files,
     segment: Segment,
-    producers: Producers,
-    epochs: Epochs,
+    producers: ProducerState,
+    epochs: LeaderEpochs,
     progress: Progress = lambda _: None,
     *,
     flushed: bool = False,
-) -> Scan:
+) -> SegmentScan:
     """Producers and epochs learn on the way. CorruptFile for what an old Kafka wrote: that is not to be cut off.
 
     In a segment that was `flushed` before the crash, a wrong CRC is damage, and no reason to cut off what follows.
     """
-    found = Scan(TimestampOffset(NO_TIMESTAMP, segment.base_offset))
+    found = SegmentScan(TimestampOffset(NO_TIMESTAMP, segment.base_offset))
     if segment.size >= HEADER_BYTES:
-        with Mapped(files, segment.file, segment.size, progress) as mapped:
+        with MappedFile(files, segment.file, segment.size, progress) as mapped:
             _scan(mapped, segment, producers, epochs, found, flushed)
     return found
 
 
-def _scan(mapped: Mapped, segment: Segment, producers: Producers, epochs: Epochs, found: Scan, flushed: bool) -> None:
+def _scan(
+    mapped: MappedFile,
+    segment: Segment,
+    producers: ProducerState,
+    epochs: LeaderEpochs,
+    found: SegmentScan,
+    flushed: bool,
+) -> None:
     view, size, base, interval = mapped.view, segment.size, segment.base_offset, segment.index_interval_bytes
     offsets, times = found.offset_entries, found.time_entries
     newest, newest_offset, indexed_time = NO_TIMESTAMP, base, NO_TIMESTAMP
     at, index_behind = 0, interval  # what lies before is in order; a batch that starts behind it gets an index entry
     next_offset, epoch = base, (epochs.latest.epoch if epochs.latest else -1)
-    unpack, checksum, replay_plain = _FRONT.unpack_from, crc32c, producers.replay_plain
+    unpack, checksum, replay_plain = _FRONT.unpack_from, crc32c, producers.replay_next
     pack_offset, pack_time = OffsetIndex.ENTRY.pack, TimeIndex.ENTRY.pack
     last_start, last_offset, present = size - HEADER_BYTES, base + MAX_RELATIVE, 0
     header_present = -1  # headers that start at or below this can be looked at, and all bytes below `present`
@@ -121,7 +128,7 @@ def _scan(mapped: Mapped, segment: Segment, producers: Producers, epochs: Epochs
     found.newest, found.valid_bytes = TimestampOffset(newest, newest_offset), at
 
 
-def _replay(batch: memoryview, producers: Producers, found: Scan) -> bool:
+def _replay(batch: memoryview, producers: ProducerState, found: SegmentScan) -> bool:
     """Learn what a batch says of its producer. False if it is none after all."""
     header = header_at(batch)
     try:
@@ -133,7 +140,7 @@ def _replay(batch: memoryview, producers: Producers, found: Scan) -> bool:
     return True
 
 
-def _refuse_legacy(mapped: Mapped, segment: Segment, at: int, length: int, magic: int) -> None:
+def _refuse_legacy(mapped: MappedFile, segment: Segment, at: int, length: int, magic: int) -> None:
     """What an old Kafka wrote is no torn write: cutting it off would lose it. It is left as it is, and named."""
     behind = at + LENGTH_END + length
     if magic not in (0, 1) or length < LEGACY_MIN_LENGTH or behind > segment.size:

@@ -11,15 +11,15 @@ from leadline.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from leadline.log.producers import SEQUENCE_MAX, Origin, Producers, decode_snapshot
+from leadline.log.producer_state import SEQUENCE_MAX, AppendOrigin, ProducerState, decode_snapshot
 from leadline.records.control import ControlType, EndMarker
 from tests.support.logs import START_MS, TP
 from tests.support.producers import DAY_MS, header, write
 
 
-def end(producers: Producers, offset: int, *, producer: int = 1, commit: bool = True, coordinator: int = 0) -> None:
+def end(producers: ProducerState, offset: int, *, producer: int = 1, commit: bool = True, coordinator: int = 0) -> None:
     marker = EndMarker(ControlType.COMMIT if commit else ControlType.ABORT, coordinator, START_MS)
-    pending = producers.prepare(producer, Origin.COORDINATOR)
+    pending = producers.prepare(producer, AppendOrigin.COORDINATOR)
     done = pending.end_txn(marker, 0, offset)
     producers.update(pending)
     if done is not None:
@@ -27,11 +27,11 @@ def end(producers: Producers, offset: int, *, producer: int = 1, commit: bool = 
 
 
 @pytest.fixture
-def producers() -> Producers:
-    return Producers(TP, DAY_MS)
+def producers() -> ProducerState:
+    return ProducerState(TP, DAY_MS)
 
 
-def test_any_of_the_last_five_batches_is_known_again_and_no_older_one(producers: Producers) -> None:
+def test_any_of_the_last_five_batches_is_known_again_and_no_older_one(producers: ProducerState) -> None:
     written = [header(n * 2, n * 2, 2) for n in range(7)]
     write(producers, *written)
     known = producers.by_id[1]
@@ -42,21 +42,23 @@ def test_any_of_the_last_five_batches_is_known_again_and_no_older_one(producers:
 
 
 @pytest.mark.parametrize("sequence", [1, 2, 4, 9])
-def test_a_sequence_that_is_not_the_next_one_is_refused_with_what_was_due(producers: Producers, sequence: int) -> None:
+def test_a_sequence_that_is_not_the_next_one_is_refused_with_what_was_due(
+    producers: ProducerState, sequence: int
+) -> None:
     write(producers, header(0, 0, 3))
     with pytest.raises(OutOfOrderSequence, match=f"{sequence} .epoch 0. came, 3 was due"):
         write(producers, header(3, sequence))
     write(producers, header(3, 3))
 
 
-def test_sequences_start_over_behind_the_largest(producers: Producers) -> None:
+def test_sequences_start_over_behind_the_largest(producers: ProducerState) -> None:
     write(producers, header(0, SEQUENCE_MAX - 1, 4))  # ends at 1
     assert producers.by_id[1].last_sequence == 1
     write(producers, header(4, 2))
-    write(Producers(TP, DAY_MS), header(0, SEQUENCE_MAX), header(1, 0))
+    write(ProducerState(TP, DAY_MS), header(0, SEQUENCE_MAX), header(1, 0))
 
 
-def test_a_batch_across_the_largest_sequence_is_known_again(producers: Producers) -> None:
+def test_a_batch_across_the_largest_sequence_is_known_again(producers: ProducerState) -> None:
     across = header(0, SEQUENCE_MAX - 1, 4)
     write(producers, across)
     found = producers.by_id[1].duplicate_of(across)
@@ -64,12 +66,12 @@ def test_a_batch_across_the_largest_sequence_is_known_again(producers: Producers
     assert (found.first_sequence, found.last_sequence) == (SEQUENCE_MAX - 1, 1)
 
 
-def test_an_unknown_producer_may_start_anywhere(producers: Producers) -> None:
+def test_an_unknown_producer_may_start_anywhere(producers: ProducerState) -> None:
     write(producers, header(0, 55))
     assert producers.by_id[1].last_sequence == 55
 
 
-def test_a_new_epoch_starts_at_zero_and_fences_the_old_one(producers: Producers) -> None:
+def test_a_new_epoch_starts_at_zero_and_fences_the_old_one(producers: ProducerState) -> None:
     write(producers, header(0, 0))
     with pytest.raises(OutOfOrderSequence):
         write(producers, header(1, 1, epoch=1))
@@ -78,31 +80,33 @@ def test_a_new_epoch_starts_at_zero_and_fences_the_old_one(producers: Producers)
         write(producers, header(2, 1, epoch=0))
 
 
-def test_what_the_leader_took_a_follower_does_not_question(producers: Producers) -> None:
-    write(producers, header(0, 5, epoch=3), header(1, 99, epoch=3), header(2, 0, epoch=1), origin=Origin.REPLICATION)
+def test_what_the_leader_took_a_follower_does_not_question(producers: ProducerState) -> None:
+    write(
+        producers, header(0, 5, epoch=3), header(1, 99, epoch=3), header(2, 0, epoch=1), origin=AppendOrigin.REPLICATION
+    )
     assert producers.by_id[1].epoch == 1
 
 
-def test_writing_outside_of_an_open_transaction_is_refused(producers: Producers) -> None:
+def test_writing_outside_of_an_open_transaction_is_refused(producers: ProducerState) -> None:
     write(producers, header(0, 0, transactional=True))
     with pytest.raises(InvalidTxnState):
         write(producers, header(1, 1))
 
 
-def test_a_marker_of_an_older_coordinator_is_refused(producers: Producers) -> None:
+def test_a_marker_of_an_older_coordinator_is_refused(producers: ProducerState) -> None:
     write(producers, header(0, 0, transactional=True))
     end(producers, 1, coordinator=4)
     with pytest.raises(TransactionCoordinatorFenced, match="epoch 3, but 4 is known"):
         end(producers, 2, coordinator=3)
 
 
-def test_a_marker_without_a_transaction_completes_none(producers: Producers) -> None:
+def test_a_marker_without_a_transaction_completes_none(producers: ProducerState) -> None:
     end(producers, 0)
     assert producers.first_unstable_offset() is None
     assert producers.by_id[1].last_sequence == -1
 
 
-def test_what_is_unstable_starts_at_the_first_open_or_unreplicated_transaction(producers: Producers) -> None:
+def test_what_is_unstable_starts_at_the_first_open_or_unreplicated_transaction(producers: ProducerState) -> None:
     write(producers, header(0, 0, producer=1, transactional=True), header(1, 0, producer=2, transactional=True))
     assert producers.first_unstable_offset() == 0
     end(producers, 2, producer=1)
@@ -115,18 +119,20 @@ def test_what_is_unstable_starts_at_the_first_open_or_unreplicated_transaction(p
     assert producers.first_unstable_offset() is None
 
 
-def test_idle_producers_are_forgotten_but_not_in_a_transaction(producers: Producers) -> None:
+def test_idle_producers_are_forgotten_but_not_in_a_transaction(producers: ProducerState) -> None:
     write(producers, header(0, 0, producer=1), header(1, 0, producer=2, transactional=True))
     assert producers.expire(START_MS + DAY_MS - 1) == 0
     assert producers.expire(START_MS + DAY_MS) == 1
     assert set(producers.by_id) == {2}
 
 
-def test_a_snapshot_brings_back_the_last_batch_and_open_transactions(producers: Producers) -> None:
+def test_a_snapshot_brings_back_the_last_batch_and_open_transactions(producers: ProducerState) -> None:
     write(producers, header(0, 0, 2, producer=1), header(2, 2, 3, producer=1))
-    write(producers, header(5, 0, producer=70_000_000_000, epoch=3, transactional=True), origin=Origin.REPLICATION)
+    write(
+        producers, header(5, 0, producer=70_000_000_000, epoch=3, transactional=True), origin=AppendOrigin.REPLICATION
+    )
     end(producers, 6, producer=5)
-    loaded = Producers(TP, DAY_MS)
+    loaded = ProducerState(TP, DAY_MS)
     loaded.load(decode_snapshot("x", producers.snapshot()), 7, START_MS)
     assert loaded.end_offset == 7
     assert loaded.by_id[1].batches[-1] == producers.by_id[1].batches[-1]
@@ -147,7 +153,7 @@ def test_a_snapshot_brings_back_the_last_batch_and_open_transactions(producers: 
         (lambda data: b"", "cut off"),
     ],
 )
-def test_a_damaged_snapshot_is_refused(producers: Producers, damage: Callable[[bytes], bytes], says: str) -> None:
+def test_a_damaged_snapshot_is_refused(producers: ProducerState, damage: Callable[[bytes], bytes], says: str) -> None:
     write(producers, header(0, 0))
     with pytest.raises(CorruptFile, match=f"here: at byte .*{says}"):
         decode_snapshot("here", damage(producers.snapshot()))

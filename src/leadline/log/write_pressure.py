@@ -38,7 +38,7 @@ WRITE_SECONDS = 0.1  # between two looks while there is more to be brought there
 SYNC_FILE_RANGE_WRITE_AND_WAIT = 7  # for what is under way, for what is begun now
 
 
-class Dirty(NamedTuple):
+class DirtyPages(NamedTuple):
     """In pages, of the whole machine."""
 
     waiting: int  # to be written, or being written
@@ -50,28 +50,28 @@ class Dirty(NamedTuple):
         return (self.background + self.limit) / 2
 
 
-class Level(IntEnum):
+class PressureLevel(IntEnum):
     CALM = 0
     BUSY = 1  # begin to write
     HIGH = 2  # and hold up who writes much
 
 
-def level_of(dirty: Dirty, before: Level = Level.CALM) -> Level:
+def level_of(dirty: DirtyPages, before: PressureLevel = PressureLevel.CALM) -> PressureLevel:
     """Once it is high it stays so until there is some room."""
-    share = RELEASE if before is Level.HIGH else HOLD
+    share = RELEASE if before is PressureLevel.HIGH else HOLD
     if dirty.waiting > share * dirty.throttled_from:
-        return Level.HIGH
-    return Level.BUSY if dirty.waiting > BEGIN * dirty.background else Level.CALM
+        return PressureLevel.HIGH
+    return PressureLevel.BUSY if dirty.waiting > BEGIN * dirty.background else PressureLevel.CALM
 
 
-class Seen(NamedTuple):
-    dirty: Dirty | None  # None: nothing is known
+class WritebackResult(NamedTuple):
+    dirty: DirtyPages | None  # None: nothing is known
     left: Sequence[OpenFile] = ()  # files that are not written back yet, those that wait longest first
 
 
-class Pressure:
-    def __init__(self, look: Callable[[Sequence[OpenFile]], Seen] | None = None) -> None:
-        self.level = Level.CALM
+class WritePressure:
+    def __init__(self, look: Callable[[Sequence[OpenFile]], WritebackResult] | None = None) -> None:
+        self.level = PressureLevel.CALM
         self._look_at = look or write_back
         self._bytes = 0
         self._logs = set[ref[Log]]()  # written to since the last look; one that is deleted must not linger here
@@ -104,7 +104,7 @@ class Pressure:
                         raise
                     return  # no thread can be started: the kernel writes by itself
                 self._judge(dirty)
-                if self.level is Level.CALM or (self.level is Level.BUSY and not left):
+                if self.level is PressureLevel.CALM or (self.level is PressureLevel.BUSY and not left):
                     return
                 if not left:
                     await asyncio.sleep(LOOK_SECONDS)
@@ -112,12 +112,12 @@ class Pressure:
             self._looking = None
             self._room.set()
 
-    def _judge(self, dirty: Dirty | None) -> None:
-        level = Level.CALM if dirty is None else level_of(dirty, self.level)
-        if level is Level.HIGH and self.level is not Level.HIGH:
+    def _judge(self, dirty: DirtyPages | None) -> None:
+        level = PressureLevel.CALM if dirty is None else level_of(dirty, self.level)
+        if level is PressureLevel.HIGH and self.level is not PressureLevel.HIGH:
             log.info("the disk does not keep up with what is written: producers of large batches have to wait for it")
             self._room.clear()
-        elif level is not Level.HIGH:
+        elif level is not PressureLevel.HIGH:
             self._room.set()
         self.level = level
 
@@ -135,26 +135,26 @@ def _active_file(found: Log) -> OpenFile | None:
         return None
 
 
-def write_back(files: Sequence[OpenFile]) -> Seen:
+def write_back(files: Sequence[OpenFile]) -> WritebackResult:
     """Have the kernel write these files, if it is time to, as far as it comes for now. Blocks."""
     dirty, call = read_dirty(), _system_call()
-    if dirty is None or call is None or level_of(dirty) is Level.CALM:
-        return Seen(dirty)
+    if dirty is None or call is None or level_of(dirty) is PressureLevel.CALM:
+        return WritebackResult(dirty)
     until = time.monotonic() + WRITE_SECONDS
     for n, file in enumerate(files):
         for position in range(0, os.fstat(file.fd).st_size, PIECE_BYTES):  # what is written already takes no time
             if time.monotonic() >= until:
-                return Seen(dirty, files[n:])
+                return WritebackResult(dirty, files[n:])
             call(file.fd, position, PIECE_BYTES, SYNC_FILE_RANGE_WRITE_AND_WAIT)
-    return Seen(dirty)
+    return WritebackResult(dirty)
 
 
-def read_dirty(path: str = VMSTAT) -> Dirty | None:
+def read_dirty(path: str = VMSTAT) -> DirtyPages | None:
     try:
         with open(path) as file:
             found = {name: int(value) for name, value in map(str.split, file)}
         waiting = found["nr_dirty"] + found["nr_writeback"]
-        return Dirty(waiting, found["nr_dirty_background_threshold"], found["nr_dirty_threshold"])
+        return DirtyPages(waiting, found["nr_dirty_background_threshold"], found["nr_dirty_threshold"])
     except (OSError, KeyError, ValueError):
         return None
 

@@ -12,14 +12,14 @@ from bisect import insort
 from leadline.errors import CorruptFile
 from leadline.log import names
 from leadline.log.files import read_file, remove_files, write_file
-from leadline.log.producers import Producers, decode_snapshot
+from leadline.log.producer_state import ProducerState, decode_snapshot
 from leadline.model import Offset
 from leadline.runtime.ports import Files, shortage
 
 log = logging.getLogger(__name__)
 
 
-class Snapshots:
+class ProducerSnapshots:
     def __init__(self, files: Files, directory: str) -> None:
         self._files, self.directory = files, directory
         parsed = (names.parse_file_name(name) for name in files.listdir(directory))
@@ -33,7 +33,7 @@ class Snapshots:
     def latest(self) -> Offset | None:
         return self.offsets[-1] if self.offsets else None
 
-    def take(self, producers: Producers, *, sync: bool) -> str | None:
+    def take(self, producers: ProducerState, *, sync: bool) -> str | None:
         """Write what is known now, if that is more than the last one has. The path of the file.
 
         None also if a resource is short: what it would have told can be learnt from the log.
@@ -54,7 +54,7 @@ class Snapshots:
         self.taken_at = at
         return self.path(at)
 
-    def load_latest(self, producers: Producers, log_start: Offset, now_ms: int) -> list[CorruptFile]:
+    def load_latest(self, producers: ProducerState, log_start: Offset, now_ms: int) -> list[CorruptFile]:
         """Start from the newest snapshot that is whole; from nothing at the log's start, if there is none."""
         refused: list[CorruptFile] = []
         while (at := self.latest) is not None:

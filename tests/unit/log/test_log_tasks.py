@@ -9,7 +9,7 @@ import pytest
 
 from leadline.log.checkpoints import read_offsets
 from leadline.log.log_dirs import LogDirs
-from leadline.log.upkeep import Upkeep
+from leadline.log.log_tasks import LogTasks
 from leadline.model import TopicPartition
 from leadline.runtime.ports import OsFiles
 from tests.support.dirs import fill, log_dirs, opened
@@ -48,7 +48,7 @@ def test_every_task_does_its_work(tmp_path: Path) -> None:
             log = await dirs.create(TP)
             fill(log, 4)
             log.append_as_leader(batch(producer_id=5), 0)
-            upkeep = Upkeep(dirs)
+            upkeep = LogTasks(dirs)
             upkeep.start()
             await until(lambda: log.flushed_to == 5)
             await until(lambda: offsets(tmp_path, "recovery-point-offset-checkpoint") == {TP: 5})
@@ -56,7 +56,7 @@ def test_every_task_does_its_work(tmp_path: Path) -> None:
             clock.ms += 1001
             await until(lambda: log.log_start == 4)
             clock.ms += 90_000_000
-            await until(lambda: not log.producers.by_id)
+            await until(lambda: not log.producer_state.by_id)
             await upkeep.stop()
 
     asyncio.run(play())
@@ -68,7 +68,7 @@ def test_log_starts_are_checkpointed_where_the_files_do_not_tell(tmp_path: Path)
             log = await dirs.create(TP)
             fill(log, 4)
             log.delete_records(3)
-            upkeep = Upkeep(dirs)
+            upkeep = LogTasks(dirs)
             upkeep.start()
             await until(lambda: offsets(tmp_path, "log-start-offset-checkpoint") == {TP: 3})
             await upkeep.stop()
@@ -84,7 +84,7 @@ def test_a_compacted_log_is_cleaned(tmp_path: Path) -> None:
             fill(log, 4)
             log.roll()
             size = log.size
-            upkeep = Upkeep(dirs)
+            upkeep = LogTasks(dirs)
             upkeep.start()
             await until(lambda: log.size < size)
             await until(lambda: offsets(tmp_path, "cleaner-offset-checkpoint") == {TP: 4})
@@ -97,8 +97,8 @@ def test_the_failure_of_a_directory_ends_none_of_it(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     watch = Failing(10**9, errno.EIO, only=["fsync"])
 
-    async def started(dirs: LogDirs) -> Upkeep:
-        upkeep = Upkeep(dirs)
+    async def started(dirs: LogDirs) -> LogTasks:
+        upkeep = LogTasks(dirs)
         upkeep.start()
         await asyncio.sleep(0.02)
         return upkeep

@@ -22,7 +22,7 @@ from leadline.runtime.periodic import every
 log = logging.getLogger(__name__)
 
 
-class Upkeep:
+class LogTasks:
     """Runs until it is stopped; neither the failure of a directory nor a shortage ends any of it."""
 
     def __init__(self, dirs: LogDirs) -> None:

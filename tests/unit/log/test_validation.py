@@ -11,15 +11,15 @@ from leadline.errors import (
     UnsupportedForMessageFormat,
     WireError,
 )
-from leadline.log import validate
-from leadline.log.producers import Origin
+from leadline.log import validation
+from leadline.log.producer_state import AppendOrigin
 from leadline.records.batch import assign, crc_of, header_at, stamp_append_time
 from leadline.records.build import BatchFields, build
 from leadline.records.compression import Codec
 from leadline.records.record import Record
 from tests.support.logs import START_MS, TP, batch, marker, records
 
-CLIENT = Origin.CLIENT
+CLIENT = AppendOrigin.CLIENT
 
 
 def changed(data: bytearray, at: int, value: bytes) -> bytearray:
@@ -63,29 +63,29 @@ def test_what_a_client_may_not_send_is_refused_with_the_reason(
     data: bytes | bytearray, error: type[WireError], says: str
 ) -> None:
     with pytest.raises(error, match=says):
-        validate.one_batch(data, LogConfig.parse({"max.message.bytes": "1000"}), CLIENT, TP)
+        validation.one_batch(data, LogConfig.parse({"max.message.bytes": "1000"}), CLIENT, TP)
 
 
 def test_a_batch_in_order_is_taken() -> None:
     data = batch(3, producer_id=1)
-    assert validate.one_batch(data, LogConfig(), CLIENT, TP) == header_at(data)
+    assert validation.one_batch(data, LogConfig(), CLIENT, TP) == header_at(data)
 
 
 def test_a_coordinator_may_write_control_records() -> None:
     data = marker(1, commit=True)
-    assert validate.one_batch(data, LogConfig(), Origin.COORDINATOR, TP).is_control
+    assert validation.one_batch(data, LogConfig(), AppendOrigin.COORDINATOR, TP).is_control
 
 
 def test_on_a_compacted_topic_every_record_has_a_key() -> None:
     config = LogConfig.parse({"cleanup.policy": "compact"})
     some = [Record(0, START_MS, b"k", b"v"), Record(1, START_MS, None, b"v"), Record(2, START_MS, None, None)]
     data = build(some)
-    assert validate.looks_inside(config)
+    assert validation.looks_inside(config)
     with pytest.raises(InvalidRecord, match="2 record errors") as raised:
-        validate.check_records(data, header_at(data), config, TP, START_MS)
+        validation.check_records(data, header_at(data), config, TP, START_MS)
     assert [error.batch_index for error in raised.value.records] == [1, 2]
     data = build(some[:1])
-    validate.check_records(data, header_at(data), config, TP, START_MS)
+    validation.check_records(data, header_at(data), config, TP, START_MS)
 
 
 @pytest.mark.parametrize(("ahead", "behind", "refused"), [(0, 0, [1, 2]), (5, 0, [2]), (0, 5, [1]), (5, 5, [])])
@@ -98,9 +98,9 @@ def test_times_too_far_from_the_brokers_are_refused_with_their_place(
     times = [START_MS, START_MS + 5, START_MS - 5, -1]
     data = build([Record(n, time, b"k", b"v") for n, time in enumerate(times)])
     if not refused:
-        return validate.check_records(data, header_at(data), config, TP, START_MS)
+        return validation.check_records(data, header_at(data), config, TP, START_MS)
     with pytest.raises(InvalidTimestamp, match=f"message.timestamp.after.max.ms={ahead}") as raised:
-        validate.check_records(data, header_at(data), config, TP, START_MS)
+        validation.check_records(data, header_at(data), config, TP, START_MS)
     assert [one.batch_index for one in raised.value.records] == refused
 
 
@@ -108,15 +108,17 @@ def test_a_producer_does_not_stamp_in_the_brokers_name() -> None:
     data = batch(2)
     stamp_append_time(data, 0, len(data), START_MS)
     with pytest.raises(InvalidTimestamp, match="must not set the timestamp type"):
-        validate.with_own_time(data, header_at(data), LogConfig.parse({"message.timestamp.type": "LogAppendTime"}), TP)
-    assert not validate.with_own_time(data, header_at(data), LogConfig(), TP).is_log_append_time
+        validation.with_own_time(
+            data, header_at(data), LogConfig.parse({"message.timestamp.type": "LogAppendTime"}), TP
+        )
+    assert not validation.with_own_time(data, header_at(data), LogConfig(), TP).is_log_append_time
 
 
 @pytest.mark.parametrize("name", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 def test_the_topics_codec_takes_the_place_of_the_producers(name: str) -> None:
     data = batch(3, codec=Codec.LZ4)
     config = LogConfig.parse({"compression.type": name})
-    found = validate.with_codec(data, header_at(data), config, TP)
+    found = validation.with_codec(data, header_at(data), config, TP)
     assert header_at(found).codec is Codec.named(name)
     assert (found is data) == (name == "lz4")
 
@@ -125,4 +127,4 @@ def test_under_the_topics_codec_a_batch_may_be_too_large() -> None:
     data = build(records(1, size=5000), BatchFields(codec=Codec.ZSTD))
     config = LogConfig.parse({"compression.type": "uncompressed", "max.message.bytes": "1000"})
     with pytest.raises(RecordTooLarge, match=r"under compression.type=uncompressed, exceeds max.message.bytes=1000"):
-        validate.with_codec(data, header_at(data), config, TP)
+        validation.with_codec(data, header_at(data), config, TP)

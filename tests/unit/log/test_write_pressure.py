@@ -12,13 +12,13 @@ import pytest
 
 from leadline.log.files import OpenFile
 from leadline.log.log import Log
-from leadline.log.pressure import (
+from leadline.log.write_pressure import (
     LOOK_BYTES,
     PIECE_BYTES,
-    Dirty,
-    Level,
-    Pressure,
-    Seen,
+    DirtyPages,
+    PressureLevel,
+    WritebackResult,
+    WritePressure,
     _system_call,
     level_of,
     read_dirty,
@@ -27,35 +27,37 @@ from leadline.log.pressure import (
 from leadline.model import TopicPartition
 from tests.support.logs import LogBench
 
-CALM, BUSY, HIGH = Dirty(100, 1000, 2000), Dirty(700, 1000, 2000), Dirty(1200, 1000, 2000)
+CALM, BUSY, HIGH = DirtyPages(100, 1000, 2000), DirtyPages(700, 1000, 2000), DirtyPages(1200, 1000, 2000)
 
 
-@pytest.mark.parametrize(("dirty", "level"), [(CALM, Level.CALM), (BUSY, Level.BUSY), (HIGH, Level.HIGH)])
-def test_the_level_follows_what_waits(dirty: Dirty, level: Level) -> None:
+@pytest.mark.parametrize(
+    ("dirty", "level"), [(CALM, PressureLevel.CALM), (BUSY, PressureLevel.BUSY), (HIGH, PressureLevel.HIGH)]
+)
+def test_the_level_follows_what_waits(dirty: DirtyPages, level: PressureLevel) -> None:
     assert level_of(dirty) is level
 
 
 def test_once_it_is_high_it_stays_so_until_there_is_some_room() -> None:
-    between = Dirty(1050, 1000, 2000)
-    assert (level_of(between), level_of(between, Level.HIGH)) == (Level.BUSY, Level.HIGH)
+    between = DirtyPages(1050, 1000, 2000)
+    assert (level_of(between), level_of(between, PressureLevel.HIGH)) == (PressureLevel.BUSY, PressureLevel.HIGH)
 
 
 class Disk:
     """What the kernel tells, look by look; the last one again and again."""
 
-    def __init__(self, *told: Dirty | None) -> None:
+    def __init__(self, *told: DirtyPages | None) -> None:
         self.told, self.files = list(told), list[list[OpenFile]]()
 
-    def __call__(self, files: Sequence[OpenFile]) -> Seen:
+    def __call__(self, files: Sequence[OpenFile]) -> WritebackResult:
         self.files.append(list(files))
-        return Seen(self.told.pop(0) if len(self.told) > 1 else self.told[0], files[1:])
+        return WritebackResult(self.told.pop(0) if len(self.told) > 1 else self.told[0], files[1:])
 
 
 def test_it_looks_only_after_so_many_bytes_and_names_the_files_written_to(tmp_path: Path) -> None:
     one, disk = LogBench(tmp_path).open(), Disk(BUSY)
 
-    async def scene() -> Level:
-        pressure = Pressure(disk)
+    async def scene() -> PressureLevel:
+        pressure = WritePressure(disk)
         pressure.appended(one, LOOK_BYTES - 1)
         assert pressure._looking is None
         pressure.appended(one, 1)
@@ -63,28 +65,28 @@ def test_it_looks_only_after_so_many_bytes_and_names_the_files_written_to(tmp_pa
         await pressure._looking
         return pressure.level
 
-    assert asyncio.run(scene()) is Level.BUSY
+    assert asyncio.run(scene()) is PressureLevel.BUSY
     assert disk.files == [[one.segments.active.file]]
 
 
 def test_it_looks_again_and_again_while_it_is_high() -> None:
     disk = Disk(HIGH, HIGH, BUSY)
 
-    async def scene() -> Level:
-        pressure = Pressure(disk)
+    async def scene() -> PressureLevel:
+        pressure = WritePressure(disk)
         pressure.appended(cast(Log, _Nothing()), LOOK_BYTES)
         assert pressure._looking is not None
         await pressure._looking
         await asyncio.wait_for(pressure.room(), 10)
         return pressure.level
 
-    assert asyncio.run(scene()) is Level.BUSY
+    assert asyncio.run(scene()) is PressureLevel.BUSY
     assert len(disk.files) == 3
 
 
 def test_who_writes_much_waits_while_it_is_high_and_goes_on_when_it_is_not() -> None:
     async def scene() -> tuple[bool, bool]:
-        pressure = Pressure(Disk(HIGH))
+        pressure = WritePressure(Disk(HIGH))
         pressure._judge(HIGH)
         waiting = asyncio.create_task(pressure.room())
         await asyncio.sleep(0)
@@ -97,8 +99,8 @@ def test_who_writes_much_waits_while_it_is_high_and_goes_on_when_it_is_not() -> 
 
 
 def test_nobody_waits_where_nothing_is_known_or_after_the_end() -> None:
-    async def scene(told: Dirty | None) -> None:
-        pressure = Pressure(Disk(told))
+    async def scene(told: DirtyPages | None) -> None:
+        pressure = WritePressure(Disk(told))
         pressure.appended(cast(Log, _Nothing()), LOOK_BYTES)
         await asyncio.sleep(0.01)
         await pressure.stop()
@@ -119,7 +121,7 @@ class _Nothing:
 def test_linux_tells_both_limits(tmp_path: Path) -> None:
     path = tmp_path / "vmstat"
     path.write_text("nr_dirty 5\nnr_writeback 2\nnr_dirty_threshold 90\nnr_dirty_background_threshold 40\nother 1\n")
-    assert read_dirty(str(path)) == Dirty(7, 40, 90)
+    assert read_dirty(str(path)) == DirtyPages(7, 40, 90)
     path.write_text("nr_dirty 5\n")
     assert read_dirty(str(path)) is None
     assert read_dirty(str(tmp_path / "none")) is None
@@ -130,7 +132,7 @@ def test_what_is_left_is_written_back_before_what_is_new(tmp_path: Path) -> None
     disk = Disk(BUSY)
 
     async def scene() -> None:
-        pressure = Pressure(disk)
+        pressure = WritePressure(disk)
         for each in logs:
             pressure.appended(each, LOOK_BYTES // 3 + 1)
         looking = pressure._looking
@@ -147,7 +149,7 @@ def test_a_deleted_log_is_let_go_of_at_once(tmp_path: Path) -> None:
     """Its blocks are freed when the last one closes it, and whoever does that has to wait."""
 
     async def scene() -> None:
-        pressure, log = Pressure(Disk(BUSY)), LogBench(tmp_path).open()
+        pressure, log = WritePressure(Disk(BUSY)), LogBench(tmp_path).open()
         known = ref(log)
         pressure.appended(log, LOOK_BYTES - 1)
         del log
@@ -163,8 +165,8 @@ class Calls:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float = 0.0) -> None:
         self.asked: list[tuple[int, int]] = []
         self._seconds, self._now = seconds, 0.0
-        monkeypatch.setattr("leadline.log.pressure._system_call", lambda: self._write)
-        monkeypatch.setattr("leadline.log.pressure.time.monotonic", lambda: self._now)
+        monkeypatch.setattr("leadline.log.write_pressure._system_call", lambda: self._write)
+        monkeypatch.setattr("leadline.log.write_pressure.time.monotonic", lambda: self._now)
 
     def _write(self, fd: int, position: int, length: int, flags: int) -> int:
         assert (length, flags) == (PIECE_BYTES, 7)
@@ -175,24 +177,24 @@ class Calls:
 
 @pytest.mark.parametrize(("dirty", "asked"), [(CALM, 0), (BUSY, 1), (HIGH, 1), (None, 0)])
 def test_files_are_written_back_when_it_is_time_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dirty: Dirty | None, asked: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dirty: DirtyPages | None, asked: int
 ) -> None:
-    monkeypatch.setattr("leadline.log.pressure.read_dirty", lambda: dirty)
+    monkeypatch.setattr("leadline.log.write_pressure.read_dirty", lambda: dirty)
     calls, one = Calls(monkeypatch), LogBench(tmp_path).open().segments.active.file
     os.ftruncate(one.fd, 1)
-    assert write_back([one]) == Seen(dirty)
+    assert write_back([one]) == WritebackResult(dirty)
     assert calls.asked == [(one.fd, 0)] * asked
 
 
 def test_files_are_written_back_in_pieces_as_far_as_time_allows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leadline.log.pressure.read_dirty", lambda: BUSY)
+    monkeypatch.setattr("leadline.log.write_pressure.read_dirty", lambda: BUSY)
     calls = Calls(monkeypatch, seconds=0.04)
     one, two = (LogBench(tmp_path, tp=TopicPartition("t", n)).open().segments.active.file for n in range(2))
     for file in (one, two):
         os.ftruncate(file.fd, 2 * PIECE_BYTES)
-    assert write_back([one, two]) == Seen(BUSY, [two])
+    assert write_back([one, two]) == WritebackResult(BUSY, [two])
     assert calls.asked == [(one.fd, 0), (one.fd, PIECE_BYTES), (two.fd, 0)]
 
 

@@ -40,7 +40,7 @@ IN_TRANSACTION = CONTROL | TRANSACTIONAL
 SEQUENCE_MAX = (1 << 31) - 1
 
 
-class Origin(Enum):
+class AppendOrigin(Enum):
     """Who brings records: what a client may not do, the leader's copy must not question."""
 
     CLIENT = "client"
@@ -48,7 +48,7 @@ class Origin(Enum):
     REPLICATION = "replication"
 
 
-class BatchEnd(NamedTuple):
+class BatchMetadata(NamedTuple):
     """A batch that a producer wrote, by its last sequence and offset."""
 
     last_sequence: int
@@ -66,12 +66,12 @@ class BatchEnd(NamedTuple):
 
 
 @dataclass(slots=True)
-class Producer:
+class ProducerEntry:
     epoch: int = NO_PRODUCER_EPOCH
     coordinator_epoch: int = -1
     last_timestamp: int = NO_TIMESTAMP
     txn_first_offset: Offset | None = None  # set while a transaction is open
-    batches: deque[BatchEnd] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
 
     @property
     def last_sequence(self) -> int:
@@ -81,13 +81,13 @@ class Producer:
     def last_offset(self) -> Offset:
         return self.batches[-1].last_offset if self.batches else -1
 
-    def copy(self) -> "Producer":
-        return Producer(
+    def copy(self) -> "ProducerEntry":
+        return ProducerEntry(
             self.epoch, self.coordinator_epoch, self.last_timestamp, self.txn_first_offset,
             deque(self.batches, BATCHES_KEPT),
         )  # fmt: skip
 
-    def duplicate_of(self, header: Header) -> BatchEnd | None:
+    def duplicate_of(self, header: Header) -> BatchMetadata | None:
         """The batch that this one repeats."""
         if header.producer_epoch == self.epoch:
             first, last = header.base_sequence, header.last_sequence
@@ -96,10 +96,10 @@ class Producer:
                     return batch
         return None
 
-    def took(self, base_sequence: int, last_offset: Offset, delta: int, timestamp: int) -> None:
+    def add_batch(self, base_sequence: int, last_offset: Offset, delta: int, timestamp: int) -> None:
         """One more batch of the epoch it is in."""
         last_sequence = sequence_after(base_sequence, delta) if base_sequence >= 0 else NO_SEQUENCE
-        self.batches.append(BatchEnd(last_sequence, last_offset, delta, timestamp))
+        self.batches.append(BatchMetadata(last_sequence, last_offset, delta, timestamp))
         self.last_timestamp = timestamp
 
     def _enter_epoch(self, epoch: int) -> None:
@@ -131,7 +131,7 @@ class Verification:
     epoch: int
     lowest_sequence: int  # of those that want to be written: what comes behind it waits for it
 
-    def wanted(self, epoch: int, sequence: int) -> None:
+    def add_write(self, epoch: int, sequence: int) -> None:
         """One more write that it is for."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
@@ -142,47 +142,47 @@ class Verification:
 TRUSTED = Verification(0, NO_PRODUCER_EPOCH, NO_SEQUENCE)  # instead of one: nobody is asked
 
 
-class Pending:
+class ProducerAppend:
     """One producer's state as it will be once the batches at hand are written."""
 
     def __init__(
         self,
         tp: TopicPartition,
         producer_id: ProducerId,
-        current: Producer | None,
-        origin: Origin,
+        current: ProducerEntry | None,
+        origin: AppendOrigin,
         verification: Verification | None = None,
     ) -> None:
         self.tp, self.producer_id, self.origin, self.verification = tp, producer_id, origin, verification
         self.in_transaction = False  # whether any of the batches is
-        self.known = current is not None and current.epoch != NO_PRODUCER_EPOCH
-        self.next = current.copy() if current else Producer()
+        self.has_epoch = current is not None and current.epoch != NO_PRODUCER_EPOCH
+        self.updated = current.copy() if current else ProducerEntry()
         self.opened: list[OpenTxn] = []
 
     def append(self, header: Header) -> None:
         """A batch of data."""
         first, last = header.base_offset, header.last_offset
         self._check_epoch(header.producer_epoch, first)
-        if self.origin is Origin.CLIENT:
+        if self.origin is AppendOrigin.CLIENT:
             self._check_sequence(header.producer_epoch, header.base_sequence, first)
-        entry = self.next
+        entry = self.updated
         entry._enter_epoch(header.producer_epoch)
-        entry.batches.append(BatchEnd(header.last_sequence, last, last - first, header.max_timestamp))
+        entry.batches.append(BatchMetadata(header.last_sequence, last, last - first, header.max_timestamp))
         entry.last_timestamp = header.max_timestamp
         if header.is_transactional:
             self.in_transaction = True
             if entry.txn_first_offset is None:
                 entry.txn_first_offset = first
                 self.opened.append(OpenTxn(first, self.producer_id))
-        elif entry.txn_first_offset is not None and self.origin is not Origin.REPLICATION:
+        elif entry.txn_first_offset is not None and self.origin is not AppendOrigin.REPLICATION:
             raise InvalidTxnState(
                 f"producer {self.producer_id} wrote outside of its open transaction at offset {first} in {self.tp}"
             )
 
     def end_txn(self, marker: EndMarker, producer_epoch: int, offset: Offset) -> CompletedTxn | None:
         self._check_epoch(producer_epoch, offset)
-        entry = self.next
-        if entry.coordinator_epoch > marker.coordinator_epoch and self.origin is not Origin.REPLICATION:
+        entry = self.updated
+        if entry.coordinator_epoch > marker.coordinator_epoch and self.origin is not AppendOrigin.REPLICATION:
             raise TransactionCoordinatorFenced(
                 f"a marker for producer {self.producer_id} at offset {offset} in {self.tp} comes from coordinator "
                 f"epoch {marker.coordinator_epoch}, but {entry.coordinator_epoch} is known"
@@ -197,20 +197,20 @@ class Pending:
         return CompletedTxn(self.producer_id, first, offset, marker.type is ControlType.ABORT)
 
     def _check_epoch(self, epoch: int, offset: Offset) -> None:
-        if epoch < self.next.epoch and self.origin is not Origin.REPLICATION:
+        if epoch < self.updated.epoch and self.origin is not AppendOrigin.REPLICATION:
             raise InvalidProducerEpoch(
                 f"epoch {epoch} of producer {self.producer_id} at offset {offset} in {self.tp} is smaller than "
-                f"the last seen epoch {self.next.epoch}"
+                f"the last seen epoch {self.updated.epoch}"
             )
 
     def _check_sequence(self, epoch: int, first: int, offset: Offset) -> None:
-        entry = self.next
+        entry = self.updated
         if self.verification is not None and first > self.verification.lowest_sequence:
             raise OutOfOrderSequence(
                 f"out of order sequence number for producer {self.producer_id} at offset {offset} in {self.tp}: "
                 f"{first} came, and {self.verification.lowest_sequence}, which was to open a transaction, did not yet"
             )
-        if not self.known:
+        if not self.has_epoch:
             return  # nothing is known to compare with: the producer may have expired
         starts_over = epoch != entry.epoch or entry.last_sequence == SEQUENCE_MAX
         expected = 0 if starts_over else entry.last_sequence + 1
@@ -221,12 +221,12 @@ class Pending:
             )
 
 
-class Producers:
+class ProducerState:
     def __init__(self, tp: TopicPartition, expiration_ms: int) -> None:
         self.tp, self.expiration_ms = tp, expiration_ms
-        self.by_id: dict[ProducerId, Producer] = {}
+        self.by_id: dict[ProducerId, ProducerEntry] = {}
         self.end_offset: Offset = 0  # the log below this is what is known
-        self._most = 0  # so many producers were known at a time
+        self._most_entries = 0  # so many producers were known at a time
         self._open: list[OpenTxn] = []  # by first offset
         self._unreplicated: list[CompletedTxn] = []  # done, but the marker is not below the high watermark; likewise
         self._verifications: dict[ProducerId, Verification] = {}
@@ -235,10 +235,10 @@ class Producers:
         return len(self.by_id)
 
     @property
-    def know_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         return not self.by_id and not self._unreplicated
 
-    def due(self, header: Header) -> Producer | None:
+    def next_in_sequence(self, header: Header) -> ProducerEntry | None:
         """The producer, if this batch is what nearly every one is: the next of its epoch, with no transaction."""
         entry = self.by_id.get(header.producer_id)
         if (
@@ -259,7 +259,7 @@ class Producers:
         if self._is_open(producer_id):
             return None
         found = self._verifications.setdefault(producer_id, Verification(now_ms, epoch, sequence))
-        found.wanted(epoch, sequence)
+        found.add_write(epoch, sequence)
         return found
 
     def check_verified(self, header: Header, verified: Verification | None) -> None:
@@ -274,20 +274,20 @@ class Producers:
         entry = self.by_id.get(producer_id)
         return entry is not None and entry.txn_first_offset is not None
 
-    def prepare(self, producer_id: ProducerId, origin: Origin) -> Pending:
+    def prepare(self, producer_id: ProducerId, origin: AppendOrigin) -> ProducerAppend:
         verification = self._verifications.get(producer_id)
-        return Pending(self.tp, producer_id, self.by_id.get(producer_id), origin, verification)
+        return ProducerAppend(self.tp, producer_id, self.by_id.get(producer_id), origin, verification)
 
-    def update(self, pending: Pending) -> None:
-        self.by_id[pending.producer_id] = pending.next
+    def update(self, pending: ProducerAppend) -> None:
+        self.by_id[pending.producer_id] = pending.updated
         if pending.in_transaction:
             self._verifications.pop(pending.producer_id, None)
-        if len(self.by_id) > self._most:
-            self._most = len(self.by_id)
+        if len(self.by_id) > self._most_entries:
+            self._most_entries = len(self.by_id)
         for txn in pending.opened:
             insort(self._open, txn)
 
-    def put_last(self, producer_ids: Iterable[ProducerId]) -> None:
+    def move_to_end(self, producer_ids: Iterable[ProducerId]) -> None:
         """As if they had come to be known last, in this order: it is that of a snapshot."""
         for producer_id in producer_ids:
             self.by_id[producer_id] = self.by_id.pop(producer_id)
@@ -310,7 +310,7 @@ class Producers:
         """Take in a batch that is in the log already, as recovery does. Hands back an aborted transaction."""
         aborted = None
         if header.has_producer_id:
-            pending = self.prepare(header.producer_id, Origin.REPLICATION)
+            pending = self.prepare(header.producer_id, AppendOrigin.REPLICATION)
             done = None
             if not header.is_control:
                 pending.append(header)
@@ -323,7 +323,7 @@ class Producers:
         self.end_offset = header.last_offset + 1
         return aborted
 
-    def replay_plain(self, fields: tuple[int, ...]) -> bool:
+    def replay_next(self, fields: tuple[int, ...]) -> bool:
         """The same for what nearly every batch is: one more of a known epoch, with no transaction; by its fields.
 
         False if it is not such a one, and nothing was done.
@@ -332,7 +332,7 @@ class Producers:
         entry = self.by_id.get(producer_id)
         if entry is None or producer_epoch != entry.epoch or attributes & IN_TRANSACTION:
             return False
-        entry.took(base_sequence, first + delta, delta, timestamp)
+        entry.add_batch(base_sequence, first + delta, delta, timestamp)
         return True
 
     def first_unstable_offset(self) -> Offset | None:
@@ -379,17 +379,17 @@ class Producers:
         self._unreplicated.clear()
         self.end_offset = end_offset
 
-    def load(self, snapshot: Iterable[tuple[ProducerId, Producer]], end_offset: Offset, now_ms: int) -> None:
+    def load(self, snapshot: Iterable[tuple[ProducerId, ProducerEntry]], end_offset: Offset, now_ms: int) -> None:
         self.clear(end_offset)
         self.by_id.update(snapshot)
         self.expire(now_ms)
-        self._most = max(self._most, len(self.by_id))
+        self._most_entries = max(self._most_entries, len(self.by_id))
         for producer_id, entry in self.by_id.items():
             if entry.txn_first_offset is not None:
                 insort(self._open, OpenTxn(entry.txn_first_offset, producer_id))
 
     def snapshot(self) -> bytes:
-        return encode_snapshot(self.by_id, self._most)
+        return encode_snapshot(self.by_id, self._most_entries)
 
 
 # The .snapshot file, big-endian: version = 1 (2), CRC-32C of what follows (4), count (4), and per producer:
@@ -403,7 +403,7 @@ _COUNT = Struct(">i")
 _PRODUCER = Struct(">qhiqiqiq")
 
 
-def encode_snapshot(producers: dict[ProducerId, Producer], most: int = 0) -> bytes:
+def encode_snapshot(producers: dict[ProducerId, ProducerEntry], most: int = 0) -> bytes:
     body = bytearray(_COUNT.pack(len(producers)))
     for producer_id in hash_order.java_map(producers, long_hash, most):
         entry = producers[producer_id]
@@ -420,7 +420,7 @@ def encode_snapshot(producers: dict[ProducerId, Producer], most: int = 0) -> byt
     return _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(bytes(body))) + bytes(body)
 
 
-def decode_snapshot(path: str, data: bytes) -> list[tuple[ProducerId, Producer]]:
+def decode_snapshot(path: str, data: bytes) -> list[tuple[ProducerId, ProducerEntry]]:
     start = _SNAPSHOT_HEAD.size
     if len(data) < start + _COUNT.size:
         raise CorruptFile(path, len(data), "a producer snapshot is cut off")
@@ -433,11 +433,11 @@ def decode_snapshot(path: str, data: bytes) -> list[tuple[ProducerId, Producer]]
     start += _COUNT.size
     if len(data) - start != count * _PRODUCER.size:
         raise CorruptFile(path, start, f"a producer snapshot with {len(data) - start} bytes for {count} producers")
-    found: list[tuple[ProducerId, Producer]] = []
+    found: list[tuple[ProducerId, ProducerEntry]] = []
     for fields in _PRODUCER.iter_unpack(data[start:]):
         producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first = fields
-        entry = Producer(epoch, coordinator_epoch, timestamp, txn_first if txn_first >= 0 else None)
+        entry = ProducerEntry(epoch, coordinator_epoch, timestamp, txn_first if txn_first >= 0 else None)
         if offset >= 0:
-            entry.batches.append(BatchEnd(sequence, offset, delta, timestamp))
+            entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
         found.append((producer_id, entry))
     return found

@@ -31,7 +31,7 @@ MOST_NAMED = 3  # files in one line
 
 
 @dataclass(slots=True)
-class Removal:
+class RemovedData:
     """What one recovery takes out of one log."""
 
     files: Files
@@ -66,7 +66,7 @@ class Removal:
 
     def _count(self, segment: Segment, position: int) -> None:
         self.bytes += segment.size - position
-        for place in segment.places(position):
+        for place in segment.batches(position):
             data, header = segment.read_batch(place)
             if crc_of(data, 0, len(data)) == header.crc:
                 self.batches += 1
