@@ -15,7 +15,8 @@ from pathlib import Path
 from struct import Struct
 from typing import Any, TypeAlias
 
-from leadline.config import LogConfig, StorageConfig
+from leadline.config.storage import StorageConfig
+from leadline.config.topic import LogConfig
 from leadline.errors import LogDirFailed
 from leadline.log import names
 from leadline.log.cleaner import Cleaner, cleanable

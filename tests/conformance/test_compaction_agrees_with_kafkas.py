@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.config import StorageConfig
+from leadline.config.storage import StorageConfig
 from leadline.log import names
 from leadline.log.cleaner import cleanable, request_for
 from leadline.log.compaction import KEY_BYTES, CleanerThrottle, Compaction

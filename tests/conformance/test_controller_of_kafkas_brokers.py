@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Producer, TopicCollection
 
 from leadline.broker.broker import Broker as OurBroker
-from leadline.config import broker_settings
+from leadline.config.broker import broker_settings
 from leadline.coordination import znodes
 from leadline.model import TopicPartition
 from tests.conformance.kafka.broker import ZooKeeper, broker, tool, zookeeper

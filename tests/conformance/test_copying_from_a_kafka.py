@@ -9,7 +9,9 @@ from uuid import UUID
 import pytest
 
 from leadline.cluster.broker_client import Channel
-from leadline.config import LogConfig, StorageConfig, broker_settings
+from leadline.config.broker import broker_settings
+from leadline.config.storage import StorageConfig
+from leadline.config.topic import LogConfig
 from leadline.log.log_dirs import LogDirs
 from leadline.model import TopicPartition
 from leadline.replication.partition import LeaderAndIsr

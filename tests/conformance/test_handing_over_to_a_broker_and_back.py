@@ -15,7 +15,8 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, KafkaException,
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from leadline.config import LogConfig, StorageConfig
+from leadline.config.storage import StorageConfig
+from leadline.config.topic import LogConfig
 from leadline.log.log import Isolation, Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.producer_state import AppendOrigin

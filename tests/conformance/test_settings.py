@@ -9,27 +9,19 @@ from typing import Any
 
 import pytest
 
-from leadline.config import (
-    Change,
-    Entry,
-    InvalidSetting,
-    Kind,
-    Layers,
-    LogConfig,
-    Op,
-    Protocol,
-    Row,
-    Support,
-    broker_settings,
-    changed,
-    check_broker,
-    check_topic,
+from leadline.config.alter import AlterConfigOp, ConfigChange, changed, check_broker, check_topic
+from leadline.config.broker import DYNAMIC_ONLY, broker_settings, kafka_table, row_of, synonyms
+from leadline.config.describe import (
+    ConfigEntry,
+    ConfigLayers,
     describe_broker,
     describe_broker_defaults,
     describe_topic,
 )
-from leadline.config.broker import DYNAMIC_ONLY, kafka_table, row_of, synonyms
-from leadline.config.values import write
+from leadline.config.listeners import SecurityProtocol
+from leadline.config.settings import SettingRow, Support
+from leadline.config.topic import LogConfig
+from leadline.config.values import ConfigType, InvalidSetting, write
 from tests.conformance.kafka import jars
 
 pytestmark = pytest.mark.conformance
@@ -61,7 +53,7 @@ def tables() -> Any:
     return ask({"ask": "tables"})[0]["ok"]
 
 
-def as_kafka_shows(row: Row) -> dict[str, object]:
+def as_kafka_shows(row: SettingRow) -> dict[str, object]:
     return {
         "kind": row.kind.name,
         "default": row.default_text,
@@ -125,16 +117,16 @@ def test_each_text_is_read_as_kafka_reads_it() -> None:
     assert differences == []
 
 
-def read(row: Row, text: str) -> dict[str, Any]:
+def read(row: SettingRow, text: str) -> dict[str, Any]:
     try:
         return {"ok": write(row.read(text))}
     except InvalidSetting as refused:
         return {"refused": str(refused)}
 
 
-def comparable(row: Row) -> bool:
+def comparable(row: SettingRow) -> bool:
     """Kafka loads classes, and reads the addresses of its quorum, which no broker here has."""
-    return row.kind is not Kind.CLASS and not row.name.startswith("controller.quorum.")
+    return row.kind is not ConfigType.CLASS and not row.name.startswith("controller.quorum.")
 
 
 STARTS: list[dict[str, str]] = [
@@ -254,7 +246,9 @@ STARTS: list[dict[str, str]] = [
 
 
 # So that listeners under all names can be compared: protocols other than PLAINTEXT are refused here.
-ALL_PLAINTEXT = {"listener.security.protocol.map": ",".join(f"{protocol.name}:PLAINTEXT" for protocol in Protocol)}
+ALL_PLAINTEXT = {
+    "listener.security.protocol.map": ",".join(f"{protocol.name}:PLAINTEXT" for protocol in SecurityProtocol)
+}
 
 
 def promises(properties: Mapping[str, str]) -> bool:
@@ -295,20 +289,20 @@ def test_a_broker_starts_with_what_kafka_starts_with() -> None:
             assert started(file) == kafkas["ok"] | {"topics": obeyed}, file
 
 
-LAYERS: list[Layers] = [
-    Layers(static=FILE),
-    Layers(static=FILE | {"log.retention.hours": "24", "log.roll.ms": " 99 ", "num.io.threads": "9"}),
-    Layers(
+LAYERS: list[ConfigLayers] = [
+    ConfigLayers(static=FILE),
+    ConfigLayers(static=FILE | {"log.retention.hours": "24", "log.roll.ms": " 99 ", "num.io.threads": "9"}),
+    ConfigLayers(
         static=FILE | {"log.retention.ms": "5", "unknown.name": "x", "ssl.key.password": "secret"},
         dynamic_default={"log.retention.ms": "6", "log.cleaner.threads": "2", "custom": "y"},
         dynamic_broker={"log.retention.ms": "7", "leader.replication.throttled.rate": "100"},
     ),
-    Layers(
+    ConfigLayers(
         static=FILE | {"log.retention.minutes": "5", "log.flush.scheduler.interval.ms": "8"},
         dynamic_default={"log.segment.bytes": "1000", "compression.type": "zstd", "log.cleanup.policy": "compact"},
         dynamic_broker={"max.connections": "5", "follower.replication.throttled.rate": "1"},
     ),
-    Layers(
+    ConfigLayers(
         static=FILE
         | {
             "listeners": "PLAINTEXT://:9092,SASL_SSL://:9093",
@@ -336,12 +330,12 @@ OVERRIDES = [
 ]
 
 
-def asked(ask: str, layers: Layers, **more: object) -> dict[str, object]:
+def asked(ask: str, layers: ConfigLayers, **more: object) -> dict[str, object]:
     places = {name.replace("_", " "): dict(place) for name, place in asdict(layers).items()}
     return {"ask": ask, **places, **{name.replace("_", " "): value for name, value in more.items()}}
 
 
-def as_kafka_answers(entries: list[Entry]) -> dict[str, object]:
+def as_kafka_answers(entries: list[ConfigEntry]) -> dict[str, object]:
     return {
         entry.name: {
             "value": entry.value,
@@ -379,12 +373,15 @@ def test_a_topic_is_described_as_kafka_describes_it() -> None:
         assert as_kafka_answers(describe_topic(layers, overrides)) == kafkas["ok"]
 
 
-def changes() -> Iterator[tuple[dict[str, str], list[Change]]]:
+def changes() -> Iterator[tuple[dict[str, str], list[ConfigChange]]]:
     lists = ["", "compact", "delete", "compact,delete", "delete,delete", "0:1,1:2", " delete "]
     for name in ("cleanup.policy", "leader.replication.throttled.replicas", "retention.ms"):
-        for before, op, value in product([None, *lists], Op, lists):
-            yield {} if before is None else {name: before}, [Change(name, op, value)]
-    yield {"retention.ms": "1"}, [Change("flush.ms", Op.SET, "2"), Change("retention.ms", Op.DELETE)]
+        for before, op, value in product([None, *lists], AlterConfigOp, lists):
+            yield {} if before is None else {name: before}, [ConfigChange(name, op, value)]
+    yield (
+        {"retention.ms": "1"},
+        [ConfigChange("flush.ms", AlterConfigOp.SET, "2"), ConfigChange("retention.ms", AlterConfigOp.DELETE)],
+    )
 
 
 def test_changes_are_worked_out_as_kafka_does() -> None:
@@ -418,7 +415,7 @@ TOPIC_CHECKS = [
 
 
 def test_a_topic_may_have_what_kafka_lets_it_have() -> None:
-    layers = Layers(static=FILE | {"log.cleaner.max.compaction.lag.ms": "8"})
+    layers = ConfigLayers(static=FILE | {"log.cleaner.max.compaction.lag.ms": "8"})
     questions = [{"ask": "check topic", "static": dict(layers.static), "overrides": each} for each in TOPIC_CHECKS]
     for overrides, kafkas in zip(TOPIC_CHECKS, ask(*questions), strict=True):
         if "refused" in kafkas:
@@ -454,7 +451,7 @@ BROKER_CHECKS = [
 
 @pytest.mark.parametrize("for_all", [False, True])
 def test_a_running_broker_may_be_told_what_kafka_may_be_told(for_all: bool) -> None:
-    layers = Layers(static=FILE)
+    layers = ConfigLayers(static=FILE)
     questions = [asked("check broker", layers, proposed=each, for_all=for_all) for each in BROKER_CHECKS]
     for proposed, kafkas in zip(BROKER_CHECKS, ask(*questions), strict=True):
         if "refused" in kafkas:

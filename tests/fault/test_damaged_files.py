@@ -20,7 +20,7 @@ import pytest
 
 from leadline.broker.broker import Broker
 from leadline.cli.start import REFUSALS
-from leadline.config import broker_settings
+from leadline.config.broker import broker_settings
 from leadline.errors import CorruptMessage, StorageError
 from leadline.log.log import Isolation, Log
 from leadline.log.producer_state import AppendOrigin

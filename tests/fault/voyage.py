@@ -12,7 +12,8 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from leadline.config import LogConfig, StorageConfig
+from leadline.config.storage import StorageConfig
+from leadline.config.topic import LogConfig
 from leadline.errors import LogDirFailed
 from leadline.log.cleaner import Cleaner, cleanable, request_for
 from leadline.log.compaction import CleanerThrottle, Compaction

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from leadline.broker.broker import Broker
 from leadline.broker.net import CloseConnection, Connection
-from leadline.config import broker_settings
+from leadline.config.broker import broker_settings
 from leadline.controller import topics
 from leadline.wire.apis import APIS
 from leadline.wire.classes import Message

@@ -20,7 +20,9 @@ from leadline.broker.net import Connection, Later, Limits, Net
 from leadline.broker.requests import Requests
 from leadline.cluster.broker_client import Ask, Channel, Heard, PeerLost, Source
 from leadline.cluster.metadata_cache import BrokerInfo, MetadataCache, Partition, Topic
-from leadline.config import LogConfig, StorageConfig, broker_settings
+from leadline.config.broker import broker_settings
+from leadline.config.storage import StorageConfig
+from leadline.config.topic import LogConfig
 from leadline.errors import LogDirFailed
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs

@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from leadline.config import LogConfig, StorageConfig
+from leadline.config.storage import StorageConfig
+from leadline.config.topic import LogConfig
 from leadline.errors import LogDirFailed
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs

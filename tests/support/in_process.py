@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from leadline.broker.broker import Broker
-from leadline.config import broker_settings
+from leadline.config.broker import broker_settings
 from leadline.runtime.ports import Files
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from leadline.config import LogConfig
+from leadline.config.topic import LogConfig
 from leadline.errors import LogDirFailed
 from leadline.log.compaction import CleanedGroup, CleanerThrottle, Compaction, CompactionRequest
 from leadline.log.disk_thread import Inline

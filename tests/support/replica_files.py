@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from leadline.config import StorageConfig
+from leadline.config.storage import StorageConfig
 from leadline.log import checkpoints, names
 from leadline.log.cleaner import cleanable, request_for
 from leadline.log.log import Isolation, Log

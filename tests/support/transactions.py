@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple, Never
 from uuid import UUID
 
-from leadline.config import broker_settings
+from leadline.config.broker import broker_settings
 from leadline.coordinator.markers import Markers
 from leadline.coordinator.transaction import Identity
 from leadline.coordinator.transactions import TRANSACTIONS_TOPIC, Transactions

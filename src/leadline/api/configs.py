@@ -8,20 +8,15 @@ from typing import NamedTuple
 
 from leadline.api.context import NONE, Context
 from leadline.api.explanations import explanations
-from leadline.config import (
-    Change,
-    Entry,
-    InvalidSetting,
-    Kind,
-    NotAList,
-    Op,
-    Source,
-    altered_broker,
-    altered_topic,
+from leadline.config.alter import AlterConfigOp, ConfigChange, NotAList, altered_broker, altered_topic
+from leadline.config.describe import (
+    ConfigEntry,
+    ConfigSource,
     describe_broker,
     describe_broker_defaults,
     describe_topic,
 )
+from leadline.config.values import ConfigType, InvalidSetting
 from leadline.controller.topics import check_name
 from leadline.errors import GroupIdNotFound, InvalidConfig, InvalidRequest, WireError
 from leadline.wire.messages import (
@@ -73,7 +68,7 @@ async def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> Des
     return DescribeConfigsResponse(results=results)
 
 
-async def _describe(resource: Resource, names: list[str] | None, ctx: Context) -> list[Entry]:
+async def _describe(resource: Resource, names: list[str] | None, ctx: Context) -> list[ConfigEntry]:
     layers = ctx.services.layers()
     if resource.type == TOPIC:
         check_name(resource.name)
@@ -89,18 +84,18 @@ async def _describe(resource: Resource, names: list[str] | None, ctx: Context) -
     return [*describe_broker(layers, names), *explanations(names, ctx.services)]
 
 
-def _rebalances(group_id: str, ctx: Context) -> Entry:
+def _rebalances(group_id: str, ctx: Context) -> ConfigEntry:
     group = ctx.services.groups.find(group_id)
     if group is None:
         raise GroupIdNotFound(f"there is no group {group_id}")
-    return Entry(
+    return ConfigEntry(
         name=REBALANCES,
         value=json.dumps([rebalance.told() for rebalance in group.history.rebalances]),
-        source=Source.DEFAULT,
+        source=ConfigSource.DEFAULT,
         read_only=True,
         sensitive=False,
         synonyms=(),
-        kind=Kind.STRING,
+        kind=ConfigType.STRING,
         documentation="the last rebalances of the group, a JSON list with the newest last",
     )
 
@@ -111,7 +106,7 @@ def _check_broker(name: str, ctx: Context) -> None:
         raise InvalidRequest(f"Unexpected broker id, expected {me} or empty string, but received {name}")
 
 
-def _shaped(entry: Entry, request: DescribeConfigsRequest, version: int) -> _Entry:
+def _shaped(entry: ConfigEntry, request: DescribeConfigsRequest, version: int) -> _Entry:
     return _Entry(
         name=entry.name,
         value=entry.value,
@@ -134,7 +129,7 @@ async def alter_configs(request: AlterConfigsRequest, ctx: Context) -> AlterConf
     often = Counter((asked.resource_type, asked.resource_name) for asked in request.resources)
     for asked in request.resources:
         resource = Resource(asked.resource_type, asked.resource_name)
-        changes = [(entry.name, int(Op.SET), entry.value) for entry in asked.configs]
+        changes = [(entry.name, int(AlterConfigOp.SET), entry.value) for entry in asked.configs]
         edit = Edit(changes, keep=False, only_check=request.validate_only, repeated=often[resource] > 1)
         code, message = await _alter(resource, edit, ctx)
         responses.append(
@@ -172,16 +167,16 @@ class Edit(NamedTuple):
     only_check: bool
     repeated: bool  # the request names the resource more than once
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[ConfigChange]:
         twice = [name for name, count in Counter(name for name, _, _ in self.asked).items() if count > 1]
         if twice:
             raise InvalidRequest(f"{', '.join(twice)}: more than once in one change")
-        nulls = [name for name, op, value in self.asked if value is None and op != Op.DELETE]
+        nulls = [name for name, op, value in self.asked if value is None and op != AlterConfigOp.DELETE]
         if nulls:
             raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
-        if wrong := [op for _, op, _ in self.asked if op not in list(Op)]:
+        if wrong := [op for _, op, _ in self.asked if op not in list(AlterConfigOp)]:
             raise InvalidRequest(f"there is no operation {wrong[0]}: 0 set, 1 delete, 2 append and 3 subtract are")
-        return [Change(name, Op(op), value) for name, op, value in self.asked]
+        return [ConfigChange(name, AlterConfigOp(op), value) for name, op, value in self.asked]
 
 
 async def _alter(resource: Resource, edit: Edit, ctx: Context) -> tuple[int, str | None]:

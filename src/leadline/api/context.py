@@ -9,7 +9,8 @@ from leadline.cluster.dynamic_configs import DynamicConfigs
 from leadline.cluster.metadata_cache import MetadataCache
 from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.cluster.peers import Peers
-from leadline.config import BrokerConfig, BrokerSettings, Layers
+from leadline.config.broker import BrokerConfig, BrokerSettings
+from leadline.config.describe import ConfigLayers
 from leadline.controller.cluster_admin import ClusterAdmin
 from leadline.controller.controller import Controller
 from leadline.coordinator.commits import Commits
@@ -48,9 +49,9 @@ class Services:
     def config(self) -> BrokerConfig:
         return self.settings.broker
 
-    def layers(self) -> Layers:
+    def layers(self) -> ConfigLayers:
         """Where each setting comes from."""
-        return Layers(
+        return ConfigLayers(
             static=self.static,
             dynamic_default=self.configs.default,
             dynamic_broker=self.configs.broker,

@@ -21,7 +21,8 @@ import json
 from collections.abc import Collection, Iterator
 
 from leadline.api.context import Services
-from leadline.config import Entry, Kind, Source
+from leadline.config.describe import ConfigEntry, ConfigSource
+from leadline.config.values import ConfigType
 from leadline.model import BrokerId, Offset, TopicPartition
 from leadline.replication.follower import Following, State
 from leadline.replication.partition import Follower, Leader
@@ -30,21 +31,21 @@ from leadline.replication.replicas import HostedPartition
 PREFIX = "leadline.replication."
 
 
-def explanations(names: Collection[str] | None, services: Services) -> Iterator[Entry]:
+def explanations(names: Collection[str] | None, services: Services) -> Iterator[ConfigEntry]:
     """Of the partitions that are asked for and held."""
     for name in names or ():
         topic, _, number = name.removeprefix(PREFIX).rpartition("-")
         if name.startswith(PREFIX) and number.isdecimal():
             hosted = services.replicas.hosted.get(TopicPartition(topic, int(number)))
             if hosted is not None:
-                yield Entry(
+                yield ConfigEntry(
                     name=name,
                     value=json.dumps(told(hosted, services.metadata.me.id, services.clock.now_ms())),
-                    source=Source.DEFAULT,
+                    source=ConfigSource.DEFAULT,
                     read_only=True,
                     sensitive=False,
                     synonyms=(),
-                    kind=Kind.STRING,
+                    kind=ConfigType.STRING,
                     documentation="what this broker knows of a partition that it holds, a JSON object",
                 )
 

@@ -8,7 +8,9 @@ from uuid import UUID
 
 from leadline.api.context import NONE, Context
 from leadline.cluster.metadata_cache import Topic
-from leadline.config import InvalidSetting, check_topic, describe_topic
+from leadline.config.alter import check_topic
+from leadline.config.describe import describe_topic
+from leadline.config.values import InvalidSetting
 from leadline.controller.cluster_admin import spread
 from leadline.controller.topics import INTERNAL, Assignment, assign, check_name, given_assignment
 from leadline.errors import (

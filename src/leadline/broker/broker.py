@@ -25,10 +25,12 @@ from leadline.cluster.metadata_cache import BrokerInfo, Endpoint, MetadataCache
 from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.cluster.peers import Peers
 from leadline.cluster.silence import silence_s
-from leadline.config import BrokerConfig, BrokerSettings, InvalidSetting, Listener, LogConfig, broker_settings
 from leadline.config.alter import check_listeners
+from leadline.config.broker import BrokerConfig, BrokerSettings, broker_settings
 from leadline.config.crosschecks import connections_per_ip
-from leadline.config.values import LONG_MAX
+from leadline.config.listeners import Listener
+from leadline.config.topic import LogConfig
+from leadline.config.values import LONG_MAX, InvalidSetting
 from leadline.controller.cluster_admin import ClusterAdmin
 from leadline.controller.controller import Controller
 from leadline.controller.leadership import Leadership

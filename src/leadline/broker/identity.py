@@ -9,7 +9,8 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from leadline.config import BrokerConfig, InvalidSetting
+from leadline.config.broker import BrokerConfig
+from leadline.config.values import InvalidSetting
 from leadline.controller import tree_reader
 from leadline.coordination import znodes
 from leadline.coordination.database import FILE_NAME

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from leadline.cluster.broker_client import PeerLost
-from leadline.config import BrokerConfig
+from leadline.config.broker import BrokerConfig
 from leadline.coordination.membership import register, remember_sessions, remembered_sessions
 from leadline.coordination.registration import Registration
 from leadline.coordination.tree import NodeExists, SessionState, Tree, TreeError, Watch

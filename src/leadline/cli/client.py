@@ -21,14 +21,15 @@ from leadline.cli.offset_plan import topic_in
 from leadline.cli.servers import (
     ANSWER_S,
     KAFKA,
-    Address,
     Diagnoses,
+    ServerAddress,
     addresses,
     diagnose_broker,
     diagnose_tls_broker,
 )
 from leadline.cli.terminal import table
-from leadline.config import nearest, parse_properties
+from leadline.config.properties import parse_properties
+from leadline.config.settings import nearest
 from leadline.model import BrokerId
 
 if TYPE_CHECKING:
@@ -306,7 +307,7 @@ def _rename_store(found: dict[str, str], store: str, names: Mapping[str, tuple[s
 # The cluster
 
 
-class Connection:
+class ClusterConnection:
     """Clients of one cluster, as the options say; silent, but they remember what went wrong on the way."""
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -324,13 +325,13 @@ class Connection:
         self._addresses = self._checked("--bootstrap-server" if options.bootstrap_server else "bootstrap.servers")
         self.timeout_s: float = options.timeout
         self._deadline: float = time.monotonic() + self.timeout_s
-        self.brokers: dict[BrokerId, Address] = {}  # as the cluster last told
+        self.brokers: dict[BrokerId, ServerAddress] = {}  # as the cluster last told
         self.controller: BrokerId = -1
-        self.answered: Address | None = None  # the broker that told it
+        self.answered: ServerAddress | None = None  # the broker that told it
         self._silent: dict[BrokerId, str] | None = None
         self._trouble: list[KafkaError] = []  # what the client said of its connections, last of all the newest
 
-    def _checked(self, name: str) -> list[Address]:
+    def _checked(self, name: str) -> list[ServerAddress]:
         try:
             return addresses(self.servers)
         except ValueError as error:
@@ -398,7 +399,7 @@ class Connection:
         self._silent = None
 
     def _remembered(self, cluster: "ClusterMetadata") -> "ClusterMetadata":
-        self.brokers = {id: Address(str(node.host), node.port) for id, node in cluster.brokers.items()}
+        self.brokers = {id: ServerAddress(str(node.host), node.port) for id, node in cluster.brokers.items()}
         self.controller = cluster.controller_id
         self.answered = self.brokers.get(cluster.orig_broker_id)
         return cluster
@@ -487,9 +488,9 @@ class Connection:
             raise Failure(f"{'; '.join(silent.values())}{role}") from None
 
 
-def administer(options: argparse.Namespace) -> "tuple[Connection, AdminClient]":
+def administer(options: argparse.Namespace) -> "tuple[ClusterConnection, AdminClient]":
     """A client for the cluster's own affairs, and the certainty that somebody answers it."""
-    connection = Connection(options)
+    connection = ClusterConnection(options)
     admin = connection.admin()
     connection.metadata(admin)
     return connection, admin

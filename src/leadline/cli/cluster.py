@@ -27,10 +27,11 @@ from leadline import __version__
 from leadline.cli import COMMANDS
 from leadline.cli.client import DEFAULT_SERVER, Failure, add_command, at_least, complain, key_value
 from leadline.cli.processes import holder_of, listener_on, process_text
-from leadline.cli.terminal import Status, count_text, ends_it, say, time_text
+from leadline.cli.terminal import StatusLine, count_text, ends_it, say, time_text
 from leadline.cli.zookeeper_server import ServerFailed, ToolMissing, ZooKeeperServer
 from leadline.cluster.broker_client import Channel, PeerLost
-from leadline.config import InvalidSetting, broker_settings
+from leadline.config.broker import broker_settings
+from leadline.config.values import InvalidSetting
 from leadline.wire.messages import MetadataRequest, MetadataResponse
 
 HOST = "localhost"
@@ -91,7 +92,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 # What is to run
 
 
-class Plan(NamedTuple):
+class BrokerPlan(NamedTuple):
     """One broker that is to run."""
 
     id: int
@@ -100,7 +101,7 @@ class Plan(NamedTuple):
     settings: Mapping[str, str]
 
 
-def plans(folder: Path, count: int, first_port: int, connect: str, given: Mapping[str, str]) -> list[Plan]:
+def plans(folder: Path, count: int, first_port: int, connect: str, given: Mapping[str, str]) -> list[BrokerPlan]:
     """Copies as many as there are brokers, up to three; with three, one may be away and writes still go on."""
     copies = str(min(3, count))
     needed = "2" if count >= 3 else "1"
@@ -117,7 +118,7 @@ def plans(folder: Path, count: int, first_port: int, connect: str, given: Mappin
     for id in range(1, count + 1):
         own, port = folder / f"broker-{id}", first_port + id - 1
         place = {"broker.id": str(id), "listeners": f"PLAINTEXT://{HOST}:{port}", "log.dirs": str(own / DATA_FOLDER)}
-        found.append(Plan(id, port, own, place | common))
+        found.append(BrokerPlan(id, port, own, place | common))
     return found
 
 
@@ -190,14 +191,14 @@ def _up(options: argparse.Namespace) -> int:
         )
     begun = time.monotonic()
     folder = options.dir.resolve()
-    with Status() as status, _zookeeper(options, folder / "zookeeper", status) as server:
+    with StatusLine() as status, _zookeeper(options, folder / "zookeeper", status) as server:
         connect = options.zookeeper if server is None else server.connect
         members = plans(folder, count, options.port, connect, dict(options.set))
-        return asyncio.run(Cluster(members, server, connect, status, begun).run())
+        return asyncio.run(ClusterSupervisor(members, server, connect, status, begun).run())
 
 
 @contextmanager
-def _zookeeper(options: argparse.Namespace, folder: Path, status: Status) -> Iterator[ZooKeeperServer | None]:
+def _zookeeper(options: argparse.Namespace, folder: Path, status: StatusLine) -> Iterator[ZooKeeperServer | None]:
     if options.zookeeper is not None:
         yield None
         return
@@ -213,10 +214,10 @@ def _zookeeper(options: argparse.Namespace, folder: Path, status: Status) -> Ite
 
 
 @dataclass(slots=True)
-class Member:
+class BrokerProcess:
     """A broker that was started, here or later by hand."""
 
-    plan: Plan
+    plan: BrokerPlan
     process: Process
     by_hand: int | None = None  # the process that runs it since this one ended
 
@@ -270,14 +271,19 @@ class Member:
         return said[-1].removeprefix("leadline: ") if said else "it said nothing"
 
 
-class Cluster:
+class ClusterSupervisor:
     """`await run()` starts the brokers and returns when all have ended. `begun`: when the first process was started."""
 
     def __init__(
-        self, plans: Sequence[Plan], zookeeper: ZooKeeperServer | None, connect: str, status: Status, begun: float
+        self,
+        plans: Sequence[BrokerPlan],
+        zookeeper: ZooKeeperServer | None,
+        connect: str,
+        status: StatusLine,
+        begun: float,
     ) -> None:
         self.plans, self.zookeeper, self.connect = plans, zookeeper, connect
-        self.members: list[Member] = []
+        self.members: list[BrokerProcess] = []
         self._status, self._begun = status, begun
 
     async def run(self) -> int:
@@ -299,7 +305,7 @@ class Cluster:
     async def _live(self) -> None:
         """Until no broker is left, which is a Failure."""
         for plan in self.plans:
-            self.members.append(Member(plan, await started(plan)))
+            self.members.append(BrokerProcess(plan, await started(plan)))
         await self._ready()
         self._say(*self.greeting(time.monotonic() - self._begun))
         watches = [asyncio.create_task(self._watch(each)) for each in self.members]
@@ -349,7 +355,7 @@ class Cluster:
             "Ctrl-C stops them all.",
         ]
 
-    async def _watch(self, member: Member) -> None:
+    async def _watch(self, member: BrokerProcess) -> None:
         """Tells that a broker ended, and that somebody brought it back."""
         await member.process.wait()
         self._tell_away(member, member.epitaph())
@@ -363,7 +369,7 @@ class Cluster:
                 self._tell_away(member, f"broker {member.plan.id} (pid {before}) ended")
             await asyncio.sleep(WATCH_S)
 
-    def _tell_away(self, member: Member, what: str) -> None:
+    def _tell_away(self, member: BrokerProcess, what: str) -> None:
         again = f"leadline start {shown(member.plan.folder / SETTINGS_FILE)}"
         self._say(f"{now_text()} {what}; {self._going_on()}. To bring it back: {again}")
 
@@ -405,7 +411,7 @@ class Cluster:
         say("\n".join(lines))
 
 
-async def started(plan: Plan) -> Process:
+async def started(plan: BrokerPlan) -> Process:
     """A broker's process, which Ctrl-C on the terminal does not reach: it is stopped in order."""
     plan.folder.mkdir(parents=True, exist_ok=True)
     file = plan.folder / SETTINGS_FILE
@@ -429,7 +435,7 @@ async def ended(process: Process) -> None:
         await process.wait()
 
 
-async def known_to(plan: Plan) -> set[int]:
+async def known_to(plan: BrokerPlan) -> set[int]:
     """The brokers that a broker knows to be there; nobody before it answers."""
     channel = Channel(HOST, plan.port, "leadline")
     try:

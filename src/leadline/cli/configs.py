@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadline.cli import COMMANDS
-from leadline.cli.client import Connection, Failure, Json, Paint, add_command, administer, key_value, no_topic
+from leadline.cli.client import ClusterConnection, Failure, Json, Paint, add_command, administer, key_value, no_topic
 from leadline.cli.terminal import brokers_text
-from leadline.config import nearest
+from leadline.config.settings import nearest
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -39,7 +39,7 @@ DEFAULT_SOURCE, BROKER_DEFAULT_SOURCE = "DEFAULT_CONFIG", "DYNAMIC_DEFAULT_BROKE
 Change = tuple[str, str | None, "AlterConfigOpType"]
 
 
-class Synonym(NamedTuple):
+class ShownSynonym(NamedTuple):
     source: str
     name: str
     value: str | None
@@ -48,13 +48,13 @@ class Synonym(NamedTuple):
         return f"{self.source}:{self.name}={_text(self.value)}"
 
 
-class Setting(NamedTuple):
+class ShownSetting(NamedTuple):
     name: str
     value: str | None  # None also where it is a secret
     source: str
     sensitive: bool
     read_only: bool
-    synonyms: tuple[Synonym, ...]
+    synonyms: tuple[ShownSynonym, ...]
 
 
 def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -111,7 +111,7 @@ def _describe(options: argparse.Namespace) -> int:
     return connection.complain_of_silent("what it knows is not told") if options.broker_defaults else 0
 
 
-def _resource(options: argparse.Namespace, connection: Connection, admin: "AdminClient") -> tuple[str, str]:
+def _resource(options: argparse.Namespace, connection: ClusterConnection, admin: "AdminClient") -> tuple[str, str]:
     known = connection.metadata(admin)
     if options.topic is not None:
         if options.topic not in known.topics:
@@ -122,13 +122,15 @@ def _resource(options: argparse.Namespace, connection: Connection, admin: "Admin
     return "broker", str(options.broker)
 
 
-def _settings(connection: Connection, admin: "AdminClient", kind: str, name: str) -> list[Setting]:
+def _settings(connection: ClusterConnection, admin: "AdminClient", kind: str, name: str) -> list[ShownSetting]:
     if kind == "broker" and int(name) in connection.silent:
         raise Failure(connection.silent[int(name)])
     return sorted(map(_setting, connection.wait(_asked(connection, admin, kind, name)).values()))
 
 
-def _asked(connection: Connection, admin: "AdminClient", kind: str, name: str) -> "Future[dict[str, ConfigEntry]]":
+def _asked(
+    connection: ClusterConnection, admin: "AdminClient", kind: str, name: str
+) -> "Future[dict[str, ConfigEntry]]":
     from confluent_kafka.admin._config import ConfigResource
 
     resource = ConfigResource(kind, name)
@@ -138,19 +140,21 @@ def _asked(connection: Connection, admin: "AdminClient", kind: str, name: str) -
     return found
 
 
-def _setting(entry: "ConfigEntry") -> Setting:
+def _setting(entry: "ConfigEntry") -> ShownSetting:
     from confluent_kafka.admin._config import ConfigSource
 
     source = ConfigSource(entry.source).name
-    others = [Synonym(ConfigSource(other.source).name, other.name, other.value) for other in entry.synonyms.values()]
+    others = [
+        ShownSynonym(ConfigSource(other.source).name, other.name, other.value) for other in entry.synonyms.values()
+    ]
     if others and source not in {other.source for other in others}:
-        others.insert(0, Synonym(source, others[0].name, entry.value))
-    return Setting(entry.name, entry.value, source, entry.is_sensitive, entry.is_read_only, tuple(others))
+        others.insert(0, ShownSynonym(source, others[0].name, entry.value))
+    return ShownSetting(entry.name, entry.value, source, entry.is_sensitive, entry.is_read_only, tuple(others))
 
 
-def _broker_defaults(connection: Connection, admin: "AdminClient") -> list[Setting]:
+def _broker_defaults(connection: ClusterConnection, admin: "AdminClient") -> list[ShownSetting]:
     """librdkafka cannot ask for them by name. The brokers tell: of each setting, where its value comes from."""
-    found: dict[str, Setting] = {}
+    found: dict[str, ShownSetting] = {}
     asked = {broker: _asked(connection, admin, "broker", str(broker)) for broker in sorted(connection.brokers)}
     for broker, future in asked.items():
         if broker in connection.silent:
@@ -161,11 +165,11 @@ def _broker_defaults(connection: Connection, admin: "AdminClient") -> list[Setti
     return sorted(found.values())
 
 
-def set_for_all(setting: Setting) -> Iterable[Synonym]:
+def set_for_all(setting: ShownSetting) -> Iterable[ShownSynonym]:
     return (synonym for synonym in setting.synonyms if synonym.source == BROKER_DEFAULT_SOURCE)
 
 
-def line_of(setting: Setting, paint: Paint) -> str:
+def line_of(setting: ShownSetting, paint: Paint) -> str:
     """The line of kafka-configs.sh --describe."""
     is_set = setting.source != DEFAULT_SOURCE
     text = f"{setting.name}={_text(setting.value)}"
@@ -173,7 +177,7 @@ def line_of(setting: Setting, paint: Paint) -> str:
     return f"  {paint.bold(text) if is_set else text} {paint.dim(f'sensitive={_flag(setting.sensitive)} {synonyms}')}"
 
 
-def as_json(setting: Setting) -> Json:
+def as_json(setting: ShownSetting) -> Json:
     synonyms: list[Mapping[str, Json]] = [synonym._asdict() for synonym in setting.synonyms]
     return {
         "name": setting.name,
@@ -220,7 +224,7 @@ def _alter(options: argparse.Namespace) -> int:
 
 
 def alter_configs(
-    connection: Connection, admin: "AdminClient", kind: str, name: str, changes: "Sequence[Change]"
+    connection: ClusterConnection, admin: "AdminClient", kind: str, name: str, changes: "Sequence[Change]"
 ) -> None:
     """All of the changes or none."""
     from confluent_kafka.admin._config import ConfigEntry, ConfigResource

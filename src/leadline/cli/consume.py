@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from leadline.cli import COMMANDS
 from leadline.cli.client import (
-    Connection,
+    ClusterConnection,
     Failure,
     Json,
     Paint,
@@ -35,9 +35,9 @@ from leadline.cli.client import (
     text_of,
 )
 from leadline.cli.leaders import led, trouble_of
-from leadline.cli.offset_plan import Edges
+from leadline.cli.offset_plan import OffsetRange
 from leadline.cli.offsets import edges_of
-from leadline.cli.terminal import Status, ctrl_c, size_text, time_text
+from leadline.cli.terminal import StatusLine, ctrl_c, size_text, time_text
 from leadline.model import TopicPartition as Partition
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def as_json(print_fields: Sequence[str]) -> Layout:
 
 
 @dataclass(slots=True)
-class Reading:
+class TopicReader:
     """How far it has come, and whether that is far enough."""
 
     topic: str
@@ -223,12 +223,12 @@ NO_END = 1 << 63  # a group's partition ends where the client says so
 
 
 def run(options: argparse.Namespace) -> int:
-    connection = Connection(options)
+    connection = ClusterConnection(options)
     group = options.group or connection.properties.get("group.id")
     if group is not None and (options.partition or options.offset is not None or options.from_time is not None):
         raise Failure("--group hands out partitions and offsets: leave out --partition, --offset and --from-time")
     layout = as_json(options.print) if options.format == "json" else as_text(options.print, options.key_separator)
-    reading = Reading(options.topic, options.max, {} if options.to_end else None, layout, group is not None)
+    reading = TopicReader(options.topic, options.max, {} if options.to_end else None, layout, group is not None)
     consumer = connection.consumer(
         {
             "group.id": group or "leadline",
@@ -251,7 +251,7 @@ def run(options: argparse.Namespace) -> int:
         consumer.close()
 
 
-def _join(consumer: "Consumer", reading: Reading) -> None:
+def _join(consumer: "Consumer", reading: TopicReader) -> None:
     """To the end means: to the end of all that the group hands to this member, once it has handed out something."""
 
     def assigned(_: "Consumer", given: "list[TopicPartition]") -> None:
@@ -265,7 +265,11 @@ def _join(consumer: "Consumer", reading: Reading) -> None:
 
 
 def _assign(
-    connection: Connection, consumer: "Consumer", reading: Reading, options: argparse.Namespace, known: Sequence[int]
+    connection: ClusterConnection,
+    consumer: "Consumer",
+    reading: TopicReader,
+    options: argparse.Namespace,
+    known: Sequence[int],
 ) -> None:
     from confluent_kafka import TopicPartition
 
@@ -287,8 +291,13 @@ def _assign(
 
 
 def _edges(
-    connection: Connection, consumer: "Consumer", reading: Reading, chosen: "list[TopicPartition]", *, needed: bool
-) -> dict[Partition, Edges]:
+    connection: ClusterConnection,
+    consumer: "Consumer",
+    reading: TopicReader,
+    chosen: "list[TopicPartition]",
+    *,
+    needed: bool,
+) -> dict[Partition, OffsetRange]:
     """Where partitions start and end. What nobody leads is told, and waited for if it cannot be read without."""
     partitions = [Partition(each.topic, each.partition) for each in chosen]
     complained, needed = "", needed or reading.ends is not None
@@ -333,7 +342,11 @@ def start_offset(options: argparse.Namespace, at: "TopicPartition", low: int, hi
 
 
 def _seek_time(
-    connection: Connection, consumer: "Consumer", chosen: "list[TopicPartition]", timestamp: int, reading: Reading
+    connection: ClusterConnection,
+    consumer: "Consumer",
+    chosen: "list[TopicPartition]",
+    timestamp: int,
+    reading: TopicReader,
 ) -> None:
     """To the first record that is as young as this; to the end where there is none."""
     from confluent_kafka import TopicPartition
@@ -348,7 +361,7 @@ def _seek_time(
             reading.ends.pop(found.partition, None)
 
 
-def _read(connection: Connection, consumer: "Consumer", reading: Reading) -> int:
+def _read(connection: ClusterConnection, consumer: "Consumer", reading: TopicReader) -> int:
     """Until it is finished or a person ends it; with a summary, unless the reader behind the pipe has gone."""
     started = time.monotonic()
     with ctrl_c() as pressed:
@@ -359,10 +372,10 @@ def _read(connection: Connection, consumer: "Consumer", reading: Reading) -> int
     return 130 if pressed.is_set() and reading.is_bounded else 0
 
 
-class Stall:
+class StallWatch:
     """Tells why nothing comes, if that is because of a leader; a Failure once a reader with an end waited too long."""
 
-    def __init__(self, connection: Connection, consumer: "Consumer", reading: Reading) -> None:
+    def __init__(self, connection: ClusterConnection, consumer: "Consumer", reading: TopicReader) -> None:
         self._connection, self._consumer, self._reading = connection, consumer, reading
         self._since = self._looked = time.monotonic()
         self._told = ""
@@ -405,11 +418,11 @@ class Stall:
         return trouble_of(self._connection, cluster, self._reading.topic, partitions)
 
 
-def _copy(connection: Connection, consumer: "Consumer", reading: Reading, ended: Event) -> None:
+def _copy(connection: ClusterConnection, consumer: "Consumer", reading: TopicReader, ended: Event) -> None:
     out = sys.stdout.buffer
     paint, piped = Paint(sys.stdout), not sys.stdout.isatty()
-    shown, stall = 0.0, Stall(connection, consumer, reading)
-    with Status() as status:
+    shown, stall = 0.0, StallWatch(connection, consumer, reading)
+    with StatusLine() as status:
         while not (reading.finished or ended.is_set()):
             first = consumer.poll(WAIT_S)
             if first is None:

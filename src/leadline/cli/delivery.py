@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from leadline.cli.client import Connection, complain, text_of
+from leadline.cli.client import ClusterConnection, complain, text_of
 from leadline.cli.leaders import no_leader_text, trouble_of
 from leadline.cli.terminal import ids_text, size_text
 
@@ -27,7 +27,7 @@ BATCH_BYTES = 512  # what a batch adds to its one record at most, headers aside
 _REFUSED = re.compile(r": (\S+) \[(\d+)\]: MessageSet .* encountered error: (.*?) \(actions ")
 
 
-class GaveUp(Exception):
+class DeliveryGivenUp(Exception):
     """Nothing was acknowledged for as long as --timeout allows."""
 
 
@@ -51,7 +51,7 @@ class DeliveryWatch:
     `timeout_s` begins anew with each acknowledgement: a queue that moves, however slowly, is not given up.
     """
 
-    def __init__(self, connection: Connection, topic: str, properties: Mapping[str, str]) -> None:
+    def __init__(self, connection: ClusterConnection, topic: str, properties: Mapping[str, str]) -> None:
         self.topic = topic
         self.pending = 0  # records handed over and not settled
         self.largest = 0  # bytes of the largest record
@@ -97,7 +97,7 @@ class DeliveryWatch:
         if not self.pending:
             self._moved = now
         elif now - self._moved >= self._connection.timeout_s:
-            raise GaveUp
+            raise DeliveryGivenUp
         elif now - self._moved >= TELL_S:
             self._tell()
 

@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 
 from leadline.cli import COMMANDS
 from leadline.cli.client import Failure, Paint, command
-from leadline.cli.demo_orders import BROKEN, BUSIEST, SHOPS, Tills
+from leadline.cli.demo_orders import BROKEN, BUSIEST, SHOPS, OrderWriter
 from leadline.cli.pipeline_job import count_text, job
 from leadline.cli.terminal import size_text, time_text
 
@@ -123,7 +123,7 @@ class Demo:
         self.server = found.group(1)
         self._tell(f"listens on {self.server}, {time_text(time.monotonic() - began)} after it was started")
 
-    def write_orders(self) -> Tills:
+    def write_orders(self) -> OrderWriter:
         from confluent_kafka import Producer
         from confluent_kafka.admin import AdminClient
         from confluent_kafka.cimpl import NewTopic
@@ -133,7 +133,7 @@ class Demo:
         admin = AdminClient({"bootstrap.servers": self.server, "log_level": 0})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
         producer = Producer({"bootstrap.servers": self.server, "log_level": 0, "linger.ms": 20, "acks": "all"})
-        tills = Tills(producer, TOPIC, self.rate)
+        tills = OrderWriter(producer, TOPIC, self.rate)
         self._ends.callback(tills.halt)
         self._tell(f"topic {TOPIC} with {PARTITIONS} partitions")
         return tills
@@ -163,7 +163,7 @@ class Demo:
         self._tell(f"it left {files} of a batch that never was: no reader sees that, and `table vacuum` deletes it")
         self._tell(f"the table stands at batch {_batch(self._state())}: {self._has()}")
 
-    def go_on(self, tills: Tills) -> None:
+    def go_on(self, tills: OrderWriter) -> None:
         self._say("The same command again", "It asks the table how far it has come, and takes the orders from there.")
         pipeline = self._follow(commits=1)
         written = tills.stop()

@@ -41,7 +41,7 @@ def orders(seed: int = 4) -> Iterator[tuple[str, bytes]]:
         yield shop, value[: len(value) // 2] if number % BROKEN == 0 else value
 
 
-class Tills:
+class OrderWriter:
     """Writes orders to a topic, in a thread of its own, until it is stopped."""
 
     def __init__(self, producer: "Producer", topic: str, per_second: int) -> None:

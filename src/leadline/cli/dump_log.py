@@ -20,7 +20,7 @@ from pathlib import Path
 
 from leadline.cli import COMMANDS
 from leadline.cli.client import Failure, Json, Paint, add_command, complain, json_bytes
-from leadline.config import parse_properties
+from leadline.config.properties import parse_properties
 from leadline.errors import CorruptFile, WireError
 from leadline.log import checkpoints, names, txn_index
 from leadline.log.index import OffsetIndex, TimeIndex
@@ -69,7 +69,7 @@ Value = Json | bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DumpRow:
     """What is one line in most files: its kind, and its fields in the order in which they are printed."""
 
     type: str
@@ -100,18 +100,18 @@ def _text(name: str, value: Value) -> str:
     return str(value)
 
 
-Rows = Iterator[Row | CorruptFile]  # after an error, a reader may still know how to go on
+Rows = Iterator[DumpRow | CorruptFile]  # after an error, a reader may still know how to go on
 Reader = Callable[[str], Rows]
 
 
 def run(options: argparse.Namespace) -> int:
-    dump = Dump(options)
+    dump = LogDump(options)
     for path in options.paths:
         dump.path(path)
     return 1 if dump.failed else 0
 
 
-class Dump:
+class LogDump:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options, self.failed = options, False
         self._paint = Paint(sys.stdout)
@@ -199,7 +199,7 @@ def reader_of(path: str, options: argparse.Namespace) -> Reader:
     log_path = os.path.join(os.path.dirname(path), names.file_name(base, names.LOG, suffix))
     if not os.path.exists(log_path):
         raise Failure(f"{path}: cannot be checked without {log_path}")
-    return partial(read, base=base, batches=Batches.of(log_path))
+    return partial(read, base=base, batches=SegmentBatches.of(log_path))
 
 
 # .log
@@ -241,7 +241,7 @@ def _is_zero_from(path: str, position: int) -> bool:
 
 
 def read_log(path: str, base: int, deep: bool, data: bool) -> Rows:
-    yield Row("segment", {"startingOffset": base})
+    yield DumpRow("segment", {"startingOffset": base})
     next_offset = base
     for position, header, batch in batches_in(path):
         crc = crc_of(batch, 0, header.size)
@@ -267,8 +267,8 @@ def read_log(path: str, base: int, deep: bool, data: bool) -> Rows:
                 yield CorruptFile(path, position, f"the records of the batch cannot be read: {error}")
 
 
-def _batch_row(position: int, header: Header, valid: bool) -> Row:
-    return Row(
+def _batch_row(position: int, header: Header, valid: bool) -> DumpRow:
+    return DumpRow(
         "batch",
         {
             "baseOffset": header.base_offset,
@@ -297,7 +297,7 @@ def _time_name(header: Header) -> str:
     return "LogAppendTime" if header.is_log_append_time else "CreateTime"
 
 
-def _record_rows(header: Header, batch: bytes, data: bool) -> Iterator[Row]:
+def _record_rows(header: Header, batch: bytes, data: bool) -> Iterator[DumpRow]:
     for record in records_of(batch, 0, header):
         sequence = -1
         if header.base_sequence >= 0:
@@ -315,7 +315,7 @@ def _record_rows(header: Header, batch: bytes, data: bool) -> Iterator[Row]:
         elif data:
             both = (("key", record.key), ("payload", record.value))
             fields |= {name: value for name, value in both if value is not None}
-        yield Row("record", fields)
+        yield DumpRow("record", fields)
 
 
 def _control_fields(header: Header, batch: bytes, record: Record) -> dict[str, Json]:
@@ -329,7 +329,7 @@ def _control_fields(header: Header, batch: bytes, record: Record) -> dict[str, J
 
 
 @dataclass(slots=True)
-class Batches:
+class SegmentBatches:
     """Where the batches of a segment lie, to hold its indexes against."""
 
     path: str
@@ -338,7 +338,7 @@ class Batches:
     headers: list[Header] = field(default_factory=list)
 
     @classmethod
-    def of(cls, path: str) -> "Batches":
+    def of(cls, path: str) -> "SegmentBatches":
         found = cls(path)
         for position, header, _ in batches_in(path):
             found.positions[position] = header
@@ -362,12 +362,12 @@ def _entries(path: str, size: int) -> Iterator[tuple[int, bytes]]:
             raise CorruptFile(path, position, f"an entry is cut off: {len(entry)} of {size} bytes")
 
 
-def read_index(path: str, base: int, batches: Batches | None) -> Rows:
+def read_index(path: str, base: int, batches: SegmentBatches | None) -> Rows:
     """Ends before zeros. Of an index that is nothing else, Kafka's tool shows one entry; so does this."""
     last = (-1, -1)
     for position, entry in _entries(path, OffsetIndex.ENTRY.size):
         relative, at = OffsetIndex.ENTRY.unpack(entry)
-        row = Row("offsetIndexEntry", {"offset": base + relative, "position": at})
+        row = DumpRow("offsetIndexEntry", {"offset": base + relative, "position": at})
         if not any(entry):  # what a running broker reserved, or what a crash left
             yield from [row] if position == 0 else []
             return
@@ -379,7 +379,7 @@ def read_index(path: str, base: int, batches: Batches | None) -> Rows:
             yield CorruptFile(path, position, wrong)
 
 
-def _misdirection(batches: Batches, offset: int, position: int) -> str:
+def _misdirection(batches: SegmentBatches, offset: int, position: int) -> str:
     """An entry is of use if no record from its offset on lies before its position."""
     header = batches.positions.get(position)
     if header is None:
@@ -391,11 +391,11 @@ def _misdirection(batches: Batches, offset: int, position: int) -> str:
     return ""
 
 
-def read_time_index(path: str, base: int, batches: Batches | None) -> Rows:
+def read_time_index(path: str, base: int, batches: SegmentBatches | None) -> Rows:
     last = (-2, -1)
     for position, entry in _entries(path, TimeIndex.ENTRY.size):
         timestamp, relative = TimeIndex.ENTRY.unpack(entry)
-        row = Row("timeIndexEntry", {"timestamp": timestamp, "offset": base + relative})
+        row = DumpRow("timeIndexEntry", {"timestamp": timestamp, "offset": base + relative})
         if not any(entry):
             yield from [row] if position == 0 else []
             return
@@ -418,14 +418,14 @@ def read_time_index(path: str, base: int, batches: Batches | None) -> Rows:
             )
 
 
-def read_txn_index(path: str, base: int, batches: Batches | None) -> Rows:
+def read_txn_index(path: str, base: int, batches: SegmentBatches | None) -> Rows:
     last = base - 1
     for position, entry in _entries(path, txn_index.ENTRY_BYTES):
         try:
             (found,) = txn_index.decode(path, entry)
         except CorruptFile as error:
             raise CorruptFile(path, position, error.reason) from None
-        yield Row(
+        yield DumpRow(
             "abortedTxn",
             {
                 "version": txn_index.VERSION,
@@ -464,7 +464,7 @@ def read_snapshot(path: str) -> Rows:
                 "offsetDelta": batch.offset_delta,
                 "timestamp": batch.timestamp,
             }
-        yield Row("producer", fields)
+        yield DumpRow("producer", fields)
 
 
 # The text files
@@ -496,7 +496,7 @@ def read_checkpoint(path: str, type: str, columns: Sequence[str]) -> Rows:
             ]
         except ValueError:
             raise CorruptFile(path, position, f"expected {' '.join(columns)}, found {line!r}") from None
-        yield Row(type, dict(zip(columns, values, strict=True)))
+        yield DumpRow(type, dict(zip(columns, values, strict=True)))
     if len(lines) > 1 and lines[1][1] != str(len(lines) - 2):
         yield CorruptFile(path, lines[1][0], f"says that {lines[1][1]!r} lines follow, but {len(lines) - 2} do")
 
@@ -513,13 +513,13 @@ def read_partition_metadata(path: str) -> Rows:
             else:
                 raise ValueError(f"expected version or topic_id, found {line!r}")
         except ValueError as error:
-            yield Row("partitionMetadata", fields)
+            yield DumpRow("partitionMetadata", fields)
             raise CorruptFile(path, position, str(error)) from None
-    yield Row("partitionMetadata", fields)
+    yield DumpRow("partitionMetadata", fields)
 
 
 def read_meta_properties(path: str) -> Rows:
-    yield Row("metaProperties", parse_properties("\n".join(line for _, line in _lines(path))))
+    yield DumpRow("metaProperties", parse_properties("\n".join(line for _, line in _lines(path))))
 
 
 def read_clean_shutdown(path: str) -> Rows:
@@ -530,7 +530,7 @@ def read_clean_shutdown(path: str) -> Rows:
         raise CorruptFile(path, getattr(error, "pos", 0), f"not JSON: {error}") from None
     if not isinstance(found, dict):
         raise CorruptFile(path, 0, "expected a JSON object")
-    yield Row("cleanShutdown", {str(name): value for name, value in found.items()})
+    yield DumpRow("cleanShutdown", {str(name): value for name, value in found.items()})
 
 
 _TEXT_FILES: dict[str, Reader] = {

@@ -12,11 +12,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from leadline.cli import COMMANDS
-from leadline.cli.client import Connection, Paint, add_command, administer, topic_argument
-from leadline.cli.explanation import Explanation, Replica, Seen, as_json, explained, lines_of
+from leadline.cli.client import ClusterConnection, Paint, add_command, administer, topic_argument
+from leadline.cli.explanation import Explanation, PartitionReports, ReplicaStatus, as_json, explained, lines_of
 from leadline.cli.offsets import listed, named
-from leadline.cli.open_transactions import Blocked
-from leadline.cli.second_client import SecondClient, second_client
+from leadline.cli.open_transactions import BlockedPartition
+from leadline.cli.second_client import KafkaPythonAdmin, kafka_python_admin
 from leadline.cli.transactions import Known, open_and_known
 from leadline.model import BrokerId, Offset, TopicPartition
 
@@ -52,7 +52,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 def _explain(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
     partitions = named(connection, admin, options.topics)
-    with second_client(connection) as client:
+    with kafka_python_admin(connection) as client:
         seen, known = look(connection, admin, client, partitions)
     paint, now_ms = Paint(sys.stdout), time.time_ns() // 1_000_000
     for n, each in enumerate(seen):
@@ -66,8 +66,8 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def look(
-    connection: Connection, admin: "AdminClient", client: SecondClient, partitions: Sequence[TopicPartition]
-) -> tuple[list[Seen], Known]:
+    connection: ClusterConnection, admin: "AdminClient", client: KafkaPythonAdmin, partitions: Sequence[TopicPartition]
+) -> tuple[list[PartitionReports], Known]:
     """Ask all brokers that hold a replica of some partitions."""
     cluster = connection.metadata(admin)
     about = {tp: cluster.topics[tp.topic].partitions[tp.partition] for tp in partitions}
@@ -89,7 +89,7 @@ def look(
     epochs = {tp: epoch for topic in {tp.topic for tp in untold} for tp, epoch in client.leader_epochs(topic).items()}
     copies = _copies(client, about, told, ends, alive)
     return [
-        Seen(
+        PartitionReports(
             tp,
             part.leader if part.leader in cluster.brokers else None,
             part.replicas,
@@ -98,7 +98,7 @@ def look(
             silent={id: silent[id] for id in part.replicas if id in silent},
             copies=copies.get(tp, {}),
             epoch_starts=client.epoch_starts(tp, part.leader, epochs[tp], starts[tp]) if tp in untold else (),
-            blocked=Blocked(tp, stable[tp], ends[tp], tuple(each for each in opened if each.tp == tp))
+            blocked=BlockedPartition(tp, stable[tp], ends[tp], tuple(each for each in opened if each.tp == tp))
             if tp in led
             else None,
         )
@@ -113,12 +113,12 @@ def _held(about: "Mapping[TopicPartition, PartitionMetadata]") -> dict[BrokerId,
 
 
 def _copies(
-    client: SecondClient,
+    client: KafkaPythonAdmin,
     about: "Mapping[TopicPartition, PartitionMetadata]",
     told: Mapping[BrokerId, Mapping[TopicPartition, Explanation]],
     ends: Mapping[TopicPartition, Offset],
     alive: Collection[BrokerId],
-) -> dict[TopicPartition, dict[BrokerId, Replica]]:
+) -> dict[TopicPartition, dict[BrokerId, ReplicaStatus]]:
     """What brokers that keep no history tell of their replicas: size, and how far they are behind."""
     quiet = [
         (tp, broker)
@@ -127,12 +127,12 @@ def _copies(
         if broker in alive and tp not in told.get(broker, {})
     ]
     held = client.on_disk(sorted({broker for _, broker in quiet})) if quiet else {}
-    found: dict[TopicPartition, dict[BrokerId, Replica]] = {}
+    found: dict[TopicPartition, dict[BrokerId, ReplicaStatus]] = {}
     for tp, broker in quiet:
         leads, in_sync = broker == about[tp].leader, broker in about[tp].isrs
         for each in held[broker].get(tp, ()):
             if not each.is_future:
-                found.setdefault(tp, {})[broker] = Replica(
+                found.setdefault(tp, {})[broker] = ReplicaStatus(
                     broker,
                     leads,
                     in_sync,

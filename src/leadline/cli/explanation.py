@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from leadline.cli.client import Json, Paint
-from leadline.cli.open_transactions import Blocked, Transaction
+from leadline.cli.open_transactions import BlockedPartition, TransactionDescription
 from leadline.cli.terminal import age_text, ids_text, moment_text, size_text, table
 from leadline.cli.transaction_text import holder_texts
 from leadline.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
@@ -24,7 +24,7 @@ REPLICA_HEADS = ("REPLICA", "LOG START", "LOG END", "HIGH WATERMARK", "LAG", "SI
 EPOCH_HEADS = ("EPOCH", "STARTS AT", "LED BY", "SINCE")
 
 
-class Replica(NamedTuple):
+class ReplicaStatus(NamedTuple):
     """None: not known."""
 
     id: BrokerId
@@ -38,32 +38,32 @@ class Replica(NamedTuple):
     state: str = ""
 
 
-class Epoch(NamedTuple):
+class LedEpoch(NamedTuple):
     epoch: LeaderEpoch
     start_offset: Offset | None  # None: no record was written in it
     leader: BrokerId | None = None
     since_ms: int | None = None
 
 
-class Event(NamedTuple):
+class PartitionEvent(NamedTuple):
     at_ms: int
     what: str
     is_bad: bool = False
 
 
-class Explained(NamedTuple):
+class PartitionExplanation(NamedTuple):
     tp: TopicPartition
     leader: BrokerId | None
     replicas: Sequence[BrokerId]
     isr: Sequence[BrokerId]
-    copies: Sequence[Replica]
-    epochs: Sequence[Epoch]  # the newest first, as events
-    events: Sequence[Event]
-    blocked: Blocked | None  # None: nobody leads it
+    copies: Sequence[ReplicaStatus]
+    epochs: Sequence[LedEpoch]  # the newest first, as events
+    events: Sequence[PartitionEvent]
+    blocked: BlockedPartition | None  # None: nobody leads it
     tells: bool  # there is a broker that keeps a history
 
 
-class Seen(NamedTuple):
+class PartitionReports(NamedTuple):
     """What was asked for one partition."""
 
     tp: TopicPartition
@@ -72,13 +72,13 @@ class Seen(NamedTuple):
     isr: Sequence[BrokerId]
     told: Mapping[BrokerId, Explanation]  # by brokers of Leadline
     silent: Mapping[BrokerId, str]  # why a broker tells nothing
-    copies: Mapping[BrokerId, Replica] = {}  # as far as known without being told
+    copies: Mapping[BrokerId, ReplicaStatus] = {}  # as far as known without being told
     epoch_starts: Sequence[tuple[LeaderEpoch, Offset]] = ()  # as the leader knows them
-    blocked: Blocked | None = None
+    blocked: BlockedPartition | None = None
 
 
-def explained(seen: Seen) -> Explained:
-    return Explained(
+def explained(seen: PartitionReports) -> PartitionExplanation:
+    return PartitionExplanation(
         seen.tp,
         seen.leader,
         seen.replicas,
@@ -94,15 +94,15 @@ def explained(seen: Seen) -> Explained:
 # Replicas
 
 
-def _replica(id: BrokerId, seen: Seen) -> Replica:
+def _replica(id: BrokerId, seen: PartitionReports) -> ReplicaStatus:
     is_leader, in_sync = id == seen.leader, id in seen.isr
     if (why := seen.silent.get(id)) is not None:
-        return Replica(id, is_leader, in_sync, state=why)
+        return ReplicaStatus(id, is_leader, in_sync, state=why)
     if (told := seen.told.get(id)) is None:
-        return seen.copies.get(id, Replica(id, is_leader, in_sync, state="nothing is known of it"))
+        return seen.copies.get(id, ReplicaStatus(id, is_leader, in_sync, state="nothing is known of it"))
     led = None if seen.leader is None else seen.told.get(seen.leader)
     lag = None if led is None else max(led["log_end"] - told["log_end"], 0)
-    return Replica(
+    return ReplicaStatus(
         id,
         is_leader,
         in_sync,
@@ -142,7 +142,7 @@ def _fetched(follower: BrokerId, led: Explanation) -> str:
 # Epochs and events
 
 
-def _elections(seen: Seen) -> dict[LeaderEpoch, Explanation]:
+def _elections(seen: PartitionReports) -> dict[LeaderEpoch, Explanation]:
     """The first that anybody heard of each."""
     found: dict[LeaderEpoch, Explanation] = {}
     for told in seen.told.values():
@@ -153,13 +153,13 @@ def _elections(seen: Seen) -> dict[LeaderEpoch, Explanation]:
     return found
 
 
-def _epochs(seen: Seen) -> list[Epoch]:
+def _epochs(seen: PartitionReports) -> list[LedEpoch]:
     elections = _elections(seen)
     led = None if seen.leader is None else seen.told.get(seen.leader)
     best = led or next(iter(seen.told.values()), None)
     starts = dict(seen.epoch_starts if best is None else best["epochs"])
     found = [
-        Epoch(
+        LedEpoch(
             epoch,
             starts.get(epoch),
             elections[epoch]["leader"] if epoch in elections else None,
@@ -170,7 +170,7 @@ def _epochs(seen: Seen) -> list[Epoch]:
     return sorted(found, reverse=True)
 
 
-def _events(seen: Seen) -> list[Event]:
+def _events(seen: PartitionReports) -> list[PartitionEvent]:
     found = [_elected(each, seen.replicas) for each in _elections(seen).values()]
     for broker, told in seen.told.items():
         found += [_isr_changed(each) for each in told["history"]["isr_changes"]]
@@ -178,25 +178,25 @@ def _events(seen: Seen) -> list[Event]:
     return sorted(found, key=lambda event: event.at_ms, reverse=True)
 
 
-def _elected(each: Explanation, replicas: Sequence[BrokerId]) -> Event:
+def _elected(each: Explanation, replicas: Sequence[BrokerId]) -> PartitionEvent:
     without = [replica for replica in replicas if replica not in each["isr"]]
     in_sync = f"epoch {each['epoch']}, in sync {ids_text(each['isr']) or 'nobody'}"
     if without:
         in_sync += f", without {ids_text(without)}"
     if each["leader"] == NOBODY:
-        return Event(each["at_ms"], f"nobody leads: {in_sync}", is_bad=True)
+        return PartitionEvent(each["at_ms"], f"nobody leads: {in_sync}", is_bad=True)
     if each["unclean"]:
         in_sync += "; unclean: it was not in sync, and what it lacks is lost"
-    return Event(each["at_ms"], f"broker {each['leader']} leads: {in_sync}", is_bad=each["unclean"])
+    return PartitionEvent(each["at_ms"], f"broker {each['leader']} leads: {in_sync}", is_bad=each["unclean"])
 
 
-def _isr_changed(each: Explanation) -> Event:
+def _isr_changed(each: Explanation) -> PartitionEvent:
     why = f": {each['why']}" if each["why"] else ""
     text = f"in sync {ids_text(each['after'])} instead of {ids_text(each['before'])}{why}"
-    return Event(each["at_ms"], text, is_bad=len(each["after"]) < len(each["before"]))
+    return PartitionEvent(each["at_ms"], text, is_bad=len(each["after"]) < len(each["before"]))
 
 
-def _truncated(broker: BrokerId, each: Explanation) -> Event:
+def _truncated(broker: BrokerId, each: Explanation) -> PartitionEvent:
     if each["to_offset"] > each["log_end"]:
         text = f"dropped all its records below {each['log_end']} and starts at {each['to_offset']}"
     else:
@@ -205,14 +205,18 @@ def _truncated(broker: BrokerId, each: Explanation) -> Event:
         text = f"truncated {records}, from {each['log_end']} back to {each['to_offset']}"
     why = f", to follow broker {each['leader']} in epoch {each['epoch']}"
     warning = f": {each['warning']}" if each["warning"] else ""
-    return Event(each["at_ms"], f"broker {broker} {text}{why}{warning}", is_bad=each["warning"] is not None)
+    return PartitionEvent(each["at_ms"], f"broker {broker} {text}{why}{warning}", is_bad=each["warning"] is not None)
 
 
 # For a person
 
 
 def lines_of(
-    found: Explained, known: Mapping[ProducerId, Transaction], now_ms: int, paint: Paint, shown: int = SHOWN
+    found: PartitionExplanation,
+    known: Mapping[ProducerId, TransactionDescription],
+    now_ms: int,
+    paint: Paint,
+    shown: int = SHOWN,
 ) -> list[str]:
     about = _about(found, known, now_ms, paint)
     width = max(map(len, about))
@@ -231,7 +235,9 @@ def lines_of(
     return lines
 
 
-def _about(found: Explained, known: Mapping[ProducerId, Transaction], now_ms: int, paint: Paint) -> dict[str, str]:
+def _about(
+    found: PartitionExplanation, known: Mapping[ProducerId, TransactionDescription], now_ms: int, paint: Paint
+) -> dict[str, str]:
     newest = found.epochs[0] if found.epochs else None
     leader = paint.red("nobody") if found.leader is None else f"broker {found.leader}"
     if newest is not None:
@@ -258,7 +264,7 @@ def _since(at_ms: int | None, now_ms: int) -> str:
     return "" if at_ms is None else f", since {moment_text(at_ms)} ({age_text(now_ms - at_ms)} ago)"
 
 
-def _row(each: Replica) -> list[str]:
+def _row(each: ReplicaStatus) -> list[str]:
     numbers = (each.log_start, each.log_end, each.high_watermark, each.lag)
     size = "-" if each.size_bytes is None else size_text(each.size_bytes)
     return [
@@ -270,13 +276,13 @@ def _row(each: Replica) -> list[str]:
     ]
 
 
-def _epoch_row(each: Epoch) -> list[str]:
+def _epoch_row(each: LedEpoch) -> list[str]:
     leader = "-" if each.leader is None else "nobody" if each.leader == NOBODY else str(each.leader)
     start = "-" if each.start_offset is None else str(each.start_offset)
     return [str(each.epoch), start, leader, "-" if each.since_ms is None else moment_text(each.since_ms)]
 
 
-def _event_line(each: Event, paint: Paint) -> str:
+def _event_line(each: PartitionEvent, paint: Paint) -> str:
     text = paint.harmless(each.what)
     return f"{moment_text(each.at_ms)}  {paint.red(text) if each.is_bad else text}"
 
@@ -285,7 +291,7 @@ def _more(all_of_them: Sequence[object], shown: int) -> list[str]:
     return [f"and {len(all_of_them) - shown} older ones: --json has them"] if len(all_of_them) > shown else []
 
 
-def as_json(found: Explained) -> Json:
+def as_json(found: PartitionExplanation) -> Json:
     blocked = found.blocked
     return {
         "topic": found.tp.topic,

@@ -12,24 +12,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from leadline.cli import COMMANDS, reset_offsets
-from leadline.cli.client import Connection, Failure, Json, Paint, add_command, administer, agreed, show, text_of
+from leadline.cli.client import ClusterConnection, Failure, Json, Paint, add_command, administer, agreed, show, text_of
 from leadline.cli.known_groups import (
     CONSUMER,
     STATES,
-    Group,
+    GroupDescription,
     GroupListing,
-    Member,
+    MemberDescription,
     node_json,
     node_text,
     refuse_active,
 )
 from leadline.cli.leaders import led
-from leadline.cli.offset_plan import Committed
+from leadline.cli.offset_plan import CommittedOffset
 from leadline.cli.offsets import committed_by, listed
 from leadline.cli.rebalances import HEADS, Rebalance, rebalances, rows
-from leadline.cli.second_client import SecondClient, second_client
-from leadline.cli.servers import Address
-from leadline.config import nearest
+from leadline.cli.second_client import KafkaPythonAdmin, kafka_python_admin
+from leadline.cli.servers import ServerAddress
+from leadline.config.settings import nearest
 from leadline.model import BrokerId, Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 def _list(options: argparse.Namespace) -> int:
     connection, _ = administer(options)
-    with second_client(connection) as client:
+    with kafka_python_admin(connection) as client:
         found = client.groups(options.state)
     if options.json:
         for each in found:
@@ -115,7 +115,7 @@ def _list(options: argparse.Namespace) -> int:
     return connection.complain_of_silent("groups that it coordinates are not listed")
 
 
-def listing_json(group: GroupListing, brokers: dict[BrokerId, Address]) -> Json:
+def listing_json(group: GroupListing, brokers: dict[BrokerId, ServerAddress]) -> Json:
     return {
         "group": group.group_id,
         "state": group.state,
@@ -128,13 +128,13 @@ def listing_json(group: GroupListing, brokers: dict[BrokerId, Address]) -> Json:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class GroupProgress:
     """How far a group has come in a partition."""
 
     tp: TopicPartition
-    committed: Committed | None
+    committed: CommittedOffset | None
     log_end: Offset | None  # None: there is no such partition any longer, or no leader that answers
-    owner: Member | None  # who reads it now
+    owner: MemberDescription | None  # who reads it now
 
     @property
     def lag(self) -> int | None:
@@ -146,7 +146,7 @@ class Progress:
 def _describe(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
     paint = Paint(sys.stdout)
-    with second_client(connection) as client:
+    with kafka_python_admin(connection) as client:
         for n, name in enumerate(_names(client, options.groups)):
             connection.start_again()
             group = client.group(name)
@@ -160,7 +160,7 @@ def _describe(options: argparse.Namespace) -> int:
     return connection.complain_of_silent("what it coordinates and leads is not told")
 
 
-def _names(client: SecondClient, given: Sequence[str]) -> list[str]:
+def _names(client: KafkaPythonAdmin, given: Sequence[str]) -> list[str]:
     """Those that are given, each once, or all; a Failure for one that there is not."""
     known = [each.group_id for each in client.groups()]
     for name in given:
@@ -170,19 +170,19 @@ def _names(client: SecondClient, given: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(given)) or known
 
 
-def progress(connection: Connection, admin: "AdminClient", group: Group) -> list[Progress]:
+def progress(connection: ClusterConnection, admin: "AdminClient", group: GroupDescription) -> list[GroupProgress]:
     """Of each partition for which it has committed or that is assigned to a member."""
     committed = committed_by(connection, admin, group.group_id)
     owners = {tp: member for member in group.members for tp in member.partitions}
     partitions = sorted(committed.keys() | owners.keys())
     ends = listed(connection, admin, led(connection, admin, partitions), "latest")
-    return [Progress(tp, committed.get(tp), ends.get(tp), owners.get(tp)) for tp in partitions]
+    return [GroupProgress(tp, committed.get(tp), ends.get(tp), owners.get(tp)) for tp in partitions]
 
 
 def print_description(
-    group: Group,
-    brokers: dict[BrokerId, Address],
-    found: Sequence[Progress],
+    group: GroupDescription,
+    brokers: dict[BrokerId, ServerAddress],
+    found: Sequence[GroupProgress],
     history: Sequence[Rebalance] | str,
     paint: Paint,
 ) -> None:
@@ -207,11 +207,11 @@ def print_description(
         print(history or "No rebalance yet.")
 
 
-def member_row(member: Member) -> list[str]:
+def member_row(member: MemberDescription) -> list[str]:
     return [member.member_id, member.client_id, member.host, member.instance_id or "", member.assignment_text]
 
 
-def progress_rows(found: Sequence[Progress]) -> list[list[str]]:
+def progress_rows(found: Sequence[GroupProgress]) -> list[list[str]]:
     rows = [
         [
             each.tp.topic,
@@ -226,14 +226,14 @@ def progress_rows(found: Sequence[Progress]) -> list[list[str]]:
     return [*rows, ["total", "", "", "", str(total_lag(found)), ""]]
 
 
-def total_lag(found: Iterable[Progress]) -> int:
+def total_lag(found: Iterable[GroupProgress]) -> int:
     return sum(each.lag or 0 for each in found)
 
 
 def description_json(
-    group: Group,
-    brokers: dict[BrokerId, Address],
-    found: Sequence[Progress],
+    group: GroupDescription,
+    brokers: dict[BrokerId, ServerAddress],
+    found: Sequence[GroupProgress],
     history: Sequence[Rebalance] | str,
 ) -> Json:
     return {
@@ -249,7 +249,7 @@ def description_json(
     }
 
 
-def _member_json(member: Member) -> Json:
+def _member_json(member: MemberDescription) -> Json:
     return {
         "memberId": member.member_id,
         "clientId": member.client_id,
@@ -259,7 +259,7 @@ def _member_json(member: Member) -> Json:
     }
 
 
-def _progress_json(each: Progress) -> Json:
+def _progress_json(each: GroupProgress) -> Json:
     return {
         "topic": each.tp.topic,
         "partition": each.tp.partition,
@@ -276,7 +276,7 @@ def _progress_json(each: Progress) -> Json:
 
 def _delete(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
-    with second_client(connection) as client:
+    with kafka_python_admin(connection) as client:
         names = _names(client, options.groups)
         for name in names:
             refuse_active(client.group(name), "deleted")
@@ -288,7 +288,7 @@ def _delete(options: argparse.Namespace) -> int:
     return 0
 
 
-def _delete_one(connection: Connection, admin: "AdminClient", group: str) -> None:
+def _delete_one(connection: ClusterConnection, admin: "AdminClient", group: str) -> None:
     from confluent_kafka import KafkaException
 
     (future,) = admin.delete_consumer_groups([group], request_timeout=connection.left_s).values()
@@ -298,7 +298,7 @@ def _delete_one(connection: Connection, admin: "AdminClient", group: str) -> Non
         raise Failure(f"group {group}: {text_of(error.args[0])}") from None
 
 
-def _agreed(connection: Connection, admin: "AdminClient", group: str) -> bool:
+def _agreed(connection: ClusterConnection, admin: "AdminClient", group: str) -> bool:
     if not sys.stdin.isatty():
         return True
     answer = agreed(f"Delete group {group} and its {len(committed_by(connection, admin, group)):,} committed offsets?")

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from leadline.cli.client import Connection, Failure, Json, text_of
+from leadline.cli.client import ClusterConnection, Failure, Json, text_of
 from leadline.cli.offset_plan import partitions_text
-from leadline.cli.servers import Address
+from leadline.cli.servers import ServerAddress
 from leadline.cli.terminal import size_text
 from leadline.model import BrokerId, TopicPartition
 
@@ -23,7 +23,7 @@ class GroupListing(NamedTuple):
     coordinator: BrokerId
 
 
-class Member(NamedTuple):
+class MemberDescription(NamedTuple):
     member_id: str
     client_id: str
     host: str
@@ -45,16 +45,16 @@ class Member(NamedTuple):
         return f"{size_text(len(self.assignment))} of its protocol" if self.assignment else "none"
 
 
-class Group(NamedTuple):
+class GroupDescription(NamedTuple):
     group_id: str
     state: str
     protocol_type: str
     protocol: str  # the assignor, among consumers
     coordinator: BrokerId
-    members: Sequence[Member]
+    members: Sequence[MemberDescription]
 
 
-def await_coordinator(connection: Connection, group: str) -> None:
+def await_coordinator(connection: ClusterConnection, group: str) -> None:
     """Until a group has one, which the first group of a cluster waits for.
 
     librdkafka's admin client does not: it asks once, and a time-out may even end the process (its issue 4605).
@@ -72,7 +72,7 @@ def await_coordinator(connection: Connection, group: str) -> None:
         consumer.close()
 
 
-def refuse_active(group: Group, what: str) -> None:
+def refuse_active(group: GroupDescription, what: str) -> None:
     if group.members:
         named = [f"{member.client_id} on {member.host} ({member.member_id})" for member in group.members[:NAMED]]
         more = f" and {len(group.members) - NAMED} more" if len(group.members) > NAMED else ""
@@ -81,11 +81,11 @@ def refuse_active(group: Group, what: str) -> None:
         )
 
 
-def node_text(broker: BrokerId, brokers: dict[BrokerId, Address]) -> str:
+def node_text(broker: BrokerId, brokers: dict[BrokerId, ServerAddress]) -> str:
     at = brokers.get(broker)
     return f"{at.host}:{at.port} ({broker})" if at is not None else f"broker {broker}"
 
 
-def node_json(broker: BrokerId, brokers: dict[BrokerId, Address]) -> Json:
+def node_json(broker: BrokerId, brokers: dict[BrokerId, ServerAddress]) -> Json:
     at = brokers.get(broker)
     return {"id": broker, "host": at.host, "port": at.port} if at is not None else {"id": broker}

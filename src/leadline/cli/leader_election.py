@@ -11,7 +11,7 @@ from leadline.cli import COMMANDS
 from leadline.cli.client import Failure, add_command, administer, complain, topic_argument
 from leadline.cli.offsets import named
 from leadline.cli.reassignment_plan import PlanError, entries, partition_in
-from leadline.cli.second_client import second_client
+from leadline.cli.second_client import kafka_python_admin
 from leadline.model import TopicPartition
 
 PREFERRED, UNCLEAN = "preferred", "unclean"
@@ -50,7 +50,7 @@ def _elect(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
     topics = [(name, None) for name in connection.metadata(admin).topics] if options.all else options.topics
     partitions = partitions_in(options.file) if options.file is not None else named(connection, admin, topics)
-    with second_client(connection) as client:
+    with kafka_python_admin(connection) as client:
         found = client.elect(partitions, unclean=options.type == UNCLEAN)
     if found.elected:
         names = _names(found.elected)

@@ -24,19 +24,19 @@ NOTE_BYTES = 4096  # offset.metadata.max.bytes, unless the cluster has another
 TOGETHER_BYTES = 500  # a longer list of partitions is left out: it would stand in the note of each of them
 
 
-class NotPossible(ValueError):
+class ImpossibleReset(ValueError):
     """A reset that makes no sense: what a person is told."""
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedOffset:
     offset: Offset
     epoch: LeaderEpoch = NO_EPOCH
     metadata: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Edges:
+class OffsetRange:
     """What a partition holds: offsets from `start` to before `end`."""
 
     start: Offset
@@ -44,13 +44,13 @@ class Edges:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OffsetChange:
     """Of one partition."""
 
     tp: TopicPartition
-    before: Committed | None  # None: nothing was committed
-    after: Committed | None  # None: what is committed there is deleted
-    edges: Edges | None  # None: there is no such partition any longer
+    before: CommittedOffset | None  # None: nothing was committed
+    after: CommittedOffset | None  # None: what is committed there is deleted
+    edges: OffsetRange | None  # None: there is no such partition any longer
     remark: str = ""
 
     @property
@@ -76,17 +76,17 @@ class Change:
 # Where to
 
 
-def shifted(tp: TopicPartition, committed: Committed | None, by: int) -> Offset:
+def shifted(tp: TopicPartition, committed: CommittedOffset | None, by: int) -> Offset:
     if committed is None:
-        raise NotPossible(f"{tp}: nothing is committed there that could be shifted by {by}")
+        raise ImpossibleReset(f"{tp}: nothing is committed there that could be shifted by {by}")
     return committed.offset + by
 
 
 def changes(
     wanted: Mapping[TopicPartition, Offset],
-    committed: Mapping[TopicPartition, Committed],
-    edges: Mapping[TopicPartition, Edges],
-) -> list[Change]:
+    committed: Mapping[TopicPartition, CommittedOffset],
+    edges: Mapping[TopicPartition, OffsetRange],
+) -> list[OffsetChange]:
     """One for each partition, in order; an offset that a partition does not hold becomes the nearest that it does."""
     found = []
     for tp in sorted(wanted):
@@ -94,11 +94,11 @@ def changes(
         offset = min(max(wanted[tp], within.start), within.end)
         where = "end" if wanted[tp] > within.end else "beginning"
         remark = f"{wanted[tp]} is not there, so the {where}" if offset != wanted[tp] else ""
-        found.append(Change(tp, committed.get(tp), Committed(offset), within, remark))
+        found.append(OffsetChange(tp, committed.get(tp), CommittedOffset(offset), within, remark))
     return found
 
 
-def total(found: Sequence[Change]) -> str:
+def total(found: Sequence[OffsetChange]) -> str:
     again = sum(change.again for change in found if change.again > 0)
     skipped = -sum(change.again for change in found if change.again < 0)
     parts = [f"{again:,} will be read again"] if again else []
@@ -109,14 +109,14 @@ def total(found: Sequence[Change]) -> str:
 # The note
 
 
-def noted(found: Sequence[Change], now_ms: int) -> list[Change]:
+def noted(found: Sequence[OffsetChange], now_ms: int) -> list[OffsetChange]:
     """The same changes, each with the note that leads back."""
     together = partitions_text(change.tp for change in found)
     together = together if len(together) <= TOGETHER_BYTES else ""
     return [_noted(change, together, now_ms) for change in found]
 
 
-def _noted(change: Change, together: str, now_ms: int) -> Change:
+def _noted(change: OffsetChange, together: str, now_ms: int) -> OffsetChange:
     assert change.after is not None, "a reset commits an offset everywhere"
     before = change.before
     earlier = _read(before.metadata) if before is not None else None
@@ -168,13 +168,15 @@ def _read(metadata: str) -> _Note | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Undo:
+class ResetUndo:
     reset_ms: int  # when the reset was that is to be undone
-    changes: list[Change]
-    too_late: dict[TopicPartition, Committed | None]  # the group has committed there since: what
+    changes: list[OffsetChange]
+    too_late: dict[TopicPartition, CommittedOffset | None]  # the group has committed there since: what
 
 
-def undo(committed: Mapping[TopicPartition, Committed], edges: Mapping[TopicPartition, Edges]) -> Undo | None:
+def undo(
+    committed: Mapping[TopicPartition, CommittedOffset], edges: Mapping[TopicPartition, OffsetRange]
+) -> ResetUndo | None:
     """The way back from the last reset; None if no note of one is left."""
     notes = {tp: note for tp, found in committed.items() if (note := _read(found.metadata)) is not None}
     if not notes:
@@ -183,17 +185,17 @@ def undo(committed: Mapping[TopicPartition, Committed], edges: Mapping[TopicPart
     last = {tp: note for tp, note in notes.items() if note.at_ms == last_ms}
     together = {tp for note in last.values() for tp in note.together}
     back = [
-        Change(tp, committed[tp], _as_it_was(note), edges.get(tp), _caution(note, edges.get(tp)))
+        OffsetChange(tp, committed[tp], _as_it_was(note), edges.get(tp), _caution(note, edges.get(tp)))
         for tp, note in sorted(last.items())
     ]
-    return Undo(last_ms, back, {tp: committed.get(tp) for tp in sorted(together - last.keys())})
+    return ResetUndo(last_ms, back, {tp: committed.get(tp) for tp in sorted(together - last.keys())})
 
 
-def _as_it_was(note: _Note) -> Committed | None:
-    return Committed(note.offset, note.epoch, note.metadata) if note.offset is not None else None
+def _as_it_was(note: _Note) -> CommittedOffset | None:
+    return CommittedOffset(note.offset, note.epoch, note.metadata) if note.offset is not None else None
 
 
-def _caution(note: _Note, edges: Edges | None) -> str:
+def _caution(note: _Note, edges: OffsetRange | None) -> str:
     if note.offset is None or edges is None or edges.start <= note.offset <= edges.end:
         return ""
     return f"the partition holds {edges.start} to {edges.end} by now"

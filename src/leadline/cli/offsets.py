@@ -4,8 +4,8 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from leadline.cli.client import LEAST_S, Connection, Failure, no_topic, text_of
-from leadline.cli.offset_plan import Change, Committed, Edges
+from leadline.cli.client import LEAST_S, ClusterConnection, Failure, no_topic, text_of
+from leadline.cli.offset_plan import CommittedOffset, OffsetChange, OffsetRange
 from leadline.model import NO_EPOCH, Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ MOVED = frozenset(
 )  # errors of a partition that is on its way to another leader
 
 
-def committed_by(connection: Connection, admin: "AdminClient", group: str) -> dict[TopicPartition, Committed]:
+def committed_by(
+    connection: ClusterConnection, admin: "AdminClient", group: str
+) -> dict[TopicPartition, CommittedOffset]:
     """Everything that a group has committed."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
@@ -32,7 +34,7 @@ def committed_by(connection: Connection, admin: "AdminClient", group: str) -> di
             raise Failure(f"group {group}, {tp}: {text_of(each.error)}")
         if each.offset >= 0:
             epoch = each.leader_epoch if each.leader_epoch is not None else NO_EPOCH
-            found[tp] = Committed(each.offset, epoch, _remark(each))
+            found[tp] = CommittedOffset(each.offset, epoch, _remark(each))
     return found
 
 
@@ -44,14 +46,16 @@ def _remark(partition: "confluent_kafka.TopicPartition") -> str:
         return ""
 
 
-def existing(connection: Connection, admin: "AdminClient", asked: Iterable[TopicPartition]) -> set[TopicPartition]:
+def existing(
+    connection: ClusterConnection, admin: "AdminClient", asked: Iterable[TopicPartition]
+) -> set[TopicPartition]:
     """Those of some partitions that the cluster has."""
     topics = connection.metadata(admin).topics
     return {tp for tp in asked if tp.topic in topics and tp.partition in topics[tp.topic].partitions}
 
 
 def named(
-    connection: Connection, admin: "AdminClient", asked: Iterable[tuple[str, list[int] | None]]
+    connection: ClusterConnection, admin: "AdminClient", asked: Iterable[tuple[str, list[int] | None]]
 ) -> list[TopicPartition]:
     """Partitions by topic and number, in order; no numbers: all of the topic. A Failure for one that is not there."""
     topics = connection.metadata(admin).topics
@@ -68,14 +72,14 @@ def named(
 
 
 def edges_of(
-    connection: Connection, admin: "AdminClient", asked: Collection[TopicPartition]
-) -> dict[TopicPartition, Edges]:
+    connection: ClusterConnection, admin: "AdminClient", asked: Collection[TopicPartition]
+) -> dict[TopicPartition, OffsetRange]:
     starts, ends = (listed(connection, admin, asked, which) for which in ("earliest", "latest"))
-    return {tp: Edges(starts[tp], ends[tp]) for tp in asked}
+    return {tp: OffsetRange(starts[tp], ends[tp]) for tp in asked}
 
 
 def listed(
-    connection: Connection,
+    connection: ClusterConnection,
     admin: "AdminClient",
     asked: Collection[TopicPartition],
     which: int | str,
@@ -102,7 +106,7 @@ def listed(
 
 
 def _listed(
-    connection: Connection,
+    connection: ClusterConnection,
     admin: "AdminClient",
     asked: Collection[TopicPartition],
     which: int | str,
@@ -127,7 +131,7 @@ def _listed(
 
 
 def times_of(
-    connection: Connection, wanted: Collection[tuple[TopicPartition, Offset]]
+    connection: ClusterConnection, wanted: Collection[tuple[TopicPartition, Offset]]
 ) -> dict[tuple[TopicPartition, Offset], int]:
     """The time of the record at an offset, or of the next one; none where nothing follows any more."""
     found: dict[tuple[TopicPartition, Offset], int] = {}
@@ -174,7 +178,9 @@ def _times(
     return found
 
 
-def commit(connection: Connection, admin: "AdminClient", group: str, changes: Sequence[Change]) -> list[str]:
+def commit(
+    connection: ClusterConnection, admin: "AdminClient", group: str, changes: Sequence[OffsetChange]
+) -> list[str]:
     """Commit what the changes say; what went wrong, a line a partition. Not all at once: a request has its limits."""
     from confluent_kafka import TopicPartition as Theirs
 
@@ -190,7 +196,7 @@ def commit(connection: Connection, admin: "AdminClient", group: str, changes: Se
 
 
 def _commit(
-    connection: Connection, admin: "AdminClient", group: str, new: "list[confluent_kafka.TopicPartition]"
+    connection: ClusterConnection, admin: "AdminClient", group: str, new: "list[confluent_kafka.TopicPartition]"
 ) -> list[str]:
     from confluent_kafka import ConsumerGroupTopicPartitions
 

@@ -16,7 +16,7 @@ NOT_OPEN = -1  # as a start offset: the leader knows no open transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenTransaction:
     """As the leader of a partition knows it."""
 
     tp: TopicPartition
@@ -38,7 +38,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class TransactionDescription:
     """As its coordinator knows it."""
 
     transactional_id: str
@@ -51,14 +51,17 @@ class Transaction:
     partitions: frozenset[TopicPartition]  # where markers are still to be written
 
 
-def hangs(found: Open, known: Transaction | None) -> bool:
+def hangs(found: OpenTransaction, known: TransactionDescription | None) -> bool:
     """`known`: what a coordinator knows of the same producer, if one does."""
     return known is None or found.tp not in known.partitions
 
 
 def hanging(
-    found: Iterable[Open], known: Mapping[ProducerId, Transaction], now_ms: int, max_timeout_ms: int
-) -> list[Open]:
+    found: Iterable[OpenTransaction],
+    known: Mapping[ProducerId, TransactionDescription],
+    now_ms: int,
+    max_timeout_ms: int,
+) -> list[OpenTransaction]:
     """Those that hang and are older than any transaction may become: a younger one may be about to be registered."""
     return [
         each for each in found if now_ms - each.last_ms > max_timeout_ms and hangs(each, known.get(each.producer_id))
@@ -66,20 +69,20 @@ def hanging(
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked:
+class BlockedPartition:
     """What a partition's readers of committed records see, and what keeps the rest from them."""
 
     tp: TopicPartition
     last_stable: Offset
     high_watermark: Offset
-    open: tuple[Open, ...]  # the first one holds the last stable offset
+    open: tuple[OpenTransaction, ...]  # the first one holds the last stable offset
 
     @property
     def waiting(self) -> int:
         return self.high_watermark - self.last_stable
 
     @property
-    def holder(self) -> Open | None:
+    def holder(self) -> OpenTransaction | None:
         """None where nothing waits, or where only the end of a transaction has yet to be replicated."""
         first = min(self.open, key=lambda each: each.start_offset, default=None)
         return first if first is not None and self.waiting > 0 and first.start_offset <= self.last_stable else None

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from leadline.config import nearest
+from leadline.config.settings import nearest
 
 LIKENESS = 0.6  # of a mistyped command or option; they are short, so a slip weighs more than in the name of a setting
 

@@ -14,10 +14,10 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from leadline.cli import COMMANDS
-from leadline.cli.client import Connection, Failure, Json, Paint, add_command, at_least, text_of
-from leadline.cli.delivery import DeliveryWatch, GaveUp
+from leadline.cli.client import ClusterConnection, Failure, Json, Paint, add_command, at_least, text_of
+from leadline.cli.delivery import DeliveryGivenUp, DeliveryWatch
 from leadline.cli.produce import CODECS
-from leadline.cli.terminal import Status, count_text, size_text, time_text
+from leadline.cli.terminal import StatusLine, count_text, size_text, time_text
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer
@@ -125,7 +125,7 @@ def _ms(value: float) -> str:
 
 
 @dataclass(slots=True)
-class Run:
+class Measurement:
     """One measurement: bounds, progress and result."""
 
     records_wanted: int | None
@@ -137,7 +137,7 @@ class Run:
     latencies: dict[str, Latencies] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, options: argparse.Namespace) -> "Run":
+    def of(cls, options: argparse.Namespace) -> "Measurement":
         seconds = SECONDS if options.records is None and options.seconds is None else options.seconds
         return cls(options.records, seconds)
 
@@ -185,7 +185,7 @@ class Run:
 class _Shown:
     """A line of progress, renewed five times a second."""
 
-    def __init__(self, status: Status, run: Run) -> None:
+    def __init__(self, status: StatusLine, run: Measurement) -> None:
         self._status, self._run, self._at = status, run, 0.0
 
     def __call__(self) -> None:
@@ -198,12 +198,12 @@ class _Shown:
 def _produce(options: argparse.Namespace) -> int:
     from confluent_kafka import KafkaError, KafkaException
 
-    connection = Connection(options)
+    connection = ClusterConnection(options)
     watch = DeliveryWatch(connection, options.topic, {"acks": options.acks, "compression.type": options.compression})
     producer = watch.producer
     connection.partitions_of(producer, options.topic)
     values = payloads(options.size)
-    run = Run.of(options)
+    run = Measurement.of(options)
     taken = run.latencies["latency"] = Latencies()
     failures: list[KafkaError] = []
 
@@ -218,7 +218,7 @@ def _produce(options: argparse.Namespace) -> int:
 
     given_up = ""
     sent, burst = 0, BURST if options.rate is None else 1 + options.rate // 1000
-    with Status() as status:
+    with StatusLine() as status:
         show = _Shown(status, run)
         try:
             while run.goes_on(sent) and not failures:
@@ -238,14 +238,14 @@ def _produce(options: argparse.Namespace) -> int:
                 show()
         except KeyboardInterrupt:
             pass
-        except GaveUp:
+        except DeliveryGivenUp:
             given_up = watch.give_up()
         try:
             while watch.pending:
                 producer.poll(WAIT_S)
                 watch.check()
                 show()
-        except GaveUp:
+        except DeliveryGivenUp:
             given_up = watch.give_up()
     run.ended = time.monotonic()
     run.tell(options)
@@ -266,12 +266,12 @@ def payloads(size: int) -> list[bytes]:
 def _consume(options: argparse.Namespace) -> int:
     from confluent_kafka import OFFSET_BEGINNING, TopicPartition
 
-    connection = Connection(options)
+    connection = ClusterConnection(options)
     consumer = connection.consumer(_CONSUMER)
     known = connection.partitions_of(consumer, options.topic)
-    run, idle_since = Run.of(options), time.monotonic()
+    run, idle_since = Measurement.of(options), time.monotonic()
     consumer.assign([TopicPartition(options.topic, partition, OFFSET_BEGINNING) for partition in known])
-    with Status() as status:
+    with StatusLine() as status:
         show = _Shown(status, run)
         try:
             while run.goes_on(run.count) and time.monotonic() - idle_since < connection.timeout_s:
@@ -302,7 +302,7 @@ _CONSUMER = {"group.id": "leadline-perf", "enable.auto.commit": "false", "auto.o
 def _latency(options: argparse.Namespace) -> int:
     from confluent_kafka import OFFSET_END, TopicPartition
 
-    connection = Connection(options)
+    connection = ClusterConnection(options)
     producer = connection.producer({"acks": options.acks, "linger.ms": "0", "socket.nagle.disable": "true"})
     consumer = connection.consumer({**_CONSUMER, "fetch.wait.max.ms": "500", "socket.nagle.disable": "true"})
     connection.partitions_of(consumer, options.topic)
@@ -312,9 +312,9 @@ def _latency(options: argparse.Namespace) -> int:
     consumer.assign([partition])
     values = payloads(options.size)
     _round_trip(producer, consumer, options.topic, values[0], connection.timeout_s)  # opens all that is opened once
-    run = Run.of(options)
+    run = Measurement.of(options)
     stored, received = run.latencies["stored"], run.latencies["received"] = Latencies(), Latencies()
-    with Status() as status:
+    with StatusLine() as status:
         show = _Shown(status, run)
         try:
             while run.goes_on(run.count):

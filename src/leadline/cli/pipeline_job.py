@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from leadline.cli.client import Connection, Failure, Run, complain, key_value
-from leadline.cli.terminal import Status, age_text, signal_of, size_text, terminable
+from leadline.cli.client import ClusterConnection, Failure, Run, complain, key_value
+from leadline.cli.terminal import StatusLine, age_text, signal_of, size_text, terminable
 from leadline.cli.terminal import count_text as count_text
 from leadline.errors import CorruptFile, CorruptMessage
 from leadline.spark.errors import JobFailed
@@ -31,7 +31,7 @@ def add_spark_options(parser: argparse.ArgumentParser) -> None:
 
 def client_properties(options: argparse.Namespace) -> dict[str, str]:
     """Of the cluster's clients, as --bootstrap-server, --command-config and --property say."""
-    return dict(Connection(options).properties)
+    return dict(ClusterConnection(options).properties)
 
 
 def reach(properties: Mapping[str, str], timeout_s: float, topics: Collection[str] | None = None) -> None:
@@ -126,7 +126,7 @@ def explained() -> Iterator[None]:
 def start_spark(options: argparse.Namespace, app: str) -> "SparkSession":
     from leadline.spark.session import session
 
-    with Status() as status:
+    with StatusLine() as status:
         status.show("starting Spark ...")
         return session(f"leadline {app}", master=options.master, settings=dict(options.conf))
 
@@ -146,7 +146,7 @@ class ProgressLine:
     """How far a job is: in place on a terminal, else a line now and then."""
 
     def __init__(self) -> None:
-        self._status = Status()
+        self._status = StatusLine()
         self._told_s = time.monotonic()
 
     def __enter__(self) -> "ProgressLine":

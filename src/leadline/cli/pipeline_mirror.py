@@ -84,7 +84,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 @dataclass(slots=True)
-class Sum:
+class MirrorTotals:
     """What all rounds of a run did."""
 
     rounds: int = 0
@@ -197,7 +197,7 @@ def _name(options: argparse.Namespace) -> str:
 
 def _follow(options: argparse.Namespace, mirror: "Mirror") -> int:
     """Until it is finished or a person ends it; with a summary."""
-    done, started = Sum(), time.monotonic()
+    done, started = MirrorTotals(), time.monotonic()
 
     def work() -> None:
         mirror.begin()

@@ -149,7 +149,7 @@ def table_of(options: argparse.Namespace, suffix: str = "") -> "Table":
 
 
 @dataclass(slots=True)
-class Sum:
+class TableTotals:
     """What all batches of a run did."""
 
     batches: int = 0
@@ -228,7 +228,7 @@ def local_directory(options: argparse.Namespace) -> Path | None:
 
 def _follow(options: argparse.Namespace, following: "Following") -> int:
     """Until it is finished or a person ends it; with a summary."""
-    done, started = Sum(), time.monotonic()
+    done, started = TableTotals(), time.monotonic()
 
     def work() -> None:
         with ProgressLine() as line:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from leadline.cli.client import Paint, add_command, show
 from leadline.cli.pipeline_job import add_spark_options, client_properties, count_text, job, reach, start_spark
 from leadline.cli.pipeline_table import add_table_options
-from leadline.cli.terminal import Status, time_text
+from leadline.cli.terminal import StatusLine, time_text
 
 if TYPE_CHECKING:
     from leadline.spark.table.tables import State
@@ -69,7 +69,7 @@ def _run(options: argparse.Namespace, held: ExitStack) -> int:
     check_topic(cluster, state.origin, uri)
     spark = start_spark(options, f"verify {uri}")
     held.callback(spark.stop)
-    with Status() as status:
+    with StatusLine() as status:
         status.show(f"{state.origin.topic} against {uri} ...")
         state, verdicts = verify(spark, cluster, options.table_format, uri, uri + DEAD)
     _tell(options, state, verdicts, time.monotonic() - started)

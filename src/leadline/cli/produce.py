@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadline.cli import COMMANDS
 from leadline.cli.client import (
-    Connection,
+    ClusterConnection,
     Failure,
     Paint,
     add_command,
@@ -32,8 +32,8 @@ from leadline.cli.client import (
     key_value,
     moment_ms,
 )
-from leadline.cli.delivery import DeliveryWatch, GaveUp
-from leadline.cli.terminal import Status, count_text, size_text, time_text
+from leadline.cli.delivery import DeliveryGivenUp, DeliveryWatch
+from leadline.cli.terminal import StatusLine, count_text, size_text, time_text
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
@@ -84,14 +84,14 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     sending.add_argument("--transactional-id", metavar="ID", help="all records in one transaction")
 
 
-class Line(NamedTuple):
+class ParsedLine(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, str | bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class LineLayout:
     """How a line is taken apart."""
 
     key_separator: bytes | None = None
@@ -101,7 +101,7 @@ class Layout:
     headers_key_separator: bytes = b":"
     null_marker: bytes | None = None
 
-    def parse(self, line: bytes, number: int) -> Line:
+    def parse(self, line: bytes, number: int) -> ParsedLine:
         key: bytes | None = None
         headers: list[tuple[str, str | bytes | None]] = []
         rest = line
@@ -117,7 +117,7 @@ class Layout:
             key, found, rest = rest.partition(self.key_separator)
             if not found:
                 raise Failure(f"line {number}: no key separator {_short(self.key_separator)} in {_short(line)}")
-        return Line(self._or_null(key), self._or_null(rest), headers)
+        return ParsedLine(self._or_null(key), self._or_null(rest), headers)
 
     def _header(self, part: bytes, number: int) -> tuple[str, bytes | None]:
         name, found, value = part.partition(self.headers_key_separator)
@@ -133,14 +133,14 @@ def _short(data: bytes) -> str:
     return repr(data[:40].decode("utf-8", "replace")) + ("..." if len(data) > 40 else "")
 
 
-def lines_in(lines: Iterable[bytes], layout: Layout) -> Iterator[Line]:
+def lines_in(lines: Iterable[bytes], layout: LineLayout) -> Iterator[ParsedLine]:
     for number, line in enumerate(lines, start=1):
         yield layout.parse(line.removesuffix(b"\n").removesuffix(b"\r"), number)
 
 
-def files_in(paths: Iterable[str]) -> Iterator[Line]:
+def files_in(paths: Iterable[str]) -> Iterator[ParsedLine]:
     for path in paths:
-        yield Line(None, sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes(), [])
+        yield ParsedLine(None, sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes(), [])
 
 
 def lines_from(fd: int, idle: Callable[[], None]) -> Iterator[bytes]:
@@ -164,7 +164,7 @@ def lines_from(fd: int, idle: Callable[[], None]) -> Iterator[bytes]:
 
 
 @dataclass(slots=True)
-class Sending:
+class RecordSender:
     """What was handed to the client, and what became of it."""
 
     watch: DeliveryWatch
@@ -183,7 +183,7 @@ class Sending:
     def producer(self) -> "Producer":
         return self.watch.producer
 
-    def send(self, line: Line) -> None:
+    def send(self, line: ParsedLine) -> None:
         """GaveUp if the queue is full and does not move."""
         from confluent_kafka import KafkaException
 
@@ -211,7 +211,7 @@ class Sending:
 
     def finish(self) -> None:
         """Until all of it is stored or failed; GaveUp once that takes too long."""
-        with Status() as status:
+        with StatusLine() as status:
             while left := self.watch.pending:
                 status.show(f"waiting for the last {count_text(left, 'record')}")
                 self.wait(QUEUE_WAIT_S)
@@ -252,12 +252,12 @@ class Sending:
 
 
 def run(options: argparse.Namespace) -> int:
-    connection = Connection(options)
+    connection = ClusterConnection(options)
     watch = DeliveryWatch(connection, options.topic, properties_of(options))
     known = connection.metadata(watch.producer, options.topic).topics[options.topic].partitions
     if known and options.partition >= len(known):
         raise Failure(f"{options.topic} has the partitions 0 to {len(known) - 1}: there is no {options.partition}")
-    sending = Sending(
+    sending = RecordSender(
         watch,
         options.partition,
         options.timestamp,
@@ -270,7 +270,7 @@ def run(options: argparse.Namespace) -> int:
             _send_all(sending, options)
         else:
             _in_a_transaction(sending, options, connection.timeout_s)
-    except GaveUp:
+    except DeliveryGivenUp:
         sending.give_up()
     except KeyboardInterrupt:
         print(file=sys.stderr)  # the terminal wrote ^C there
@@ -295,9 +295,9 @@ def properties_of(options: argparse.Namespace) -> dict[str, str]:
     return found
 
 
-def _send_all(sending: Sending, options: argparse.Namespace) -> None:
+def _send_all(sending: RecordSender, options: argparse.Namespace) -> None:
     """Everything there is; stored, or counted as failed. What came before a line that makes no sense is stored."""
-    layout = Layout(
+    layout = LineLayout(
         options.key_separator,
         options.parse_headers,
         options.headers_delimiter,
@@ -319,8 +319,8 @@ def _send_all(sending: Sending, options: argparse.Namespace) -> None:
     sending.finish()
 
 
-def _pipe(sending: Sending, lines: Iterable[Line]) -> None:
-    with Status() as status:
+def _pipe(sending: RecordSender, lines: Iterable[ParsedLine]) -> None:
+    with StatusLine() as status:
         shown = 0.0
         for line in lines:
             sending.send(line)
@@ -330,7 +330,7 @@ def _pipe(sending: Sending, lines: Iterable[Line]) -> None:
                 status.show(f"{sending.stored:,} records, {size_text(sending.size)}")
 
 
-def _converse(sending: Sending, layout: Layout) -> None:
+def _converse(sending: RecordSender, layout: LineLayout) -> None:
     """Typed by a person: each record is stored before the next prompt, and it is said where."""
     paint = Paint(sys.stderr)
     print(paint.dim("a record a line; Ctrl-D ends"), file=sys.stderr)
@@ -351,14 +351,14 @@ def _converse(sending: Sending, layout: Layout) -> None:
         try:
             sending.send(line)
             sending.finish()
-        except GaveUp:
+        except DeliveryGivenUp:
             sending.give_up()
         if sending.last is not None:
             place = f"  partition {sending.last.partition()}, offset {sending.last.offset()}"
             print(paint.dim(place), file=sys.stderr)
 
 
-def _in_a_transaction(sending: Sending, options: argparse.Namespace, timeout_s: float) -> None:
+def _in_a_transaction(sending: RecordSender, options: argparse.Namespace, timeout_s: float) -> None:
     producer = sending.producer
     producer.init_transactions(timeout_s)
     producer.begin_transaction()

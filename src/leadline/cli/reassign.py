@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadline.cli import COMMANDS
-from leadline.cli.client import Connection, Failure, add_command, administer, at_least, complain, no_topic, show
+from leadline.cli.client import ClusterConnection, Failure, add_command, administer, at_least, complain, no_topic, show
 from leadline.cli.configs import alter_configs
 from leadline.cli.reassignment_plan import (
     Assignment,
-    Move,
     PlanError,
-    Progress,
+    ReassignmentProgress,
+    ReplicaMove,
     involved,
     moves,
     parsed,
@@ -28,9 +28,9 @@ from leadline.cli.reassignment_plan import (
     throttled_replicas,
     written,
 )
-from leadline.cli.second_client import SecondClient, second_client
-from leadline.cli.terminal import Status, age_text, brokers_text, ids_text, size_text
-from leadline.config import nearest
+from leadline.cli.second_client import KafkaPythonAdmin, kafka_python_admin
+from leadline.cli.terminal import StatusLine, age_text, brokers_text, ids_text, size_text
+from leadline.config.settings import nearest
 from leadline.model import BrokerId, TopicPartition
 
 if TYPE_CHECKING:
@@ -114,12 +114,12 @@ def broker_list(text: str) -> list[BrokerId]:
     return [int(part) for part in text.split(",")]
 
 
-class Session(NamedTuple):
+class ReassignSession(NamedTuple):
     """The cluster, through both clients, as long as a command lasts."""
 
-    connection: Connection
+    connection: ClusterConnection
     admin: "AdminClient"
-    client: SecondClient
+    client: KafkaPythonAdmin
 
     def assignment(self) -> dict[TopicPartition, list[BrokerId]]:
         """All partitions of the cluster."""
@@ -141,10 +141,10 @@ class Session(NamedTuple):
 
 
 @contextmanager
-def _session(options: argparse.Namespace) -> Iterator[Session]:
+def _session(options: argparse.Namespace) -> Iterator[ReassignSession]:
     connection, admin = administer(options)
-    with second_client(connection) as client:
-        yield Session(connection, admin, client)
+    with kafka_python_admin(connection) as client:
+        yield ReassignSession(connection, admin, client)
 
 
 # The commands
@@ -273,7 +273,7 @@ def _check(plan: Assignment, current: Assignment, brokers: Collection[BrokerId])
                 raise Failure(f"{tp}: there is no broker {broker}: {brokers_text(brokers)}")
 
 
-def summary(changes: Sequence[Move]) -> list[str]:
+def summary(changes: Sequence[ReplicaMove]) -> list[str]:
     """What a plan comes to."""
     copied = sum(move.copied_bytes for move in changes)
     incoming = {
@@ -285,7 +285,7 @@ def summary(changes: Sequence[Move]) -> list[str]:
     return [f"{many}; to be copied: {size_text(copied)}{f' ({each})' if each else ''}"]
 
 
-def _show(changes: Sequence[Move]) -> None:
+def _show(changes: Sequence[ReplicaMove]) -> None:
     rows = [
         [
             str(move.tp),
@@ -299,7 +299,7 @@ def _show(changes: Sequence[Move]) -> None:
     print(*summary(changes), sep="\n", flush=True)
 
 
-def _state_of(tp: TopicPartition, state: Progress) -> str:
+def _state_of(tp: TopicPartition, state: ReassignmentProgress) -> str:
     if tp in state.moving:
         return f"Reassignment of partition {tp} is still in progress."
     if tp in state.left_out:
@@ -308,11 +308,11 @@ def _state_of(tp: TopicPartition, state: Progress) -> str:
     return f"Reassignment of partition {tp} is completed."
 
 
-def _wait(cluster: Session, changes: Sequence[Move], file: Path) -> int:
+def _wait(cluster: ReassignSession, changes: Sequence[ReplicaMove], file: Path) -> int:
     """Until all is where it should be. Whoever interrupts it is told that it goes on."""
     plan, began = {move.tp: move.after for move in changes}, time.monotonic()
     try:
-        with Status() as status:
+        with StatusLine() as status:
             moved = time.monotonic()
             while (state := progress(plan, cluster.assignment(), cluster.client.reassignments())).is_open:
                 if state.moving:
@@ -334,7 +334,9 @@ def _wait(cluster: Session, changes: Sequence[Move], file: Path) -> int:
     return 0
 
 
-def _progress_text(cluster: Session, changes: Sequence[Move], state: Progress, seconds: float) -> str:
+def _progress_text(
+    cluster: ReassignSession, changes: Sequence[ReplicaMove], state: ReassignmentProgress, seconds: float
+) -> str:
     alive = cluster.connection.metadata(cluster.admin).brokers
     held = cluster.client.on_disk([broker for broker in involved(changes) if broker in alive])
     there = sum(
@@ -354,7 +356,7 @@ def _progress_text(cluster: Session, changes: Sequence[Move], state: Progress, s
 # Throttles
 
 
-def _throttle(cluster: Session, changes: Sequence[Move], rate: int) -> None:
+def _throttle(cluster: ReassignSession, changes: Sequence[ReplicaMove], rate: int) -> None:
     from confluent_kafka.admin._config import AlterConfigOpType
 
     connection, admin = cluster.connection, cluster.admin
@@ -372,7 +374,7 @@ def _throttle(cluster: Session, changes: Sequence[Move], rate: int) -> None:
     print(f"The inter-broker throttle limit was set to {rate} B/s")
 
 
-def _remove_throttles(cluster: Session, plan: Iterable[TopicPartition]) -> None:
+def _remove_throttles(cluster: ReassignSession, plan: Iterable[TopicPartition]) -> None:
     """Those of the plan's topics, and of all brokers; but what still moves keeps them."""
     from confluent_kafka.admin._config import AlterConfigOpType
 

@@ -27,7 +27,7 @@ class PlanError(ValueError):
     """What is wrong with a plan, in one line."""
 
 
-class Reassignment(NamedTuple):
+class OngoingReassignment(NamedTuple):
     """A partition on its way to other brokers."""
 
     replicas: Sequence[BrokerId]  # all that are to have it, or still have it
@@ -35,7 +35,7 @@ class Reassignment(NamedTuple):
     removing: Sequence[BrokerId]
 
 
-class Move(NamedTuple):
+class ReplicaMove(NamedTuple):
     """What a plan means for one partition."""
 
     tp: TopicPartition
@@ -52,12 +52,12 @@ class Move(NamedTuple):
         return list(self.before) != list(self.after)
 
 
-def moves(before: Assignment, after: Assignment, sizes: Mapping[TopicPartition, int]) -> list[Move]:
+def moves(before: Assignment, after: Assignment, sizes: Mapping[TopicPartition, int]) -> list[ReplicaMove]:
     """What a plan changes, in order. `sizes`: of one replica each, in bytes."""
     found = []
     for tp, wanted in sorted(after.items()):
         new = sum(broker not in before[tp] for broker in wanted)
-        found.append(Move(tp, before[tp], wanted, new * sizes.get(tp, 0)))
+        found.append(ReplicaMove(tp, before[tp], wanted, new * sizes.get(tp, 0)))
     return [move for move in found if move.is_needed]
 
 
@@ -205,8 +205,8 @@ def _spread_leaders(plan: Mapping[TopicPartition, list[BrokerId]], brokers: Rack
 
 
 def throttled_replicas(
-    under_way: Mapping[TopicPartition, Reassignment], plan: Iterable[Move]
-) -> dict[str, "Throttled"]:
+    under_way: Mapping[TopicPartition, OngoingReassignment], plan: Iterable[ReplicaMove]
+) -> dict[str, "ThrottledReplicas"]:
     """Of each topic, the replicas that are copied from and to: the values of its two settings."""
     ends = {
         tp: ([broker for broker in each.replicas if broker not in each.adding], each.adding)
@@ -215,27 +215,27 @@ def throttled_replicas(
     for move in plan:
         sources = ends[move.tp][0] if move.tp in ends else move.before
         ends[move.tp] = (list(sources), [broker for broker in move.after if broker not in sources])
-    found: dict[str, Throttled] = {}
+    found: dict[str, ThrottledReplicas] = {}
     for tp, (sources, targets) in sorted(ends.items()):
-        throttled = found.setdefault(tp.topic, Throttled([], []))
+        throttled = found.setdefault(tp.topic, ThrottledReplicas([], []))
         throttled.leaders.extend(f"{tp.partition}:{broker}" for broker in sources)
         throttled.followers.extend(f"{tp.partition}:{broker}" for broker in targets)
     return found
 
 
-class Throttled(NamedTuple):
+class ThrottledReplicas(NamedTuple):
     """Replicas of a topic, as its settings name them: partition:broker."""
 
     leaders: list[str]
     followers: list[str]
 
 
-def involved(plan: Iterable[Move]) -> list[BrokerId]:
+def involved(plan: Iterable[ReplicaMove]) -> list[BrokerId]:
     """The brokers that send or receive."""
     return sorted({broker for move in plan for broker in (*move.before, *move.after)})
 
 
-class Progress(NamedTuple):
+class ReassignmentProgress(NamedTuple):
     done: Collection[TopicPartition]
     moving: Collection[TopicPartition]
     left_out: Mapping[TopicPartition, Sequence[BrokerId]]  # nothing moves them, and they are elsewhere: where
@@ -245,9 +245,11 @@ class Progress(NamedTuple):
         return bool(self.moving or self.left_out)
 
 
-def progress(plan: Assignment, current: Assignment, under_way: Mapping[TopicPartition, Reassignment]) -> Progress:
+def progress(
+    plan: Assignment, current: Assignment, under_way: Mapping[TopicPartition, OngoingReassignment]
+) -> ReassignmentProgress:
     """How far it is."""
     moving = [tp for tp in plan if tp in under_way]
     done = [tp for tp in plan if tp not in under_way and list(current.get(tp, ())) == list(plan[tp])]
     left_out = {tp: current.get(tp, ()) for tp in plan if tp not in under_way and tp not in done}
-    return Progress(done, moving, left_out)
+    return ReassignmentProgress(done, moving, left_out)

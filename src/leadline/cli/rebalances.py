@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from leadline.cli.client import Connection, text_of
-from leadline.cli.known_groups import Group
+from leadline.cli.client import ClusterConnection, text_of
+from leadline.cli.known_groups import GroupDescription
 from leadline.cli.terminal import age_text, moment_text
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ HEADS = ("WHEN", "TOOK", "GENERATION", "MEMBERS", "WHY")
 Rebalance = Mapping[str, Any]  # what stands in the JSON
 
 
-def rebalances(connection: Connection, admin: "AdminClient", group: Group) -> list[Rebalance] | str:
+def rebalances(connection: ClusterConnection, admin: "AdminClient", group: GroupDescription) -> list[Rebalance] | str:
     """What the group's coordinator remembers of them, or why nothing is told."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin._config import ConfigResource

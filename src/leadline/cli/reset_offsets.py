@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadline.cli.client import (
-    Connection,
+    ClusterConnection,
     Failure,
     Json,
     add_command,
@@ -27,11 +27,11 @@ from leadline.cli.client import (
 )
 from leadline.cli.known_groups import await_coordinator, refuse_active
 from leadline.cli.offset_plan import (
-    Change,
-    Committed,
-    Edges,
-    NotPossible,
-    Undo,
+    CommittedOffset,
+    ImpossibleReset,
+    OffsetChange,
+    OffsetRange,
+    ResetUndo,
     changes,
     noted,
     shifted,
@@ -39,9 +39,9 @@ from leadline.cli.offset_plan import (
     undo,
 )
 from leadline.cli.offsets import commit, committed_by, edges_of, existing, listed, named, times_of
-from leadline.cli.second_client import second_client
+from leadline.cli.second_client import kafka_python_admin
 from leadline.cli.terminal import moment_text
-from leadline.config import nearest
+from leadline.config.settings import nearest
 from leadline.model import Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ EXAMPLES = """
 """
 
 
-class Way(NamedTuple):
+class ResetOption(NamedTuple):
     """One of the ways to say where to go on."""
 
     option: str
@@ -69,14 +69,16 @@ class Way(NamedTuple):
 
 
 WAYS = (
-    Way("--to-earliest", None, None, "the oldest records there are"),
-    Way("--to-latest", None, None, "only what comes from now on"),
-    Way("--to-offset", "N", int, "this offset"),
-    Way("--shift-by", "N", int, "so many on; -N: so many back"),
-    Way("--to-datetime", "TIME", moment_ms, "the first record from this time on: ISO 8601, ms, -1h, '2 hours ago'"),
-    Way("--by-duration", "LENGTH", duration_ms, "the first record of the last 2h, 7d, PT30M"),
-    Way("--from-file", "FILE", Path, "lines of topic,partition,offset, as --export writes them"),
-    Way("--undo", None, None, "as it was before the last reset"),
+    ResetOption("--to-earliest", None, None, "the oldest records there are"),
+    ResetOption("--to-latest", None, None, "only what comes from now on"),
+    ResetOption("--to-offset", "N", int, "this offset"),
+    ResetOption("--shift-by", "N", int, "so many on; -N: so many back"),
+    ResetOption(
+        "--to-datetime", "TIME", moment_ms, "the first record from this time on: ISO 8601, ms, -1h, '2 hours ago'"
+    ),
+    ResetOption("--by-duration", "LENGTH", duration_ms, "the first record of the last 2h, 7d, PT30M"),
+    ResetOption("--from-file", "FILE", Path, "lines of topic,partition,offset, as --export writes them"),
+    ResetOption("--undo", None, None, "as it was before the last reset"),
 )
 
 
@@ -113,7 +115,7 @@ def add_to(under: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
 def run(options: argparse.Namespace) -> int:
     _check(options)
     connection, admin = administer(options)
-    with second_client(connection) as client:
+    with kafka_python_admin(connection) as client:
         refuse_active(client.group(options.group), "reset")
     await_coordinator(connection, options.group)
     committed = committed_by(connection, admin, options.group)
@@ -123,7 +125,7 @@ def run(options: argparse.Namespace) -> int:
     edges = edges_of(connection, admin, asked)
     try:
         wanted = _wanted(connection, admin, options, asked, committed, edges)
-    except NotPossible as error:
+    except ImpossibleReset as error:
         raise Failure(str(error)) from None
     found = changes(wanted, committed, edges)
     if not options.no_note:
@@ -155,7 +157,7 @@ def _tell(options: argparse.Namespace, text: str) -> None:
 
 
 def _asked(
-    connection: Connection,
+    connection: ClusterConnection,
     admin: "AdminClient",
     options: argparse.Namespace,
     committed: Collection[TopicPartition],
@@ -165,7 +167,7 @@ def _asked(
     if options.topic:
         return named(connection, admin, options.topic)
     if not committed:
-        with second_client(connection) as client:
+        with kafka_python_admin(connection) as client:
             names = [each.group_id for each in client.groups()]
         hint = "" if options.group in names else nearest(options.group, names)
         raise Failure(f"group {options.group} has committed nothing{hint}: name its topics with --topic")
@@ -173,12 +175,12 @@ def _asked(
 
 
 def _wanted(
-    connection: Connection,
+    connection: ClusterConnection,
     admin: "AdminClient",
     options: argparse.Namespace,
     asked: Sequence[TopicPartition],
-    committed: dict[TopicPartition, Committed],
-    edges: dict[TopicPartition, Edges],
+    committed: dict[TopicPartition, CommittedOffset],
+    edges: dict[TopicPartition, OffsetRange],
 ) -> dict[TopicPartition, Offset]:
     if options.from_file is not None:
         return offsets_in(options.from_file)
@@ -217,7 +219,7 @@ def offsets_in(path: Path) -> dict[TopicPartition, Offset]:
 # Showing and doing
 
 
-def _print(connection: Connection, options: argparse.Namespace, found: Sequence[Change]) -> None:
+def _print(connection: ClusterConnection, options: argparse.Namespace, found: Sequence[OffsetChange]) -> None:
     if options.export:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerows([*change.tp, change.after.offset] for change in found if change.after is not None)
@@ -234,21 +236,21 @@ def _print(connection: Connection, options: argparse.Namespace, found: Sequence[
 Times = dict[tuple[TopicPartition, Offset], int]
 
 
-def _spots(change: Change) -> list[tuple[TopicPartition, Offset]]:
+def _spots(change: OffsetChange) -> list[tuple[TopicPartition, Offset]]:
     """Where there is a record whose time can be told."""
     edges = change.edges
     offsets = [each.offset for each in (change.before, change.after) if each is not None]
     return [(change.tp, offset) for offset in offsets if edges is not None and edges.start <= offset < edges.end]
 
 
-def change_row(change: Change, times: Times) -> list[str]:
+def change_row(change: OffsetChange, times: Times) -> list[str]:
     cells = [str(change.tp)]
     for each in (change.before, change.after):
         cells += [str(each.offset) if each is not None else "-", _time_text(change, each, times)]
     return [*cells, change.meaning]
 
 
-def _time_text(change: Change, committed: Committed | None, times: Times) -> str:
+def _time_text(change: OffsetChange, committed: CommittedOffset | None, times: Times) -> str:
     if committed is None:
         return "-"
     if (at_ms := times.get((change.tp, committed.offset))) is not None:
@@ -260,8 +262,8 @@ def _time_text(change: Change, committed: Committed | None, times: Times) -> str
     return "deleted" if committed.offset < change.edges.start else "unknown"
 
 
-def change_json(change: Change, times: Times) -> Json:
-    def told(committed: Committed | None) -> Json:
+def change_json(change: OffsetChange, times: Times) -> Json:
+    def told(committed: CommittedOffset | None) -> Json:
         if committed is None:
             return None
         return {"offset": committed.offset, "timestamp": times.get((change.tp, committed.offset))}
@@ -278,12 +280,16 @@ def change_json(change: Change, times: Times) -> Json:
 
 
 def _carry_out(
-    connection: Connection, admin: "AdminClient", options: argparse.Namespace, found: Sequence[Change], done: str
+    connection: ClusterConnection,
+    admin: "AdminClient",
+    options: argparse.Namespace,
+    found: Sequence[OffsetChange],
+    done: str,
 ) -> int:
     failed = commit(connection, admin, options.group, found)
     forgotten = [change.tp for change in found if change.after is None]
     if forgotten:
-        with second_client(connection) as client:
+        with kafka_python_admin(connection) as client:
             failed += client.forget_offsets(options.group, forgotten)
     for line in failed:
         complain(line)
@@ -294,10 +300,10 @@ def _carry_out(
 
 
 def _undo(
-    connection: Connection,
+    connection: ClusterConnection,
     admin: "AdminClient",
     options: argparse.Namespace,
-    committed: dict[TopicPartition, Committed],
+    committed: dict[TopicPartition, CommittedOffset],
 ) -> int:
     here = existing(connection, admin, committed)
     found = undo(committed, edges_of(connection, admin, here))
@@ -315,7 +321,7 @@ def _undo(
     return _carry_out(connection, admin, options, found.changes, f"The reset of {when} is undone.")
 
 
-def too_late_lines(found: Undo) -> list[str]:
+def too_late_lines(found: ResetUndo) -> list[str]:
     return [
         f"too late for {tp}: "
         + (f"the group has committed {since.offset} there since" if since is not None else "nothing is committed there")

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from leadline.cli.client import LEAST_S, Connection, Failure
+from leadline.cli.client import LEAST_S, ClusterConnection, Failure
 from leadline.cli.explanation import Explanation
-from leadline.cli.known_groups import CONSUMER, Group, GroupListing, Member
-from leadline.cli.open_transactions import Open, Transaction
-from leadline.cli.reassignment_plan import Reassignment
+from leadline.cli.known_groups import CONSUMER, GroupDescription, GroupListing, MemberDescription
+from leadline.cli.open_transactions import OpenTransaction, TransactionDescription
+from leadline.cli.reassignment_plan import OngoingReassignment
 from leadline.cli.terminal import host_text
 from leadline.model import BrokerId, LeaderEpoch, Offset, TopicPartition
 
@@ -60,14 +60,14 @@ def settings_for(properties: Mapping[str, str]) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class TransactionListing:
     transactional_id: str
     coordinator: int
     producer_id: int
     state: str
 
 
-class OnDisk(NamedTuple):
+class LogDirReplica(NamedTuple):
     """A replica in a log directory."""
 
     path: str
@@ -76,23 +76,23 @@ class OnDisk(NamedTuple):
     is_future: bool  # on its way to this directory
 
 
-class Elected(NamedTuple):
+class ElectionResult(NamedTuple):
     elected: list[TopicPartition]
     not_needed: list[TopicPartition]
     failed: dict[TopicPartition, str]  # why
 
 
 @contextmanager
-def second_client(connection: Connection) -> Iterator["SecondClient"]:
+def kafka_python_admin(connection: ClusterConnection) -> Iterator["KafkaPythonAdmin"]:
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is told once, by the command
     client = _started(connection)
     try:
-        yield SecondClient(client, connection)
+        yield KafkaPythonAdmin(client, connection)
     finally:
         client.close()
 
 
-def _started(connection: Connection) -> Any:
+def _started(connection: ClusterConnection) -> Any:
     """A client that found the cluster, through the broker that answered before: others may be silent."""
     from kafka import KafkaAdminClient
     from kafka.errors import KafkaError
@@ -113,10 +113,10 @@ def _started(connection: Connection) -> Any:
     raise AssertionError
 
 
-class SecondClient:
+class KafkaPythonAdmin:
     """Never asks a broker that is known to be silent: it would be waited for."""
 
-    def __init__(self, admin: object, connection: Connection) -> None:
+    def __init__(self, admin: object, connection: ClusterConnection) -> None:
         from kafka import KafkaAdminClient
 
         assert isinstance(admin, KafkaAdminClient)
@@ -176,7 +176,7 @@ class SecondClient:
         states: Collection[str] = (),
         producer_ids: Collection[int] = (),
         longer_than_ms: int | None = None,
-    ) -> list[Listed]:
+    ) -> list[TransactionListing]:
         """What every broker knows as coordinator; no filter: everything."""
         answers = self._asked_each(
             "transactions",
@@ -189,23 +189,23 @@ class SecondClient:
             self.answering,
         )
         found = [
-            Listed(each.transactional_id, broker, each.producer_id, each.state.value)
+            TransactionListing(each.transactional_id, broker, each.producer_id, each.state.value)
             for answer in answers.values()
             for broker, listings in answer.items()
             for each in listings
         ]
         return sorted(found, key=lambda each: each.transactional_id)
 
-    def transaction(self, transactional_id: str) -> Transaction | None:
+    def transaction(self, transactional_id: str) -> TransactionDescription | None:
         """As its coordinator describes it; None if that does not know it."""
         from kafka.errors import TransactionalIdNotFoundError
 
-        def ask() -> Transaction | None:
+        def ask() -> TransactionDescription | None:
             try:
                 answer = self._admin.describe_transactions([transactional_id])[transactional_id]
             except TransactionalIdNotFoundError:
                 return None
-            return Transaction(
+            return TransactionDescription(
                 transactional_id=transactional_id,
                 coordinator=answer.coordinator_id,
                 state=answer.state.value,
@@ -220,20 +220,20 @@ class SecondClient:
         coordinator = self._coordinator(what, transactional_id, TRANSACTION)
         return self._asked(what, ask, coordinator)
 
-    def open_transactions(self, partitions: Sequence[TopicPartition]) -> list[Open]:
+    def open_transactions(self, partitions: Sequence[TopicPartition]) -> list[OpenTransaction]:
         """The transactions that are open in these partitions, as their leaders know them."""
-        found: list[Open] = []
+        found: list[OpenTransaction] = []
         for n in range(0, len(partitions), AT_ONCE):
             found += self._open_transactions(partitions[n : n + AT_ONCE])
         return sorted(found, key=lambda each: (each.tp, each.start_offset))
 
-    def _open_transactions(self, partitions: Sequence[TopicPartition]) -> list[Open]:
+    def _open_transactions(self, partitions: Sequence[TopicPartition]) -> list[OpenTransaction]:
         from kafka import TopicPartition as Theirs
 
         asked = [Theirs(*tp) for tp in partitions]
         answers = self._asked("producers", lambda: self._admin.describe_producers(asked))
         return [
-            Open(
+            OpenTransaction(
                 tp=TopicPartition(theirs.topic, theirs.partition),
                 producer_id=each.producer_id,
                 epoch=each.producer_epoch,
@@ -265,7 +265,7 @@ class SecondClient:
             f"{tp.topic}-{tp.partition}: {error_text(error())}" for tp, error in answers.items() if error is not NoError
         ]
 
-    def elect(self, partitions: Collection[TopicPartition], *, unclean: bool) -> Elected:
+    def elect(self, partitions: Collection[TopicPartition], *, unclean: bool) -> ElectionResult:
         """Elect leaders: the preferred ones, or where nobody leads any that is there.
 
         confluent-kafka has a call for it, which fails before it asks (2.16: SystemError).
@@ -276,12 +276,12 @@ class SecondClient:
         for tp in partitions:
             asked.setdefault(tp.topic, []).append(tp.partition)
 
-        def ask() -> Elected:
+        def ask() -> ElectionResult:
             try:
                 answer = self._admin.elect_leaders(int(unclean), asked, raise_errors=False)
             except RuntimeError as error:  # whom it took for the controller is not, twice
                 raise NotControllerError(str(error)) from None
-            found = Elected([], [], {})
+            found = ElectionResult([], [], {})
             for topic in answer.replica_election_results:
                 for part in topic.partition_result:
                     tp, wrong = TopicPartition(topic.topic, part.partition_id), for_code(part.error_code)
@@ -300,11 +300,11 @@ class SecondClient:
         found = self._asked("the cluster", self._admin.describe_cluster)
         return {broker["broker_id"]: broker["rack"] for broker in found["brokers"]}
 
-    def reassignments(self) -> dict[TopicPartition, Reassignment]:
+    def reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
         """All partitions that are on their way to other brokers."""
         answers = self._asked_controller("reassignments", self._admin.list_partition_reassignments)
         return {
-            TopicPartition(tp.topic, tp.partition): Reassignment(
+            TopicPartition(tp.topic, tp.partition): OngoingReassignment(
                 each["replicas"], each["adding_replicas"], each["removing_replicas"]
             )
             for tp, each in sorted(answers.items())
@@ -322,12 +322,12 @@ class SecondClient:
             if error is not None
         ]
 
-    def on_disk(self, brokers: Collection[BrokerId]) -> dict[BrokerId, dict[TopicPartition, list[OnDisk]]]:
+    def on_disk(self, brokers: Collection[BrokerId]) -> dict[BrokerId, dict[TopicPartition, list[LogDirReplica]]]:
         """What the log directories of brokers hold. A directory that failed holds nothing; nor does a silent broker."""
         answers = self._asked_each(
             "log directories", lambda broker: self._admin.describe_log_dirs(brokers=[broker]), brokers
         )
-        found: dict[BrokerId, dict[TopicPartition, list[OnDisk]]] = {}
+        found: dict[BrokerId, dict[TopicPartition, list[LogDirReplica]]] = {}
         for answer in (answer for answer_of_one in answers.values() for answer in answer_of_one):
             held = found.setdefault(answer["broker"], {})
             for log_dir in answer["log_dirs"]:
@@ -335,7 +335,7 @@ class SecondClient:
                     for part in topic["partitions"]:
                         tp = TopicPartition(topic["name"], part["partition_index"])
                         held.setdefault(tp, []).append(
-                            OnDisk(
+                            LogDirReplica(
                                 log_dir["log_dir"], part["partition_size"], part["offset_lag"], part["is_future_key"]
                             )
                         )
@@ -377,7 +377,7 @@ class SecondClient:
         ]
         return sorted(found, key=lambda each: each.group_id)
 
-    def group(self, group_id: str) -> Group:
+    def group(self, group_id: str) -> GroupDescription:
         """As its coordinator describes it; one that there is not is Dead, and has no members."""
         from kafka.errors import NoError, for_code
         from kafka.protocol.admin import DescribeGroupsRequest
@@ -386,13 +386,15 @@ class SecondClient:
         coordinator = self._coordinator(what, group_id, GROUP)
         manager = self._admin._manager
 
-        def ask() -> Group:
+        def ask() -> GroupDescription:
             answer = manager.run(manager.send, DescribeGroupsRequest(groups=[group_id]), coordinator)
             (told,) = answer.groups
             if (error := for_code(told.error_code)) is not NoError:
                 raise error()
             members = [_member(each, told.protocol_type) for each in told.members]
-            return Group(group_id, told.group_state, told.protocol_type, told.protocol_data, coordinator, members)
+            return GroupDescription(
+                group_id, told.group_state, told.protocol_type, told.protocol_data, coordinator, members
+            )
 
         return self._asked(what, ask, coordinator)
 
@@ -430,7 +432,7 @@ class SecondClient:
         return [(found, start) for (found, _), start in zip(ends, starts, strict=False)][::-1]
 
 
-def _member(told: Any, protocol_type: str) -> Member:
+def _member(told: Any, protocol_type: str) -> MemberDescription:
     from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
     assignment, partitions = bytes(told.member_assignment or b""), []
@@ -439,7 +441,7 @@ def _member(told: Any, protocol_type: str) -> Member:
         partitions = [
             TopicPartition(topic.topic, number) for topic in decoded.assigned_partitions for number in topic.partitions
         ]
-    return Member(
+    return MemberDescription(
         told.member_id, told.client_id, told.client_host, told.group_instance_id, sorted(partitions), assignment
     )
 

@@ -18,12 +18,12 @@ _HTTP_REQUEST = b"HEAD / HTTP/1.0\r\n\r\n"
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")  # an alert, a handshake; then the version
 
 
-class Address(NamedTuple):
+class ServerAddress(NamedTuple):
     host: str
     port: int
 
 
-def addresses(text: str) -> list[Address]:
+def addresses(text: str) -> list[ServerAddress]:
     """Of HOST:PORT,HOST:PORT; ValueError for the first that cannot be one."""
     parts = [part for part in text.replace(" ", "").split(",") if part]
     if not parts:
@@ -31,7 +31,7 @@ def addresses(text: str) -> list[Address]:
     return [_address(part) for part in parts]
 
 
-def _address(text: str) -> Address:
+def _address(text: str) -> ServerAddress:
     match = _ADDRESS.fullmatch(text)
     if match is None:
         raise ValueError(f"{text}: expected HOST:PORT")
@@ -40,7 +40,7 @@ def _address(text: str) -> Address:
         raise ValueError(f"{text}: a host is missing")
     if port is not None and not (port.isascii() and port.isdigit() and 0 < int(port) <= 65_535):
         raise ValueError(f"{text}: a port is a number from 1 to 65535")
-    return Address(host, DEFAULT_PORT if port is None else int(port))
+    return ServerAddress(host, DEFAULT_PORT if port is None else int(port))
 
 
 class Diagnosis(NamedTuple):
@@ -64,7 +64,7 @@ CLOSES = Diagnosis(
 )
 
 
-def diagnose(address: Address, answer_s: float = ANSWER_S) -> Diagnosis:
+def diagnose(address: ServerAddress, answer_s: float = ANSWER_S) -> Diagnosis:
     """What answers there. Takes at most three times `answer_s`."""
     try:
         reply = _ask(address, struct.pack(">i", len(_REQUEST)) + _REQUEST, answer_s)
@@ -81,7 +81,7 @@ def diagnose(address: Address, answer_s: float = ANSWER_S) -> Diagnosis:
     return _meaning(reply)
 
 
-def _ask(address: Address, request: bytes, answer_s: float) -> bytes | None:
+def _ask(address: ServerAddress, request: bytes, answer_s: float) -> bytes | None:
     """The first bytes of an answer; none if the connection is closed instead, None if nothing comes in time."""
     with socket.create_connection(address, answer_s) as connection:
         connection.settimeout(answer_s)
@@ -94,7 +94,7 @@ def _ask(address: Address, request: bytes, answer_s: float) -> bytes | None:
             return b""
 
 
-def _speaks_tls(address: Address, answer_s: float) -> bool:
+def _speaks_tls(address: ServerAddress, answer_s: float) -> bool:
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -123,7 +123,7 @@ def _meaning(reply: bytes | None) -> Diagnosis:
     return Diagnosis(f"what answers there is no Kafka broker: it begins with {shown!r}", is_final=True)
 
 
-def diagnose_broker(address: Address, answer_s: float = ANSWER_S) -> Diagnosis:
+def diagnose_broker(address: ServerAddress, answer_s: float = ANSWER_S) -> Diagnosis:
     """Whether what is known to be a broker, without TLS, answers in time."""
     try:
         return _meaning(_ask(address, struct.pack(">i", len(_REQUEST)) + _REQUEST, answer_s))
@@ -131,7 +131,7 @@ def diagnose_broker(address: Address, answer_s: float = ANSWER_S) -> Diagnosis:
         return Diagnosis(error.strerror or str(error), is_final=False)
 
 
-def diagnose_tls_broker(address: Address, answer_s: float = ANSWER_S) -> Diagnosis:
+def diagnose_tls_broker(address: ServerAddress, answer_s: float = ANSWER_S) -> Diagnosis:
     return TLS if _speaks_tls(address, answer_s) else SILENT
 
 
@@ -140,16 +140,16 @@ class Diagnoses:
 
     def __init__(
         self,
-        servers: Iterable[Address],
+        servers: Iterable[ServerAddress],
         answer_s: float = ANSWER_S,
-        look: Callable[[Address, float], Diagnosis] = diagnose,
+        look: Callable[[ServerAddress, float], Diagnosis] = diagnose,
     ) -> None:
-        self.found: dict[Address, Diagnosis] = {}
+        self.found: dict[ServerAddress, Diagnosis] = {}
         self._threads = [Thread(target=self._add, args=(look, server, answer_s), daemon=True) for server in {*servers}]
         for thread in self._threads:
             thread.start()
 
-    def _add(self, look: Callable[[Address, float], Diagnosis], server: Address, answer_s: float) -> None:
+    def _add(self, look: Callable[[ServerAddress, float], Diagnosis], server: ServerAddress, answer_s: float) -> None:
         self.found[server] = look(server, answer_s)
 
     @property

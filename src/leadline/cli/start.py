@@ -21,8 +21,10 @@ from leadline.broker.broker import Broker
 from leadline.cli import COMMANDS
 from leadline.cli.log_lines import PERIOD_S, CondensedLines
 from leadline.cli.processes import holder_of, listener_on, process_text
-from leadline.cli.terminal import Status, count_text, ends_it, host_text, say, size_text, time_text
-from leadline.config import BrokerSettings, InvalidSetting, broker_settings, parse_properties
+from leadline.cli.terminal import StatusLine, count_text, ends_it, host_text, say, size_text, time_text
+from leadline.config.broker import BrokerSettings, broker_settings
+from leadline.config.properties import parse_properties
+from leadline.config.values import InvalidSetting
 from leadline.coordination.database import TreeInUse
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import TreeError
@@ -207,7 +209,7 @@ async def _start(broker: Broker) -> None:
     """With a line that tells how far a long start has come: written over on a terminal, now and then elsewhere."""
     starting = asyncio.create_task(broker.start())
     next_line_s = time.monotonic() + PROGRESS_S
-    with Status() as status:
+    with StatusLine() as status:
         while not starting.done():
             await asyncio.wait([starting], timeout=0.2)
             if text := _progress(broker.dirs.recovery):

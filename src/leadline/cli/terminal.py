@@ -72,13 +72,13 @@ def ends_it() -> list[signal.Signals]:
     return [number for number in ENDS if number != signal.SIGHUP or not is_ignored]
 
 
-class Status:
+class StatusLine:
     """One line that is written over; nothing where nobody looks."""
 
     def __init__(self) -> None:
         self._shown = False
 
-    def __enter__(self) -> "Status":
+    def __enter__(self) -> "StatusLine":
         return self
 
     def show(self, text: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from leadline.cli import COMMANDS
 from leadline.cli.client import (
-    Connection,
+    ClusterConnection,
     Failure,
     Json,
     Paint,
@@ -25,10 +25,11 @@ from leadline.cli.client import (
     text_of,
 )
 from leadline.cli.configs import alter_configs
-from leadline.cli.reassignment_plan import Reassignment
-from leadline.cli.second_client import second_client
+from leadline.cli.reassignment_plan import OngoingReassignment
+from leadline.cli.second_client import kafka_python_admin
 from leadline.cli.terminal import count_text, ids_text
-from leadline.config import LogConfig, nearest
+from leadline.config.settings import nearest
+from leadline.config.topic import LogConfig
 from leadline.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -38,14 +39,14 @@ if TYPE_CHECKING:
     from confluent_kafka.admin._topic import TopicDescription
 
 
-class Partition(NamedTuple):
+class PartitionDescription(NamedTuple):
     """A partition, as it is shown."""
 
     id: int
     leader: int | None
     replicas: list[int]
     isr: list[int]
-    moves: Reassignment | None = None
+    moves: OngoingReassignment | None = None
 
     @property
     def replication_factor(self) -> int:
@@ -55,14 +56,14 @@ class Partition(NamedTuple):
         return len(self.moves.replicas) - len(self.moves.adding)
 
 
-class Cluster(NamedTuple):
+class FilterContext(NamedTuple):
     """What filters need to know besides."""
 
     alive: Collection[int]
     min_isr: int  # min.insync.replicas of the topic
 
 
-Filter = Callable[[Partition, Cluster], bool]
+Filter = Callable[[PartitionDescription, FilterContext], bool]
 
 FILTERS: dict[str, tuple[str, Filter]] = {
     "under-replicated-partitions": (
@@ -204,7 +205,7 @@ def _refusal(error: "KafkaError", settings: Iterable[str]) -> Failure:
 
 
 def _list(options: argparse.Namespace) -> int:
-    connection = Connection(options)
+    connection = ClusterConnection(options)
     for name in sorted(connection.metadata(connection.admin()).topics):
         if options.internal or name not in INTERNAL:
             print(name)
@@ -230,7 +231,7 @@ def _describe(options: argparse.Namespace) -> int:
         own = settings[topic.name]
         partitions = partitions_of(topic, moving)
         if options.only is not None:
-            matches, cluster = FILTERS[options.only][1], Cluster(alive, own.min_isr)
+            matches, cluster = FILTERS[options.only][1], FilterContext(alive, own.min_isr)
             partitions = [each for each in partitions if matches(each, cluster)]
         if options.json and (partitions or options.only is None):
             print(json.dumps(as_json(topic, partitions, own.changed)))
@@ -242,17 +243,17 @@ def _describe(options: argparse.Namespace) -> int:
     return 0
 
 
-class Settings(NamedTuple):
+class TopicSettings(NamedTuple):
     changed: dict[str, str]  # what is not Kafka's default, in the order in which Kafka's tool prints it
     min_isr: int
 
 
-def _settings(connection: Connection, admin: "AdminClient", names: Sequence[str]) -> dict[str, Settings]:
+def _settings(connection: ClusterConnection, admin: "AdminClient", names: Sequence[str]) -> dict[str, TopicSettings]:
     """Of each topic."""
     from confluent_kafka.admin._config import ConfigResource, ConfigSource
 
     asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
-    found: dict[str, Settings] = {}
+    found: dict[str, TopicSettings] = {}
     for resource, future in admin.describe_configs(asked, request_timeout=connection.left_s).items():
         entries: dict[str, ConfigEntry] = connection.wait(future)
         set_here = {
@@ -261,11 +262,13 @@ def _settings(connection: Connection, admin: "AdminClient", names: Sequence[str]
             if ConfigSource(entry.source) is not ConfigSource.DEFAULT_CONFIG
         }
         in_order = {name: set_here[name] for name in java_order(list(entries)) if name in set_here}
-        found[resource.name] = Settings(in_order, int(str(entries["min.insync.replicas"].value)))
+        found[resource.name] = TopicSettings(in_order, int(str(entries["min.insync.replicas"].value)))
     return found
 
 
-def _moving(connection: Connection, topics: "Sequence[TopicDescription]") -> dict[TopicPartition, Reassignment]:
+def _moving(
+    connection: ClusterConnection, topics: "Sequence[TopicDescription]"
+) -> dict[TopicPartition, OngoingReassignment]:
     """What is on its way to other brokers. Until it is there a replica is not in sync: else nobody need be asked."""
     if all(len(part.isr) == len(part.replicas) for topic in topics for part in topic.partitions):
         return {}
@@ -273,20 +276,24 @@ def _moving(connection: Connection, topics: "Sequence[TopicDescription]") -> dic
         text = f"{silent[connection.controller]}, which is the controller"
         complain(f"{text}: whether replicas are on their way to other brokers is not told")
         return {}
-    with second_client(connection) as client:
+    with kafka_python_admin(connection) as client:
         return client.reassignments()
 
 
-def partitions_of(topic: "TopicDescription", moving: Mapping[TopicPartition, Reassignment]) -> list[Partition]:
+def partitions_of(
+    topic: "TopicDescription", moving: Mapping[TopicPartition, OngoingReassignment]
+) -> list[PartitionDescription]:
     found = []
     for part in topic.partitions:
         leader, replicas, isr = _nodes(part.leader, part.replicas, part.isr)
-        found.append(Partition(part.id, leader, replicas, isr, moving.get(TopicPartition(topic.name, part.id))))
+        found.append(
+            PartitionDescription(part.id, leader, replicas, isr, moving.get(TopicPartition(topic.name, part.id)))
+        )
     return sorted(found)
 
 
 def head_of(
-    topic: "TopicDescription", partitions: Sequence[Partition], settings: Mapping[str, str], paint: Paint
+    topic: "TopicDescription", partitions: Sequence[PartitionDescription], settings: Mapping[str, str], paint: Paint
 ) -> str:
     """The first line of kafka-topics.sh --describe."""
     head = [
@@ -299,7 +306,7 @@ def head_of(
     return "\t".join(head)
 
 
-def line_of(topic: str, partition: Partition, paint: Paint) -> str:
+def line_of(topic: str, partition: PartitionDescription, paint: Paint) -> str:
     """The line of a partition. librdkafka does not ask for eligible leader replicas: N/A."""
     isr = ids_text(partition.isr)
     row = [
@@ -315,7 +322,7 @@ def line_of(topic: str, partition: Partition, paint: Paint) -> str:
     return "\t".join([*row, "Elr: N/A", "LastKnownElr: N/A"])
 
 
-def as_json(topic: "TopicDescription", partitions: Sequence[Partition], settings: Mapping[str, str]) -> Json:
+def as_json(topic: "TopicDescription", partitions: Sequence[PartitionDescription], settings: Mapping[str, str]) -> Json:
     return {
         "topic": topic.name,
         "topicId": id_of(topic),
@@ -325,7 +332,7 @@ def as_json(topic: "TopicDescription", partitions: Sequence[Partition], settings
     }
 
 
-def _partition_as_json(partition: Partition) -> Json:
+def _partition_as_json(partition: PartitionDescription) -> Json:
     found: dict[str, Json] = {
         "partition": partition.id,
         "leader": partition.leader,

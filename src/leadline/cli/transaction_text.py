@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from leadline.cli.client import Json, Paint
 from leadline.cli.offset_plan import partitions_text
-from leadline.cli.open_transactions import NOT_OPEN, Blocked, Open, Transaction, hangs
+from leadline.cli.open_transactions import NOT_OPEN, BlockedPartition, OpenTransaction, TransactionDescription, hangs
 from leadline.cli.terminal import age_text, moment_text
 from leadline.model import ProducerId, TopicPartition
 
@@ -19,7 +19,7 @@ UNDER_WAY = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpoch
 # One that its coordinator knows
 
 
-def transaction_lines(found: Transaction, now_ms: int, paint: Paint) -> list[str]:
+def transaction_lines(found: TransactionDescription, now_ms: int, paint: Paint) -> list[str]:
     return [
         f"{paint.bold(paint.harmless(found.transactional_id))}: {found.state}",
         f"  producer     {found.producer_id}, epoch {found.epoch}",
@@ -30,7 +30,7 @@ def transaction_lines(found: Transaction, now_ms: int, paint: Paint) -> list[str
     ]
 
 
-def started_text(found: Transaction, now_ms: int) -> str:
+def started_text(found: TransactionDescription, now_ms: int) -> str:
     if found.started_ms is None:
         return "none yet"
     when = since_text(found.started_ms, now_ms)
@@ -41,7 +41,7 @@ def since_text(at_ms: int, now_ms: int) -> str:
     return f"{moment_text(at_ms)}, {age_text(now_ms - at_ms)} ago"
 
 
-def transaction_json(found: Transaction) -> Json:
+def transaction_json(found: TransactionDescription) -> Json:
     return {
         "transactionalId": found.transactional_id,
         "state": found.state,
@@ -61,7 +61,9 @@ def _partition_json(tp: TopicPartition) -> dict[str, Json]:
 # What waits, and for what
 
 
-def blocked_lines(blocked: Blocked, known: Mapping[ProducerId, Transaction], now_ms: int, paint: Paint) -> list[str]:
+def blocked_lines(
+    blocked: BlockedPartition, known: Mapping[ProducerId, TransactionDescription], now_ms: int, paint: Paint
+) -> list[str]:
     head = paint.bold(str(blocked.tp))
     if blocked.waiting <= 0:
         return [f"{head}: nothing waits, the last stable offset is the high watermark, {blocked.high_watermark}"]
@@ -77,7 +79,7 @@ def blocked_lines(blocked: Blocked, known: Mapping[ProducerId, Transaction], now
     return [f"{head}: {paint.red(f'{blocked.waiting:,} {records}')}", *lines]
 
 
-def holder_texts(holder: Open, known: Transaction | None, now_ms: int) -> dict[str, str]:
+def holder_texts(holder: OpenTransaction, known: TransactionDescription | None, now_ms: int) -> dict[str, str]:
     """Who holds the last stable offset, and how that will end."""
     who = f"producer {holder.producer_id}, epoch {holder.epoch}, with a transaction from {holder.start_offset} on"
     about = {"held by": who, "its last record": since_text(holder.last_ms, now_ms)}
@@ -87,7 +89,7 @@ def holder_texts(holder: Open, known: Transaction | None, now_ms: int) -> dict[s
     return about | {"how it ends": ending_text(holder, known)}
 
 
-def ending_text(found: Open, known: Transaction | None) -> str:
+def ending_text(found: OpenTransaction, known: TransactionDescription | None) -> str:
     if known is None or hangs(found, known):
         return f"not by itself, it hangs: {abort_call(found)}"
     if known.state == "Ongoing":
@@ -95,11 +97,11 @@ def ending_text(found: Open, known: Transaction | None) -> str:
     return f"broker {known.coordinator} is about to write its marker"
 
 
-def abort_call(found: Open) -> str:
+def abort_call(found: OpenTransaction) -> str:
     return f"leadline transactions abort {found.tp.topic}:{found.tp.partition} --start-offset {found.start_offset}"
 
 
-def blocked_json(blocked: Blocked, known: Mapping[ProducerId, Transaction]) -> Json:
+def blocked_json(blocked: BlockedPartition, known: Mapping[ProducerId, TransactionDescription]) -> Json:
     return {
         **_partition_json(blocked.tp),
         "lastStableOffset": blocked.last_stable,
@@ -109,7 +111,7 @@ def blocked_json(blocked: Blocked, known: Mapping[ProducerId, Transaction]) -> J
     }
 
 
-def open_json(found: Open, known: Transaction | None) -> Json:
+def open_json(found: OpenTransaction, known: TransactionDescription | None) -> Json:
     return {
         **_partition_json(found.tp),
         "producerId": found.producer_id,
@@ -126,16 +128,16 @@ def open_json(found: Open, known: Transaction | None) -> Json:
 # What hangs
 
 
-def open_text(found: Sequence[Open]) -> str:
+def open_text(found: Sequence[OpenTransaction]) -> str:
     return f"; {len(found)} open, which coordinators will end or which are too young to tell" if found else ""
 
 
-def hanging_row(found: Open, now_ms: int) -> list[str]:
+def hanging_row(found: OpenTransaction, now_ms: int) -> list[str]:
     numbers = [found.tp.partition, found.producer_id, found.epoch, found.coordinator_epoch, found.start_offset]
     return [found.tp.topic, *map(str, numbers), moment_text(found.last_ms), age_text(now_ms - found.last_ms)]
 
 
-def marker_text(chosen: Open) -> str:
+def marker_text(chosen: OpenTransaction) -> str:
     """What an abort would write, and what that ends."""
     whose = f"producer {chosen.producer_id}, epoch {chosen.epoch}, coordinator epoch {chosen.marker_epoch}"
     if chosen.start_offset == NOT_OPEN:

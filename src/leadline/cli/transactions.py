@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from leadline.cli import COMMANDS
 from leadline.cli.client import (
-    Connection,
+    ClusterConnection,
     Failure,
     Paint,
     add_command,
@@ -27,8 +27,15 @@ from leadline.cli.client import (
 from leadline.cli.leaders import led
 from leadline.cli.offset_plan import partitions_text
 from leadline.cli.offsets import listed, named
-from leadline.cli.open_transactions import NOT_OPEN, Blocked, Open, Transaction, hanging, hangs
-from leadline.cli.second_client import SecondClient, second_client
+from leadline.cli.open_transactions import (
+    NOT_OPEN,
+    BlockedPartition,
+    OpenTransaction,
+    TransactionDescription,
+    hanging,
+    hangs,
+)
+from leadline.cli.second_client import KafkaPythonAdmin, kafka_python_admin
 from leadline.cli.transaction_text import (
     HANGING_HEADS,
     abort_call,
@@ -42,7 +49,7 @@ from leadline.cli.transaction_text import (
     transaction_json,
     transaction_lines,
 )
-from leadline.config import nearest
+from leadline.config.settings import nearest
 from leadline.model import ProducerId, TopicPartition
 
 if TYPE_CHECKING:
@@ -165,7 +172,7 @@ def _now_ms() -> int:
 
 def _list(options: argparse.Namespace) -> int:
     connection, _ = administer(options)
-    with second_client(connection) as client:
+    with kafka_python_admin(connection) as client:
         found = client.transactions(options.state, options.producer_id, options.longer_than)
     if options.json:
         for each in found:
@@ -180,7 +187,7 @@ def _list(options: argparse.Namespace) -> int:
 def _describe(options: argparse.Namespace) -> int:
     connection, _ = administer(options)
     paint, now_ms = Paint(sys.stdout), _now_ms()
-    with second_client(connection) as client:
+    with kafka_python_admin(connection) as client:
         for n, name in enumerate(options.ids):
             found = client.transaction(name)
             if found is None:
@@ -201,11 +208,13 @@ def _blocking(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
     partitions = led(connection, admin, named(connection, admin, options.topics))
     paint, now_ms = Paint(sys.stdout), _now_ms()
-    with second_client(connection) as client:
+    with kafka_python_admin(connection) as client:
         stable = listed(connection, admin, partitions, "latest", committed_only=True)
         opened, known = open_and_known(client, partitions)
         ends = listed(connection, admin, partitions, "latest")
-    found = [Blocked(tp, stable[tp], ends[tp], tuple(each for each in opened if each.tp == tp)) for tp in partitions]
+    found = [
+        BlockedPartition(tp, stable[tp], ends[tp], tuple(each for each in opened if each.tp == tp)) for tp in partitions
+    ]
     for n, blocked in enumerate(found):
         if options.json:
             print(json.dumps(blocked_json(blocked, known)))
@@ -215,7 +224,9 @@ def _blocking(options: argparse.Namespace) -> int:
     return _complain_of_unled(connection, admin, named(connection, admin, options.topics))
 
 
-def _complain_of_unled(connection: Connection, admin: "AdminClient", partitions: Sequence[TopicPartition]) -> int:
+def _complain_of_unled(
+    connection: ClusterConnection, admin: "AdminClient", partitions: Sequence[TopicPartition]
+) -> int:
     """Partitions of which nothing is told, because no leader tells it; 1, the exit code, if there are any."""
     unled = {*partitions} - {*led(connection, admin, partitions)}
     if unled:
@@ -223,10 +234,12 @@ def _complain_of_unled(connection: Connection, admin: "AdminClient", partitions:
     return connection.complain_of_silent("what it leads and coordinates is not told") or int(bool(unled))
 
 
-Known = dict[ProducerId, Transaction]
+Known = dict[ProducerId, TransactionDescription]
 
 
-def open_and_known(client: SecondClient, partitions: Sequence[TopicPartition]) -> tuple[list[Open], Known]:
+def open_and_known(
+    client: KafkaPythonAdmin, partitions: Sequence[TopicPartition]
+) -> tuple[list[OpenTransaction], Known]:
     """What is open in partitions, and what coordinators know of its producers.
 
     Leaders are asked before and after: what ends meanwhile is left out, and never taken for one that hangs, because a
@@ -240,7 +253,7 @@ def open_and_known(client: SecondClient, partitions: Sequence[TopicPartition]) -
     return [each for each in before if each.key in after], known
 
 
-def known_of(client: SecondClient, producers: Collection[ProducerId]) -> Known:
+def known_of(client: KafkaPythonAdmin, producers: Collection[ProducerId]) -> Known:
     names = [each.transactional_id for each in client.transactions(producer_ids=producers)]
     described = [found for name in names if (found := client.transaction(name)) is not None]
     return {found.producer_id: found for found in described}
@@ -253,7 +266,7 @@ def _find_hanging(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
     asked = options.topic or [(topic, None) for topic in connection.metadata(admin).topics]
     now_ms, partitions = _now_ms(), named(connection, admin, asked)
-    with second_client(connection) as client:
+    with kafka_python_admin(connection) as client:
         found, known = open_and_known(client, led(connection, admin, partitions))
     hung = hanging(found, known, now_ms, options.max_transaction_timeout)
     if options.json:
@@ -275,7 +288,7 @@ def _abort(options: argparse.Namespace) -> int:
     (tp,) = named(connection, admin, [options.topic])
     if not led(connection, admin, [tp]):
         raise Failure(f"{tp}: no leader, or one that does not answer")
-    with second_client(connection) as client:
+    with kafka_python_admin(connection) as client:
         found, known = open_and_known(client, [tp])
         chosen = chosen_of(tp, found, options)
         print(f"{marker_text(chosen)}.")
@@ -292,7 +305,7 @@ def _abort(options: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_known(chosen: Open, known: Transaction | None, force: bool) -> None:
+def _refuse_known(chosen: OpenTransaction, known: TransactionDescription | None, force: bool) -> None:
     """Its coordinator would go on to commit it elsewhere."""
     if known is not None and not hangs(chosen, known):
         print(f"It does not hang: {known.transactional_id} is {known.state}, ended {ending_text(chosen, known)}.")
@@ -300,7 +313,7 @@ def _refuse_known(chosen: Open, known: Transaction | None, force: bool) -> None:
             raise Failure("to abort it in one partition would tear it apart: end its producer, or give --force")
 
 
-def chosen_of(tp: TopicPartition, found: Sequence[Open], options: argparse.Namespace) -> Open:
+def chosen_of(tp: TopicPartition, found: Sequence[OpenTransaction], options: argparse.Namespace) -> OpenTransaction:
     """The one that the options mean: by where it begins, or by its producer, in all its epochs."""
     epochs = (options.producer_id, options.producer_epoch, options.coordinator_epoch)
     if options.start_offset is not None:
@@ -313,9 +326,9 @@ def chosen_of(tp: TopicPartition, found: Sequence[Open], options: argparse.Names
     if any(each is None for each in epochs):
         raise Failure("which one? give --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch")
     start = next((each.start_offset for each in found if each.producer_id == options.producer_id), NOT_OPEN)
-    return Open(tp, *epochs, start, 0)
+    return OpenTransaction(tp, *epochs, start, 0)
 
 
-def _starts_text(found: Sequence[Open]) -> str:
+def _starts_text(found: Sequence[OpenTransaction]) -> str:
     starts = ", ".join(str(each.start_offset) for each in found)
     return f"; open ones begin at {starts}" if starts else "; none is open"

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from leadline.config.broker import BrokerSettings, kafka_table, row_of
-from leadline.config.describe import Layers, Properties
-from leadline.config.settings import Mode, Row, nearest
+from leadline.config.describe import ConfigLayers, Properties
+from leadline.config.settings import Mode, SettingRow, nearest
 from leadline.config.topic import LogConfig
-from leadline.config.values import InvalidSetting, Kind
+from leadline.config.values import ConfigType, InvalidSetting
 
 _LISTENER = "listener.name."
 _FOR_ALL_LISTENERS = {"max.connections", "max.connection.creation.rate", "num.network.threads"}
@@ -39,7 +39,7 @@ class NotAList(InvalidSetting):
     """Something was to be added to, or taken from, a setting that is no list."""
 
 
-class Op(IntEnum):
+class AlterConfigOp(IntEnum):
     """The number is what IncrementalAlterConfigs calls it."""
 
     SET = 0
@@ -49,13 +49,13 @@ class Op(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ConfigChange:
     name: str
-    op: Op
+    op: AlterConfigOp
     value: str | None = None  # None for DELETE only
 
 
-def changed(current: Properties, changes: Iterable[Change], rows: Mapping[str, Row]) -> dict[str, str]:
+def changed(current: Properties, changes: Iterable[ConfigChange], rows: Mapping[str, SettingRow]) -> dict[str, str]:
     """What was set, with the changes made one after the other. Nothing is checked but that they can be made."""
     changes = list(changes)
     twice = [name for name, count in Counter(change.name for change in changes).items() if count > 1]
@@ -63,27 +63,27 @@ def changed(current: Properties, changes: Iterable[Change], rows: Mapping[str, R
         raise InvalidSetting(f"{', '.join(twice)}: must be there once only")
     found = dict(current)
     for change in changes:
-        if change.op is Op.DELETE:
+        if change.op is AlterConfigOp.DELETE:
             found.pop(change.name, None)
         elif change.value is None:
             raise InvalidSetting(f"{change.name}: must have a value")
-        elif change.op is Op.SET:
+        elif change.op is AlterConfigOp.SET:
             found[change.name] = change.value
         else:
             found[change.name] = _list_changed(change, found.get(change.name), change.value, rows)
     return found
 
 
-def _list_changed(change: Change, current: str | None, value: str, rows: Mapping[str, Row]) -> str:
+def _list_changed(change: ConfigChange, current: str | None, value: str, rows: Mapping[str, SettingRow]) -> str:
     row = rows.get(change.name)
     if row is None:
         raise InvalidSetting(f"unknown setting {change.name}{nearest(change.name, rows)}")
-    if row.kind is not Kind.LIST:
-        verb = "added to" if change.op is Op.APPEND else "taken from"
+    if row.kind is not ConfigType.LIST:
+        verb = "added to" if change.op is AlterConfigOp.APPEND else "taken from"
         raise NotAList(f"{change.name}={value}: nothing can be {verb} it, as it is no list")
     before = (current if current is not None else row.default_text) or ""
     parts = before.split(",") if before else []
-    if change.op is Op.APPEND:
+    if change.op is AlterConfigOp.APPEND:
         return ",".join([*parts, *(part for part in value.split(",") if part not in parts)])
     for part in value.split(","):
         if part in parts:
@@ -91,20 +91,20 @@ def _list_changed(change: Change, current: str | None, value: str, rows: Mapping
     return ",".join(parts)
 
 
-def altered_topic(layers: Layers, current: Properties, changes: Iterable[Change]) -> dict[str, str]:
+def altered_topic(layers: ConfigLayers, current: Properties, changes: Iterable[ConfigChange]) -> dict[str, str]:
     """A topic's own settings after the changes, checked."""
     after = changed(current, changes, LogConfig.table())
     check_topic(layers, after)
     return after
 
 
-def check_topic(layers: Layers, overrides: Properties) -> LogConfig:
+def check_topic(layers: ConfigLayers, overrides: Properties) -> LogConfig:
     """The settings of a topic with these of its own."""
     return layers.topic_defaults().with_values(overrides)
 
 
 def altered_broker(
-    layers: Layers, changes: Iterable[Change], *, for_all: bool = False
+    layers: ConfigLayers, changes: Iterable[ConfigChange], *, for_all: bool = False
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """What is set for one running broker, or for all of them, after the changes, checked; and what means nothing."""
     current = layers.dynamic_default if for_all else layers.dynamic_broker
@@ -112,7 +112,7 @@ def altered_broker(
     return after, check_broker(layers, after, for_all=for_all)
 
 
-def check_broker(layers: Layers, proposed: Properties, *, for_all: bool = False) -> tuple[str, ...]:
+def check_broker(layers: ConfigLayers, proposed: Properties, *, for_all: bool = False) -> tuple[str, ...]:
     """May this be set while brokers run? Answers with what would be ignored, each with the reason."""
     for name, text in proposed.items():
         _check_dynamic(name, text, for_all)
@@ -140,7 +140,7 @@ def _check_dynamic(name: str, text: str, for_all: bool) -> None:
     row.read(text)
 
 
-def _shown(row: Row, text: str) -> str:
+def _shown(row: SettingRow, text: str) -> str:
     return "[hidden]" if row.sensitive else text
 
 

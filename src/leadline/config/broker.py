@@ -18,12 +18,12 @@ from leadline.config.coordinators import CoordinatorConfig
 from leadline.config.listeners import Listeners
 from leadline.config.network import NetworkConfig
 from leadline.config.replication import ReplicationConfig
-from leadline.config.settings import Importance, Mode, Row, Support, nearest, setting
+from leadline.config.settings import Importance, Mode, SettingRow, Support, nearest, setting
 from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
-from leadline.config.values import LONG_MAX, InvalidSetting, Kind, Value, write
+from leadline.config.values import LONG_MAX, ConfigType, InvalidSetting, Value, write
 
-INT, STRING = Kind.INT, Kind.STRING
+INT, STRING = ConfigType.INT, ConfigType.STRING
 HIGH = Importance.HIGH
 _UNIT_MS = {"minutes": 60_000, "hours": 3_600_000}
 _FALLBACKS = {"log.dirs": "log.dir", "zookeeper.connection.timeout.ms": "zookeeper.session.timeout.ms"}
@@ -65,15 +65,15 @@ class BrokerConfig(StorageConfig, ClusterConfig, NetworkConfig, ReplicationConfi
     )
 
     @classmethod
-    def others(cls) -> Iterable[Row]:
+    def unsupported_rows(cls) -> Iterable[SettingRow]:
         return (*_topic_defaults(), *unsupported.rows())
 
 
-def _topic_defaults() -> Iterator[Row]:
+def _topic_defaults() -> Iterator[SettingRow]:
     for topic in LogConfig.table().values():
         if topic.from_broker:
             name, *older = topic.from_broker.names
-            yield Row(
+            yield SettingRow(
                 name=name,
                 kind=topic.kind,
                 default=None if older else topic.default,
@@ -88,7 +88,9 @@ def _topic_defaults() -> Iterator[Row]:
 
 # What may be set for running brokers only. Kafka keeps these apart: they are never in a server.properties.
 DYNAMIC_ONLY = {
-    name: Row(name=name, kind=Kind.LONG, default=LONG_MAX, meaning=meaning, check=at_least(0), mode=Mode.CLUSTER_WIDE)
+    name: SettingRow(
+        name=name, kind=ConfigType.LONG, default=LONG_MAX, meaning=meaning, check=at_least(0), mode=Mode.CLUSTER_WIDE
+    )
     for name, meaning in (
         ("leader.replication.throttled.rate", "bytes a second that a leader sends to throttled followers"),
         ("follower.replication.throttled.rate", "bytes a second that throttled followers fetch"),
@@ -101,9 +103,9 @@ DYNAMIC_ONLY = {
 
 
 @cache
-def kafka_table() -> Mapping[str, Row]:
+def kafka_table() -> Mapping[str, SettingRow]:
     """All rows that Kafka's own table has."""
-    return {name: row for name, row in BrokerConfig.table().items() if not row.beyond}
+    return {name: row for name, row in BrokerConfig.table().items() if not row.not_in_kafka}
 
 
 @cache
@@ -130,7 +132,7 @@ def _base(name: str) -> str:
     return next((base for base in _OF_MECHANISM if name.endswith(base)), name)
 
 
-def row_of(name: str) -> Row | None:
+def row_of(name: str) -> SettingRow | None:
     """The row of a broker's setting, of one listener's, or of one that is never in a file."""
     found = kafka_table().get(name) or DYNAMIC_ONLY.get(name)
     return found or next((kafka_table()[each] for each in synonyms(name) if each in kafka_table()), None)

@@ -11,7 +11,7 @@ _THROTTLED = re.compile(r"([0-9]+:[0-9]+)?")
 _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 
 
-class Check(NamedTuple):
+class ValueCheck(NamedTuple):
     holds: Callable[[Any], bool]
     must: str  # "must be at least 1"
     valid: str  # "[1,...]"
@@ -20,37 +20,41 @@ class Check(NamedTuple):
         return None if self.holds(value) else self.must
 
 
-def at_least(low: float) -> Check:
-    return Check(lambda value: bool(value >= low), f"must be at least {low}", f"[{low},...]")
+def at_least(low: float) -> ValueCheck:
+    return ValueCheck(lambda value: bool(value >= low), f"must be at least {low}", f"[{low},...]")
 
 
-def between(low: float, high: float) -> Check:
-    return Check(lambda value: low <= value <= high, f"must be between {low} and {high}", f"[{low},...,{high}]")
+def between(low: float, high: float) -> ValueCheck:
+    return ValueCheck(lambda value: low <= value <= high, f"must be between {low} and {high}", f"[{low},...,{high}]")
 
 
-def one_of(*allowed: str) -> Check:
-    return Check(lambda value: value in allowed, f"must be one of {', '.join(allowed)}", f"[{', '.join(allowed)}]")
+def one_of(*allowed: str) -> ValueCheck:
+    return ValueCheck(lambda value: value in allowed, f"must be one of {', '.join(allowed)}", f"[{', '.join(allowed)}]")
 
 
-def any_case_of(*allowed: str) -> Check:
+def any_case_of(*allowed: str) -> ValueCheck:
     names = ", ".join(allowed)
-    return Check(lambda value: value.upper() in allowed, f"must be one of {names}", f"(case insensitive) [{names}]")
+    return ValueCheck(
+        lambda value: value.upper() in allowed, f"must be one of {names}", f"(case insensitive) [{names}]"
+    )
 
 
-def each_of(*allowed: str) -> Check:
+def each_of(*allowed: str) -> ValueCheck:
     names = ", ".join(allowed)
-    return Check(lambda values: set(values) <= set(allowed), f"must be a list of {names}", f"[{names}]")
+    return ValueCheck(lambda values: set(values) <= set(allowed), f"must be a list of {names}", f"[{names}]")
 
 
-def checked_late(low: int, high: int) -> Check:
+def checked_late(low: int, high: int) -> ValueCheck:
     """A number out of a range that Kafka checks only when it uses it."""
-    return Check(lambda value: low <= value <= high, f"must be between {low} and {high}", "")
+    return ValueCheck(lambda value: low <= value <= high, f"must be between {low} and {high}", "")
 
 
-gzip_level = Check(lambda value: value == -1 or 1 <= value <= 9, "must be -1 or between 1 and 9", "[1,...,9] or -1")
-anything = Check(lambda value: True, "", "non-null string")
-not_empty = Check(lambda value: value is None or value != "", "must not be empty", "non-empty string")
-throttled_replicas = Check(
+gzip_level = ValueCheck(
+    lambda value: value == -1 or 1 <= value <= 9, "must be -1 or between 1 and 9", "[1,...,9] or -1"
+)
+anything = ValueCheck(lambda value: True, "", "non-null string")
+not_empty = ValueCheck(lambda value: value is None or value != "", "must not be empty", "non-empty string")
+throttled_replicas = ValueCheck(
     lambda values: "".join(values) == "*" or all(_THROTTLED.fullmatch(part) for part in values),
     "must be * or a list of partition:broker",
     "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
@@ -83,4 +87,4 @@ def _is_version(text: str) -> bool:
     return name in _versions() or any(known.startswith(f"{name}-") for known in _versions())
 
 
-version = Check(_is_version, "must be a release of Kafka, as 3.8 or 3.8-IV0", f"[{', '.join(_versions())}]")
+version = ValueCheck(_is_version, "must be a release of Kafka, as 3.8 or 3.8-IV0", f"[{', '.join(_versions())}]")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from leadline.config.checks import at_least
 from leadline.config.settings import Importance, Settings, setting
-from leadline.config.values import Kind
+from leadline.config.values import ConfigType
 
-BOOLEAN, INT, LONG, STRING = Kind.BOOLEAN, Kind.INT, Kind.LONG, Kind.STRING
+BOOLEAN, INT, LONG, STRING = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 HIGH, LOW = Importance.HIGH, Importance.LOW
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from leadline.config.checks import at_least, checked_late, each_of
 from leadline.config.settings import Importance, Mode, Settings, setting
-from leadline.config.values import DAY_MS, INT_MAX, Kind
+from leadline.config.values import DAY_MS, INT_MAX, ConfigType
 
-BOOLEAN, INT, LIST, LONG, SHORT = Kind.BOOLEAN, Kind.INT, Kind.LIST, Kind.LONG, Kind.SHORT
+BOOLEAN, INT, LIST, LONG, SHORT = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LIST, ConfigType.LONG, ConfigType.SHORT
 HIGH, LOW = Importance.HIGH, Importance.LOW
 
 
@@ -30,7 +30,7 @@ class CoordinatorConfig(Settings):
         LIST,
         "the ways in which groups may agree on an assignment",
         each_of("consumer", "classic", "unknown"),
-        only=("classic",),
+        supported_values=("classic",),
         why="as in Kafka without KRaft, groups rebalance in the classic way alone",
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from leadline.config.checks import is_host
-from leadline.config.listeners import Listeners, Protocol, parse_listeners, parse_pairs
+from leadline.config.listeners import Listeners, SecurityProtocol, parse_listeners, parse_pairs
 from leadline.config.values import InvalidSetting, Value, csv
 
 _AT_MOST = (
@@ -114,7 +114,7 @@ def _check_control_plane(name: str | None, listeners: Listeners) -> None:
 def _check_protocols(listeners: Listeners) -> None:
     """A client that asks for TLS or a login must not be served without."""
     for listener in (*listeners.bound, *listeners.advertised):
-        if listener.protocol is not Protocol.PLAINTEXT:
+        if listener.protocol is not SecurityProtocol.PLAINTEXT:
             raise InvalidSetting(
                 f"listeners={listener}: not supported: its security protocol is {listener.protocol.name}, and this "
                 "broker has neither TLS nor SASL; make it a PLAINTEXT listener, in a network that you trust"

@@ -21,14 +21,14 @@ from leadline.config.broker import (
     typed_values,
     with_node_id,
 )
-from leadline.config.settings import Mode, Row
+from leadline.config.settings import Mode, SettingRow
 from leadline.config.topic import LogConfig
-from leadline.config.values import Kind, write
+from leadline.config.values import ConfigType, write
 
 Properties = Mapping[str, str]
 
 
-class Source(IntEnum):
+class ConfigSource(IntEnum):
     """Where a value comes from; the number is what DescribeConfigs calls it."""
 
     TOPIC = 1
@@ -39,30 +39,30 @@ class Source(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Synonym:
+class ConfigSynonym:
     name: str
     value: str | None  # None: not to be shown
-    source: Source
+    source: ConfigSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ConfigEntry:
     name: str
     value: str | None  # None: there is none, or it is not to be shown
-    source: Source
+    source: ConfigSource
     read_only: bool
     sensitive: bool
-    synonyms: tuple[Synonym, ...]
-    kind: Kind | None  # None: of an unknown setting; DescribeConfigs says 0
+    synonyms: tuple[ConfigSynonym, ...]
+    kind: ConfigType | None  # None: of an unknown setting; DescribeConfigs says 0
     documentation: str | None
 
     @property
     def is_default(self) -> bool:
-        return self.source is Source.DEFAULT
+        return self.source is ConfigSource.DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layers:
+class ConfigLayers:
     """The properties of a broker, by where they were set."""
 
     static: Properties = field(default_factory=dict)
@@ -95,23 +95,23 @@ class Layers:
         return value
 
 
-def describe_broker(layers: Layers, names: Collection[str] | None = None) -> list[Entry]:
+def describe_broker(layers: ConfigLayers, names: Collection[str] | None = None) -> list[ConfigEntry]:
     """All that is known of one broker, or some of it."""
     merged = layers.merged()
     wanted = {*merged, *(name for name, row in kafka_table().items() if not row.internal)}
     return [_broker_entry(name, layers, merged) for name in _chosen(wanted, names)]
 
 
-def describe_broker_defaults(layers: Layers, names: Collection[str] | None = None) -> list[Entry]:
+def describe_broker_defaults(layers: ConfigLayers, names: Collection[str] | None = None) -> list[ConfigEntry]:
     """What was set for all brokers while they run."""
-    set_for_all = Layers(dynamic_default=layers.dynamic_default)
+    set_for_all = ConfigLayers(dynamic_default=layers.dynamic_default)
     chosen = _chosen(layers.dynamic_default, names)
     return [_broker_entry(name, set_for_all, layers.dynamic_default, with_default=False) for name in chosen]
 
 
 def describe_topic(
-    layers: Layers, overrides: Properties, names: Collection[str] | None = None, defaults: LogConfig | None = None
-) -> list[Entry]:
+    layers: ConfigLayers, overrides: Properties, names: Collection[str] | None = None, defaults: LogConfig | None = None
+) -> list[ConfigEntry]:
     """`overrides`: what was set for the topic itself. `defaults`: those of the layers, where they are known already."""
     defaults = defaults or layers.topic_defaults()
     return [_topic_entry(name, layers, defaults, overrides) for name in _chosen(LogConfig.table(), names)]
@@ -128,7 +128,7 @@ def _of_topics(properties: Properties) -> dict[str, str]:
     return {name: text for name, text in properties.items() if name in names}
 
 
-def _broker_entry(name: str, layers: Layers, merged: Properties, with_default: bool = True) -> Entry:
+def _broker_entry(name: str, layers: ConfigLayers, merged: Properties, with_default: bool = True) -> ConfigEntry:
     row, known = row_of(name), kafka_table().get(name)
     sensitive = row is None or row.sensitive
     if known is not None:
@@ -136,10 +136,10 @@ def _broker_entry(name: str, layers: Layers, merged: Properties, with_default: b
     else:
         value = merged[name]
     found = _synonyms(name, layers, sensitive, with_default)
-    return Entry(
+    return ConfigEntry(
         name=name,
         value=None if sensitive else value,
-        source=found[0].source if found else Source.DEFAULT,
+        source=found[0].source if found else ConfigSource.DEFAULT,
         read_only=known is None or known.mode is Mode.READ_ONLY,
         sensitive=sensitive,
         synonyms=found,
@@ -148,19 +148,19 @@ def _broker_entry(name: str, layers: Layers, merged: Properties, with_default: b
     )
 
 
-def _topic_entry(name: str, layers: Layers, defaults: LogConfig, overrides: Properties) -> Entry:
+def _topic_entry(name: str, layers: ConfigLayers, defaults: LogConfig, overrides: Properties) -> ConfigEntry:
     row = LogConfig.table()[name]
     if name in overrides:
         value = write(row.parse(overrides[name]))
     else:
-        value = write(getattr(defaults, row.field)) if row.field else _unobeyed_default(row, layers)
+        value = write(getattr(defaults, row.field)) if row.field else _unsupported_default(row, layers)
     found = _synonyms(row.from_broker.names[0], layers, False) if row.from_broker else ()
     if name in overrides:
-        found = (Synonym(name, value, Source.TOPIC), *found)
-    return Entry(
+        found = (ConfigSynonym(name, value, ConfigSource.TOPIC), *found)
+    return ConfigEntry(
         name=name,
         value=value,
-        source=found[0].source if found else Source.DEFAULT,
+        source=found[0].source if found else ConfigSource.DEFAULT,
         read_only=False,
         sensitive=False,
         synonyms=found,
@@ -169,7 +169,7 @@ def _topic_entry(name: str, layers: Layers, defaults: LogConfig, overrides: Prop
     )
 
 
-def _unobeyed_default(row: Row, layers: Layers) -> str | None:
+def _unsupported_default(row: SettingRow, layers: ConfigLayers) -> str | None:
     """Of a topic's setting that a LogConfig does not hold."""
     name = row.from_broker.names[0] if row.from_broker else ""
     given = layers.merged().get(name)
@@ -178,16 +178,16 @@ def _unobeyed_default(row: Row, layers: Layers) -> str | None:
     return write(row.parse(given))
 
 
-def _synonyms(name: str, layers: Layers, sensitive: bool, with_default: bool = True) -> tuple[Synonym, ...]:
+def _synonyms(name: str, layers: ConfigLayers, sensitive: bool, with_default: bool = True) -> tuple[ConfigSynonym, ...]:
     defaults = {each: kafka_table()[each].default_text for each in synonyms(name) if each in kafka_table()}
-    places: list[tuple[Mapping[str, str | None], Source]] = [
-        (dict(layers.dynamic_broker), Source.DYNAMIC_BROKER),
-        (dict(layers.dynamic_default), Source.DYNAMIC_DEFAULT_BROKER),
-        (dict(with_node_id(layers.static)), Source.STATIC_BROKER),
-        (defaults if with_default else {}, Source.DEFAULT),
+    places: list[tuple[Mapping[str, str | None], ConfigSource]] = [
+        (dict(layers.dynamic_broker), ConfigSource.DYNAMIC_BROKER),
+        (dict(layers.dynamic_default), ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (dict(with_node_id(layers.static)), ConfigSource.STATIC_BROKER),
+        (defaults if with_default else {}, ConfigSource.DEFAULT),
     ]
     found = [
-        Synonym(each, None if sensitive else text, source)
+        ConfigSynonym(each, None if sensitive else text, source)
         for values, source in places
         for each in synonyms(name)
         if (text := values.get(each)) is not None

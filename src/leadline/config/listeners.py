@@ -19,7 +19,7 @@ from leadline.config.values import InvalidSetting, csv
 _ADDRESS = re.compile(r"(.*)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._:]*)):(-?[0-9]+)")
 
 
-class Protocol(IntEnum):
+class SecurityProtocol(IntEnum):
     """What is spoken at a listener; the number is Kafka's."""
 
     PLAINTEXT = 0
@@ -29,17 +29,17 @@ class Protocol(IntEnum):
 
     @property
     def tls(self) -> bool:
-        return self in (Protocol.SSL, Protocol.SASL_SSL)
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
     @property
     def sasl(self) -> bool:
-        return self in (Protocol.SASL_PLAINTEXT, Protocol.SASL_SSL)
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
     name: str
-    protocol: Protocol
+    protocol: SecurityProtocol
     host: str  # empty: all interfaces
     port: int  # 0: any free one
 
@@ -79,15 +79,15 @@ def parse_listeners(
     return Listeners(bound, told, _inter_broker(told, protocols, inter_broker_name, inter_broker_protocol))
 
 
-def parse_protocols(text: str) -> dict[str, Protocol]:
-    found: dict[str, Protocol] = {}
+def parse_protocols(text: str) -> dict[str, SecurityProtocol]:
+    found: dict[str, SecurityProtocol] = {}
     for name, protocol in parse_pairs("listener.security.protocol.map", text).items():
-        if protocol.upper() not in Protocol.__members__:
-            allowed = ", ".join(Protocol.__members__)
+        if protocol.upper() not in SecurityProtocol.__members__:
+            allowed = ", ".join(SecurityProtocol.__members__)
             raise InvalidSetting(
                 f"listener.security.protocol.map={text}: {protocol} of {name} must be one of {allowed}"
             )
-        found[name.upper()] = Protocol[protocol.upper()]
+        found[name.upper()] = SecurityProtocol[protocol.upper()]
     return found
 
 
@@ -99,7 +99,7 @@ def parse_pairs(setting: str, text: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _parse(setting: str, text: str, protocols: Mapping[str, Protocol]) -> tuple[Listener, ...]:
+def _parse(setting: str, text: str, protocols: Mapping[str, SecurityProtocol]) -> tuple[Listener, ...]:
     found: dict[str, Listener] = {}
     for part in csv(text):
         match = _ADDRESS.fullmatch(part)
@@ -149,7 +149,7 @@ def _advertisable(told: Iterable[Listener], bound: Iterable[Listener], advertise
 
 
 def _inter_broker(
-    told: Iterable[Listener], protocols: Mapping[str, Protocol], name: str | None, protocol: str | None
+    told: Iterable[Listener], protocols: Mapping[str, SecurityProtocol], name: str | None, protocol: str | None
 ) -> Listener:
     setting = "security.inter.broker.protocol" if name is None else "inter.broker.listener.name"
     wanted = (name or protocol or "PLAINTEXT").upper()

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from leadline.config.checks import at_least, one_of
 from leadline.config.settings import Importance, Mode, Settings, setting
-from leadline.config.values import INT_MAX, Kind
+from leadline.config.values import INT_MAX, ConfigType
 
-INT, LONG, STRING = Kind.INT, Kind.LONG, Kind.STRING
+INT, LONG, STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 HIGH, LOW = Importance.HIGH, Importance.LOW
 PER_BROKER, CLUSTER_WIDE = Mode.PER_BROKER, Mode.CLUSTER_WIDE
 PROTOCOLS = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from leadline.config.checks import at_least, version
 from leadline.config.settings import Importance, Settings, setting
-from leadline.config.values import Kind
+from leadline.config.values import ConfigType
 
-INT, LONG, STRING = Kind.INT, Kind.LONG, Kind.STRING
+INT, LONG, STRING = ConfigType.INT, ConfigType.LONG, ConfigType.STRING
 HIGH = Importance.HIGH
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER_ONLY = "org.apache.kafka.common.replica.LeaderSelector"
@@ -45,7 +45,7 @@ class ReplicationConfig(Settings):
         None,
         STRING,
         "how the replica to read from is chosen",
-        only=("", LEADER_ONLY, RACK_AWARE),
+        supported_values=("", LEADER_ONLY, RACK_AWARE),
         why=f"the choices are {LEADER_ONLY} and {RACK_AWARE}",
     )
     inter_broker_protocol_version: str = setting(
@@ -53,6 +53,6 @@ class ReplicationConfig(Settings):
         STRING,
         "the release whose protocol brokers speak with each other",
         version,
-        only=("3.8", "3.8.0", "3.8.1", "3.8-IV0"),
+        supported_values=("3.8", "3.8.0", "3.8.1", "3.8-IV0"),
         why="bring all brokers to the protocol of 3.8 first",
     )

@@ -1,4 +1,4 @@
-"""The settings of TLS, SASL and the authorizer, none of which this broker has. See `unobeyed` for what becomes of each.
+"""The settings of TLS, SASL and the authorizer, none of which this broker has. `unsupported` explains the two kinds.
 
     what protects is refused: a certificate, a login, a rule
     what only shapes such a protection is accepted: it does nothing by itself, in Kafka either
@@ -9,23 +9,30 @@ Pure: a table.
 from collections.abc import Iterator
 
 from leadline.config.checks import anything, at_least, one_of
-from leadline.config.settings import Importance, Mode, Row, accepted, refused
-from leadline.config.values import Kind
+from leadline.config.settings import Importance, Mode, SettingRow, accepted, refused
+from leadline.config.values import ConfigType
 
-BOOLEAN, INT, LIST, LONG, PASSWORD, STRING = Kind.BOOLEAN, Kind.INT, Kind.LIST, Kind.LONG, Kind.PASSWORD, Kind.STRING
+BOOLEAN, INT, LIST, LONG, PASSWORD, STRING = (
+    ConfigType.BOOLEAN,
+    ConfigType.INT,
+    ConfigType.LIST,
+    ConfigType.LONG,
+    ConfigType.PASSWORD,
+    ConfigType.STRING,
+)
 LOW, MEDIUM = Importance.LOW, Importance.MEDIUM
 PER_BROKER = Mode.PER_BROKER
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[SettingRow]:
     for group in (_tls, _tls_parameters, _sasl, _authorizer):
         yield from group()
 
 
-def _tls() -> Iterator[Row]:
+def _tls() -> Iterator[SettingRow]:
     row = refused("this broker has no TLS, so nothing would be encrypted; leave it out and use PLAINTEXT listeners")
     client_auth = one_of("required", "requested", "none")
-    yield row("ssl.client.auth", STRING, "none", MEDIUM, "must clients show a certificate", client_auth, PER_BROKER)
+    yield row("ssl.client.auth", STRING, "none", "must clients show a certificate", client_auth, mode=PER_BROKER)
     for name, kind, meaning in (
         ("keystore.location", STRING, "the file with key and certificate"),
         ("keystore.password", PASSWORD, "the password of that file"),
@@ -36,13 +43,17 @@ def _tls() -> Iterator[Row]:
         ("truststore.password", PASSWORD, "the password of that file"),
         ("truststore.certificates", PASSWORD, "the trusted certificates themselves, in PEM"),
     ):
-        yield row(f"ssl.{name}", kind, None, MEDIUM, meaning, mode=PER_BROKER)
+        yield row(f"ssl.{name}", kind, None, meaning, mode=PER_BROKER)
     yield row(
-        "ssl.principal.mapping.rules", STRING, "DEFAULT", LOW, "rules that turn the name in a certificate into a user's"
+        "ssl.principal.mapping.rules",
+        STRING,
+        "DEFAULT",
+        "rules that turn the name in a certificate into a user's",
+        importance=LOW,
     )
 
 
-def _tls_parameters() -> Iterator[Row]:
+def _tls_parameters() -> Iterator[SettingRow]:
     row = accepted("this broker has no TLS")
     for name, kind, default, importance, meaning in (
         ("protocol", STRING, "TLSv1.3", MEDIUM, "the newest TLS to offer"),
@@ -58,34 +69,34 @@ def _tls_parameters() -> Iterator[Row]:
             "how a server's name is compared with its certificate; empty: not at all",
         ),
     ):
-        yield row(f"ssl.{name}", kind, default, importance, meaning, mode=PER_BROKER)
+        yield row(f"ssl.{name}", kind, default, meaning, importance=importance, mode=PER_BROKER)
     for name, meaning in (
         ("dn", "may a new certificate carry another name than the one it replaces"),
         ("san", "may a new certificate lack alternative names of the one it replaces"),
     ):
-        yield row(f"ssl.allow.{name}.changes", BOOLEAN, False, LOW, meaning)
+        yield row(f"ssl.allow.{name}.changes", BOOLEAN, False, meaning, importance=LOW)
 
 
-def _sasl() -> Iterator[Row]:
+def _sasl() -> Iterator[SettingRow]:
     row = refused("this broker has no SASL, so nobody would have to log in; leave it out and use PLAINTEXT listeners")
     mechanisms = "the mechanisms that clients may choose from"
-    yield row("sasl.enabled.mechanisms", LIST, ("GSSAPI",), MEDIUM, mechanisms, mode=PER_BROKER)
+    yield row("sasl.enabled.mechanisms", LIST, ("GSSAPI",), mechanisms, mode=PER_BROKER)
     between = "the mechanism between brokers"
-    yield row("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", MEDIUM, between, mode=PER_BROKER)
+    yield row("sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", between, mode=PER_BROKER)
     login = "the login module of a listener with its options, users among them"
-    yield row("sasl.jaas.config", PASSWORD, None, MEDIUM, login, mode=PER_BROKER)
-    yield row("connections.max.reauth.ms", LONG, 0, MEDIUM, "how long a login lasts; 0: as long as its connection")
+    yield row("sasl.jaas.config", PASSWORD, None, login, mode=PER_BROKER)
+    yield row("connections.max.reauth.ms", LONG, 0, "how long a login lasts; 0: as long as its connection")
     row = accepted("this broker has no SASL")
-    yield row("sasl.server.max.receive.size", INT, 524_288, MEDIUM, "the largest message of a login")
+    yield row("sasl.server.max.receive.size", INT, 524_288, "the largest message of a login")
     delay = "how long a connection that failed to authenticate waits before it is closed"
-    yield row("connection.failed.authentication.delay.ms", INT, 100, LOW, delay, at_least(0))
+    yield row("connection.failed.authentication.delay.ms", INT, 100, delay, at_least(0), importance=LOW)
 
 
-def _authorizer() -> Iterator[Row]:
+def _authorizer() -> Iterator[SettingRow]:
     row = refused("this broker has no authorizer, so everybody may do everything; leave it out")
     decides = "what decides who may do what; empty: everybody may do everything"
-    yield row("authorizer.class.name", STRING, "", LOW, decides, anything)
+    yield row("authorizer.class.name", STRING, "", decides, anything, importance=LOW)
     row = accepted("this broker has no authorizer")
-    yield row("super.users", STRING, "", MEDIUM, "users, cut at semicolons, who may do everything", beyond=True)
+    yield row("super.users", STRING, "", "users, cut at semicolons, who may do everything", not_in_kafka=True)
     everybody = "may everybody do what no rule speaks of"
-    yield row("allow.everyone.if.no.acl.found", BOOLEAN, False, MEDIUM, everybody, beyond=True)
+    yield row("allow.everyone.if.no.acl.found", BOOLEAN, False, everybody, not_in_kafka=True)

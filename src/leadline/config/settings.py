@@ -10,10 +10,10 @@ Pure: text in, values out.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypedDict, TypeVar, Unpack
 
-from leadline.config.checks import Check
-from leadline.config.values import InvalidSetting, Kind, Value, read, write
+from leadline.config.checks import ValueCheck
+from leadline.config.values import ConfigType, InvalidSetting, Value, read, write
 
 T = TypeVar("T")
 
@@ -45,28 +45,30 @@ class FromBroker(NamedTuple):
     importance: Importance
 
 
-class Row(NamedTuple):
+class SettingRow(NamedTuple):
     """One setting, as far as a table says it."""
 
     name: str
-    kind: Kind
+    kind: ConfigType
     default: Value
     meaning: str
-    check: Check | None = None
+    check: ValueCheck | None = None
     importance: Importance = Importance.MEDIUM
     mode: Mode = Mode.READ_ONLY
     support: Support = Support.OBEYED
-    only: tuple[str, ...] | None = None  # the values, or parts of a list, that are obeyed beside the default
+    supported_values: tuple[str, ...] | None = (
+        None  # the values, or parts of a list, that are obeyed beside the default
+    )
     why: str = ""  # what to do instead of a refused value; why an accepted one means nothing
     internal: bool = False  # Kafka neither documents nor describes it
-    beyond: bool = False  # not in Kafka's own table: Kafka hands it unseen to the plugin that asks for it
+    not_in_kafka: bool = False  # not in Kafka's own table: Kafka hands it unseen to the plugin that asks for it
     from_broker: FromBroker | None = None  # of a topic's setting
     field: str = ""  # of the table's class; empty where the setting is not obeyed
     into: Callable[[Any], Value] | None = None  # from the value to what the field holds
 
     @property
     def sensitive(self) -> bool:
-        return self.kind is Kind.PASSWORD
+        return self.kind is ConfigType.PASSWORD
 
     @property
     def default_text(self) -> str | None:
@@ -92,70 +94,67 @@ class Row(NamedTuple):
     def _is_obeyed(self, value: Value) -> bool:
         if value == self.default or (self.default is None and value in ("", ())):
             return True
-        if self.only is not None:
-            return set(value if isinstance(value, tuple) else [str(write(value))]) <= set(self.only)
+        if self.supported_values is not None:
+            return set(value if isinstance(value, tuple) else [str(write(value))]) <= set(self.supported_values)
         return self.support is not Support.REFUSED
 
     def _invalid(self, text: str, wrong: str) -> InvalidSetting:
         return InvalidSetting(f"{self.name}={'[hidden]' if self.sensitive else text.strip()}: {wrong}")
 
 
-def accepted(why: str) -> Callable[..., Row]:
-    """Makes rows of settings that mean nothing here, for one and the same reason."""
-    return _maker(Support.ACCEPTED, why)
+class RowColumns(TypedDict, total=False):
+    """The columns of a row that have a default."""
+
+    importance: Importance
+    mode: Mode
+    supported_values: tuple[str, ...]
+    internal: bool
+    not_in_kafka: bool
+    from_broker: FromBroker
 
 
-def refused(why: str) -> Callable[..., Row]:
-    """Makes rows of settings that keep their default here; `why` says what to do instead."""
-    return _maker(Support.REFUSED, why)
+class SettingColumns(RowColumns, total=False):
+    """The same for a setting that has a field."""
+
+    why: str
+    declared: Value  # the default that the table states, where the field's own default is what follows from it
+    into: Callable[[Any], Value]
 
 
-def _maker(support: Support, why: str) -> Callable[..., Row]:
-    def row(
+@dataclass(frozen=True, slots=True)
+class UnsupportedRow:
+    """Makes rows of settings that have no effect here or keep their default, for one reason."""
+
+    support: Support
+    why: str
+
+    def __call__(
+        self,
         name: str,
-        kind: Kind,
+        kind: ConfigType,
         default: Value,
-        importance: Importance,
         meaning: str,
-        check: Check | None = None,
-        mode: Mode = Mode.READ_ONLY,
-        internal: bool = False,
-        beyond: bool = False,
-    ) -> Row:
-        return Row(
-            name=name,
-            kind=kind,
-            default=default,
-            meaning=meaning,
-            check=check,
-            importance=importance,
-            mode=mode,
-            support=support,
-            why=why,
-            internal=internal,
-            beyond=beyond,
-        )
-
-    return row
+        check: ValueCheck | None = None,
+        **columns: Unpack[RowColumns],
+    ) -> SettingRow:
+        return SettingRow(name, kind, default, meaning, check, support=self.support, why=self.why, **columns)
 
 
-_SAME: Any = object()
+def accepted(why: str) -> UnsupportedRow:
+    """Settings without effect; `why` is the reason."""
+    return UnsupportedRow(Support.ACCEPTED, why)
+
+
+def refused(why: str) -> UnsupportedRow:
+    """Settings that keep their default; `why` says what to do instead."""
+    return UnsupportedRow(Support.REFUSED, why)
 
 
 def setting(
-    default: T,
-    kind: Kind,
-    meaning: str,
-    check: Check | None = None,
-    *,
-    declared: Value = _SAME,
-    **columns: Any,
+    default: T, kind: ConfigType, meaning: str, check: ValueCheck | None = None, **columns: Unpack[SettingColumns]
 ) -> T:
-    """A row of a table. `declared`: the default that the table states, where the field starts with what it leads to."""
-    metadata = {"kind": kind, "meaning": meaning, "check": check, **columns}
-    if declared is not _SAME:
-        metadata["default"] = declared
-    made: T = field(default=default, metadata=metadata)
+    """A row of a table, as a field of its class."""
+    made: T = field(default=default, metadata={"kind": kind, "meaning": meaning, "check": check, **columns})
     return made
 
 
@@ -168,29 +167,29 @@ class Settings:
     """What the tables share."""
 
     @classmethod
-    def rows(cls) -> Mapping[str, Row]:
+    def rows(cls) -> Mapping[str, SettingRow]:
         """The rows that are obeyed, so have a field."""
         if cls not in _ROWS:
             _ROWS[cls] = dict(_rows(cls))
         return _ROWS[cls]
 
     @classmethod
-    def others(cls) -> Iterable[Row]:
+    def unsupported_rows(cls) -> Iterable[SettingRow]:
         """The rows that have none."""
         return ()
 
     @classmethod
-    def table(cls) -> Mapping[str, Row]:
+    def table(cls) -> Mapping[str, SettingRow]:
         """All rows, by the name of the setting."""
         if cls not in _TABLES:
-            _TABLES[cls] = {**cls.rows(), **{row.name: row for row in cls.others()}}
+            _TABLES[cls] = {**cls.rows(), **{row.name: row for row in cls.unsupported_rows()}}
         return _TABLES[cls]
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> Self:
         return cls().with_values(values)
 
-    def with_values(self, values: Mapping[str, str], rows: Mapping[str, Row] | None = None) -> Self:
+    def with_values(self, values: Mapping[str, str], rows: Mapping[str, SettingRow] | None = None) -> Self:
         """These settings with some of them overridden, all checked; under other names, if those are given."""
         rows = self.table() if rows is None else rows
         changes: dict[str, Any] = {}
@@ -203,15 +202,15 @@ class Settings:
         return replace(self, **changes)
 
 
-_ROWS: dict[type[Settings], dict[str, Row]] = {}
-_TABLES: dict[type[Settings], dict[str, Row]] = {}
+_ROWS: dict[type[Settings], dict[str, SettingRow]] = {}
+_TABLES: dict[type[Settings], dict[str, SettingRow]] = {}
 
 
-def _rows(table: type[Settings]) -> Iterator[tuple[str, Row]]:
+def _rows(table: type[Settings]) -> Iterator[tuple[str, SettingRow]]:
     for each in fields(table):
-        columns: dict[str, Any] = {"default": each.default, "field": each.name, **each.metadata}
-        name = each.name.replace("_", ".")
-        yield name, Row(name, **columns)
+        columns: dict[str, Any] = dict(each.metadata)
+        name, default = each.name.replace("_", "."), columns.pop("declared", each.default)
+        yield name, SettingRow(name, default=default, field=each.name, **columns)
 
 
 def nearest(name: str, known: Iterable[str], likeness: float = 0.85) -> str:

@@ -6,18 +6,24 @@ Pure: text in, values out.
 import sys
 from dataclasses import dataclass
 
-from leadline.config.checks import Check, at_least, between
+from leadline.config.checks import ValueCheck, at_least, between
 from leadline.config.settings import Importance, Mode, Settings, setting
-from leadline.config.values import DAY_MS, LONG_MAX, Kind, csv
+from leadline.config.values import DAY_MS, LONG_MAX, ConfigType, csv
 
-BOOLEAN, DOUBLE, INT, LONG, STRING = Kind.BOOLEAN, Kind.DOUBLE, Kind.INT, Kind.LONG, Kind.STRING
+BOOLEAN, DOUBLE, INT, LONG, STRING = (
+    ConfigType.BOOLEAN,
+    ConfigType.DOUBLE,
+    ConfigType.INT,
+    ConfigType.LONG,
+    ConfigType.STRING,
+)
 HIGH, LOW = Importance.HIGH, Importance.LOW
 CLUSTER_WIDE = Mode.CLUSTER_WIDE
 
 
-def stricter(check: Check) -> Check:
+def stricter(check: ValueCheck) -> ValueCheck:
     """Kafka takes any value here, and then does not start or does nothing."""
-    return Check(check.holds, check.must, "")
+    return ValueCheck(check.holds, check.must, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,10 +16,17 @@ from leadline.config.checks import (
     throttled_replicas,
     version,
 )
-from leadline.config.settings import Importance, Row, Settings, Support, from_broker, setting
-from leadline.config.values import DAY_MS, LONG_MAX, InvalidSetting, Kind
+from leadline.config.settings import Importance, SettingRow, Settings, Support, from_broker, setting
+from leadline.config.values import DAY_MS, LONG_MAX, ConfigType, InvalidSetting
 
-BOOLEAN, DOUBLE, INT, LIST, LONG, STRING = Kind.BOOLEAN, Kind.DOUBLE, Kind.INT, Kind.LIST, Kind.LONG, Kind.STRING
+BOOLEAN, DOUBLE, INT, LIST, LONG, STRING = (
+    ConfigType.BOOLEAN,
+    ConfigType.DOUBLE,
+    ConfigType.INT,
+    ConfigType.LIST,
+    ConfigType.LONG,
+    ConfigType.STRING,
+)
 HIGH, LOW = Importance.HIGH, Importance.LOW
 
 
@@ -215,16 +222,16 @@ class LogConfig(Settings):
     )
 
     @classmethod
-    def others(cls) -> Iterable[Row]:
+    def unsupported_rows(cls) -> Iterable[SettingRow]:
         return _not_obeyed()
 
     @classmethod
-    def server_rows(cls) -> dict[str, Row]:
+    def server_rows(cls) -> dict[str, SettingRow]:
         """Under the names that they have in a server.properties, where they are the defaults of all topics."""
         named = [(row.from_broker.names[0], row) for row in cls.table().values() if row.from_broker]
         return {name: row._replace(name=name) for name, row in named}
 
-    def with_values(self, values: Mapping[str, str], rows: Mapping[str, Row] | None = None) -> Self:
+    def with_values(self, values: Mapping[str, str], rows: Mapping[str, SettingRow] | None = None) -> Self:
         made = Settings.with_values(self, values, rows)
         if made.min_compaction_lag_ms > made.max_compaction_lag_ms:
             raise InvalidSetting(
@@ -266,10 +273,10 @@ class LogConfig(Settings):
         return self.message_timestamp_type == "LogAppendTime"
 
 
-def _not_obeyed() -> Iterator[Row]:
-    yield Row(
+def _not_obeyed() -> Iterator[SettingRow]:
+    yield SettingRow(
         name="local.retention.bytes",
-        kind=Kind.LONG,
+        kind=ConfigType.LONG,
         default=-2,
         meaning="of a topic with remote storage: the size that stays on local disks; -2: as retention.bytes",
         check=at_least(-2),
@@ -277,9 +284,9 @@ def _not_obeyed() -> Iterator[Row]:
         why="there is no remote storage",
         from_broker=from_broker("log.local.retention.bytes"),
     )
-    yield Row(
+    yield SettingRow(
         name="local.retention.ms",
-        kind=Kind.LONG,
+        kind=ConfigType.LONG,
         default=-2,
         meaning="of a topic with remote storage: how long records stay on local disks; -2: as retention.ms",
         check=at_least(-2),
@@ -287,9 +294,9 @@ def _not_obeyed() -> Iterator[Row]:
         why="there is no remote storage",
         from_broker=from_broker("log.local.retention.ms"),
     )
-    yield Row(
+    yield SettingRow(
         name="message.downconversion.enable",
-        kind=Kind.BOOLEAN,
+        kind=ConfigType.BOOLEAN,
         default=True,
         meaning="may records be rewritten into an older format for an older consumer",
         importance=LOW,
@@ -297,9 +304,9 @@ def _not_obeyed() -> Iterator[Row]:
         why="records are never rewritten for older consumers",
         from_broker=from_broker("log.message.downconversion.enable", importance=LOW),
     )
-    yield Row(
+    yield SettingRow(
         name="message.format.version",
-        kind=Kind.STRING,
+        kind=ConfigType.STRING,
         default="3.0-IV1",
         meaning="the release whose record format is written",
         check=version,
@@ -307,9 +314,9 @@ def _not_obeyed() -> Iterator[Row]:
         why="all records have the format of 0.11 and later, in Kafka 3 as well",
         from_broker=from_broker("log.message.format.version"),
     )
-    yield Row(
+    yield SettingRow(
         name="remote.storage.enable",
-        kind=Kind.BOOLEAN,
+        kind=ConfigType.BOOLEAN,
         default=False,
         meaning="move old segments to remote storage",
         support=Support.REFUSED,

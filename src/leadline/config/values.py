@@ -26,7 +26,7 @@ class InvalidSetting(ValueError):
     """A setting that is unknown or whose value is not valid; the message names it, the value and the limit."""
 
 
-class Kind(IntEnum):
+class ConfigType(IntEnum):
     """The type of a setting; the number is what DescribeConfigs calls it."""
 
     BOOLEAN = 1
@@ -53,24 +53,24 @@ class Password:
 Value = bool | int | float | str | tuple[str, ...] | Password | None
 
 _RANGES = {
-    Kind.INT: (-(1 << 31), INT_MAX, "a 32-bit whole number"),
-    Kind.SHORT: (-(1 << 15), (1 << 15) - 1, "a 16-bit whole number"),
-    Kind.LONG: (-(1 << 63), LONG_MAX, "a 64-bit whole number"),
+    ConfigType.INT: (-(1 << 31), INT_MAX, "a 32-bit whole number"),
+    ConfigType.SHORT: (-(1 << 15), (1 << 15) - 1, "a 16-bit whole number"),
+    ConfigType.LONG: (-(1 << 63), LONG_MAX, "a 64-bit whole number"),
 }
 
 
-def read(kind: Kind, text: str) -> Value:
+def read(kind: ConfigType, text: str) -> Value:
     """Raises ValueError with what the text must be."""
     text = text.strip(_BLANK)
-    if kind is Kind.BOOLEAN:
+    if kind is ConfigType.BOOLEAN:
         return _boolean(text)
     if kind in _RANGES:
         return _whole(kind, text)
-    if kind is Kind.DOUBLE:
+    if kind is ConfigType.DOUBLE:
         return _double(text)
-    if kind is Kind.LIST:
+    if kind is ConfigType.LIST:
         return tuple(_COMMA.split(text)) if text else ()
-    return Password(text) if kind is Kind.PASSWORD else text
+    return Password(text) if kind is ConfigType.PASSWORD else text
 
 
 def write(value: Value) -> str | None:
@@ -98,7 +98,7 @@ def _boolean(text: str) -> bool:
     return lower == "true"
 
 
-def _whole(kind: Kind, text: str) -> int:
+def _whole(kind: ConfigType, text: str) -> int:
     low, high, what = _RANGES[kind]
     if not _WHOLE.fullmatch(text):
         raise ValueError(f"must be {what}")

@@ -17,7 +17,7 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
 from leadline.cluster import silence
-from leadline.config import BrokerSettings
+from leadline.config.broker import BrokerSettings
 from leadline.controller import tree_reader
 from leadline.controller.broker_channel import BrokerChannel, Connect
 from leadline.controller.broker_responses import what_follows

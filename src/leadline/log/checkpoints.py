@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from leadline.config import parse_properties
+from leadline.config.properties import parse_properties
 from leadline.config.values import LONG_MAX
 from leadline.errors import CorruptFile
 from leadline.log import names

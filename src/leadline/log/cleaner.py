@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from leadline.config import StorageConfig
+from leadline.config.storage import StorageConfig
 from leadline.errors import LogDirFailed, StorageError
 from leadline.log import names
 from leadline.log.compaction import EXIT_SHORTAGE, KEY_BYTES, CompactionRequest, LastRecord

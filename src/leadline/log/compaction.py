@@ -22,7 +22,7 @@ from hashlib import blake2b
 from heapq import heappop, heappush
 from typing import NamedTuple
 
-from leadline.config import LogConfig
+from leadline.config.topic import LogConfig
 from leadline.errors import CorruptFile
 from leadline.log import names
 from leadline.log.files import CACHE, remove_files

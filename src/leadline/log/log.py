@@ -20,7 +20,7 @@ from functools import partial
 from typing import NamedTuple, NoReturn
 
 from leadline import hash_order
-from leadline.config import LogConfig
+from leadline.config.topic import LogConfig
 from leadline.errors import (
     InconsistentTopicId,
     LogDirFailed,

@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from leadline.config import LogConfig, StorageConfig
+from leadline.config.storage import StorageConfig
+from leadline.config.topic import LogConfig
 from leadline.errors import (
     CorruptFile,
     LogDirFailed,

@@ -22,7 +22,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from leadline.config import LogConfig
+from leadline.config.topic import LogConfig
 from leadline.errors import CorruptFile, UnusableFile, WireError
 from leadline.log import names
 from leadline.log.checkpoints import EpochEntry, encode_epochs, read_epochs, read_partition_metadata

@@ -8,7 +8,7 @@ Pure: decides over what a segment tells of itself.
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from leadline.config import LogConfig
+from leadline.config.topic import LogConfig
 from leadline.log.segment import Segment
 from leadline.model import Offset
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from leadline.config import LogConfig
+from leadline.config.topic import LogConfig
 from leadline.errors import CorruptFile, CorruptMessage
 from leadline.log import names
 from leadline.log.files import CachedFile, OpenFile, remove_files

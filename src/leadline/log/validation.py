@@ -7,7 +7,8 @@ than the producer's.
 Pure: no file, no clock of its own.
 """
 
-from leadline.config import LONG_MAX, LogConfig
+from leadline.config.topic import LogConfig
+from leadline.config.values import LONG_MAX
 from leadline.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, RecordError, RecordTooLarge
 from leadline.log.producer_state import AppendOrigin
 from leadline.model import NO_TIMESTAMP, Buffer, TopicPartition

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from leadline.broker.broker import Broker
 from leadline.broker.net import Net
-from leadline.config import LogConfig
 from leadline.config.broker import kafka_table
 from leadline.config.settings import Mode, Support
+from leadline.config.topic import LogConfig
 from leadline.log.cleaner import LogToClean, request_for
 from leadline.log.compaction import CompactionRequest
 from leadline.log.log import Log

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from leadline.broker.identity import Identity, identify
-from leadline.config import BrokerConfig, InvalidSetting, broker_settings
+from leadline.config.broker import BrokerConfig, broker_settings
+from leadline.config.values import InvalidSetting
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.membership import agree_on_cluster_id
 from leadline.errors import InconsistentIdentity

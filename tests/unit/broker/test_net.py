@@ -33,7 +33,7 @@ from leadline.broker.net import (
     as_it_is,
 )
 from leadline.broker.slices import READ_AHEAD_BYTES, Rest
-from leadline.config import broker_settings
+from leadline.config.broker import broker_settings
 from leadline.log.files import OpenFile
 from leadline.log.segment import FileSlice
 from leadline.runtime.event_loop import EventLoop

@@ -10,7 +10,7 @@ import pytest
 from leadline.broker import presence
 from leadline.broker.presence import Presence
 from leadline.cluster.broker_client import PeerLost
-from leadline.config import BrokerConfig
+from leadline.config.broker import BrokerConfig
 from leadline.coordination.registration import Registration
 from leadline.coordination.tree import Created, SessionState
 from leadline.errors import NotController

@@ -9,7 +9,8 @@ import pytest
 
 from leadline.broker.broker import Broker, limits_of
 from leadline.cluster.dynamic_configs import BROKERS, TOPICS
-from leadline.config import InvalidSetting, broker_settings
+from leadline.config.broker import broker_settings
+from leadline.config.values import InvalidSetting
 from leadline.coordination import znodes
 from leadline.coordination.tree import Create
 from leadline.model import TopicPartition

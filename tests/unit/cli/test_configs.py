@@ -5,7 +5,7 @@ import io
 from confluent_kafka.admin._config import ConfigEntry, ConfigSource
 
 from leadline.cli.client import Paint
-from leadline.cli.configs import Setting, Synonym, _setting, as_json, line_of
+from leadline.cli.configs import ShownSetting, ShownSynonym, _setting, as_json, line_of
 
 STATIC, DEFAULT = ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG
 
@@ -25,13 +25,13 @@ def test_a_line_is_that_of_kafka_configs() -> None:
 def test_the_value_in_force_is_named_though_the_client_library_keeps_one_synonym_of_a_name() -> None:
     found = _setting(entry("broker.id", "1", STATIC, entry("broker.id", "-1", DEFAULT)))
     assert found.synonyms == (
-        Synonym("STATIC_BROKER_CONFIG", "broker.id", "1"),
-        Synonym("DEFAULT_CONFIG", "broker.id", "-1"),
+        ShownSynonym("STATIC_BROKER_CONFIG", "broker.id", "1"),
+        ShownSynonym("DEFAULT_CONFIG", "broker.id", "-1"),
     )
 
 
 def test_a_secret_has_no_value() -> None:
-    secret = Setting("ssl.key.password", None, "STATIC_BROKER_CONFIG", True, True, ())
+    secret = ShownSetting("ssl.key.password", None, "STATIC_BROKER_CONFIG", True, True, ())
     assert line_of(secret, Paint(io.StringIO())) == "  ssl.key.password=null sensitive=true synonyms={}"
     shown = as_json(secret)
     assert isinstance(shown, dict)

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from leadline.cli import consume
-from leadline.cli.client import Connection, Failure
-from leadline.cli.consume import FIELDS, Layout, Reading, Stall, as_json, as_text, start_offset
+from leadline.cli.client import ClusterConnection, Failure
+from leadline.cli.consume import FIELDS, Layout, StallWatch, TopicReader, as_json, as_text, start_offset
 
 CREATE_TIME = 1
 
@@ -54,8 +54,8 @@ def test_json_holds_everything_or_what_was_asked_for() -> None:
     assert json.loads(as_json(["offset"])(message())) == {"topic": "orders", "offset": 42, "value": "v"}
 
 
-def reading(most: int | None = None, ends: dict[int, int] | None = None) -> Reading:
-    return Reading("orders", most, ends, as_text(["offset"]))
+def reading(most: int | None = None, ends: dict[int, int] | None = None) -> TopicReader:
+    return TopicReader("orders", most, ends, as_text(["offset"]))
 
 
 def test_reading_stops_after_so_many_records() -> None:
@@ -101,13 +101,13 @@ def test_an_offset_that_is_not_there_is_refused_with_what_is() -> None:
         start_offset(given, TopicPartition("orders", 0), 2, 9)
 
 
-def stalled_in_a_group(reading: Reading, seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def stalled_in_a_group(reading: TopicReader, seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A member that was handed no partition, over this time; --timeout is 10 seconds."""
     now_s = 0.0
     monkeypatch.setattr("time.monotonic", lambda: now_s)
     monkeypatch.setattr(consume, "trouble_of", lambda *_: "")
-    stall = Stall(
-        cast(Connection, Mock(timeout_s=10)), cast(Consumer, Mock(**{"assignment.return_value": []})), reading
+    stall = StallWatch(
+        cast(ClusterConnection, Mock(timeout_s=10)), cast(Consumer, Mock(**{"assignment.return_value": []})), reading
     )
     for _ in range(seconds):
         now_s += 1

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from leadline.cli.client import Connection, connection
-from leadline.cli.delivery import DeliveryWatch, GaveUp, RefusedBatches
+from leadline.cli.client import ClusterConnection, connection
+from leadline.cli.delivery import DeliveryGivenUp, DeliveryWatch, RefusedBatches
 from leadline.cli.produce import lines_from
 from tests.support.broker import RunningBroker
 from tests.support.broker import leadline as started
@@ -92,14 +92,14 @@ def test_the_time_of_a_record_begins_when_it_is_handed_over_not_when_the_last_on
     now = [1000.0]
     monkeypatch.setattr("leadline.cli.delivery.time.monotonic", lambda: now[0])
     parser = connection()
-    watch = DeliveryWatch(Connection(parser.parse_args(["--bootstrap-server", broker.bootstrap])), "open", {})
+    watch = DeliveryWatch(ClusterConnection(parser.parse_args(["--bootstrap-server", broker.bootstrap])), "open", {})
     now[0] += 100  # a person thinks
     watch.handing_over(1)
     watch.producer.produce("open", b"x")
     now[0] += 0.5
     watch.check()
     now[0] += 100
-    with pytest.raises(GaveUp):
+    with pytest.raises(DeliveryGivenUp):
         watch.check()
     watch.give_up()
 

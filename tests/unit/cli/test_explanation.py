@@ -4,8 +4,16 @@ import io
 from typing import Any
 
 from leadline.cli.client import Paint
-from leadline.cli.explanation import NOT_TOLD, Explained, Replica, Seen, as_json, explained, lines_of
-from leadline.cli.open_transactions import Blocked, Open
+from leadline.cli.explanation import (
+    NOT_TOLD,
+    PartitionExplanation,
+    PartitionReports,
+    ReplicaStatus,
+    as_json,
+    explained,
+    lines_of,
+)
+from leadline.cli.open_transactions import BlockedPartition, OpenTransaction
 from leadline.cli.terminal import moment_text
 from leadline.model import TopicPartition
 
@@ -54,11 +62,13 @@ LEADER = told(
 TRUNCATED = {"at_ms": NOW_MS - 4000, "epoch": 2, "leader": 2, "log_end": 7, "to_offset": 5, "warning": None}
 
 
-def seen(*replicas: dict[str, Any], leader: int | None = 2, **others: Any) -> Seen:
-    return Seen(TP, leader, [1, 2, 3], [2, 1], {each["broker"]: each for each in replicas}, **({"silent": {}} | others))
+def seen(*replicas: dict[str, Any], leader: int | None = 2, **others: Any) -> PartitionReports:
+    return PartitionReports(
+        TP, leader, [1, 2, 3], [2, 1], {each["broker"]: each for each in replicas}, **({"silent": {}} | others)
+    )
 
 
-def states(found: Explained) -> dict[int, str]:
+def states(found: PartitionExplanation) -> dict[int, str]:
     return {each.id: each.state for each in found.copies}
 
 
@@ -122,8 +132,10 @@ def test_an_unclean_election_stands_out() -> None:
 
 
 def test_a_person_reads_it_top_down() -> None:
-    held = Open(TP, producer_id=7, epoch=0, coordinator_epoch=0, start_offset=6, last_ms=NOW_MS - 1000)
-    found = explained(seen(LEADER, told(1, 10), silent={3: "its broker is away"}, blocked=Blocked(TP, 6, 8, (held,))))
+    held = OpenTransaction(TP, producer_id=7, epoch=0, coordinator_epoch=0, start_offset=6, last_ms=NOW_MS - 1000)
+    found = explained(
+        seen(LEADER, told(1, 10), silent={3: "its broker is away"}, blocked=BlockedPartition(TP, 6, 8, (held,)))
+    )
     lines = lines_of(found, {}, NOW_MS, Paint(io.StringIO()))
     assert lines[:6] == [
         "orders-0",
@@ -145,8 +157,8 @@ def test_of_a_long_history_the_newest_is_shown_and_the_rest_counted() -> None:
 
 
 def test_brokers_that_keep_no_history_are_said_to() -> None:
-    copies = {2: Replica(2, True, True, high_watermark=8, lag=0, size_bytes=10, state="leads")}
-    found = explained(seen(copies=copies, epoch_starts=[(0, 0), (3, 6)], blocked=Blocked(TP, 8, 8, ())))
+    copies = {2: ReplicaStatus(2, True, True, high_watermark=8, lag=0, size_bytes=10, state="leads")}
+    found = explained(seen(copies=copies, epoch_starts=[(0, 0), (3, 6)], blocked=BlockedPartition(TP, 8, 8, ())))
     assert [(each.epoch, each.start_offset, each.leader) for each in found.epochs] == [(3, 6, None), (0, 0, None)]
     assert (found.copies[1], found.copies[0].state) == (copies[2], "nothing is known of it")
     lines = lines_of(found, {}, NOW_MS, Paint(io.StringIO()))
@@ -154,7 +166,7 @@ def test_brokers_that_keep_no_history_are_said_to() -> None:
 
 
 def test_beside_brokers_that_tell_others_are_shown_as_far_as_they_tell() -> None:
-    other = Replica(2, True, True, high_watermark=8, lag=0, size_bytes=10, state="leads")
+    other = ReplicaStatus(2, True, True, high_watermark=8, lag=0, size_bytes=10, state="leads")
     found = explained(seen(told(1, 10), told(3, 9), copies={2: other}))
     assert (found.copies[1], found.tells) == (other, True)
     assert [(each.log_end, each.lag, each.state) for each in found.copies[::2]] == [

@@ -5,32 +5,32 @@ import io
 import pytest
 
 from leadline.cli.client import Failure, Paint
-from leadline.cli.groups import Progress, description_json, member_row, print_description, progress_rows
-from leadline.cli.known_groups import Group, Member, refuse_active
-from leadline.cli.offset_plan import Committed
+from leadline.cli.groups import GroupProgress, description_json, member_row, print_description, progress_rows
+from leadline.cli.known_groups import GroupDescription, MemberDescription, refuse_active
+from leadline.cli.offset_plan import CommittedOffset
 from leadline.cli.rebalances import NO_HISTORY
-from leadline.cli.servers import Address
+from leadline.cli.servers import ServerAddress
 from leadline.model import TopicPartition as Partition
 
 PLAIN = Paint(io.StringIO())
 
 
-def member(n: int, *partitions: int, instance: str | None = None) -> Member:
+def member(n: int, *partitions: int, instance: str | None = None) -> MemberDescription:
     given = [Partition("orders", partition) for partition in partitions]
-    return Member(f"reader-{n}-id", f"reader-{n}", "/127.0.0.1", instance, given, b"")
+    return MemberDescription(f"reader-{n}-id", f"reader-{n}", "/127.0.0.1", instance, given, b"")
 
 
-def group(*members: Member, state: str = "Stable", kind: str = "consumer") -> Group:
-    return Group("billing", state, kind, "range", 1, list(members))
+def group(*members: MemberDescription, state: str = "Stable", kind: str = "consumer") -> GroupDescription:
+    return GroupDescription("billing", state, kind, "range", 1, list(members))
 
 
-BROKERS = {1: Address("here", 9092)}
+BROKERS = {1: ServerAddress("here", 9092)}
 READER = member(0, 0, 1)
 FOUND = [
-    Progress(Partition("orders", 0), Committed(40, 0, "m"), 60, READER),
-    Progress(Partition("orders", 1), None, 60, READER),
-    Progress(Partition("users", 3), Committed(7), None, None),
-    Progress(Partition("users", 4), Committed(9), 8, None),
+    GroupProgress(Partition("orders", 0), CommittedOffset(40, 0, "m"), 60, READER),
+    GroupProgress(Partition("orders", 1), None, 60, READER),
+    GroupProgress(Partition("users", 3), CommittedOffset(7), None, None),
+    GroupProgress(Partition("users", 4), CommittedOffset(9), 8, None),
 ]
 
 
@@ -103,7 +103,7 @@ def test_a_program_gets_all_of_a_group() -> None:
 def test_members_of_other_protocols_are_told_with_what_they_were_given(
     assignment: bytes, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    worker = Member("w-1", "connect-1", "/10.0.0.1", None, [], assignment)
+    worker = MemberDescription("w-1", "connect-1", "/10.0.0.1", None, [], assignment)
     print_description(group(worker, kind="connect"), BROKERS, [], NO_HISTORY, PLAIN)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "billing: Stable, protocol type connect, range, coordinator here:9092 (1)"

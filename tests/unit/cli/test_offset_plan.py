@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from leadline.cli.offset_plan import (
     NOTE,
     NOTE_BYTES,
-    Change,
-    Committed,
-    Edges,
-    NotPossible,
+    CommittedOffset,
+    ImpossibleReset,
+    OffsetChange,
+    OffsetRange,
     changes,
     noted,
     partitions_in,
@@ -25,11 +25,13 @@ from leadline.cli.offset_plan import (
 from leadline.model import TopicPartition
 
 ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 3)
-EDGES = {ORDERS: Edges(10, 100), USERS: Edges(0, 50)}
+EDGES = {ORDERS: OffsetRange(10, 100), USERS: OffsetRange(0, 50)}
 NOW_MS = 1_700_000_000_000
 
 
-def reset(committed: dict[TopicPartition, Committed], to: int, now_ms: int = NOW_MS) -> dict[TopicPartition, Committed]:
+def reset(
+    committed: dict[TopicPartition, CommittedOffset], to: int, now_ms: int = NOW_MS
+) -> dict[TopicPartition, CommittedOffset]:
     """What is committed after a reset of everything."""
     found = noted(changes(dict.fromkeys(EDGES, to), committed, EDGES), now_ms)
     return {change.tp: change.after for change in found if change.after is not None}
@@ -50,9 +52,9 @@ def reset(committed: dict[TopicPartition, Committed], to: int, now_ms: int = NOW
     ],
 )
 def test_a_change_says_what_it_means(before: int | None, wanted: int, after: int, meaning: str) -> None:
-    committed = {ORDERS: Committed(before)} if before is not None else {}
+    committed = {ORDERS: CommittedOffset(before)} if before is not None else {}
     (change,) = changes({ORDERS: wanted}, committed, EDGES)
-    assert (change.after, change.meaning) == (Committed(after), meaning)
+    assert (change.after, change.meaning) == (CommittedOffset(after), meaning)
 
 
 @pytest.mark.parametrize(
@@ -65,17 +67,19 @@ def test_a_change_says_what_it_means(before: int | None, wanted: int, after: int
     ],
 )
 def test_the_total_of_all_changes(offsets: list[tuple[int, int]], said: str) -> None:
-    assert total([Change(ORDERS, Committed(old), Committed(new), None) for old, new in offsets]) == said
+    assert (
+        total([OffsetChange(ORDERS, CommittedOffset(old), CommittedOffset(new), None) for old, new in offsets]) == said
+    )
 
 
 def test_what_was_never_committed_cannot_be_shifted() -> None:
-    assert shifted(ORDERS, Committed(10), -3) == 7
-    with pytest.raises(NotPossible, match="orders-0: nothing is committed there that could be shifted by -3"):
+    assert shifted(ORDERS, CommittedOffset(10), -3) == 7
+    with pytest.raises(ImpossibleReset, match="orders-0: nothing is committed there that could be shifted by -3"):
         shifted(ORDERS, None, -3)
 
 
 def test_a_note_says_what_was_there_before() -> None:
-    after = reset({ORDERS: Committed(42, 3, "mine")}, to=20)
+    after = reset({ORDERS: CommittedOffset(42, 3, "mine")}, to=20)
     assert json.loads(after[ORDERS].metadata) == {
         NOTE: {"at": NOW_MS, "of": "orders:0 users:3", "offset": 42, "epoch": 3, "metadata": "mine"}
     }
@@ -83,7 +87,7 @@ def test_a_note_says_what_was_there_before() -> None:
 
 
 def test_undo_restores_offset_epoch_and_metadata_and_forgets_what_was_not_there() -> None:
-    before = {ORDERS: Committed(42, 3, 'as "it" was')}
+    before = {ORDERS: CommittedOffset(42, 3, 'as "it" was')}
     found = undo(reset(before, to=20), EDGES)
     assert found is not None
     assert {change.tp: change.after for change in found.changes} == {ORDERS: before[ORDERS], USERS: None}
@@ -91,37 +95,37 @@ def test_undo_restores_offset_epoch_and_metadata_and_forgets_what_was_not_there(
 
 
 def test_undo_is_too_late_where_the_group_has_committed_since() -> None:
-    after = reset({ORDERS: Committed(42)}, to=20) | {USERS: Committed(33)}
+    after = reset({ORDERS: CommittedOffset(42)}, to=20) | {USERS: CommittedOffset(33)}
     found = undo(after, EDGES)
     assert found is not None
     assert [change.tp for change in found.changes] == [ORDERS]
-    assert found.too_late == {USERS: Committed(33)}
-    assert undo({ORDERS: Committed(1), USERS: Committed(33)}, EDGES) is None
+    assert found.too_late == {USERS: CommittedOffset(33)}
+    assert undo({ORDERS: CommittedOffset(1), USERS: CommittedOffset(33)}, EDGES) is None
 
 
 def test_of_two_resets_only_the_last_is_undone() -> None:
-    first = reset({ORDERS: Committed(42, 1, "mine"), USERS: Committed(7)}, to=20)
+    first = reset({ORDERS: CommittedOffset(42, 1, "mine"), USERS: CommittedOffset(7)}, to=20)
     (change,) = noted(changes({ORDERS: 30}, first, EDGES), NOW_MS + 1)
     assert change.after is not None
     found = undo(first | {ORDERS: change.after}, EDGES)
     assert found is not None
-    assert [(change.tp, change.after) for change in found.changes] == [(ORDERS, Committed(20, metadata="mine"))]
+    assert [(change.tp, change.after) for change in found.changes] == [(ORDERS, CommittedOffset(20, metadata="mine"))]
     assert found.too_late == {}
 
 
 def test_a_note_is_never_longer_than_metadata_may_be() -> None:
-    long = {ORDERS: Committed(42, 1, "x" * NOTE_BYTES)}
+    long = {ORDERS: CommittedOffset(42, 1, "x" * NOTE_BYTES)}
     (change,) = noted(changes({ORDERS: 20}, long, EDGES), NOW_MS)
     assert change.after is not None
     assert len(change.after.metadata) < NOTE_BYTES
     assert change.remark == "an undo will not bring its long metadata back"
     found = undo({ORDERS: change.after}, EDGES)
     assert found is not None
-    assert found.changes[0].after == Committed(42, 1, "")
+    assert found.changes[0].after == CommittedOffset(42, 1, "")
 
 
 def test_the_partitions_of_a_wide_reset_are_not_listed_in_each_note() -> None:
-    many = {TopicPartition(f"topic-{n}", 0): Edges(0, 9) for n in range(100)}
+    many = {TopicPartition(f"topic-{n}", 0): OffsetRange(0, 9) for n in range(100)}
     after = {change.tp: change.after for change in noted(changes(dict.fromkeys(many, 5), {}, many), NOW_MS)}
     assert max(len(found.metadata) for found in after.values() if found is not None) < 200
     found = undo({tp: found for tp, found in after.items() if found is not None}, many)
@@ -130,8 +134,8 @@ def test_the_partitions_of_a_wide_reset_are_not_listed_in_each_note() -> None:
 
 
 def test_what_has_been_deleted_since_the_reset_is_told() -> None:
-    after = reset({ORDERS: Committed(12)}, to=50)
-    found = undo(after, EDGES | {ORDERS: Edges(30, 100)})
+    after = reset({ORDERS: CommittedOffset(12)}, to=50)
+    found = undo(after, EDGES | {ORDERS: OffsetRange(30, 100)})
     assert found is not None
     assert found.changes[0].meaning == "reads 38 again; the partition holds 30 to 100 by now"
 
@@ -144,21 +148,26 @@ HUGE_OFFSET = f'{{"{NOTE}": {{"at": 1, "of": "", "offset": 99999999999999999999,
     "metadata", ["", "x", "[]", "7", "null", '{"a": 1}', f'{{"{NOTE}": 7}}', NOTE_WITH_TEXT_OFFSET, HUGE_OFFSET]
 )
 def test_metadata_of_others_is_no_note(metadata: str) -> None:
-    assert undo({ORDERS: Committed(1, metadata=metadata)}, EDGES) is None
+    assert undo({ORDERS: CommittedOffset(1, metadata=metadata)}, EDGES) is None
 
 
 @given(st.text(max_size=200))
 def test_no_metadata_breaks_an_undo(metadata: str) -> None:
-    assert undo({ORDERS: Committed(1, metadata=f'{{"{NOTE}": {metadata}}}')}, EDGES) is None or "offset" in metadata
+    assert (
+        undo({ORDERS: CommittedOffset(1, metadata=f'{{"{NOTE}": {metadata}}}')}, EDGES) is None or "offset" in metadata
+    )
 
 
 @given(
     st.dictionaries(
-        st.sampled_from([ORDERS, USERS]), st.builds(Committed, st.integers(0, 2**63 - 1), st.integers(-1, 9), st.text())
+        st.sampled_from([ORDERS, USERS]),
+        st.builds(CommittedOffset, st.integers(0, 2**63 - 1), st.integers(-1, 9), st.text()),
     ),
     st.integers(-5, 200),
 )
-def test_an_undo_brings_back_exactly_what_was_committed(committed: dict[TopicPartition, Committed], to: int) -> None:
+def test_an_undo_brings_back_exactly_what_was_committed(
+    committed: dict[TopicPartition, CommittedOffset], to: int
+) -> None:
     found = undo(reset(committed, to), EDGES)
     assert found is not None
     assert {change.tp: change.after for change in found.changes} == {tp: committed.get(tp) for tp in EDGES}

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from leadline.cli.client import Connection, Failure
+from leadline.cli.client import ClusterConnection, Failure
 from leadline.cli.offsets import listed
 from leadline.model import TopicPartition
 
@@ -48,7 +48,7 @@ class Cluster:
 
 
 def asked_of(cluster: Cluster) -> dict[TopicPartition, int]:
-    return listed(cast(Connection, cluster), cast(AdminClient, cluster), [ORDERS, USERS], "latest")
+    return listed(cast(ClusterConnection, cluster), cast(AdminClient, cluster), [ORDERS, USERS], "latest")
 
 
 def test_a_partition_that_moved_is_asked_again_and_the_others_are_not() -> None:

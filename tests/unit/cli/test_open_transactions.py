@@ -2,19 +2,19 @@
 
 import pytest
 
-from leadline.cli.open_transactions import Blocked, Open, Transaction, hanging, hangs
+from leadline.cli.open_transactions import BlockedPartition, OpenTransaction, TransactionDescription, hanging, hangs
 from leadline.model import TopicPartition
 
 ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 3)
 NOW_MS, MINUTE_MS = 1_700_000_000_000, 60_000
 
 
-def opened(start: int = 42, producer: int = 7, age_ms: int = MINUTE_MS, coordinator_epoch: int = -1) -> Open:
-    return Open(ORDERS, producer, 2, coordinator_epoch, start, NOW_MS - age_ms)
+def opened(start: int = 42, producer: int = 7, age_ms: int = MINUTE_MS, coordinator_epoch: int = -1) -> OpenTransaction:
+    return OpenTransaction(ORDERS, producer, 2, coordinator_epoch, start, NOW_MS - age_ms)
 
 
-def known(*partitions: TopicPartition, state: str = "Ongoing") -> Transaction:
-    return Transaction("shop", 1, state, 7, 2, MINUTE_MS, NOW_MS, frozenset(partitions))
+def known(*partitions: TopicPartition, state: str = "Ongoing") -> TransactionDescription:
+    return TransactionDescription("shop", 1, state, 7, 2, MINUTE_MS, NOW_MS, frozenset(partitions))
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,9 @@ def known(*partitions: TopicPartition, state: str = "Ongoing") -> Transaction:
         (known(ORDERS, state="PrepareCommit"), False),
     ],
 )
-def test_one_hangs_where_no_coordinator_is_going_to_write_a_marker(transaction: Transaction | None, said: bool) -> None:
+def test_one_hangs_where_no_coordinator_is_going_to_write_a_marker(
+    transaction: TransactionDescription | None, said: bool
+) -> None:
     assert hangs(opened(), transaction) is said
 
 
@@ -43,7 +45,7 @@ def test_a_marker_of_hand_has_a_coordinator_epoch_that_every_leader_takes() -> N
 
 def test_the_first_open_transaction_holds_the_last_stable_offset() -> None:
     first, second = opened(42), opened(50, producer=8)
-    blocked = Blocked(ORDERS, 42, 60, (second, first))
+    blocked = BlockedPartition(ORDERS, 42, 60, (second, first))
     assert (blocked.holder, blocked.waiting) == (first, 18)
 
 
@@ -52,5 +54,5 @@ def test_the_first_open_transaction_holds_the_last_stable_offset() -> None:
     [(60, 60, (opened(60),)), (42, 60, ()), (42, 60, (opened(50),))],
     ids=["nothing waits", "its end is not replicated yet", "it began later"],
 )
-def test_nothing_else_holds_it(stable: int, high: int, open_ones: tuple[Open, ...]) -> None:
-    assert Blocked(ORDERS, stable, high, open_ones).holder is None
+def test_nothing_else_holds_it(stable: int, high: int, open_ones: tuple[OpenTransaction, ...]) -> None:
+    assert BlockedPartition(ORDERS, stable, high, open_ones).holder is None

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from leadline.cli.perf import Latencies, Run, payloads
+from leadline.cli.perf import Latencies, Measurement, payloads
 
 
 def test_percentiles_are_right_to_within_a_hundredth() -> None:
@@ -28,19 +28,19 @@ def test_without_measurements_there_are_no_percentiles() -> None:
 def test_a_run_is_bounded_by_records_or_seconds(
     records: int | None, seconds: float | None, done: int, goes_on: bool
 ) -> None:
-    assert Run(records, seconds).goes_on(done) is goes_on
+    assert Measurement(records, seconds).goes_on(done) is goes_on
 
 
 def test_the_last_burst_is_as_small_as_what_is_left() -> None:
-    assert Run(250, None).next_burst(200, 100) == 50
-    assert Run(None, 1.0).next_burst(200, 100) == 100
+    assert Measurement(250, None).next_burst(200, 100) == 50
+    assert Measurement(None, 1.0).next_burst(200, 100) == 100
 
 
 @pytest.mark.parametrize("as_json", [True, False])
 def test_the_summary(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     taken = Latencies()
     taken.add(0.002)
-    run = Run(None, None, started=100.0, ended=102.0, count=1000, size=4_000_000, latencies={"latency": taken})
+    run = Measurement(None, None, started=100.0, ended=102.0, count=1000, size=4_000_000, latencies={"latency": taken})
     run.tell(argparse.Namespace(json=as_json))
     shown = capsys.readouterr().out
     if as_json:

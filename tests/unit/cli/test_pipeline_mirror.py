@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from leadline.cli import main
-from leadline.cli.pipeline_mirror import Sum, add_to, wish_of
+from leadline.cli.pipeline_mirror import MirrorTotals, add_to, wish_of
 from leadline.spark.mirror.mirror import Told
 
 MIRROR = ["pipeline", "mirror"]
@@ -59,7 +59,7 @@ def test_mirrors_of_other_topics_are_others(given: list[str], name: str) -> None
 
 
 def test_progress_tells_rate_lag_and_groups_that_are_left_alone() -> None:
-    done = Sum()
+    done = MirrorTotals()
     told = Told(10, 2000, 5, 1000, -1, 1.0, 0, ("busy",))
     done.add(told)
     assert done.line(told, 2.0) == (

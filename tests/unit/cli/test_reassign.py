@@ -7,16 +7,16 @@ import pytest
 
 from leadline.cli import main
 from leadline.cli.reassign import broker_list, summary
-from leadline.cli.reassignment_plan import Move
+from leadline.cli.reassignment_plan import ReplicaMove
 from leadline.model import TopicPartition
 
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 def test_what_is_copied_is_told_for_each_broker() -> None:
-    changes = [Move(ONE, [1], [1, 2, 3], 4_000_000), Move(TWO, [1], [2], 500_000)]
+    changes = [ReplicaMove(ONE, [1], [1, 2, 3], 4_000_000), ReplicaMove(TWO, [1], [2], 500_000)]
     assert summary(changes) == ["2 partitions change; to be copied: 4.5 MB (2.5 MB to broker 2, 2.0 MB to broker 3)"]
-    assert summary([Move(ONE, [1, 2], [2, 1], 0)]) == ["1 partition changes; to be copied: 0 B"]
+    assert summary([ReplicaMove(ONE, [1, 2], [2, 1], 0)]) == ["1 partition changes; to be copied: 0 B"]
 
 
 def test_brokers_are_ids_with_commas_between_them() -> None:

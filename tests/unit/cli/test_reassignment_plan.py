@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadline.cli.reassignment_plan import (
-    Move,
+    OngoingReassignment,
     PlanError,
-    Reassignment,
-    Throttled,
+    ReplicaMove,
+    ThrottledReplicas,
     entries,
     involved,
     moves,
@@ -93,12 +93,12 @@ def test_plans_are_whole_and_even_and_do_not_crowd_a_rack(
 
 def test_a_move_copies_to_those_who_do_not_have_it() -> None:
     (move,) = moves(numbered([1, 2], [3]), numbered([2, 3, 1], [3]), {tp(0): 500, tp(1): 900})
-    assert move == Move(tp(0), [1, 2], [2, 3, 1], 500)
+    assert move == ReplicaMove(tp(0), [1, 2], [2, 3, 1], 500)
     assert (move.adding, involved([move])) == ([3], [1, 2, 3])
 
 
 def test_another_order_is_a_change_but_copies_nothing() -> None:
-    assert moves(numbered([1, 2]), numbered([2, 1]), {tp(0): 500}) == [Move(tp(0), [1, 2], [2, 1], 0)]
+    assert moves(numbered([1, 2]), numbered([2, 1]), {tp(0): 500}) == [ReplicaMove(tp(0), [1, 2], [2, 1], 0)]
 
 
 def test_a_file_is_read_as_it_was_written() -> None:
@@ -139,17 +139,20 @@ def test_any_list_of_objects_can_be_read() -> None:
 
 def test_throttled_are_those_who_have_it_and_those_who_shall_have_it() -> None:
     """Of what moves already, those who had it before."""
-    under_way = {tp(1): Reassignment([1, 2, 3], adding=[3], removing=[1]), tp(0, "x"): Reassignment([1, 2], [2], [])}
+    under_way = {
+        tp(1): OngoingReassignment([1, 2, 3], adding=[3], removing=[1]),
+        tp(0, "x"): OngoingReassignment([1, 2], [2], []),
+    }
     plan = moves(numbered([1], [1, 2]), numbered([1, 3], [2]), {})
     assert throttled_replicas(under_way, plan) == {
-        "orders": Throttled(["0:1", "1:1", "1:2"], ["0:3"]),
-        "x": Throttled(["0:1"], ["0:2"]),
+        "orders": ThrottledReplicas(["0:1", "1:1", "1:2"], ["0:3"]),
+        "x": ThrottledReplicas(["0:1"], ["0:2"]),
     }
 
 
 def test_how_far_a_plan_is() -> None:
     plan = numbered([1], [2], [3])
-    state = progress(plan, numbered([1], [1], [3, 1]), {tp(2): Reassignment([3, 1], [3], [1])})
+    state = progress(plan, numbered([1], [1], [3, 1]), {tp(2): OngoingReassignment([3, 1], [3], [1])})
     assert (list(state.done), list(state.moving), state.left_out) == ([tp(0)], [tp(2)], {tp(1): [1]})
     assert state.is_open
     assert not progress(plan, plan, {}).is_open

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from leadline.cli.client import Failure
-from leadline.cli.offset_plan import Change, Committed, Edges, Undo
+from leadline.cli.offset_plan import CommittedOffset, OffsetChange, OffsetRange, ResetUndo
 from leadline.cli.reset_offsets import change_json, change_row, offsets_in, too_late_lines
 from leadline.cli.terminal import moment_text
 from leadline.model import TopicPartition
@@ -18,29 +18,29 @@ THEN_MS = 1_700_000_000_000
     ("change", "row"),
     [
         (
-            Change(ORDERS, Committed(60), Committed(20), Edges(10, 60)),
+            OffsetChange(ORDERS, CommittedOffset(60), CommittedOffset(20), OffsetRange(10, 60)),
             ["orders-0", "60", "the end", "20", moment_text(THEN_MS), "reads 40 again"],
         ),
         (
-            Change(ORDERS, None, Committed(20), Edges(10, 60)),
+            OffsetChange(ORDERS, None, CommittedOffset(20), OffsetRange(10, 60)),
             ["orders-0", "-", "-", "20", moment_text(THEN_MS), "nothing was committed; 40 to read"],
         ),
         (
-            Change(ORDERS, Committed(5), Committed(30), Edges(10, 60)),
+            OffsetChange(ORDERS, CommittedOffset(5), CommittedOffset(30), OffsetRange(10, 60)),
             ["orders-0", "5", "deleted", "30", "unknown", "skips 25"],
         ),
         (
-            Change(ORDERS, Committed(5), None, None),
+            OffsetChange(ORDERS, CommittedOffset(5), None, None),
             ["orders-0", "5", "deleted", "-", "-", "nothing committed, as before"],
         ),
     ],
 )
-def test_a_change_is_shown_with_the_times_of_its_records(change: Change, row: list[str]) -> None:
+def test_a_change_is_shown_with_the_times_of_its_records(change: OffsetChange, row: list[str]) -> None:
     assert change_row(change, {(ORDERS, 20): THEN_MS}) == row
 
 
 def test_a_program_gets_the_same_as_numbers() -> None:
-    change = Change(ORDERS, Committed(60), Committed(20), Edges(10, 60), "so")
+    change = OffsetChange(ORDERS, CommittedOffset(60), CommittedOffset(20), OffsetRange(10, 60), "so")
     assert change_json(change, {(ORDERS, 20): THEN_MS}) == {
         "topic": "orders",
         "partition": 0,
@@ -75,7 +75,7 @@ def test_a_file_with_anything_else_is_refused_as_a_whole(text: str, said: str, t
 
 
 def test_where_it_is_too_late_for_an_undo_is_told() -> None:
-    found = Undo(THEN_MS, [], {ORDERS: Committed(9), USERS: None})
+    found = ResetUndo(THEN_MS, [], {ORDERS: CommittedOffset(9), USERS: None})
     assert too_late_lines(found) == [
         "too late for orders-0: the group has committed 9 there since",
         "too late for users-3: nothing is committed there",

@@ -13,14 +13,14 @@ from threading import Thread
 import pytest
 
 from leadline.cli import main
-from leadline.cli.servers import CLOSES, HTTP, KAFKA, SILENT, TLS, Address, addresses, diagnose
+from leadline.cli.servers import CLOSES, HTTP, KAFKA, SILENT, TLS, ServerAddress, addresses, diagnose
 from tests.support.broker import leadline
 
 Serve = Callable[[socket.socket], None]
 
 
 @contextmanager
-def server(serve: Serve) -> Iterator[Address]:
+def server(serve: Serve) -> Iterator[ServerAddress]:
     """One that does the same with each connection, which stays open until it returns."""
     listener = socket.create_server(("127.0.0.1", 0))
 
@@ -41,7 +41,7 @@ def server(serve: Serve) -> Iterator[Address]:
 
     Thread(target=accept, daemon=True).start()
     try:
-        yield Address("127.0.0.1", listener.getsockname()[1])
+        yield ServerAddress("127.0.0.1", listener.getsockname()[1])
     finally:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
@@ -125,11 +125,11 @@ def test_a_server_that_speaks_tls_is_told(tmp_path: Path) -> None:
 
 def test_a_broker_of_ours_speaks_kafka(tmp_path: Path) -> None:
     with leadline(tmp_path / "data") as broker:
-        assert diagnose(Address("localhost", broker.port), 10) is KAFKA
+        assert diagnose(ServerAddress("localhost", broker.port), 10) is KAFKA
 
 
 def test_a_host_that_there_is_not_is_told() -> None:
-    assert diagnose(Address("nosuch.invalid", 9092)).text == "there is no such host"
+    assert diagnose(ServerAddress("nosuch.invalid", 9092)).text == "there is no such host"
 
 
 def test_addresses_have_a_host_and_the_usual_port() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from leadline.cli.start import port_number, with_port
-from leadline.config import InvalidSetting
+from leadline.config.values import InvalidSetting
 from tests.support.broker import leadline
 
 

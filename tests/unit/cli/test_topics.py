@@ -8,8 +8,18 @@ from confluent_kafka import Node, TopicPartitionInfo, Uuid
 from confluent_kafka.admin._topic import TopicDescription
 
 from leadline.cli.client import Paint
-from leadline.cli.reassignment_plan import Reassignment
-from leadline.cli.topics import FILTERS, Cluster, Partition, as_json, head_of, id_of, java_order, line_of, partitions_of
+from leadline.cli.reassignment_plan import OngoingReassignment
+from leadline.cli.topics import (
+    FILTERS,
+    FilterContext,
+    PartitionDescription,
+    as_json,
+    head_of,
+    id_of,
+    java_order,
+    line_of,
+    partitions_of,
+)
 from leadline.model import TopicPartition
 
 ONE, TWO, NOBODY = Node(1, "a", 9092), Node(2, "b", 9092), Node(-1, "", -1)
@@ -33,7 +43,7 @@ def test_a_topic_is_described_as_kafka_describes_it() -> None:
 
 
 def test_what_moves_to_other_brokers_is_not_counted_as_a_copy_yet() -> None:
-    moving = {TopicPartition("orders", 0): Reassignment([2, 1], adding=[2], removing=[1])}
+    moving = {TopicPartition("orders", 0): OngoingReassignment([2, 1], adding=[2], removing=[1])}
     (moved, _) = partitions_of(TOPIC, moving)
     assert moved.replication_factor == 1
     assert line_of("orders", moved, Paint(io.StringIO())).split("\t")[6:] == [
@@ -57,14 +67,14 @@ def test_what_moves_to_other_brokers_is_not_counted_as_a_copy_yet() -> None:
 )
 def test_only_partitions_in_trouble_are_shown(name: str, shown: set[str]) -> None:
     partitions = {
-        "well": Partition(0, 1, [1, 2, 3], [1, 2, 3]),
-        "lacks one": Partition(1, 1, [1, 2, 3], [1, 2]),
-        "lacks two": Partition(2, 1, [1, 2, 3], [1]),
-        "no leader": Partition(3, None, [1, 2, 3], [2]),
-        "leader away": Partition(4, 9, [1, 2, 9], [9]),
-        "moving": Partition(5, 1, [1, 2, 3], [1, 2], Reassignment([1, 2, 3], [3], [1])),
+        "well": PartitionDescription(0, 1, [1, 2, 3], [1, 2, 3]),
+        "lacks one": PartitionDescription(1, 1, [1, 2, 3], [1, 2]),
+        "lacks two": PartitionDescription(2, 1, [1, 2, 3], [1]),
+        "no leader": PartitionDescription(3, None, [1, 2, 3], [2]),
+        "leader away": PartitionDescription(4, 9, [1, 2, 9], [9]),
+        "moving": PartitionDescription(5, 1, [1, 2, 3], [1, 2], OngoingReassignment([1, 2, 3], [3], [1])),
     }
-    matches, cluster = FILTERS[name][1], Cluster(alive={1, 2, 3}, min_isr=2)
+    matches, cluster = FILTERS[name][1], FilterContext(alive={1, 2, 3}, min_isr=2)
     assert {what for what, each in partitions.items() if matches(each, cluster)} == shown
 
 

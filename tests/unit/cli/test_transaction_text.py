@@ -5,7 +5,7 @@ import io
 import pytest
 
 from leadline.cli.client import Paint
-from leadline.cli.open_transactions import NOT_OPEN, Blocked, Open, Transaction
+from leadline.cli.open_transactions import NOT_OPEN, BlockedPartition, OpenTransaction, TransactionDescription
 from leadline.cli.terminal import moment_text
 from leadline.cli.transaction_text import (
     blocked_json,
@@ -22,12 +22,14 @@ ORDERS = TopicPartition("orders", 0)
 NOW_MS = 1_700_000_000_000
 THEN_MS = NOW_MS - 200_000
 PLAIN = Paint(io.StringIO())
-HELD = Open(ORDERS, 4001, 3, -1, 42, THEN_MS)
-BEHIND = Open(ORDERS, 4002, 0, 5, 50, THEN_MS)
+HELD = OpenTransaction(ORDERS, 4001, 3, -1, 42, THEN_MS)
+BEHIND = OpenTransaction(ORDERS, 4002, 0, 5, 50, THEN_MS)
 
 
-def shop(state: str = "Ongoing", *partitions: TopicPartition, started_ms: int | None = THEN_MS) -> Transaction:
-    return Transaction("shop-1", 1, state, 4001, 3, 60_000, started_ms, frozenset(partitions))
+def shop(
+    state: str = "Ongoing", *partitions: TopicPartition, started_ms: int | None = THEN_MS
+) -> TransactionDescription:
+    return TransactionDescription("shop-1", 1, state, 4001, 3, 60_000, started_ms, frozenset(partitions))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,7 @@ def shop(state: str = "Ongoing", *partitions: TopicPartition, started_ms: int | 
         (shop("Empty", started_ms=None), "Empty", "none yet"),
     ],
 )
-def test_a_transaction_is_told_with_its_age(found: Transaction, state: str, started: str) -> None:
+def test_a_transaction_is_told_with_its_age(found: TransactionDescription, state: str, started: str) -> None:
     assert transaction_lines(found, NOW_MS, PLAIN) == [
         f"shop-1: {state}",
         "  producer     4001, epoch 3",
@@ -55,7 +57,7 @@ def test_a_transaction_is_told_with_its_age(found: Transaction, state: str, star
 
 
 def test_what_blocks_a_partition_is_told_with_who_since_when_and_how_it_ends() -> None:
-    blocked = Blocked(ORDERS, 42, 60, (HELD, BEHIND))
+    blocked = BlockedPartition(ORDERS, 42, 60, (HELD, BEHIND))
     assert blocked_lines(blocked, {4001: shop("Ongoing", ORDERS)}, NOW_MS, PLAIN) == [
         "orders-0: 18 records wait",
         "  last stable offset  42",
@@ -77,16 +79,19 @@ def test_what_blocks_a_partition_is_told_with_who_since_when_and_how_it_ends() -
         (shop("PrepareCommit", ORDERS), "broker 1 is about to write its marker"),
     ],
 )
-def test_how_an_open_transaction_ends(known: Transaction | None, said: str) -> None:
+def test_how_an_open_transaction_ends(known: TransactionDescription | None, said: str) -> None:
     assert ending_text(HELD, known) == said
 
 
 @pytest.mark.parametrize(
     ("blocked", "said"),
     [
-        (Blocked(ORDERS, 60, 60, ()), ["orders-0: nothing waits, the last stable offset is the high watermark, 60"]),
         (
-            Blocked(ORDERS, 59, 60, ()),
+            BlockedPartition(ORDERS, 60, 60, ()),
+            ["orders-0: nothing waits, the last stable offset is the high watermark, 60"],
+        ),
+        (
+            BlockedPartition(ORDERS, 59, 60, ()),
             [
                 "orders-0: 1 record waits",
                 "  last stable offset  59",
@@ -96,12 +101,12 @@ def test_how_an_open_transaction_ends(known: Transaction | None, said: str) -> N
         ),
     ],
 )
-def test_a_partition_that_no_transaction_blocks(blocked: Blocked, said: list[str]) -> None:
+def test_a_partition_that_no_transaction_blocks(blocked: BlockedPartition, said: list[str]) -> None:
     assert blocked_lines(blocked, {}, NOW_MS, PLAIN) == said
 
 
 def test_a_program_gets_every_open_transaction_of_a_partition() -> None:
-    assert blocked_json(Blocked(ORDERS, 42, 60, (BEHIND,)), {}) == {
+    assert blocked_json(BlockedPartition(ORDERS, 42, 60, (BEHIND,)), {}) == {
         "topic": "orders",
         "partition": 0,
         "lastStableOffset": 42,
@@ -129,5 +134,5 @@ def test_a_hanging_one_is_a_row_and_an_abort_says_what_it_ends() -> None:
     assert hanging_row(HELD, NOW_MS) == row
     marker = "An abort marker in orders-0 for producer 4001, epoch 3, coordinator epoch 0"
     assert marker_text(HELD) == f"{marker}: it aborts the transaction that begins at 42"
-    unknown = Open(ORDERS, 4001, 3, 0, NOT_OPEN, 0)
+    unknown = OpenTransaction(ORDERS, 4001, 3, 0, NOT_OPEN, 0)
     assert marker_text(unknown) == f"{marker}: its leader knows no open transaction of this producer"

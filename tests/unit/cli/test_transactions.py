@@ -5,12 +5,12 @@ import argparse
 import pytest
 
 from leadline.cli.client import Failure
-from leadline.cli.open_transactions import NOT_OPEN, Open
+from leadline.cli.open_transactions import NOT_OPEN, OpenTransaction
 from leadline.cli.transactions import chosen_of
 from leadline.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
-FOUND = [Open(ORDERS, 7, 2, 4, 42, 0), Open(ORDERS, 8, 0, -1, 50, 0)]
+FOUND = [OpenTransaction(ORDERS, 7, 2, 4, 42, 0), OpenTransaction(ORDERS, 8, 0, -1, 50, 0)]
 
 
 def typed(
@@ -24,7 +24,9 @@ def typed(
 def test_a_transaction_is_chosen_by_where_it_begins_or_by_its_producer() -> None:
     assert chosen_of(ORDERS, FOUND, typed(start=50)) is FOUND[1]
     assert chosen_of(ORDERS, FOUND, typed(producer=7, epoch=2, coordinator=4)) == FOUND[0]
-    assert chosen_of(ORDERS, FOUND, typed(producer=9, epoch=2, coordinator=4)) == Open(ORDERS, 9, 2, 4, NOT_OPEN, 0)
+    assert chosen_of(ORDERS, FOUND, typed(producer=9, epoch=2, coordinator=4)) == OpenTransaction(
+        ORDERS, 9, 2, 4, NOT_OPEN, 0
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,60 +2,72 @@
 
 import pytest
 
-from leadline.config import (
-    Change,
-    InvalidSetting,
-    Layers,
+from leadline.config.alter import (
+    AlterConfigOp,
+    ConfigChange,
     NotAList,
-    Op,
     altered_broker,
     altered_topic,
     check_broker,
     check_topic,
 )
+from leadline.config.describe import ConfigLayers
+from leadline.config.values import InvalidSetting
 
-LAYERS = Layers(static={"broker.id": "1", "log.cleaner.max.compaction.lag.ms": "100"})
+LAYERS = ConfigLayers(static={"broker.id": "1", "log.cleaner.max.compaction.lag.ms": "100"})
 
 
 @pytest.mark.parametrize(
     ("current", "op", "value", "after"),
     [
-        ({}, Op.SET, "compact", {"cleanup.policy": "compact"}),
-        ({"cleanup.policy": "compact"}, Op.DELETE, None, {}),
-        ({}, Op.APPEND, "compact", {"cleanup.policy": "delete,compact"}),
-        ({"cleanup.policy": "compact"}, Op.APPEND, "compact,delete", {"cleanup.policy": "compact,delete"}),
-        ({"cleanup.policy": "compact,delete"}, Op.SUBTRACT, "delete", {"cleanup.policy": "compact"}),
-        ({}, Op.SUBTRACT, "delete", {"cleanup.policy": ""}),
+        ({}, AlterConfigOp.SET, "compact", {"cleanup.policy": "compact"}),
+        ({"cleanup.policy": "compact"}, AlterConfigOp.DELETE, None, {}),
+        ({}, AlterConfigOp.APPEND, "compact", {"cleanup.policy": "delete,compact"}),
+        ({"cleanup.policy": "compact"}, AlterConfigOp.APPEND, "compact,delete", {"cleanup.policy": "compact,delete"}),
+        ({"cleanup.policy": "compact,delete"}, AlterConfigOp.SUBTRACT, "delete", {"cleanup.policy": "compact"}),
+        ({}, AlterConfigOp.SUBTRACT, "delete", {"cleanup.policy": ""}),
     ],
 )
 def test_a_change_is_made_to_what_is_set_or_to_the_default(
-    current: dict[str, str], op: Op, value: str | None, after: dict[str, str]
+    current: dict[str, str], op: AlterConfigOp, value: str | None, after: dict[str, str]
 ) -> None:
-    assert altered_topic(LAYERS, current, [Change("cleanup.policy", op, value)]) == after
+    assert altered_topic(LAYERS, current, [ConfigChange("cleanup.policy", op, value)]) == after
 
 
 @pytest.mark.parametrize(
     ("changes", "error"),
     [
-        ([Change("retention.ms", Op.SET, "soon")], r"retention\.ms=soon: must be a 64-bit whole number"),
-        ([Change("retention.m", Op.SET, "1")], r"unknown setting retention\.m \(did you mean retention\.ms\?\)"),
-        ([Change("retention.ms", Op.SET, None)], r"retention\.ms: must have a value"),
-        ([Change("retention.ms", Op.SET, "1")] * 2, r"retention\.ms: must be there once only"),
-        ([Change("cleanup.policy", Op.APPEND, "shred")], "must be a list of compact, delete"),
-        ([Change("min.compaction.lag.ms", Op.SET, "101")], r"must not exceed max\.compaction\.lag\.ms=100"),
-        ([Change("remote.storage.enable", Op.SET, "true")], "not supported: there is no remote storage"),
-        ([Change("nothing", Op.APPEND, "x")], "unknown setting nothing"),
+        (
+            [ConfigChange("retention.ms", AlterConfigOp.SET, "soon")],
+            r"retention\.ms=soon: must be a 64-bit whole number",
+        ),
+        (
+            [ConfigChange("retention.m", AlterConfigOp.SET, "1")],
+            r"unknown setting retention\.m \(did you mean retention\.ms\?\)",
+        ),
+        ([ConfigChange("retention.ms", AlterConfigOp.SET, None)], r"retention\.ms: must have a value"),
+        ([ConfigChange("retention.ms", AlterConfigOp.SET, "1")] * 2, r"retention\.ms: must be there once only"),
+        ([ConfigChange("cleanup.policy", AlterConfigOp.APPEND, "shred")], "must be a list of compact, delete"),
+        (
+            [ConfigChange("min.compaction.lag.ms", AlterConfigOp.SET, "101")],
+            r"must not exceed max\.compaction\.lag\.ms=100",
+        ),
+        (
+            [ConfigChange("remote.storage.enable", AlterConfigOp.SET, "true")],
+            "not supported: there is no remote storage",
+        ),
+        ([ConfigChange("nothing", AlterConfigOp.APPEND, "x")], "unknown setting nothing"),
     ],
 )
-def test_a_change_that_does_not_fit_a_topic_is_refused(changes: list[Change], error: str) -> None:
+def test_a_change_that_does_not_fit_a_topic_is_refused(changes: list[ConfigChange], error: str) -> None:
     with pytest.raises(InvalidSetting, match=error):
         altered_topic(LAYERS, {}, changes)
 
 
-@pytest.mark.parametrize("op", [Op.APPEND, Op.SUBTRACT])
-def test_only_lists_can_be_added_to_and_taken_from(op: Op) -> None:
+@pytest.mark.parametrize("op", [AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT])
+def test_only_lists_can_be_added_to_and_taken_from(op: AlterConfigOp) -> None:
     with pytest.raises(NotAList, match=r"retention\.ms=1: nothing can be (added to|taken from) it"):
-        altered_topic(LAYERS, {}, [Change("retention.ms", op, "1")])
+        altered_topic(LAYERS, {}, [ConfigChange("retention.ms", op, "1")])
 
 
 def test_a_topic_has_its_own_settings_over_those_of_its_broker() -> None:
@@ -65,7 +77,9 @@ def test_a_topic_has_its_own_settings_over_those_of_its_broker() -> None:
 
 
 def test_a_broker_is_told_what_means_nothing() -> None:
-    after, ignored = altered_broker(LAYERS, [Change("num.io.threads", Op.SET, "9"), Change("my.own", Op.SET, "x")])
+    after, ignored = altered_broker(
+        LAYERS, [ConfigChange("num.io.threads", AlterConfigOp.SET, "9"), ConfigChange("my.own", AlterConfigOp.SET, "x")]
+    )
     assert after == {"num.io.threads": "9", "my.own": "x"}
     assert ignored == ("my.own", "num.io.threads (one thread serves all requests)")
 

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 import leadline
-from leadline.config import LONG_MAX, BrokerConfig, InvalidSetting, LogConfig, broker_settings
+from leadline.config.broker import BrokerConfig, broker_settings
+from leadline.config.topic import LogConfig
+from leadline.config.values import LONG_MAX, InvalidSetting
 
 KAFKAS_OWN_FILE = {
     "broker.id": "0",

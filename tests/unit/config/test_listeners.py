@@ -2,8 +2,8 @@
 
 import pytest
 
-from leadline.config import InvalidSetting, Listener, Protocol
-from leadline.config.listeners import Listeners, parse_listeners
+from leadline.config.listeners import Listener, Listeners, SecurityProtocol, parse_listeners
+from leadline.config.values import InvalidSetting
 
 MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL,INSIDE:SASL_SSL"
 
@@ -17,10 +17,10 @@ def parse(
 @pytest.mark.parametrize(
     ("text", "listener"),
     [
-        ("PLAINTEXT://:9092", Listener("PLAINTEXT", Protocol.PLAINTEXT, "", 9092)),
-        ("plaintext://[::1]:9092", Listener("PLAINTEXT", Protocol.PLAINTEXT, "::1", 9092)),
-        ("PLAINTEXT://[fe80::1%eth0]:0", Listener("PLAINTEXT", Protocol.PLAINTEXT, "fe80::1%eth0", 0)),
-        ("PLAINTEXT://a.b-c.d:1", Listener("PLAINTEXT", Protocol.PLAINTEXT, "a.b-c.d", 1)),
+        ("PLAINTEXT://:9092", Listener("PLAINTEXT", SecurityProtocol.PLAINTEXT, "", 9092)),
+        ("plaintext://[::1]:9092", Listener("PLAINTEXT", SecurityProtocol.PLAINTEXT, "::1", 9092)),
+        ("PLAINTEXT://[fe80::1%eth0]:0", Listener("PLAINTEXT", SecurityProtocol.PLAINTEXT, "fe80::1%eth0", 0)),
+        ("PLAINTEXT://a.b-c.d:1", Listener("PLAINTEXT", SecurityProtocol.PLAINTEXT, "a.b-c.d", 1)),
     ],
 )
 def test_an_address_is_read_and_written(text: str, listener: Listener) -> None:
@@ -31,7 +31,7 @@ def test_an_address_is_read_and_written(text: str, listener: Listener) -> None:
 
 def test_listeners_have_the_protocol_of_their_name() -> None:
     found = parse("PLAINTEXT://:1, INSIDE://:2", inter_broker="inside")
-    assert found.named("INSIDE").protocol is Protocol.SASL_SSL
+    assert found.named("INSIDE").protocol is SecurityProtocol.SASL_SSL
     assert found.inter_broker.name == "INSIDE"
     assert (found.inter_broker.protocol.tls, found.inter_broker.protocol.sasl) == (True, True)
 

@@ -2,44 +2,43 @@
 
 import pytest
 
-from leadline.config import Kind, Password
-from leadline.config.values import csv, read, write
+from leadline.config.values import ConfigType, Password, csv, read, write
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [
-        (Kind.BOOLEAN, " TRUE ", True),
-        (Kind.INT, "+7", 7),
-        (Kind.INT, "-2147483648", -(1 << 31)),
-        (Kind.SHORT, "32767", 32767),
-        (Kind.LONG, "\t9223372036854775807\n", (1 << 63) - 1),
-        (Kind.DOUBLE, "1e3", 1000.0),
-        (Kind.DOUBLE, ".5d", 0.5),
-        (Kind.STRING, "  a b ", "a b"),
-        (Kind.LIST, "a , b,", ("a", "b", "")),
-        (Kind.LIST, " ", ()),
-        (Kind.CLASS, "a.B", "a.B"),
-        (Kind.PASSWORD, " p ", Password("p")),
+        (ConfigType.BOOLEAN, " TRUE ", True),
+        (ConfigType.INT, "+7", 7),
+        (ConfigType.INT, "-2147483648", -(1 << 31)),
+        (ConfigType.SHORT, "32767", 32767),
+        (ConfigType.LONG, "\t9223372036854775807\n", (1 << 63) - 1),
+        (ConfigType.DOUBLE, "1e3", 1000.0),
+        (ConfigType.DOUBLE, ".5d", 0.5),
+        (ConfigType.STRING, "  a b ", "a b"),
+        (ConfigType.LIST, "a , b,", ("a", "b", "")),
+        (ConfigType.LIST, " ", ()),
+        (ConfigType.CLASS, "a.B", "a.B"),
+        (ConfigType.PASSWORD, " p ", Password("p")),
     ],
 )
-def test_a_text_is_read_by_its_kind(kind: Kind, text: str, value: object) -> None:
+def test_a_text_is_read_by_its_kind(kind: ConfigType, text: str, value: object) -> None:
     assert read(kind, text) == value
 
 
 @pytest.mark.parametrize(
     ("kind", "text", "limit"),
     [
-        (Kind.BOOLEAN, "yes", "true or false"),
-        (Kind.INT, "1_000", "32-bit"),
-        (Kind.INT, "2147483648", "between -2147483648 and 2147483647"),
-        (Kind.SHORT, "32768", "16-bit"),
-        (Kind.LONG, "9" * 5000, "64-bit"),
-        (Kind.LONG, "", "64-bit"),
-        (Kind.DOUBLE, "inf", "a number"),
+        (ConfigType.BOOLEAN, "yes", "true or false"),
+        (ConfigType.INT, "1_000", "32-bit"),
+        (ConfigType.INT, "2147483648", "between -2147483648 and 2147483647"),
+        (ConfigType.SHORT, "32768", "16-bit"),
+        (ConfigType.LONG, "9" * 5000, "64-bit"),
+        (ConfigType.LONG, "", "64-bit"),
+        (ConfigType.DOUBLE, "inf", "a number"),
     ],
 )
-def test_what_is_no_value_is_told_what_it_must_be(kind: Kind, text: str, limit: str) -> None:
+def test_what_is_no_value_is_told_what_it_must_be(kind: ConfigType, text: str, limit: str) -> None:
     with pytest.raises(ValueError, match=limit):
         read(kind, text)
 

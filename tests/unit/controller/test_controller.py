@@ -14,7 +14,7 @@ from leadline.cluster.broker_client import PeerGone, PeerLost
 from leadline.cluster.dynamic_configs import DynamicConfigs
 from leadline.cluster.metadata_cache import BrokerInfo, MetadataCache
 from leadline.cluster.peers import Peers
-from leadline.config import broker_settings
+from leadline.config.broker import broker_settings
 from leadline.controller.cluster_admin import ClusterAdmin
 from leadline.controller.controller import Controller
 from leadline.controller.decisions import Decisions

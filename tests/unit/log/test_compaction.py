@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from leadline.config import LogConfig, StorageConfig
+from leadline.config.storage import StorageConfig
+from leadline.config.topic import LogConfig
 from leadline.errors import CorruptFile
 from leadline.log.cleaner import cleanable, request_for
 from leadline.log.compaction import KEY_BYTES, CleanerThrottle, CompactionRequest, LastRecord

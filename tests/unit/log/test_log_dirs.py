@@ -280,7 +280,7 @@ def test_damaged_checkpoints_cost_time_and_no_records(one: Path) -> None:
 
 TRY_TO_LOCK = """
 import asyncio, sys
-from leadline.config import StorageConfig
+from leadline.config.storage import StorageConfig
 from leadline.errors import LogDirLocked
 from leadline.log.log_dirs import LogDirs
 from leadline.runtime.ports import OsFiles, SystemClock

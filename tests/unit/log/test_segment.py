@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.config import LogConfig
+from leadline.config.topic import LogConfig
 from leadline.errors import CorruptFile, CorruptMessage
 from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimestampOffset
 from leadline.log.segment import BatchPosition, Segment

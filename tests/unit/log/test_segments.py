@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.config import LogConfig
+from leadline.config.topic import LogConfig
 from leadline.log.segment import Segment
 from leadline.log.segments import Segments
 from leadline.runtime.ports import OsFiles

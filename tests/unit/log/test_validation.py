@@ -2,7 +2,7 @@
 
 import pytest
 
-from leadline.config import LogConfig
+from leadline.config.topic import LogConfig
 from leadline.errors import (
     CorruptMessage,
     InvalidRecord,

@@ -18,7 +18,7 @@ from kazoo.hosts import collect_hosts
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 from kazoo.retry import KazooRetry
 
-from leadline.config import InvalidSetting
+from leadline.config.values import InvalidSetting
 from leadline.coordination.tree import ROOT, Change, Event, SessionState, check_path
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # between two attempts to connect: grows from one to the other

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from leadline.config import nearest
+from leadline.config.settings import nearest
 from leadline.errors import BY_CODE, NotCoordinator, UnknownTopicOrPartition
 from leadline.model import BrokerId, Offset, TopicId, TopicPartition, by_topic
 from leadline.spark.client.connection import Access, Address, Connection, Refused, Unreachable

@@ -25,7 +25,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from leadline.config import nearest
+from leadline.config.settings import nearest
 from leadline.spark.files import segments
 from leadline.spark.files.log_part import Part, in_columns
 from leadline.spark.files.log_views import CHECKPOINTS, RECORDS_WITH_HEADERS, VIEWS, By, checkpoints_of

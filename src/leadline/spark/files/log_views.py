@@ -12,7 +12,7 @@ from enum import Enum
 
 import pyarrow as pa
 
-from leadline.config import parse_properties
+from leadline.config.properties import parse_properties
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.transactions import TRANSACTIONS_TOPIC
 from leadline.errors import CorruptFile

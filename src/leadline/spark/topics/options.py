@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from leadline.config import nearest
+from leadline.config.settings import nearest
 from leadline.model import Offset, TopicPartition
 from leadline.records.compression import Codec
 from leadline.spark.errors import JobFailed

@@ -6,26 +6,29 @@ from dataclasses import FrozenInstanceError, fields
 
 import pytest
 
-from leadline import config
-from leadline.config import BrokerConfig, InvalidSetting, LogConfig, Password, Row, StorageConfig, Support
+from leadline.config.broker import BrokerConfig
+from leadline.config.settings import SettingRow, Support
+from leadline.config.storage import StorageConfig
+from leadline.config.topic import LogConfig
+from leadline.config.values import InvalidSetting, Password
 
 ROWS = [*BrokerConfig.table().values(), *LogConfig.table().values()]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_row_says_what_it_means_in_a_few_words(row: Row) -> None:
+def test_a_row_says_what_it_means_in_a_few_words(row: SettingRow) -> None:
     assert 5 <= len(row.meaning) <= 160
     assert row.meaning[-1] != "."
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_a_default_is_valid(row: Row) -> None:
+def test_a_default_is_valid(row: SettingRow) -> None:
     if row.default is not None and not row.sensitive:
         assert row.read(row.default_text or "") == row.default
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.support is not Support.OBEYED], ids=lambda row: row.name)
-def test_what_is_not_obeyed_has_a_reason_and_no_field(row: Row) -> None:
+def test_what_is_not_obeyed_has_a_reason_and_no_field(row: SettingRow) -> None:
     assert row.why
     assert not row.field
 
@@ -63,12 +66,6 @@ def test_a_bad_password_is_not_in_the_error() -> None:
         BrokerConfig.parse({"delegation.token.secret.key": "secret"})
 
 
-def test_the_package_has_all_that_it_names() -> None:
-    assert [name for name in config.__all__ if not hasattr(config, name)] == []
-    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
-        _ = config.nothing_of_the_kind  # type: ignore[attr-defined]
-
-
-def test_the_tables_of_a_broker_are_read_when_first_asked_for() -> None:
-    code = "import sys, leadline.config as c; assert 'leadline.config.broker' not in sys.modules; c.BrokerConfig"
+def test_the_tables_of_a_topic_are_read_without_those_of_a_broker() -> None:
+    code = "import sys, leadline.config.topic; assert 'leadline.config.broker' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
