@@ -30,7 +30,7 @@ PRODUCER: dict[str, str | bool] = {
     "socket.timeout.ms": "5000",
 }
 PAUSE_S = 0.05  # after each 50 records
-LONGEST_GAP_S = 6.0  # without an acknowledgement, after a kill: a third of the time that a session takes to end
+LONGEST_GAP_S = 20.0  # without an acknowledgement, after a kill: a third of the time that a session takes to end
 
 # Each with whether its topic's first partition has a new leader epoch then: somebody was missed. None: perhaps.
 STORIES = {
@@ -156,7 +156,7 @@ def play(served: Cluster, story: str, new_epoch: bool | None) -> Load:
 @pytest.fixture(scope="module")
 def direct() -> Iterator[Cluster]:
     for path in in_memory.directory():
-        with cluster(path, zookeeper_session_timeout_ms=18_000) as found:
+        with cluster(path, zookeeper_session_timeout_ms=60_000) as found:
             yield found
 
 

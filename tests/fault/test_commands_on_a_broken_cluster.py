@@ -19,7 +19,7 @@ from tests.support import in_memory
 from tests.support.cluster import Cluster, cluster, until
 from tests.support.commands import COMMAND_S, LEADLINE, leadline, lines
 
-SLOW_S = 25  # what a busy machine may add to a command that keeps its --timeout
+SLOW_S = 45  # what a busy machine may add to a command that keeps its --timeout
 SHORT_S, LONG_S = 4, 9  # --timeout
 AT_ONCE = 5  # commands: their start takes a second of CPU
 

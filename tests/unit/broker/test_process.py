@@ -192,7 +192,7 @@ def test_a_second_signal_does_not_disturb_the_stop(tmp_path: Path) -> None:
         metadata(waiting, TOPIC)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
             broker.process.send_signal(number)
-        assert broker.process.wait(timeout=30) == 0
+        assert broker.process.wait(timeout=2 * SOON_S) == 0
         waiting.close()
         assert broker.output().rstrip().endswith("stopped; everything is on disk")
         assert "Traceback" not in broker.output()
@@ -214,7 +214,7 @@ def test_a_terminal_that_is_closed_ends_it_cleanly(tmp_path: Path) -> None:
             while b"  try " not in output:
                 output += os.read(terminal, 4096)
             os.close(terminal)  # whatever it prints from now on fails
-            assert process.wait(timeout=30) == 0
+            assert process.wait(timeout=2 * SOON_S) == 0
         finally:
             process.kill()
     assert (data / ".kafka_cleanshutdown").exists()

@@ -47,7 +47,7 @@ async def two_brokers(tree: Tree) -> AsyncIterator[Pair]:
 def run(path: Path, test: Callable[[Tree, Pair], Awaitable[None]]) -> None:
     async def main() -> None:
         tree = await EmbeddedTree.open(str(path), SystemClock())
-        async with asyncio.timeout(60), two_brokers(tree) as pair:
+        async with asyncio.timeout(120), two_brokers(tree) as pair:
             await test(tree, pair)
         await tree.close()
 

@@ -113,7 +113,7 @@ def test_who_is_doubted_for_long_is_believed_to_be_what_the_controller_says(monk
         watched.peers[OTHER].break_off(PeerGone("nobody listens"))
         await turns()
         assert watched.metadata.doubted == {OTHER}
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while watched.metadata.doubted:  # noqa: ASYNC110  nobody tells
                 await asyncio.sleep(0.001)
 
@@ -163,7 +163,7 @@ def test_a_leader_that_is_busy_is_named_after_a_moment(monkeypatch: pytest.Monke
 
     async def test(watched: Watched) -> None:
         watched.peers[OTHER].answers.clear()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await watched.peer_monitor.settled(lambda: {OTHER})
         assert watched.metadata.doubted == set()
 
@@ -207,7 +207,7 @@ def test_the_next_leader_is_not_waited_for_longer_than_a_while(monkeypatch: pyte
 
     async def test(watched: Watched) -> None:
         watched.peers[OTHER].break_off(PeerGone("nobody listens"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await watched.peer_monitor.settled(lambda: {OTHER})
         assert watched.metadata.doubted == {OTHER}
 
@@ -220,7 +220,7 @@ def test_who_departed_is_told_of_for_a_little_longer(monkeypatch: pytest.MonkeyP
     async def test(watched: Watched) -> None:
         watched.tell(ME, CONTROLLER)
         assert watched.metadata.departed.keys() == {OTHER}
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while watched.metadata.departed:  # noqa: ASYNC110  nobody tells
                 await asyncio.sleep(0.001)
         watched.tell(ME, OTHER)
@@ -267,7 +267,7 @@ NO_ANSWER = PeerLost("no answer in time")
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(0.001)
 

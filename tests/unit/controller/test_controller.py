@@ -172,7 +172,7 @@ def tmp_path() -> Iterator[Path]:
 
 def run(path: Path, test: Callable[[ThreeBrokers], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with asyncio.timeout(60), three_brokers(path) as cluster:
+        async with asyncio.timeout(120), three_brokers(path) as cluster:
             await test(cluster)
 
     asyncio.run(main())

@@ -109,7 +109,7 @@ class CutOff:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110  nobody tells
             await asyncio.sleep(0.001)
 

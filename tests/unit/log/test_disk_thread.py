@@ -68,7 +68,7 @@ def test_what_comes_while_a_group_runs_is_planned_and_run_as_the_next_group() ->
 
         def plan(name: str) -> Job:
             done.append(f"plan {name}")
-            return Job(lambda: gate.wait(30) and name, lambda result: done.append(f"did {result}"))
+            return Job(lambda: gate.wait(120) and name, lambda result: done.append(f"did {result}"))
 
         disk.run_in_group("flushing a", partial(plan, "a"))
         disk.run_in_group("flushing b", partial(plan, "b"))
@@ -78,7 +78,7 @@ def test_what_comes_while_a_group_runs_is_planned_and_run_as_the_next_group() ->
         disk.run_in_group("flushing e", partial(plan, "e"))
         await asyncio.sleep(0)
         gate.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while len(done) < 8:
                 await disk.drain()
         await disk.stop()
@@ -125,7 +125,7 @@ def test_what_is_for_later_waits_and_does_not_outlive_the_end() -> None:
         disk.later(1, lambda: done.append("soon"))
         disk.later(50_000, lambda: done.append("never"))
         assert done == []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while not done:  # noqa: ASYNC110  nobody tells
                 await asyncio.sleep(0.005)
         await disk.stop()

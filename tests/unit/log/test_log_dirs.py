@@ -201,7 +201,7 @@ def test_a_partition_that_is_offline_can_be_deleted_with_whatever_lies_in_it(one
             assert set(dirs.logs) == {OTHER}
             await dirs.delete_offline(TP)
             assert dirs.offline_log(TP) is None
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while any(name.startswith("orders-0") for name in listing(one)):  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
             assert (await dirs.create(TP)).log_end == 0
@@ -215,7 +215,7 @@ def test_recovery_points_are_checkpointed_when_a_segment_that_was_rolled_is_flus
             fill(await dirs.create(TP), 20)
             (disk,) = [log_dir.disk for log_dir in dirs.dirs.values()]
             base = dirs.logs[TP].segments.active.base_offset
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while checkpoint(one, "recovery-point-offset-checkpoint").get(TP) != base:
                     await disk.drain()
             assert base > 10

@@ -577,6 +577,7 @@ def test_a_leader_that_is_in_sync_alone_is_not_fenced(tmp_path: Path) -> None:
     async def test(cluster: Brokers) -> None:
         leader = cluster.leader
         cluster.cut_off.update(set(cluster.ids) - {leader.id})
+        leader.hosted.leader.lag_ms = 100
         await produced(leader, 1, acks=1)
         await until(lambda: cluster.isr == {leader.id})
         leader.replicas.fence()

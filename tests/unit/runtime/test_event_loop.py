@@ -31,7 +31,7 @@ def run(scene: Callable[[asyncio.AbstractEventLoop, asyncio.Event], None]) -> No
     async def main() -> None:
         over = asyncio.Event()
         scene(asyncio.get_running_loop(), over)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await over.wait()
 
     with asyncio.Runner(loop_factory=EventLoop) as runner:

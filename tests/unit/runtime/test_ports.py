@@ -26,7 +26,7 @@ def test_only_a_large_file_that_was_deleted_is_closed_in_a_thread(
 
     monkeypatch.setattr(os, "close", close)
     OsFiles().close(fd)
-    assert closed.wait(20)
+    assert closed.wait(120)
     assert (where != [threading.get_ident()]) == (deleted and size >= LARGE_BYTES)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(fd)

@@ -20,7 +20,7 @@ def run(scene: Callable[[StepScheduler, list[str], socket.socket], None], wanted
         with ours, theirs:
             loop.add_reader(ours, lambda: done.append("read " + ours.recv(100).decode()))
             scene(StepScheduler(loop), done, theirs)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 while len(done) < wanted:  # noqa: ASYNC110 - what changes it has no event
                     await asyncio.sleep(0)
             loop.remove_reader(ours)

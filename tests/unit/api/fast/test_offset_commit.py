@@ -96,7 +96,7 @@ async def started(directory: Path, settings: dict[str, str] | None = None) -> As
         assert broker.cluster is not None
         for name, count in ((OFFSETS_TOPIC, 1), ("t", 3), ("u", 2)):
             await broker.cluster.create_topic(name, assign(broker.cluster.metadata.racks, count, 1), {})
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             while broker.services.groups.is_loading:  # noqa: ASYNC110 - what changes it has no event
                 await asyncio.sleep(0.01)
         yield broker
