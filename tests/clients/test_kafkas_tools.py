@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer
 from tests.clients import cases
 from tests.clients.client import Client
 from tests.conformance.kafka import jars
-from tests.conformance.kafka.broker import TOOL_S, TOOLS, tool
+from tests.conformance.kafka.tools import TOOL_S, run, tool
 from tests.support.broker import RunningBroker
 
 pytestmark = pytest.mark.conformance
@@ -35,12 +35,10 @@ class Tools:
 
     def say(self, topic: str, lines: str, *arguments: str) -> None:
         """What the console producer is told on its stdin."""
-        command = jars.command(
-            TOOLS["console-producer"], "--bootstrap-server", self.bootstrap, "--topic", topic, *arguments
-        )
-        done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=TOOL_S)
-        assert done.returncode == 0, done.stderr
-        assert "ERROR" not in done.stdout + done.stderr
+        where = ("--bootstrap-server", self.bootstrap, "--topic", topic)
+        done = run("console-producer", *where, *arguments, given=lines)
+        assert done.code == 0, done.err
+        assert "ERROR" not in done.out + done.err
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +91,7 @@ def test_records_by_the_consoles_and_what_lies_on_disk(
 
     shown = [f"print.{what}=true" for what in ("key", "headers", "partition", "offset")]
     properties = [part for each in shown for part in ("--property", each)]
-    where = ("--topic", topic, "--partition", "0", "--timeout-ms", "10000")
+    where = ("--topic", topic, "--partition", "0", "--timeout-ms", "120000")
     told = tools("console-consumer", *where, "--offset", "earliest", "--max-messages", "5", *properties)
     assert told.splitlines() == [
         "Partition:0\tOffset:0\ta:1,b:2\tk1\tfirst",

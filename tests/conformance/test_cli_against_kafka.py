@@ -9,7 +9,8 @@ from select import select
 
 import pytest
 
-from tests.conformance.kafka.broker import Broker, broker, tool, zookeeper
+from tests.conformance.kafka.broker import Broker, broker, zookeeper
+from tests.conformance.kafka.tools import tool
 from tests.support.commands import COMMAND_S, LEADLINE, leadline, lines, started
 
 pytestmark = pytest.mark.conformance

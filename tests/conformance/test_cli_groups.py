@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.conformance.both import ANSWER_S, Both, Side
-from tests.conformance.kafka.broker import tool
+from tests.conformance.kafka.tools import tool
 from tests.support.commands import COMMAND_S, LEADLINE, leadline, lines
 
 pytestmark = pytest.mark.conformance

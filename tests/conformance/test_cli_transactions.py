@@ -13,7 +13,7 @@ from leadline.records.build import BatchFields, build
 from leadline.records.record import Record
 from leadline.wire.messages import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 from tests.conformance.both import ANSWER_S, Both, Side, produced, until
-from tests.conformance.kafka.broker import tool
+from tests.conformance.kafka.tools import tool
 from tests.support.commands import leadline, lines
 
 pytestmark = pytest.mark.conformance

@@ -21,7 +21,8 @@ from leadline.broker.broker import Broker as OurBroker
 from leadline.config.broker import broker_settings
 from leadline.coordination import znodes
 from leadline.model import TopicPartition
-from tests.conformance.kafka.broker import ZooKeeper, broker, tool, zookeeper
+from tests.conformance.kafka.broker import ZooKeeper, broker, zookeeper
+from tests.conformance.kafka.tools import tool
 from tests.conformance.test_znodes import api, read_all
 
 pytestmark = pytest.mark.conformance

@@ -12,7 +12,8 @@ from leadline.spark.audit.job import audit_unit, logs_of, units
 from leadline.spark.files import segments
 from leadline.spark.files.segments import LogFiles, logs_in
 from tests.conformance.both import until
-from tests.conformance.kafka.broker import broker, tool, zookeeper
+from tests.conformance.kafka.broker import broker, zookeeper
+from tests.conformance.kafka.tools import tool
 
 pytestmark = pytest.mark.conformance
 

@@ -8,8 +8,8 @@ import pytest
 
 from leadline.log.producer_state import AppendOrigin
 from leadline.records.compression import Codec
-from tests.conformance.kafka.broker import tool
 from tests.conformance.kafka.oracle import Oracle
+from tests.conformance.kafka.tools import tool
 from tests.support.logs import LogBench, batch, marker
 
 pytestmark = pytest.mark.conformance

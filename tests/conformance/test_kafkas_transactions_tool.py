@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from leadline.wire.messages import ListOffsetsRequest, ListOffsetsResponse, ProduceRequest, ProduceResponse
 from tests.conformance.both import Connection, produced
-from tests.conformance.kafka.broker import tool
+from tests.conformance.kafka.tools import tool
 from tests.support.broker import RunningBroker, leadline
 from tests.support.logs import START_MS, batch
 from tests.support.topics import create_topic

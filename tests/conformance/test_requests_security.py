@@ -1,6 +1,5 @@
 """Requests that Kafka without security answers with an error, answered with the same one, word for word."""
 
-import subprocess
 from collections.abc import Callable
 from struct import pack
 from typing import Any
@@ -35,8 +34,7 @@ from leadline.wire.messages import (
     UpdateFeaturesRequest,
 )
 from tests.conformance.both import Both, Closed, Side, until
-from tests.conformance.kafka import jars
-from tests.conformance.kafka.broker import TOOLS
+from tests.conformance.kafka.tools import run
 from tests.support.brokers import joined
 
 pytestmark = pytest.mark.conformance
@@ -275,10 +273,9 @@ def test_a_group_whose_id_is_not_utf_8_is_answered_as_kafka_does(both: Both, ver
 )
 def test_kafkas_acl_tool_says_the_same_of_both(both: Both, args: tuple[str, ...]) -> None:
     def told(side: Side) -> tuple[int, list[str]]:
-        command = jars.command(TOOLS["acls"], "--bootstrap-server", side.bootstrap, *args)
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        lines = (done.stdout + done.stderr).splitlines()
-        return done.returncode, [line for line in lines if "SecurityDisabled" in line]
+        done = run("acls", "--bootstrap-server", side.bootstrap, *args)
+        lines = (done.out + done.err).splitlines()
+        return done.code, [line for line in lines if "SecurityDisabled" in line]
 
     theirs, ours = both.each(told)
     assert ours == theirs

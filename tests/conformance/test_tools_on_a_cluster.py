@@ -28,8 +28,9 @@ from leadline.wire.messages import (
 )
 from tests.conformance.both import Connection, produced, until
 from tests.conformance.kafka import jars
-from tests.conformance.kafka.broker import TOOLS, Broker, broker, zookeeper
-from tests.conformance.kafka.tools import ToolBox, tool_box
+from tests.conformance.kafka.broker import Broker, broker, zookeeper
+from tests.conformance.kafka.tools import TOOLS
+from tests.conformance.kafka.tools import run as run_tool
 from tests.support.broker import RunningBroker, leadline
 from tests.support.commands import leadline as command
 from tests.support.commands import lines
@@ -62,10 +63,8 @@ T = TypeVar("T")
 class Cluster:
     """Three brokers of one kind."""
 
-    def __init__(
-        self, name: str, place: Path, start: Callable[[int], AbstractContextManager[Member]], tools: ToolBox
-    ) -> None:
-        self.name, self.place, self._start, self._tools = name, place, start, tools
+    def __init__(self, name: str, place: Path, start: Callable[[int], AbstractContextManager[Member]]) -> None:
+        self.name, self.place, self._start = name, place, start
         self._stack = ExitStack()
         self.members: dict[int, Member] = {}
 
@@ -102,7 +101,7 @@ class Cluster:
     def tool(self, name: str, *arguments: object) -> str:
         """What one of Kafka's tools prints, whichever broker it asks, and a line with its exit code."""
         until(self.agree, PATIENCE_S)
-        done = self._tools(name, "--bootstrap-server", self.bootstrap, *arguments)
+        done = run_tool(name, "--bootstrap-server", self.bootstrap, *arguments)
         return f"{done.out}exit code {done.code}\n"
 
     def agree(self) -> bool:
@@ -167,7 +166,7 @@ def plain(text: str) -> str:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
     place = tmp_path_factory.mktemp("clusters")
-    with zookeeper(place / "zookeeper") as coordinator, tool_box() as tools:
+    with zookeeper(place / "zookeeper") as coordinator:
 
         def settings(name: str, id: int) -> dict[str, object]:
             return {**SETTINGS, "broker.id": id, "broker.rack": f"rack{id}", "log.dirs": place / f"{name}{id}" / "data"}
@@ -179,7 +178,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
             own = {"listeners": "PLAINTEXT://127.0.0.1:0", "zookeeper.connect": f"{coordinator.connect}/ours"}
             return leadline(place / f"Leadline{id}", **settings("Leadline", id), **own)
 
-        found = Both(Cluster("Kafka", place, a_kafka, tools), Cluster("Leadline", place, one_of_ours, tools))
+        found = Both(Cluster("Kafka", place, a_kafka), Cluster("Leadline", place, one_of_ours))
         with closing(found.kafka), closing(found.ours):
             found.each(lambda cluster: cluster.start(*IDS))
             yield found

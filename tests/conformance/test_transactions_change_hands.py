@@ -40,7 +40,8 @@ from leadline.wire.messages import (
     ProduceResponse,
 )
 from tests.conformance.both import Connection, produced, until
-from tests.conformance.kafka.broker import broker, tool, zookeeper
+from tests.conformance.kafka.broker import broker, zookeeper
+from tests.conformance.kafka.tools import tool
 from tests.support.broker import leadline
 from tests.support.dirs import log_dirs
 from tests.support.logs import batch, whole_log
@@ -233,10 +234,11 @@ def test_from_kafka_to_leadline_and_back_again(tmp_path: Path) -> None:
             assert second["still"].producer_id not in {identity.producer_id for identity in first.values()}
             us.write("still", second["still"], 0)
             us.write("halfway", second["halfway"], 0)
-            journal = shard_of("open", SHARDS)
+            where = ("--bootstrap-server", ours.bootstrap, "--topic", JOURNAL)
+            journal = str(shard_of("open", SHARDS))
+            end = tool("get-offsets", *where, "--partitions", journal).strip().split(":")[2]
             printed = tool(
-                "console-consumer", "--bootstrap-server", ours.bootstrap, "--topic", JOURNAL, "--partition",
-                str(journal), "--offset", "earliest", "--timeout-ms", "3000",
+                "console-consumer", *where, "--partition", journal, "--offset", "earliest", "--max-messages", end,
                 "--formatter", "kafka.coordinator.transaction.TransactionLog$TransactionLogMessageFormatter",
             )  # fmt: skip
             assert "open::TransactionMetadata(transactionalId=open" in printed

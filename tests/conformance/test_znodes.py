@@ -13,7 +13,8 @@ from confluent_kafka import Producer
 
 from leadline.coordination import registration, znodes
 from leadline.model import TopicPartition
-from tests.conformance.kafka.broker import broker, tool, zookeeper
+from tests.conformance.kafka.broker import broker, zookeeper
+from tests.conformance.kafka.tools import tool
 
 pytestmark = pytest.mark.conformance
 

@@ -1,4 +1,4 @@
-"""Real servers: ZooKeeper and Kafka brokers on free ports of the loopback interface, and Kafka's command-line tools.
+"""Real servers: ZooKeeper and Kafka brokers on free ports of the loopback interface.
 
 A server is ready when its context is entered: it has answered over its own protocol. Unless a test
 stops it, it is killed at the end of the context; and it halts when its stdin ends, so it never outlives the test run.
@@ -18,30 +18,8 @@ from . import jars
 
 READY_S = 180
 STOP_S = 60
-TOOL_S = 120
 POLL_S = 0.05
 ANSWER_S = 5  # then the question is put again, until READY_S are over
-
-TOOLS = {
-    "acls": "kafka.admin.AclCommand",
-    "api-versions": "kafka.admin.BrokerApiVersionsCommand",
-    "configs": "kafka.admin.ConfigCommand",
-    "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
-    "console-producer": "kafka.tools.ConsoleProducer",
-    "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
-    "dump-log": "kafka.tools.DumpLogSegments",
-    "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
-    "groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
-    "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
-    "log-dirs": "org.apache.kafka.tools.LogDirsCommand",
-    "reassign": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-    "replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
-    "topics": "org.apache.kafka.tools.TopicCommand",
-    "transactions": "org.apache.kafka.tools.TransactionsCommand",
-    "verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
-    "verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
-    "zk-shell": "org.apache.zookeeper.ZooKeeperMain",
-}
 
 
 @dataclass
@@ -153,15 +131,6 @@ def broker(dir: Path, zookeeper: ZooKeeper | str, **settings: object) -> Iterato
         )
         server.wait_until(lambda: id in _brokers_known_to(port))
         yield server
-
-
-def tool(name: str, *args: str | Path) -> str:
-    """Runs one of TOOLS; what it printed on stdout."""
-    command = jars.command(TOOLS[name], *map(str, args))
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TOOL_S)
-    if done.returncode:
-        raise RuntimeError(f"{name} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
-    return done.stdout
 
 
 @contextmanager

@@ -10,8 +10,9 @@ import pytest
 
 from . import jars
 from .answers import Codec, KafkaError, Record
-from .broker import broker, tool, wait_for_the_end_of, zookeeper
+from .broker import broker, wait_for_the_end_of, zookeeper
 from .oracle import EARLIEST, LATEST, MAX_TIMESTAMP, START_MS, Oracle
+from .tools import tool
 
 pytestmark = pytest.mark.conformance
 

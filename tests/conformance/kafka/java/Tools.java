@@ -41,6 +41,7 @@ public final class Tools {
         for (String call = calls.readLine(); call != null; call = calls.readLine()) {
             answer(call.split("\u001f", -1), answers);
         }
+        Runtime.getRuntime().halt(0); // some tools leave threads behind
     }
 
     private static void answer(String[] call, DataOutputStream answers) throws Exception {
