@@ -14,7 +14,7 @@ from leadline.coordinator.offsets import Commit
 from leadline.model import Offset, TopicPartition
 from leadline.records.batch import put_crc
 from leadline.records.build import BatchFields, build_at
-from leadline.wire.templates import INT, LONG, Form
+from leadline.wire.templates import INT, LONG, Template
 
 NONE = 0
 
@@ -31,7 +31,7 @@ class CommitForm:
             [(commit_key(group_id, tp), commit_value(Commit(LONG, text, LONG, INT))) for tp, text in metadata.items()],
             fields,
         )
-        self._form = Form(specimen)
+        self._form = Template(specimen)
         if self._form.blanks != 2 + 3 * len(metadata):
             raise ValueError(f"{self._form.blanks} blanks in a commit of {len(metadata)} offsets")
 

@@ -88,7 +88,7 @@ def frame_by_hand(
     request: Request, me: Me, config: ReplicationConfig, max_wait_ms: int, correlation_id: int, client_id: str
 ) -> bytes:
     """The same as `fetch_request`, of one that is usual."""
-    asking = follower_fetch.Request(
+    asking = follower_fetch.FollowerFetchRequest(
         correlation_id,
         max_wait_ms,
         config.replica_fetch_min_bytes,
@@ -99,7 +99,7 @@ def frame_by_hand(
         me.id,
         me.epoch,
     )
-    return follower_fetch.request(asking, client_id)
+    return follower_fetch.encode_request(asking, client_id)
 
 
 def _asked(partition: int, position: Position) -> follower_fetch.Asked:

@@ -45,7 +45,8 @@ from leadline.replication.follower import (
 )
 from leadline.replication.history import History, Truncation
 from leadline.replication.throttle import Throttle, is_named
-from leadline.wire.follower_fetch import Told, parse_answer
+from leadline.wire import follower_fetch
+from leadline.wire.follower_fetch import FetchedPartition
 from leadline.wire.frames import parse_response
 from leadline.wire.messages import FetchResponse, ListOffsetsResponse
 from leadline.wire.primitives import BUFFERS, MalformedRequest
@@ -328,11 +329,11 @@ class Fetcher:
         None: it is left to `_fetch`, as if nothing had happened; what has happened nevertheless does not happen twice.
         """
         now_ms = self._dirs.clock.now_ms()
-        answer = None if len(frame) > TURN_BYTES or self._is_awaited(now_ms) else parse_answer(frame)
+        answer = None if len(frame) > TURN_BYTES or self._is_awaited(now_ms) else follower_fetch.parse_response(frame)
         if answer is None or answer.session_id != self._session.id:
             return None
         changes: dict[TopicPartition, Position | None] = {}
-        for told in answer.told:
+        for told in answer.partitions:
             tp = self._session.partition("", told.topic_id, told.partition)
             if tp is None or (changed := self._copy(tp, told, now_ms)) is None:
                 return None
@@ -348,7 +349,7 @@ class Fetcher:
             return True
         return self._pressure.level is PressureLevel.HIGH or now_ms - self._all_due_ms > ALL_DUE_MS
 
-    def _copy(self, tp: TopicPartition, told: Told, now_ms: int) -> Position | None:
+    def _copy(self, tp: TopicPartition, told: FetchedPartition, now_ms: int) -> Position | None:
         """What is to be fetched next, once it is done. None: something is unusual."""
         if (found := self.followed.get(tp)) is None:
             return None

@@ -87,7 +87,7 @@ def test_a_request_is_written_as_the_codec_would(request: FetchRequest, client_i
     request.topics = [topic for topic in request.topics if topic.partitions]
     asking = follower_fetch.parse_request(_frame(request))
     assert asking is not None
-    assert follower_fetch.request(asking, client_id) == joined(request_frame(request, 16, 7, client_id))
+    assert follower_fetch.encode_request(asking, client_id) == joined(request_frame(request, 16, 7, client_id))
 
 
 def test_what_is_said_otherwise_is_left_to_the_codec() -> None:
@@ -113,7 +113,7 @@ def test_what_is_said_otherwise_is_left_to_the_codec() -> None:
 def test_no_bytes_are_too_strange(data: bytes, length: int) -> None:
     request = FetchRequest(session_id=9, session_epoch=3, topics=[FetchRequest.FetchTopic(topic_id=uuid.uuid4())])
     follower_fetch.parse_request(memoryview(bytes(_frame(request)[:length]) + data))
-    follower_fetch.parse_answer(memoryview(bytes(_answer(FetchResponse(session_id=9))[:length]) + data))
+    follower_fetch.parse_response(memoryview(bytes(_answer(FetchResponse(session_id=9))[:length]) + data))
 
 
 class CountedStruct:
@@ -133,8 +133,8 @@ def test_a_request_for_more_partitions_than_there_may_be_is_left_to_the_codec(mo
         topic_id=uuid.uuid4(), partitions=[partition] * (follower_fetch.MOST_PARTITIONS + 1)
     )
     frame = _frame(FetchRequest(session_id=5, session_epoch=5, topics=[topic]))
-    counted = CountedStruct(follower_fetch._ASKED)
-    monkeypatch.setattr(follower_fetch, "_ASKED", counted)
+    counted = CountedStruct(follower_fetch._POSITION)
+    monkeypatch.setattr(follower_fetch, "_POSITION", counted)
     assert follower_fetch.parse_request(frame) is None
     assert counted.reads == 0
 
@@ -144,8 +144,8 @@ def test_topics_share_the_limit_of_partitions(monkeypatch: Any) -> None:
     half = follower_fetch.MOST_PARTITIONS // 2 + 1
     topics = [FetchRequest.FetchTopic(topic_id=uuid.uuid4(), partitions=[partition] * half) for _ in range(4)]
     frame = _frame(FetchRequest(session_id=5, session_epoch=5, topics=topics))
-    counted = CountedStruct(follower_fetch._ASKED)
-    monkeypatch.setattr(follower_fetch, "_ASKED", counted)
+    counted = CountedStruct(follower_fetch._POSITION)
+    monkeypatch.setattr(follower_fetch, "_POSITION", counted)
     assert follower_fetch.parse_request(frame) is None
     assert counted.reads == half
 
@@ -159,11 +159,11 @@ def test_an_answer_is_what_the_codec_would_write(
         opened = OpenFile.__new__(OpenFile)
         opened.fd, opened.path = file.fileno(), __file__
         records = FileSlice(opened, 3, 200) if with_records else None
-        by_hand = follower_fetch.answer(
+        by_hand = follower_fetch.encode_response(
             11,
             77,
             [
-                follower_fetch.Told(topic_id.bytes, number, mark, mark, mark, records)
+                follower_fetch.FetchedPartition(topic_id.bytes, number, mark, mark, mark, records)
                 for topic_id, numbers in topics.items()
                 for number in numbers
             ],
@@ -215,7 +215,7 @@ def test_an_answer_is_read_as_the_codec_wrote_it(
         for topic_id, numbers in topics.items()
         for number in numbers
     ]
-    assert follower_fetch.parse_answer(_answer(response)) == (77, expected)
+    assert follower_fetch.parse_response(_answer(response)) == (77, expected)
 
 
 def test_an_answer_with_anything_else_in_it_is_left_to_the_codec() -> None:
@@ -226,7 +226,7 @@ def test_an_answer_with_anything_else_in_it_is_left_to_the_codec() -> None:
         topic = FetchResponse.FetchableTopicResponse(topic_id=uuid.uuid4(), partitions=[part])
         return _answer(FetchResponse(session_id=9, responses=[topic], **whole))
 
-    assert follower_fetch.parse_answer(answered()) is not None
+    assert follower_fetch.parse_response(answered()) is not None
     for change in (
         ("error_code", 6),
         ("records", None),
@@ -234,7 +234,7 @@ def test_an_answer_with_anything_else_in_it_is_left_to_the_codec() -> None:
         ("current_leader", FetchResponse.LeaderIdAndEpoch(leader_id=3, leader_epoch=5)),
         ("aborted_transactions", [FetchResponse.AbortedTransaction(producer_id=1, first_offset=2)]),
     ):
-        assert follower_fetch.parse_answer(answered(change)) is None, change
-    assert follower_fetch.parse_answer(answered(error_code=70)) is None
-    assert follower_fetch.parse_answer(answered(throttle_time_ms=5)) is None
-    assert follower_fetch.parse_answer(answered(node_endpoints=[FetchResponse.NodeEndpoint(node_id=1)])) is None
+        assert follower_fetch.parse_response(answered(change)) is None, change
+    assert follower_fetch.parse_response(answered(error_code=70)) is None
+    assert follower_fetch.parse_response(answered(throttle_time_ms=5)) is None
+    assert follower_fetch.parse_response(answered(node_endpoints=[FetchResponse.NodeEndpoint(node_id=1)])) is None

@@ -16,7 +16,7 @@ from leadline.replication.partition import ANY_EPOCH
 from leadline.replication.replicas import HostedPartition, Replicas
 from leadline.runtime.immediate_future import ImmediateFuture
 from leadline.wire import follower_fetch
-from leadline.wire.follower_fetch import MOST_TOPICS, VERSION, Asked, Request
+from leadline.wire.follower_fetch import MOST_TOPICS, VERSION, Asked, FollowerFetchRequest
 from leadline.wire.frames import response_frame
 from leadline.wire.messages import FetchRequest
 from leadline.wire.primitives import Piece, piece_length
@@ -44,7 +44,7 @@ def copy_in_lane(
     if session.epoch != request.session_epoch or session.epoch == EPOCH_MAX:
         return None
     lanes, watches, has_all = session.lanes, [], request.is_patient
-    for asked in request.asked:
+    for asked in request.positions:
         watch = lanes.get((asked.topic_id, asked.partition))
         if not isinstance(watch, Watch) or not _is_usual(asked, watch.hosted, request.replica, request.broker_epoch):
             return None
@@ -52,7 +52,7 @@ def copy_in_lane(
         has_all = has_all and asked.offset == watch.hosted.log.log_end
     copying = _copying(session, services)
     copying.begin(request, origin)
-    for asked, watch in zip(request.asked, watches, strict=True):
+    for asked, watch in zip(request.positions, watches, strict=True):
         copying.is_at(asked, watch)
     if len(session.fresh) > len(watches):
         copying.is_still_there(watches)
@@ -88,7 +88,7 @@ class _Copying:
         "_unusual", "_waited_for",
     )  # fmt: skip
 
-    _request: Request
+    _request: FollowerFetchRequest
     _origin: Origin
     _now_ms: int
     _deadline_s: float
@@ -101,7 +101,7 @@ class _Copying:
         self._timer: asyncio.TimerHandle | None = None
         self._is_woken = False
 
-    def begin(self, request: Request, origin: Origin) -> None:
+    def begin(self, request: FollowerFetchRequest, origin: Origin) -> None:
         self._request, self._origin, self._unusual = request, origin, None
         self._now_ms = self._services.clock.now_ms()
         self._session.epoch += 1
@@ -151,7 +151,7 @@ class _Copying:
                 if found.size < least and not last and self._request.max_wait_ms > 0:
                     return None
                 told = _news(found, self._session, self._request.replica)
-                return follower_fetch.answer(self._request.correlation_id, self._session.id, told)
+                return follower_fetch.encode_response(self._request.correlation_id, self._session.id, told)
             self._unusual = self._as_any_other()
         answer = self._unusual.try_once(last=last)
         return None if answer is None else response_frame(answer, VERSION, self._request.correlation_id)
@@ -224,11 +224,11 @@ class _Copying:
 
 
 class _Found(NamedTuple):
-    parts: list[tuple[Watch, follower_fetch.Told]]
+    parts: list[tuple[Watch, follower_fetch.FetchedPartition]]
     size: int
 
 
-def _look(session: Session, request: Request, replicas: Replicas) -> _Found | None:
+def _look(session: Session, request: FollowerFetchRequest, replicas: Replicas) -> _Found | None:
     """At what is fresh. None: something is unusual."""
     found, size, left, positions = [], 0, request.max_bytes, session.positions
     for wanted in session.candidates():
@@ -253,13 +253,13 @@ def _look(session: Session, request: Request, replicas: Replicas) -> _Found | No
                 size += length
                 left = max(left - length, 0)
         marks = log.high_watermark, log.last_stable_offset, log.log_start
-        found.append((watch, follower_fetch.Told(watch.topic_id, wanted.partition, *marks, records)))
+        found.append((watch, follower_fetch.FetchedPartition(watch.topic_id, wanted.partition, *marks, records)))
     if len(found) > MOST_TOPICS and len({watch.topic_id for watch, _ in found}) > MOST_TOPICS:
         return None
     return _Found(found, size)
 
 
-def _news(found: _Found, session: Session, replica: BrokerId) -> list[follower_fetch.Told]:
+def _news(found: _Found, session: Session, replica: BrokerId) -> list[follower_fetch.FetchedPartition]:
     """What there is to tell. Who is settled need not be looked at again until something happens."""
     told = []
     for watch, part in found.parts:

@@ -18,7 +18,7 @@ from leadline.wire.codec import decode_from, to_bytes
 from leadline.wire.frames import FRONT, Head, response_frame
 from leadline.wire.messages import OffsetCommitRequest, OffsetCommitResponse
 from leadline.wire.primitives import BUFFERS, Piece
-from leadline.wire.templates import INT, LONG, Form
+from leadline.wire.templates import INT, LONG, Template
 
 OLDEST = 6  # before it a commit has no leader epoch
 MOST_BYTES = 8192  # of a request that is kept
@@ -40,9 +40,9 @@ class Sketch(NamedTuple):
 class Lane(NamedTuple):
     version: int
     who: Committer
-    request: Form  # blanks: correlation id; then of each partition offset and leader epoch
+    request: Template  # blanks: correlation id; then of each partition offset and leader epoch
     entries: CommitForm
-    answer: Form  # blank: correlation id
+    answer: Template  # blank: correlation id
     highest: dict[str, int]  # of each topic, the last partition that must exist
 
 
@@ -51,7 +51,7 @@ Kept = Sketch | Lane | None  # with a connection: of its last commit
 
 def commit_in_lane(frame: memoryview, kept: object, services: Services) -> Reply | Awaitable[Reply] | None:
     """The reply, if the request is in the lane that was kept. If not, nothing has happened to it."""
-    if not isinstance(kept, Lane) or (numbers := kept.request.read(frame)) is None:
+    if not isinstance(kept, Lane) or (numbers := kept.request.match(frame)) is None:
         return None
     partition_count = services.metadata.partition_count
     for topic, highest in kept.highest.items():
@@ -105,14 +105,14 @@ def _lane(frame: memoryview, head: Head, request: OffsetCommitRequest, services:
     metadata = {
         TopicPartition(name, part.partition_index): part.committed_metadata or NO_METADATA for name, part in asked
     }
-    form = Form(_specimen(frame, head, request))
-    if not metadata or form.blanks != 1 + 2 * len(metadata) or form.read(frame) is None:
+    form = Template(_specimen(frame, head, request))
+    if not metadata or form.blanks != 1 + 2 * len(metadata) or form.match(frame) is None:
         return None
     entries = services.commits.form(request.group_id, metadata)
     if entries is None:
         return None
     pieces = _reply(entries.accepted, head.version, INT)
-    answer = Form(b"".join(piece for piece in pieces if isinstance(piece, BUFFERS)))
+    answer = Template(b"".join(piece for piece in pieces if isinstance(piece, BUFFERS)))
     highest: dict[str, int] = {}
     for tp in metadata:
         highest[tp.topic] = max(tp.partition, highest.get(tp.topic, 0))
