@@ -7,15 +7,17 @@ import pytest
 
 from leadline.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from leadline.model import TopicPartition
-from leadline.replication.fetch_session import NO_ID, FetchSession, Forgotten, Position, Request
+from leadline.replication.fetch_session import FetchSession, FetchSessionRequest, Forgotten
+from leadline.wire.fetch_position import NO_TOPIC_ID, FetchPosition
 from tests.conformance.kafka.oracle import Oracle
+from tests.support.fetch_sessions import next_request
 
 pytestmark = pytest.mark.conformance
 
 TOPICS = ["t", "u", "v"]
 ERRORS = [FetchSessionIdNotFound, InvalidFetchSessionEpoch, FetchSessionTopicIdError]
 
-Wanted = dict[TopicPartition, Position]
+Wanted = dict[TopicPartition, FetchPosition]
 
 
 def wanted(chosen: random.Random) -> Wanted:
@@ -23,18 +25,28 @@ def wanted(chosen: random.Random) -> Wanted:
     ids = {topic: uuid.UUID(int=10 * n + chosen.choice([1, 1, 1, 1, 2, -10 * n])) for n, topic in enumerate(TOPICS)}
     partitions = [TopicPartition(topic, n) for topic in TOPICS for n in range(3)]
     named = chosen.sample(partitions, chosen.randrange(len(partitions)))
-    return {tp: Position(ids[tp.topic], chosen.choice([0, 0, 1]), 0, 1000, 3) for tp in named}
+    return {
+        tp: FetchPosition(ids[tp.topic].bytes, tp.partition, 3, chosen.choice([0, 0, 1]), -1, 0, 1000) for tp in named
+    }
+
+
+def as_number(topic_id: bytes) -> int:
+    return int.from_bytes(topic_id)
 
 
 def described(found: list[Forgotten]) -> list[list[object]]:
-    return [[one.tp.topic, one.topic_id.int, one.tp.partition] for one in found]
+    return [[one.tp.topic, as_number(one.topic_id), one.tp.partition] for one in found]
 
 
-def as_kafka_tells(request: Request, covers: int) -> dict[str, object]:
+def described_positions(positions: Wanted) -> list[list[object]]:
+    return [[tp.topic, as_number(at.topic_id), tp.partition, at.fetch_offset] for tp, at in positions.items()]
+
+
+def as_kafka_tells(request: FetchSessionRequest, covers: int) -> dict[str, object]:
     return {
         "session_id": request.session_id,
         "session_epoch": request.session_epoch,
-        "named": [[tp.topic, at.topic_id.int, tp.partition, at.offset] for tp, at in request.named.items()],
+        "named": described_positions(request.named),
         "forgotten": described(request.forgotten),
         "replaced": described(request.replaced),
         "by_id": request.by_id,
@@ -44,20 +56,21 @@ def as_kafka_tells(request: Request, covers: int) -> dict[str, object]:
 
 def answered(session: FetchSession, chosen: random.Random) -> list[tuple[str, uuid.UUID, int]]:
     """All, or some, or one too many."""
-    full = [(tp.topic, at.topic_id, tp.partition) for tp, at in session.positions.items()]
+    full = [(tp.topic, uuid.UUID(bytes=at.topic_id), tp.partition) for tp, at in session.positions.items()]
     some = chosen.sample(full, chosen.randrange(len(full) + 1))
     extra = ("w", uuid.UUID(int=99), 0)
     return chosen.choice([full, full, full, some, [*full, extra]])
 
 
-def answer(oracle: Oracle, session: FetchSession, request: Request, chosen: random.Random) -> None:
+def answer(oracle: Oracle, session: FetchSession, request: FetchSessionRequest, chosen: random.Random) -> None:
     """Both are given the same answer, and must make the same of it."""
     code = chosen.choice(ERRORS).code if chosen.random() < 0.1 else 0
     session_id = chosen.choice([request.session_id or 5, request.session_id or 5, 0])
     throttle_ms = chosen.choice([0, 0, 100])
     told = answered(session, chosen) if code == 0 else []
     ours = [
-        session.partition(topic, (id_ if request.by_id else NO_ID).bytes, partition) for topic, id_, partition in told
+        session.partition(topic, id_.bytes if request.by_id else NO_TOPIC_ID, partition)
+        for topic, id_, partition in told
     ]
     theirs = oracle.ask(
         "session_received",
@@ -78,8 +91,8 @@ def test_both_sessions_say_the_same(oracle: Oracle, seed: int) -> None:
     now = wanted(chosen)
     for _ in range(100):
         now = chosen.choice([now, now, wanted(chosen)])
-        request = session.next_request(now)
-        theirs = oracle.ask("session_next", wanted=[(t, at.topic_id.int, n, at.offset) for (t, n), at in now.items()])
+        request = next_request(session, now)
+        theirs = oracle.ask("session_next", wanted=described_positions(now))
         if request is None:
             assert (theirs["covers"], theirs["forgotten"]) == (0, [])
             continue

@@ -13,9 +13,9 @@ from leadline.errors import (
     UnknownTopicOrPartition,
 )
 from leadline.log.epochs import EpochEnd
-from leadline.replication.fetch_session import Position
 from leadline.replication.follower import LATEST_TIMESTAMP, Answer, AskOffset, State
 from leadline.replication.partition import LeaderAndIsr
+from leadline.wire.fetch_position import FetchPosition
 from tests.conformance.kafka.oracle import START_MS, Oracle
 from tests.support.replicas import MemoryLog, Node, Record, Reply, Told
 
@@ -66,7 +66,7 @@ class Both:
         if asked is None:
             self.follow()
             return
-        assert isinstance(asked, Position)
+        assert isinstance(asked, FetchPosition)
         reply = self.reply()
         latest, earliest = (self.offset(reply.answer.error_code) for _ in range(2))
         self.node.receive(asked, reply, START_MS)

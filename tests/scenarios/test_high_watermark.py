@@ -168,7 +168,7 @@ def test_a_fetch_of_a_process_that_is_gone_does_not_count() -> None:
     old = cluster.nodes[2].incarnation
     cluster.crash(2)
     cluster.start(2)
-    ask = ask._replace(leader_epoch=cluster.leading.epoch)
+    ask = ask._replace(current_leader_epoch=cluster.leading.epoch)
     late = cluster.leader.serve(2, old, ask, cluster.now_ms)
     assert late.answer.error_code == NotLeaderOrFollower.code
     assert cluster.isr == {1, 3}

@@ -19,7 +19,6 @@ from leadline.errors import (
 from leadline.log.epochs import LeaderEpochs
 from leadline.model import BrokerId, LeaderEpoch, Offset
 from leadline.replication import follower, partition
-from leadline.replication.fetch_session import Position
 from leadline.replication.follower import (
     LATEST_TIMESTAMP,
     UNDEFINED,
@@ -29,10 +28,11 @@ from leadline.replication.follower import (
     follow,
 )
 from leadline.replication.partition import Heard, Leader, LeaderAndIsr, Proposal
+from leadline.wire.fetch_position import FetchPosition
 
 LAG_MS = 30_000
 AT_ONCE = 3  # records in one answer
-Ask = Position | AskOffset
+Ask = FetchPosition | AskOffset
 
 
 class Record(NamedTuple):
@@ -135,7 +135,7 @@ class FetchSession:
 
     incarnation: int
     heard: Heard = field(default_factory=Heard)
-    position: Position | None = None  # as last named; a fetch that names nothing says that it stands
+    position: FetchPosition | None = None  # as last named; a fetch that names nothing says that it stands
 
 
 @dataclass
@@ -201,7 +201,9 @@ class Node:
         if decision.leader < 0 or (self.is_leaving and self.id not in decision.isr):
             self.following = None
             return
-        self.following, effects = follow(self.log, decision.leader_epoch, current=self.following)
+        if self.following is not None and self.following.continues(decision.leader_epoch):
+            return
+        self.following, effects = follow(self.log, decision.leader_epoch)
         self._obey(effects, Reply(Answer()))
 
     def crash(self, *, power_failed: bool = False) -> None:
@@ -230,9 +232,9 @@ class Node:
     def serve(self, replica: BrokerId, incarnation: int, ask: Ask, now_ms: int) -> Reply:
         """A follower's request."""
         try:
-            leader = self._leading(ask.leader_epoch)
+            leader = self._leading(ask.current_leader_epoch)
             match ask:
-                case Position():
+                case FetchPosition():
                     return self._read(leader, replica, incarnation, ask, now_ms)
                 case AskOffset():
                     latest = ask.timestamp == LATEST_TIMESTAMP
@@ -249,21 +251,21 @@ class Node:
             raise NotLeaderOrFollower("")
         return self.leader
 
-    def _read(self, leader: Leader, replica: BrokerId, incarnation: int, asked: Position, now_ms: int) -> Reply:
+    def _read(self, leader: Leader, replica: BrokerId, incarnation: int, asked: FetchPosition, now_ms: int) -> Reply:
         log = self.log
-        leader.follower(replica, asked.leader_epoch)
+        leader.follower(replica, asked.current_leader_epoch)
         answer = Answer(high_watermark=log.high_watermark, log_start=log.log_start)
         if asked.last_fetched_epoch >= 0:
             end = log.epochs.end_of(asked.last_fetched_epoch, log.log_end)
-            if end is None or asked.offset < log.log_start:
+            if end is None or asked.fetch_offset < log.log_start:
                 raise OffsetOutOfRange("")
-            if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.offset:
+            if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
                 return Reply(answer._replace(diverging=end))
-        records = log.read(asked.offset)
+        records = log.read(asked.fetch_offset)
         self._heard(leader, replica, incarnation, asked, now_ms)
         return Reply(answer._replace(has_records=bool(records)), records)
 
-    def _heard(self, leader: Leader, replica: BrokerId, incarnation: int, asked: Position, now_ms: int) -> None:
+    def _heard(self, leader: Leader, replica: BrokerId, incarnation: int, asked: FetchPosition, now_ms: int) -> None:
         """Of a follower in sync that stays where it is, the leader hears only that it is there."""
         session = self.sessions.get(replica)
         if session is None or session.incarnation != incarnation:
@@ -272,7 +274,9 @@ class Node:
         if session.position != asked or replica not in leader.isr:
             session.position = asked
             self._carry_out(
-                leader.follower_fetched(replica, asked.offset, asked.log_start, now_ms, incarnation, session.heard)
+                leader.follower_fetched(
+                    replica, asked.fetch_offset, asked.log_start_offset, now_ms, incarnation, session.heard
+                )
             )
 
     def shrink(self, now_ms: int) -> None:
@@ -305,7 +309,7 @@ class Node:
         if following is None:
             return
         match ask:
-            case Position():
+            case FetchPosition():
                 effects = following.received(ask, reply.answer, self.log, now_ms)
             case AskOffset():
                 effects = following.received_offset(ask, reply.answer.error_code, reply.offset, self.log, now_ms)

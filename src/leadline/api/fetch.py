@@ -6,7 +6,7 @@ from contextlib import suppress
 from functools import lru_cache
 
 from leadline.api.context import NONE, Context
-from leadline.api.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, Position, Session, Told, Wanted
+from leadline.api.fetch_sessions import Session, Told, Wanted
 from leadline.api.metadata import endpoints
 from leadline.config.replication import RACK_AWARE
 from leadline.errors import (
@@ -23,6 +23,7 @@ from leadline.errors import (
 from leadline.log.log import Isolation, Log
 from leadline.model import NO_EPOCH, BrokerId, Offset, TopicId, TopicPartition
 from leadline.replication.replicas import HostedPartition, Woken
+from leadline.wire.fetch_position import FINAL_EPOCH, FULL_EPOCH, FetchPosition
 from leadline.wire.messages import FetchRequest, FetchResponse
 from leadline.wire.primitives import piece_length
 
@@ -103,15 +104,15 @@ class Fetch:
         self._unsettled: set[Wanted] = set()  # there would be more to tell of them, or they are to be looked at again
         self.session = session
         self.is_full = session is None  # every partition is answered, not only those with news
-        self.positions: Mapping[Wanted, Position] = self._positions() if session is None else session.positions
+        self.positions: Mapping[Wanted, FetchPosition] = self._positions() if session is None else session.positions
 
-    def _positions(self) -> Mapping[Wanted, Position]:
+    def _positions(self) -> Mapping[Wanted, FetchPosition]:
         request, sessions, now_ms = self.request, self.ctx.services.sessions, self.ctx.services.clock.now_ms()
         named = dict(self._named())
-        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        if request.session_epoch in (FULL_EPOCH, FINAL_EPOCH):
             if request.session_id:
                 sessions.close(request.session_id)
-            if request.session_epoch == INITIAL_EPOCH:
+            if request.session_epoch == FULL_EPOCH:
                 self.session = sessions.open(named, self.by_id, now_ms)
                 self._note(now_ms)
             return named
@@ -129,25 +130,27 @@ class Fetch:
             self.session.replica = self.replica
             self.session.seen(now_ms)
 
-    def _candidates(self) -> Iterable[tuple[Wanted, Position]]:
+    def _candidates(self) -> Iterable[tuple[Wanted, FetchPosition]]:
         """Those that may have something to tell."""
         session, positions = self.session, self.positions
         if session is None or self.is_full:
             return positions.items()
         return [(wanted, positions[wanted]) for wanted in session.candidates()]
 
-    def _named(self) -> Iterator[tuple[Wanted, Position]]:
+    def _named(self) -> Iterator[tuple[Wanted, FetchPosition]]:
         for topic in self.request.topics:
             topic_id = topic.topic_id.bytes
             for part in topic.partitions:
                 yield (
                     Wanted(topic.topic, topic_id, part.partition),
-                    Position(
-                        part.fetch_offset,
-                        part.partition_max_bytes,
+                    FetchPosition(
+                        topic_id,
+                        part.partition,
                         part.current_leader_epoch,
+                        part.fetch_offset,
                         part.last_fetched_epoch,
                         part.log_start_offset,
+                        part.partition_max_bytes,
                     ),
                 )
 
@@ -188,7 +191,7 @@ class Fetch:
         missing.sort(key=lambda pair: pair[1].error_code != UnknownTopicId.code)  # in Kafka's order: ids first
         return self._answer(found + missing) if enough or last else None
 
-    def _read(self, wanted: Wanted, position: Position, left: int, *, min_one: bool) -> _Partition:
+    def _read(self, wanted: Wanted, position: FetchPosition, left: int, *, min_one: bool) -> _Partition:
         replicas = self.ctx.services.replicas
         try:
             look_up = replicas.leading if self.only_leader else replicas.holding
@@ -226,7 +229,7 @@ class Fetch:
                     log.tp,
                     self.replica,
                     position.fetch_offset,
-                    position.log_start,
+                    position.log_start_offset,
                     self.request.replica_state.replica_epoch,
                     None if self.session is None else self.session.heard,
                 )
@@ -289,7 +292,7 @@ class Fetch:
                 )
         return part
 
-    def _diverges(self, part: _Partition, log: Log, position: Position) -> bool:
+    def _diverges(self, part: _Partition, log: Log, position: FetchPosition) -> bool:
         """Whether the client's log has left ours: then it is told where, and gets no records."""
         end = log.end_of_epoch(position.last_fetched_epoch)
         if end is None or position.fetch_offset < log.log_start:

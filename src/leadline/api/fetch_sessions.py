@@ -19,11 +19,8 @@ from typing import NamedTuple, Protocol
 from leadline.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from leadline.model import Offset
 from leadline.replication.partition import Heard
+from leadline.wire.fetch_position import FIRST_EPOCH, MAX_EPOCH, FetchPosition
 
-NO_SESSION = 0
-INITIAL_EPOCH = 0
-FINAL_EPOCH = -1
-EPOCH_MAX = (1 << 31) - 1
 MIN_EVICTION_MS = 120_000  # a session that was used since then is not given up for a new one
 LOOK_AT_ALL_MS = 5000  # between two looks at all partitions of a session
 MOST_POSITIONS = 250_000  # in all sessions together, about 100 MB; who wants more goes on without a session
@@ -35,16 +32,6 @@ class Wanted(NamedTuple):
     topic: str
     topic_id: bytes  # those of the id: a hash of a UUID takes far longer
     partition: int
-
-
-class Position(NamedTuple):
-    """Where and how a client reads a partition."""
-
-    fetch_offset: Offset
-    max_bytes: int
-    current_leader_epoch: int
-    last_fetched_epoch: int
-    log_start: Offset
 
 
 class Told(NamedTuple):
@@ -71,8 +58,8 @@ class Waiting(Protocol):
 class Session:
     id: int
     by_id: bool
-    epoch: int = 1  # the one that is due
-    positions: dict[Wanted, Position] = field(default_factory=dict)
+    epoch: int = FIRST_EPOCH  # the one that is due
+    positions: dict[Wanted, FetchPosition] = field(default_factory=dict)
     told: dict[Wanted, Told] = field(default_factory=dict)
     last_used_ms: int = 0
     fresh: dict[Wanted, None] = field(default_factory=dict)  # in no order: see `turns`
@@ -86,7 +73,7 @@ class Session:
     heard: Heard = field(default_factory=Heard)  # of the follower whose session it is
     all_looked_at_ms: int = 0
 
-    def update(self, changed: Iterable[tuple[Wanted, Position]], forgotten: Iterable[Wanted]) -> None:
+    def update(self, changed: Iterable[tuple[Wanted, FetchPosition]], forgotten: Iterable[Wanted]) -> None:
         for wanted, position in changed:
             if wanted not in self.positions:
                 self.serve_last(wanted)
@@ -139,7 +126,7 @@ class Sessions:
         self.slots, self._draw = slots, draw  # a random number between two, both included
         self.by_id: dict[int, Session] = {}
 
-    def open(self, positions: Mapping[Wanted, Position], by_id: bool, now_ms: int) -> Session | None:
+    def open(self, positions: Mapping[Wanted, FetchPosition], by_id: bool, now_ms: int) -> Session | None:
         """None if there is no place: the client then goes on without."""
         if self._positions() + len(positions) > MOST_POSITIONS:
             return None
@@ -155,7 +142,7 @@ class Sessions:
         return sum(len(session.positions) for session in self.by_id.values())
 
     def _new_id(self) -> int:
-        while (found := self._draw(1, EPOCH_MAX)) in self.by_id:
+        while (found := self._draw(1, MAX_EPOCH)) in self.by_id:
             pass
         return found
 
@@ -172,7 +159,7 @@ class Sessions:
         self,
         session_id: int,
         epoch: int,
-        changed: Mapping[Wanted, Position],
+        changed: Mapping[Wanted, FetchPosition],
         forgotten: Iterable[Wanted],
         by_id: bool,
         now_ms: int,
@@ -192,7 +179,7 @@ class Sessions:
         if not session.positions:
             self.close(session_id)
             return None
-        session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
+        session.epoch = FIRST_EPOCH if epoch == MAX_EPOCH else epoch + 1
         session.last_used_ms = now_ms
         return session
 

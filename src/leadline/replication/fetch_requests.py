@@ -9,10 +9,11 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from leadline.config.replication import ReplicationConfig
-from leadline.model import BrokerId, TopicPartition, by_topic
-from leadline.replication.fetch_session import INITIAL_EPOCH, Forgotten, Position, Request
+from leadline.model import BrokerId, TopicId, TopicPartition, by_topic
+from leadline.replication.fetch_session import FetchSessionRequest, Forgotten
 from leadline.replication.follower import AskOffset
 from leadline.wire import follower_fetch
+from leadline.wire.fetch_position import FULL_EPOCH, FetchPosition
 from leadline.wire.messages import FetchRequest, ListOffsetsRequest
 
 
@@ -29,7 +30,9 @@ def offsets_request(asks: Mapping[TopicPartition, AskOffset], me: Me) -> ListOff
         topic = ListOffsetsRequest.ListOffsetsTopic(name=name)
         topic.partitions = [
             ListOffsetsRequest.ListOffsetsPartition(
-                partition_index=tp.partition, current_leader_epoch=asks[tp].leader_epoch, timestamp=asks[tp].timestamp
+                partition_index=tp.partition,
+                current_leader_epoch=asks[tp].current_leader_epoch,
+                timestamp=asks[tp].timestamp,
             )
             for tp in partitions
         ]
@@ -37,7 +40,7 @@ def offsets_request(asks: Mapping[TopicPartition, AskOffset], me: Me) -> ListOff
     return request
 
 
-def fetch_request(request: Request, me: Me, config: ReplicationConfig, max_wait_ms: int) -> FetchRequest:
+def fetch_request(request: FetchSessionRequest, me: Me, config: ReplicationConfig, max_wait_ms: int) -> FetchRequest:
     built = FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=config.replica_fetch_min_bytes,
@@ -51,33 +54,34 @@ def fetch_request(request: Request, me: Me, config: ReplicationConfig, max_wait_
         built.replica_id = me.id
     for tp, position in request.named.items():  # in this order: it is the one in which they are served
         last = built.topics[-1] if built.topics else None
-        if last is None or (last.topic, last.topic_id) != (tp.topic, position.topic_id):
-            last = FetchRequest.FetchTopic(topic=tp.topic, topic_id=position.topic_id)
+        if last is None or (last.topic, last.topic_id.bytes) != (tp.topic, position.topic_id):
+            last = FetchRequest.FetchTopic(topic=tp.topic, topic_id=TopicId(bytes=position.topic_id))
             built.topics.append(last)
-        last.partitions.append(_wanted(tp.partition, position))
+        last.partitions.append(_fetch_partition(position))
     forgotten = request.forgotten + (request.replaced if request.by_id else [])
     built.forgotten_topics_data = [_forgotten(gone) for gone in forgotten]
     return built
 
 
-def _wanted(partition: int, position: Position) -> FetchRequest.FetchPartition:
+def _fetch_partition(position: FetchPosition) -> FetchRequest.FetchPartition:
     return FetchRequest.FetchPartition(
-        partition=partition,
-        current_leader_epoch=position.leader_epoch,
-        fetch_offset=position.offset,
+        partition=position.partition,
+        current_leader_epoch=position.current_leader_epoch,
+        fetch_offset=position.fetch_offset,
         last_fetched_epoch=position.last_fetched_epoch,
-        log_start_offset=position.log_start,
+        log_start_offset=position.log_start_offset,
         partition_max_bytes=position.max_bytes,
     )
 
 
 def _forgotten(gone: Forgotten) -> FetchRequest.ForgottenTopic:
-    return FetchRequest.ForgottenTopic(topic=gone.tp.topic, topic_id=gone.topic_id, partitions=[gone.tp.partition])
+    topic_id = TopicId(bytes=gone.topic_id)
+    return FetchRequest.ForgottenTopic(topic=gone.tp.topic, topic_id=topic_id, partitions=[gone.tp.partition])
 
 
-def is_usual(request: Request) -> bool:
+def is_usual(request: FetchSessionRequest) -> bool:
     """Whether it can be written by hand."""
-    if not request.by_id or request.session_epoch == INITIAL_EPOCH or request.forgotten or request.replaced:
+    if not request.by_id or request.session_epoch == FULL_EPOCH or request.forgotten or request.replaced:
         return False
     if len(request.named) <= follower_fetch.MOST_TOPICS:
         return True
@@ -85,7 +89,12 @@ def is_usual(request: Request) -> bool:
 
 
 def frame_by_hand(
-    request: Request, me: Me, config: ReplicationConfig, max_wait_ms: int, correlation_id: int, client_id: str
+    request: FetchSessionRequest,
+    me: Me,
+    config: ReplicationConfig,
+    max_wait_ms: int,
+    correlation_id: int,
+    client_id: str,
 ) -> bytes:
     """The same as `fetch_request`, of one that is usual."""
     asking = follower_fetch.FollowerFetchRequest(
@@ -95,13 +104,8 @@ def frame_by_hand(
         config.replica_fetch_response_max_bytes,
         request.session_id,
         request.session_epoch,
-        [_asked(tp.partition, position) for tp, position in request.named.items()],
+        list(request.named.values()),
         me.id,
         me.epoch,
     )
     return follower_fetch.encode_request(asking, client_id)
-
-
-def _asked(partition: int, position: Position) -> follower_fetch.Asked:
-    topic_id, offset, log_start, max_bytes, leader_epoch, last_epoch = position
-    return follower_fetch.Asked(topic_id.bytes, partition, leader_epoch, offset, last_epoch, log_start, max_bytes)

@@ -11,40 +11,23 @@ there may be of the old session, and opens a new one.
 Pure: what to send and what an answer means, over values.
 """
 
-import uuid
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from leadline.errors import FetchSessionIdNotFound
-from leadline.model import NO_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
-
-NO_SESSION = 0
-INITIAL_EPOCH = 0
-MAX_EPOCH = 2**31 - 1
-NO_ID: TopicId = uuid.UUID(int=0)
-_NO_ID_BYTES = NO_ID.bytes
-
-
-class Position(NamedTuple):
-    """What is to be fetched of a partition."""
-
-    topic_id: TopicId  # NO_ID: not known
-    offset: Offset
-    log_start: Offset
-    max_bytes: int
-    leader_epoch: LeaderEpoch  # as the follower knows it
-    last_fetched_epoch: LeaderEpoch = NO_EPOCH  # of its last record: the leader sees whether the logs have parted
+from leadline.model import TopicPartition
+from leadline.wire.fetch_position import FIRST_EPOCH, FULL_EPOCH, MAX_EPOCH, NO_SESSION, NO_TOPIC_ID, FetchPosition
 
 
 class Forgotten(NamedTuple):
     tp: TopicPartition
-    topic_id: TopicId
+    topic_id: bytes
 
 
-class Request(NamedTuple):
+class FetchSessionRequest(NamedTuple):
     session_id: int
     session_epoch: int
-    named: dict[TopicPartition, Position]  # in this order
+    named: dict[TopicPartition, FetchPosition]  # in this order
     forgotten: list[Forgotten]
     replaced: list[Forgotten]  # also named, with another topic id: to be forgotten where ids count, from v13 on
     by_id: bool  # all topics have ids: else v12 at most
@@ -52,29 +35,21 @@ class Request(NamedTuple):
 
 class FetchSession:
     def __init__(self) -> None:
-        self.id, self.epoch = NO_SESSION, INITIAL_EPOCH  # of the next request
-        self.positions: dict[TopicPartition, Position] = {}  # all that the last request covered, named or not
+        self.id, self.epoch = NO_SESSION, FULL_EPOCH  # of the next request
+        self.positions: dict[TopicPartition, FetchPosition] = {}  # all that the last request covered, named or not
         self._names: dict[bytes, str] = {}  # of topics that were ever asked for, by their ids
         self._nameless: set[TopicPartition] = set()  # those whose topic has no id that we know
 
     @property
     def is_full(self) -> bool:
-        return self.epoch == INITIAL_EPOCH
+        return self.epoch == FULL_EPOCH
 
-    def next_request(self, wanted: Mapping[TopicPartition, Position]) -> Request | None:
-        """None if there is nothing to fetch and nothing to forget."""
-        if self.is_full:
-            self.positions.clear()
-            self._nameless.clear()
-        known = self.positions
-        changes: dict[TopicPartition, Position | None] = {tp: None for tp in known if tp not in wanted}
-        changes.update((tp, position) for tp, position in wanted.items() if tp not in known)
-        changes.update((tp, wanted[tp]) for tp, position in known.items() if wanted.get(tp, position) != position)
-        return self.next_changes(changes)
+    def next_request(self, changes: Mapping[TopicPartition, FetchPosition | None]) -> FetchSessionRequest | None:
+        """The next request, given the partitions whose position may have changed; position None: fetched no longer.
 
-    def next_changes(self, changes: Mapping[TopicPartition, Position | None]) -> Request | None:
-        """As `next_request`, of what is wanted otherwise than before; None: no longer."""
-        named: dict[TopicPartition, Position] = {}
+        Returns None if there is nothing to fetch and nothing to forget.
+        """
+        named: dict[TopicPartition, FetchPosition] = {}
         forgotten: list[Forgotten] = []
         replaced: list[Forgotten] = []
         for tp, new in changes.items():
@@ -86,29 +61,29 @@ class FetchSession:
                     self._nameless.discard(tp)
             elif new != old:
                 named[tp] = self.positions[tp] = new
-                if old is None or old.topic_id is not new.topic_id:
+                if old is None or old.topic_id != new.topic_id:
                     self._learn(tp, new.topic_id)
-                    if old is not None and NO_ID not in (old.topic_id, new.topic_id) and old.topic_id != new.topic_id:
+                    if old is not None and NO_TOPIC_ID not in (old.topic_id, new.topic_id):
                         replaced.append(Forgotten(tp, old.topic_id))
         by_id = not self._nameless
         if self.is_full:
-            request = Request(self.id, self.epoch, dict(self.positions), [], [], by_id)
+            request = FetchSessionRequest(self.id, self.epoch, dict(self.positions), [], [], by_id)
         else:
             if forgotten:
-                by_id = by_id and all(gone.topic_id != NO_ID for gone in forgotten)
-            request = Request(self.id, self.epoch, named, forgotten, replaced, by_id)
+                by_id = by_id and all(gone.topic_id != NO_TOPIC_ID for gone in forgotten)
+            request = FetchSessionRequest(self.id, self.epoch, named, forgotten, replaced, by_id)
         return request if self.positions or request.forgotten else None
 
-    def _learn(self, tp: TopicPartition, topic_id: TopicId) -> None:
-        if topic_id == NO_ID:
+    def _learn(self, tp: TopicPartition, topic_id: bytes) -> None:
+        if topic_id == NO_TOPIC_ID:
             self._nameless.add(tp)
         else:
             self._nameless.discard(tp)
-            self._names[topic_id.bytes] = tp.topic
+            self._names[topic_id] = tp.topic
 
     def partition(self, topic: str, topic_id: bytes, partition: int) -> TopicPartition | None:
         """What an answer names, by the name of its topic or by its id. None: we did not ask for it."""
-        name = topic if topic_id == _NO_ID_BYTES else self._names.get(topic_id)
+        name = topic if topic_id == NO_TOPIC_ID else self._names.get(topic_id)
         tp = None if name is None else TopicPartition(name, partition)
         return tp if tp in self.positions else None
 
@@ -118,7 +93,7 @@ class FetchSession:
         """Whether an answer is to be used. `answered`: what it names, None for what we did not ask for."""
         if error_code:
             lost = error_code == FetchSessionIdNotFound.code
-            self.id, self.epoch = NO_SESSION if lost else self.id, INITIAL_EPOCH
+            self.id, self.epoch = NO_SESSION if lost else self.id, FULL_EPOCH
             return False
         fits = None not in answered
         if self.is_full:
@@ -126,15 +101,15 @@ class FetchSession:
             if not answered and throttle_ms > 0:  # told to be slow, and told nothing else
                 fits = False
             self.id = session_id if fits else NO_SESSION
-            self.epoch = INITIAL_EPOCH if self.id == NO_SESSION else INITIAL_EPOCH + 1
+            self.epoch = FULL_EPOCH if self.id == NO_SESSION else FIRST_EPOCH
         elif not fits:
-            self.epoch = INITIAL_EPOCH
+            self.epoch = FULL_EPOCH
         elif session_id == NO_SESSION:  # the leader closed it
-            self.id, self.epoch = NO_SESSION, INITIAL_EPOCH
+            self.id, self.epoch = NO_SESSION, FULL_EPOCH
         else:
-            self.epoch = 1 if self.epoch == MAX_EPOCH else self.epoch + 1
+            self.epoch = FIRST_EPOCH if self.epoch == MAX_EPOCH else self.epoch + 1
         return fits
 
     def failed(self) -> None:
         """No answer came: what the leader remembers is unknown."""
-        self.epoch = INITIAL_EPOCH
+        self.epoch = FULL_EPOCH

@@ -31,7 +31,7 @@ from leadline.replication.fetch_requests import (
     is_usual,
     offsets_request,
 )
-from leadline.replication.fetch_session import FetchSession, Position, Request
+from leadline.replication.fetch_session import FetchSession, FetchSessionRequest
 from leadline.replication.follower import (
     NONE,
     NOTHING,
@@ -46,6 +46,7 @@ from leadline.replication.follower import (
 from leadline.replication.history import History, Truncation
 from leadline.replication.throttle import Throttle, is_named
 from leadline.wire import follower_fetch
+from leadline.wire.fetch_position import FetchPosition
 from leadline.wire.follower_fetch import FetchedPartition
 from leadline.wire.frames import parse_response
 from leadline.wire.messages import FetchResponse, ListOffsetsResponse
@@ -108,7 +109,7 @@ class Fetcher:
         self._appended_bytes = 0  # since it was the others' turn
         self._peer: Source | None = None
         self._woken = asyncio.Event()
-        self._waiting: Request | None = None  # for the leader's answer
+        self._waiting: FetchSessionRequest | None = None  # for the leader's answer
         self._breaking_off: asyncio.TimerHandle | None = None
         self._was_broken_off = False  # what is under way, by ourselves
         self._stopped = False
@@ -124,7 +125,7 @@ class Fetcher:
             loop = asyncio.get_running_loop()
             self._breaking_off = loop.call_later(BREAK_OFF_S, self._break_off, self._waiting)
 
-    def _break_off(self, waiting: Request) -> None:
+    def _break_off(self, waiting: FetchSessionRequest) -> None:
         self._breaking_off = None
         if self._waiting is waiting:
             self._was_broken_off = True
@@ -172,7 +173,7 @@ class Fetcher:
                 now_ms,
                 self._config.replica_fetch_max_bytes,
             )
-            request = self._session.next_changes({tp: asked.fetch.get(tp) for tp in due})
+            request = self._session.next_request({tp: asked.fetch.get(tp) for tp in due})
             if request is None and not asked.offsets:
                 await self._rest(now_ms)
                 continue
@@ -249,7 +250,7 @@ class Fetcher:
             if (found := self.followed.get(tp)) is not None:
                 found.following.unanswered(why, now_ms)
 
-    async def _ask(self, asked: Requests, request: Request | None) -> None:
+    async def _ask(self, asked: Requests, request: FetchSessionRequest | None) -> None:
         if self._peer is None:
             self._peer = self._connect(self.leader)
         timeout_s = self._config.replica_socket_timeout_ms / 1000
@@ -274,7 +275,7 @@ class Fetcher:
                         )
                         await self._carry_out(tp, found, effects)
 
-    async def _fetch(self, peer: Source, asked: Requests, request: Request, timeout_s: float) -> None:
+    async def _fetch(self, peer: Source, asked: Requests, request: FetchSessionRequest, timeout_s: float) -> None:
         self._waiting = request
         try:
             answer = await self._answer_to(peer, request, timeout_s)
@@ -299,7 +300,7 @@ class Fetcher:
                     self._due[tp] = None
                     await self._received(tp, position, part)
 
-    async def _answer_to(self, peer: Source, request: Request, timeout_s: float) -> FetchResponse:
+    async def _answer_to(self, peer: Source, request: FetchSessionRequest, timeout_s: float) -> FetchResponse:
         if not is_usual(request):
             version = FETCH_BY_ID if request.by_id else FETCH_BY_NAME
             built = fetch_request(request, self._me(), self._config, self._max_wait_ms())
@@ -320,7 +321,7 @@ class Fetcher:
 
     # A conversation: usual answers to usual requests
 
-    def _by_hand(self, request: Request) -> Ask:
+    def _by_hand(self, request: FetchSessionRequest) -> Ask:
         return partial(frame_by_hand, request, self._me(), self._config, self._max_wait_ms())
 
     def _heard(self, frame: memoryview) -> Ask | None:
@@ -332,14 +333,14 @@ class Fetcher:
         answer = None if len(frame) > TURN_BYTES or self._is_awaited(now_ms) else follower_fetch.parse_response(frame)
         if answer is None or answer.session_id != self._session.id:
             return None
-        changes: dict[TopicPartition, Position | None] = {}
+        changes: dict[TopicPartition, FetchPosition | None] = {}
         for told in answer.partitions:
             tp = self._session.partition("", told.topic_id, told.partition)
             if tp is None or (changed := self._copy(tp, told, now_ms)) is None:
                 return None
             changes[tp] = changed
         self._session.received(NONE, answer.session_id, changes)
-        request = self._session.next_changes(changes)
+        request = self._session.next_request(changes)
         assert request is not None, "nothing was forgotten"
         return self._by_hand(request)
 
@@ -349,7 +350,7 @@ class Fetcher:
             return True
         return self._pressure.level is PressureLevel.HIGH or now_ms - self._all_due_ms > ALL_DUE_MS
 
-    def _copy(self, tp: TopicPartition, told: FetchedPartition, now_ms: int) -> Position | None:
+    def _copy(self, tp: TopicPartition, told: FetchedPartition, now_ms: int) -> FetchPosition | None:
         """What is to be fetched next, once it is done. None: something is unusual."""
         if (found := self.followed.get(tp)) is None:
             return None
@@ -372,11 +373,11 @@ class Fetcher:
             if held.log.awaits_flush:
                 return None  # `_run` waits for it
         position = following.next_request(held.log, now_ms, self._config.replica_fetch_max_bytes)
-        return position if isinstance(position, Position) else None
+        return position if isinstance(position, FetchPosition) else None
 
     # Answers
 
-    async def _received(self, tp: TopicPartition, asked: Position, part: _Part) -> None:
+    async def _received(self, tp: TopicPartition, asked: FetchPosition, part: _Part) -> None:
         found = self.followed.get(tp)
         if found is None:
             return

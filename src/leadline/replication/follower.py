@@ -20,8 +20,8 @@ from typing import NamedTuple, Protocol
 
 from leadline.errors import CorruptMessage, FencedLeaderEpoch, InvalidRecord, OffsetOutOfRange, ResourceExhausted
 from leadline.log.epochs import EpochEnd, LeaderEpochs
-from leadline.model import NO_EPOCH, LeaderEpoch, Offset, TopicId, TopicPartition
-from leadline.replication.fetch_session import NO_ID, Position
+from leadline.model import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
+from leadline.wire.fetch_position import NO_TOPIC_ID, FetchPosition
 
 NONE = 0
 UNDEFINED: Offset = -1  # the leader does not know the epoch
@@ -62,7 +62,7 @@ class OwnLog(Protocol):
 class AskOffset(NamedTuple):
     """ListOffsets: where does the log end, or start?"""
 
-    leader_epoch: LeaderEpoch
+    current_leader_epoch: LeaderEpoch
     timestamp: int
 
 
@@ -98,7 +98,8 @@ class Following:
     offset: Offset  # the next to fetch
     state: State
     last_fetched_epoch: LeaderEpoch = NO_EPOCH
-    topic_id: TopicId = NO_ID
+    topic_id: bytes = NO_TOPIC_ID
+    partition: int = 0
     backoff_ms: int = BACKOFF_MS  # replica.fetch.backoff.ms
     leader_high_watermark: Offset = UNDEFINED  # as of its last answer
     rests_until_ms: int = 0  # after an error
@@ -110,15 +111,21 @@ class Following:
         """As far as it knows: it has all that is safe."""
         return UNDEFINED < self.leader_high_watermark <= self.offset
 
+    def continues(self, leader_epoch: LeaderEpoch) -> bool:
+        """Whether it goes on as it is, now that the controller has named this epoch."""
+        return self.leader_epoch == leader_epoch and self.state is not State.FAILED
+
     # Asking
 
-    def next_request(self, log: OwnLog, now_ms: int, max_bytes: int) -> Position | AskOffset | None:
+    def next_request(self, log: OwnLog, now_ms: int, max_bytes: int) -> FetchPosition | AskOffset | None:
         if now_ms < self.rests_until_ms:
             return None
         match self.state:
             case State.FETCHING:
                 epoch = self.last_fetched_epoch
-                return Position(self.topic_id, self.offset, log.log_start, max_bytes, self.leader_epoch, epoch)
+                return FetchPosition(
+                    self.topic_id, self.partition, self.leader_epoch, self.offset, epoch, log.log_start, max_bytes
+                )
             case State.ENDS_ELSEWHERE:
                 return AskOffset(self.leader_epoch, LATEST_TIMESTAMP)
             case State.STARTS_ELSEWHERE:
@@ -128,7 +135,7 @@ class Following:
 
     # Answers
 
-    def received(self, asked: Position, answer: Answer, log: OwnLog, now_ms: int) -> Effects:
+    def received(self, asked: FetchPosition, answer: Answer, log: OwnLog, now_ms: int) -> Effects:
         """The leader's answer to a fetch."""
         if not self._still_asks(asked, now_ms):
             return NOTHING  # something else happened meanwhile
@@ -146,13 +153,12 @@ class Following:
         start = answer.log_start if answer.log_start > log.log_start else None
         return Effects(append=answer.has_records, high_watermark=answer.high_watermark, log_start=start)
 
-    def _still_asks(self, asked: Position, now_ms: int) -> bool:
+    def _still_asks(self, asked: FetchPosition, now_ms: int) -> bool:
         """From the same place on; where its log starts counts for the leader alone."""
         if self.state is not State.FETCHING or now_ms < self.rests_until_ms:
             return False
-        topic_id, offset, _, _, leader_epoch, last_epoch = asked
-        asks = (self.topic_id, self.offset, self.leader_epoch, self.last_fetched_epoch)
-        return asks == (topic_id, offset, leader_epoch, last_epoch)
+        asks = (self.topic_id, self.partition, self.leader_epoch, self.offset, self.last_fetched_epoch)
+        return asked[:5] == asks
 
     def received_offset(self, asked: AskOffset, error_code: int, offset: Offset, log: OwnLog, now_ms: int) -> Effects:
         """The leader's answer to ListOffsets: asked where its log ends, and then perhaps where it starts."""
@@ -230,28 +236,30 @@ def follow(
     log: OwnLog,
     leader_epoch: LeaderEpoch,
     *,
-    current: Following | None = None,
-    topic_id: TopicId = NO_ID,
+    topic_id: bytes = NO_TOPIC_ID,
+    partition: int = 0,
     backoff_ms: int = BACKOFF_MS,
 ) -> tuple[Following, Effects]:
-    """The controller decided who leads. What is followed already goes on, unless it failed.
+    """The controller decided who leads: the state to begin with, and what must be done first.
 
-    The leader says in its answers where logs part, as Kafka's do from inter.broker.protocol.version 2.7 on.
+    There is no OffsetForLeaderEpoch before the first fetch. The leader reports in its answers where the logs diverge,
+    as Kafka's leaders do from inter.broker.protocol.version 2.7 on.
     """
-    if current is not None and current.leader_epoch == leader_epoch and current.state is not State.FAILED:
-        current.topic_id = topic_id
-        return current, NOTHING
     epoch = _latest(log)
+    offset, effects = log.log_end, NOTHING
     if epoch == NO_EPOCH:
-        following = Following(leader_epoch, log.high_watermark, State.FETCHING, NO_EPOCH, topic_id, backoff_ms)
-        return following, Effects(truncate_to=log.high_watermark)
-    return Following(leader_epoch, log.log_end, State.FETCHING, epoch, topic_id, backoff_ms), NOTHING
+        offset = log.high_watermark
+        effects = Effects(truncate_to=offset)
+    following = Following(
+        leader_epoch, offset, State.FETCHING, epoch, topic_id=topic_id, partition=partition, backoff_ms=backoff_ms
+    )
+    return following, effects
 
 
 class Requests(NamedTuple):
     """What to send to one leader. Who made progress is to move to the end of the partitions, so that all get a turn."""
 
-    fetch: dict[TopicPartition, Position]
+    fetch: dict[TopicPartition, FetchPosition]
     offsets: dict[TopicPartition, AskOffset]
 
 
@@ -262,7 +270,7 @@ def next_requests(
     found = Requests({}, {})
     for tp, following in followed.items():
         match following.next_request(logs[tp], now_ms, max_bytes):
-            case Position() as position:
+            case FetchPosition() as position:
                 found.fetch[tp] = position
             case AskOffset() as ask_offset:
                 found.offsets[tp] = ask_offset

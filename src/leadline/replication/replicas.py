@@ -36,15 +36,15 @@ from leadline.model import NO_EPOCH, BrokerId, Buffer, LeaderEpoch, Offset, Topi
 from leadline.replication.acknowledgements import FOREVER_S, Acknowledgements, Told
 from leadline.replication.alterations import Alterations, Ask, Decision, Proposed, no_controller
 from leadline.replication.fetch_requests import Me
-from leadline.replication.fetch_session import NO_ID
 from leadline.replication.fetcher import Fetcher, Followed
-from leadline.replication.follower import Following, State, follow
+from leadline.replication.follower import Following, follow
 from leadline.replication.history import History
 from leadline.replication.moves import Move, copy_and_switch, end
 from leadline.replication.partition import NOTHING, Effects, Heard, Leader, LeaderAndIsr
 from leadline.replication.throttle import Throttles, is_named
 from leadline.runtime.deferred_completions import DeferredCompletions
 from leadline.runtime.periodic import every
+from leadline.wire.fetch_position import NO_TOPIC_ID
 
 log = logging.getLogger(__name__)
 
@@ -242,8 +242,7 @@ class Replicas:
         async with self._deciding:
             hosted = await self._hold(tp, topic_id, epoch)
             before = hosted.following
-            is_told_again = before is not None and (before.leader_epoch, hosted.leader_id) == (epoch, leader)
-            if is_told_again and before is not None and before.state is not State.FAILED:
+            if before is not None and hosted.leader_id == leader and before.continues(epoch):
                 return hosted
             await self._unfollow(tp, hosted)
             self._resign(tp, hosted)
@@ -251,7 +250,11 @@ class Replicas:
             hosted.history.elected(decision, hosted.log.log_end, self.dirs.clock.now_ms())
             if leader != NO_LEADER and (not self.leaving or self.me in decision.isr):
                 hosted.following, effects = follow(
-                    hosted.log, epoch, topic_id=topic_id or NO_ID, backoff_ms=self.config.replica_fetch_backoff_ms
+                    hosted.log,
+                    epoch,
+                    topic_id=NO_TOPIC_ID if topic_id is None else topic_id.bytes,
+                    partition=tp.partition,
+                    backoff_ms=self.config.replica_fetch_backoff_ms,
                 )
                 self._start_timers()
                 await self._fetcher(leader).follow(tp, Followed(hosted.following, hosted), effects)

@@ -16,6 +16,7 @@ from struct import error as StructError
 from typing import NamedTuple
 
 from leadline.model import Buffer
+from leadline.wire.fetch_position import FetchPosition
 from leadline.wire.primitives import BUFFERS, Piece
 
 FETCH, VERSION = 1, 16
@@ -38,18 +39,6 @@ _END = b"\0"
 _TOPIC_ID = attrgetter("topic_id")
 
 
-class Asked(NamedTuple):
-    """The position of a follower in a partition."""
-
-    topic_id: bytes
-    partition: int
-    leader_epoch: int
-    offset: int
-    last_epoch: int
-    log_start: int
-    max_bytes: int
-
-
 class FollowerFetchRequest(NamedTuple):
     correlation_id: int
     max_wait_ms: int
@@ -57,7 +46,7 @@ class FollowerFetchRequest(NamedTuple):
     max_bytes: int
     session_id: int
     session_epoch: int
-    positions: list[Asked]
+    positions: list[FetchPosition]
     replica: int
     broker_epoch: int
 
@@ -100,7 +89,7 @@ def encode_request(request: FollowerFetchRequest, client_id: str) -> bytes:
     return _SIZED_HEAD.pack(size, FETCH, VERSION, request.correlation_id, len(client)) + client + _END + body
 
 
-def _by_topic(positions: list[Asked]) -> list[tuple[bytes, list[Asked]]]:
+def _by_topic(positions: list[FetchPosition]) -> list[tuple[bytes, list[FetchPosition]]]:
     if len(positions) == 1:  # the common case
         return [(positions[0].topic_id, positions)]
     return [(topic_id, list(parts)) for topic_id, parts in groupby(positions, _TOPIC_ID)]
@@ -129,10 +118,10 @@ def parse_request(frame: memoryview) -> FollowerFetchRequest | None:
     )
 
 
-def _positions(frame: memoryview, at: int) -> tuple[list[Asked], int]:
+def _positions(frame: memoryview, at: int) -> tuple[list[FetchPosition], int]:
     """The positions, and where they end. ValueError: this fetch has to be left to the codec."""
     topics = frame[at] - 1
-    positions: list[Asked] = []
+    positions: list[FetchPosition] = []
     if not 0 <= topics <= MOST_TOPICS:
         raise ValueError
     at += 1
@@ -145,7 +134,7 @@ def _positions(frame: memoryview, at: int) -> tuple[list[Asked], int]:
             partition, epoch, offset, last_epoch, log_start, max_bytes, tags = _POSITION.unpack_from(frame, at)
             if tags:
                 raise ValueError
-            positions.append(Asked(topic_id, partition, epoch, offset, last_epoch, log_start, max_bytes))
+            positions.append(FetchPosition(topic_id, partition, epoch, offset, last_epoch, log_start, max_bytes))
             at += _POSITION.size
         if frame[at]:
             raise ValueError

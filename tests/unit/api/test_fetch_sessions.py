@@ -8,22 +8,21 @@ import pytest
 
 from leadline.api import fetch_sessions as module
 from leadline.api.fetch_sessions import (
-    EPOCH_MAX,
     LOOK_AT_ALL_MS,
     MIN_EVICTION_MS,
-    Position,
     Session,
     Sessions,
     Told,
     Wanted,
 )
 from leadline.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
+from leadline.wire.fetch_position import MAX_EPOCH, FetchPosition
 
 NO_ID = UUID(int=0)
 
 
-def positions(*partitions: int, offset: int = 0) -> dict[Wanted, Position]:
-    return {Wanted("t", NO_ID.bytes, n): Position(offset, 100, -1, -1, -1) for n in partitions}
+def positions(*partitions: int, offset: int = 0) -> dict[Wanted, FetchPosition]:
+    return {Wanted("t", NO_ID.bytes, n): FetchPosition(NO_ID.bytes, n, -1, offset, -1, -1, 100) for n in partitions}
 
 
 @pytest.fixture
@@ -44,8 +43,8 @@ def test_epochs_come_one_after_the_other_and_start_over(sessions: Sessions) -> N
         assert sessions.resume(session.id, epoch, {}, (), False, 0) is session
     with pytest.raises(InvalidFetchSessionEpoch, match="expects epoch 4, not 3"):
         sessions.resume(session.id, 3, {}, (), False, 0)
-    session.epoch = EPOCH_MAX
-    sessions.resume(session.id, EPOCH_MAX, {}, (), False, 0)
+    session.epoch = MAX_EPOCH
+    sessions.resume(session.id, MAX_EPOCH, {}, (), False, 0)
     assert session.epoch == 1
 
 

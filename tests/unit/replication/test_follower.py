@@ -15,7 +15,6 @@ from leadline.errors import (
 )
 from leadline.log.epochs import EpochEnd, LeaderEpochs
 from leadline.model import TopicPartition
-from leadline.replication.fetch_session import NO_ID, Position
 from leadline.replication.follower import (
     BACKOFF_MS,
     EARLIEST_TIMESTAMP,
@@ -31,6 +30,7 @@ from leadline.replication.follower import (
     follow,
     next_requests,
 )
+from leadline.wire.fetch_position import NO_TOPIC_ID, FetchPosition
 from tests.support.replicas import MemoryLog, Record
 
 NOW_MS = 1_000_000
@@ -45,18 +45,30 @@ def log(*, keeps_epochs: bool = True) -> MemoryLog:
     return found
 
 
-def fetching(found: MemoryLog) -> tuple[Following, Position]:
+def fetching(found: MemoryLog) -> tuple[Following, FetchPosition]:
     """One that has just asked."""
     following, effects = follow(found, EPOCH)
     assert effects is NOTHING
     asked = following.next_request(found, NOW_MS, 100)
-    assert isinstance(asked, Position)
+    assert isinstance(asked, FetchPosition)
     return following, asked
+
+
+def position(fetch_offset: int, leader_epoch: int, last_fetched_epoch: int) -> FetchPosition:
+    return FetchPosition(
+        topic_id=NO_TOPIC_ID,
+        partition=0,
+        current_leader_epoch=leader_epoch,
+        fetch_offset=fetch_offset,
+        last_fetched_epoch=last_fetched_epoch,
+        log_start_offset=0,
+        max_bytes=100,
+    )
 
 
 def test_a_fetch_tells_where_the_log_ends_and_in_which_epoch() -> None:
     _, asked = fetching(log())
-    assert asked == Position(NO_ID, 30, 0, 100, leader_epoch=EPOCH, last_fetched_epoch=5)
+    assert asked == position(30, EPOCH, 5)
 
 
 def test_a_log_without_epochs_is_truncated_to_the_high_watermark_first() -> None:
@@ -65,16 +77,15 @@ def test_a_log_without_epochs_is_truncated_to_the_high_watermark_first() -> None
     assert effects == Effects(truncate_to=15)
     found.truncate_to(15)
     following.settled(found)
-    assert following.next_request(found, NOW_MS, 100) == Position(NO_ID, 15, 0, 100, EPOCH, -1)
+    assert following.next_request(found, NOW_MS, 100) == position(15, EPOCH, -1)
 
 
-def test_what_is_followed_already_goes_on_unless_it_failed() -> None:
-    found = log()
-    following, _ = fetching(found)
-    assert follow(found, EPOCH, current=following) == (following, NOTHING)
-    assert follow(found, EPOCH + 1, current=following)[0] is not following
+def test_the_same_epoch_goes_on_unless_it_failed() -> None:
+    following, _ = fetching(log())
+    assert following.continues(EPOCH)
+    assert not following.continues(EPOCH + 1)
     following.failed("for a reason")
-    assert follow(found, EPOCH, current=following)[0].state is State.FETCHING
+    assert not following.continues(EPOCH)
 
 
 def test_records_are_appended_then_the_watermarks_follow() -> None:
@@ -100,7 +111,7 @@ def test_a_log_start_that_is_not_new_is_left_alone() -> None:
 def test_an_answer_to_another_fetch_is_passed_over(offset: int, leader_epoch: int, last_fetched_epoch: int) -> None:
     found = log()
     following, _ = fetching(found)
-    other = Position(NO_ID, offset, 0, 100, leader_epoch, last_fetched_epoch)
+    other = position(offset, leader_epoch, last_fetched_epoch)
     assert following.received(other, Answer(FencedLeaderEpoch.code), found, NOW_MS) is NOTHING
     assert following.state is State.FETCHING
 

@@ -6,8 +6,8 @@ import pytest
 
 from leadline.errors import CorruptMessage, OffsetOutOfRange, UnexpectedAppendOffset
 from leadline.log.log import Isolation, Log
-from leadline.replication.fetch_session import Position
 from leadline.replication.follower import NOTHING, Answer, AskOffset, Effects, Following, State, follow
+from leadline.wire.fetch_position import FetchPosition
 from tests.support.logs import START_MS, LogBench, at_offset, batch, bytes_of, whole_log
 
 
@@ -23,16 +23,16 @@ def written(log: Log, epoch: int, *counts: int) -> None:
     log.advance_high_watermark(log.log_end)
 
 
-def answer(leader: Log, asked: Position) -> tuple[Answer, bytes]:
+def answer(leader: Log, asked: FetchPosition) -> tuple[Answer, bytes]:
     """What a leader says, with at most two batches."""
     told = Answer(high_watermark=leader.high_watermark, log_start=leader.log_start)
     if asked.last_fetched_epoch >= 0:
         end = leader.end_of_epoch(asked.last_fetched_epoch)
         assert end is not None
-        if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.offset:
+        if end.epoch < asked.last_fetched_epoch or end.end_offset < asked.fetch_offset:
             return told._replace(diverging=end), b""
     try:
-        data = bytes_of(leader.read(asked.offset, 200, Isolation.LOG_END))
+        data = bytes_of(leader.read(asked.fetch_offset, 200, Isolation.LOG_END))
     except OffsetOutOfRange as error:
         return Answer(error.code), b""
     return told._replace(has_records=bool(data)), data
@@ -67,7 +67,7 @@ def copy(leader: Log, log: Log, epoch: int) -> None:
             offset = leader.log_end if asked.timestamp == -1 else leader.log_start
             carry_out(following, log, following.received_offset(asked, 0, offset, log, START_MS))
         else:
-            assert isinstance(asked, Position)
+            assert isinstance(asked, FetchPosition)
             told, data = answer(leader, asked)
             carry_out(following, log, following.received(asked, told, log, START_MS), data)
     assert following.state is State.FETCHING

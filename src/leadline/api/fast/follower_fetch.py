@@ -9,14 +9,15 @@ from typing import NamedTuple
 
 from leadline.api.context import Context, Services
 from leadline.api.fetch import Fetch, Watch
-from leadline.api.fetch_sessions import EPOCH_MAX, Position, Session, Told
+from leadline.api.fetch_sessions import Session, Told
 from leadline.log.log import Isolation
 from leadline.model import BrokerId
 from leadline.replication.partition import ANY_EPOCH
 from leadline.replication.replicas import HostedPartition, Replicas
 from leadline.runtime.immediate_future import ImmediateFuture
 from leadline.wire import follower_fetch
-from leadline.wire.follower_fetch import MOST_TOPICS, VERSION, Asked, FollowerFetchRequest
+from leadline.wire.fetch_position import MAX_EPOCH, FetchPosition
+from leadline.wire.follower_fetch import MOST_TOPICS, VERSION, FollowerFetchRequest
 from leadline.wire.frames import response_frame
 from leadline.wire.messages import FetchRequest
 from leadline.wire.primitives import Piece, piece_length
@@ -41,19 +42,19 @@ def copy_in_lane(
     session = services.sessions.by_id.get(request.session_id)
     if session is None or not session.by_id or session.replica != request.replica:
         return None
-    if session.epoch != request.session_epoch or session.epoch == EPOCH_MAX:
+    if session.epoch != request.session_epoch or session.epoch == MAX_EPOCH:
         return None
     lanes, watches, has_all = session.lanes, [], request.is_patient
-    for asked in request.positions:
-        watch = lanes.get((asked.topic_id, asked.partition))
-        if not isinstance(watch, Watch) or not _is_usual(asked, watch.hosted, request.replica, request.broker_epoch):
+    for position in request.positions:
+        watch = lanes.get((position.topic_id, position.partition))
+        if not isinstance(watch, Watch) or not _is_usual(position, watch.hosted, request.replica, request.broker_epoch):
             return None
         watches.append(watch)
-        has_all = has_all and asked.offset == watch.hosted.log.log_end
+        has_all = has_all and position.fetch_offset == watch.hosted.log.log_end
     copying = _copying(session, services)
     copying.begin(request, origin)
-    for asked, watch in zip(request.positions, watches, strict=True):
-        copying.is_at(asked, watch)
+    for position, watch in zip(request.positions, watches, strict=True):
+        copying.is_at(position, watch)
     if len(session.fresh) > len(watches):
         copying.is_still_there(watches)
     elif has_all:  # what is fresh is what was named: there is nothing to look for
@@ -61,16 +62,21 @@ def copy_in_lane(
     return copying.answer() or copying.wait()
 
 
-def _is_usual(asked: Asked, hosted: HostedPartition, replica: BrokerId, broker_epoch: int) -> bool:
+def _is_usual(position: FetchPosition, hosted: HostedPartition, replica: BrokerId, broker_epoch: int) -> bool:
     leader, log = hosted.leads, hosted.log
-    if leader is None or log.offline or asked.leader_epoch != hosted.epoch or replica not in leader.followers:
+    if (
+        leader is None
+        or log.offline
+        or position.current_leader_epoch != hosted.epoch
+        or replica not in leader.followers
+    ):
         return False
     if ANY_EPOCH != broker_epoch < leader.brokers.get(replica, ANY_EPOCH):
         return False
-    if not log.log_start <= asked.offset <= log.log_end:
+    if not log.log_start <= position.fetch_offset <= log.log_end:
         return False
     epochs = log.epochs.entries
-    return bool(epochs) and epochs[-1].epoch == asked.last_epoch
+    return bool(epochs) and epochs[-1].epoch == position.last_fetched_epoch
 
 
 def _copying(session: Session, services: Services) -> "_Copying":
@@ -107,14 +113,19 @@ class _Copying:
         self._session.epoch += 1
         self._session.seen(self._now_ms)
 
-    def is_at(self, asked: Asked, watch: Watch) -> None:
+    def is_at(self, position: FetchPosition, watch: Watch) -> None:
         """What the follower says of a partition."""
         request, session, wanted = self._request, self._session, watch.wanted
-        _, _, leader_epoch, offset, last_epoch, log_start, max_bytes = asked
-        session.positions[wanted] = Position(offset, max_bytes, leader_epoch, last_epoch, log_start)
+        session.positions[wanted] = position
         session.fresh[wanted] = None
         self._services.replicas.copied(
-            watch.hosted, request.replica, offset, log_start, request.broker_epoch, session.heard, self._now_ms
+            watch.hosted,
+            request.replica,
+            position.fetch_offset,
+            position.log_start_offset,
+            request.broker_epoch,
+            session.heard,
+            self._now_ms,
         )
 
     def is_still_there(self, named: list[Watch]) -> None:
@@ -128,17 +139,8 @@ class _Copying:
             watch, position = session.watches.get(wanted), session.positions[wanted]
             leader = watch.hosted.leads if isinstance(watch, Watch) and watch not in named else None
             if isinstance(watch, Watch) and leader is not None and request.replica not in leader.isr:
-                asked = Asked(
-                    watch.topic_id,
-                    wanted.partition,
-                    position.current_leader_epoch,
-                    position.fetch_offset,
-                    position.last_fetched_epoch,
-                    position.log_start,
-                    position.max_bytes,
-                )
-                if _is_usual(asked, watch.hosted, request.replica, request.broker_epoch):
-                    self.is_at(asked, watch)
+                if _is_usual(position, watch.hosted, request.replica, request.broker_epoch):
+                    self.is_at(position, watch)
                 elif self._unusual is None:
                     self._unusual = self._as_any_other()
 
