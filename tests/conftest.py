@@ -20,6 +20,9 @@ if not ON_CI:  # there, Hypothesis loads a profile of its own: no deadline eithe
     settings.register_profile("leadline", deadline=None)
     settings.load_profile("leadline")
 
+# The tests start hundreds of Python processes. Without bytecode each would compile all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # The background of a script ignores SIGINT, and nohup ignores SIGHUP. What the tests start would inherit that.
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
