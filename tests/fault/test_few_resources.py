@@ -172,7 +172,6 @@ def test_a_partition_that_cannot_be_opened_at_the_start_is_offline_and_named_and
 
     async def play() -> None:
         async with broker_in_process(tmp_path) as broker:
-            assert broker.cluster is not None
             me = broker.services.metadata.me.id
             await broker.cluster.create_topic("broken", ((me,), (me,)), {})
         async with broker_in_process(tmp_path, files=Short()) as broker:

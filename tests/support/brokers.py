@@ -21,6 +21,7 @@ from leadline.broker.requests import Requests
 from leadline.cluster.broker_client import Ask, Channel, Heard, PeerLost, Source
 from leadline.cluster.metadata_cache import BrokerInfo, MetadataCache, Partition, Topic
 from leadline.config.broker import broker_settings
+from leadline.config.live_settings import LiveSettings
 from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
 from leadline.errors import LogDirFailed
@@ -81,7 +82,7 @@ class Node:
         metadata.brokers = {each: BrokerInfo(each, {}, f"rack{each}") for each in brokers.ids}
         nobody = cast(Any, None)
         self.services = Services(
-            settings=settings, static={}, metadata=metadata, configs=nobody, controller=nobody, cluster=nobody,
+            settings=LiveSettings(settings), metadata=metadata, configs=nobody, controller=nobody, cluster=nobody,
             peers=nobody, replicas=self.replicas, dirs=self.dirs, sessions=Sessions(1000, random.randint),
             groups=nobody, commits=nobody, transactions=nobody, clock=clock, lanes=Lanes(), is_alone=False,
         )  # fmt: skip

@@ -29,9 +29,6 @@ async def broker_in_process(
         yield broker
     finally:
         if crash:
-            assert broker.net is not None
-            assert broker.tree is not None
-            assert broker.controller is not None
             await broker.net.close()
             await broker.controller.stop()
             await broker.upkeep.stop()

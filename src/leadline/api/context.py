@@ -9,8 +9,9 @@ from leadline.cluster.dynamic_configs import DynamicConfigs
 from leadline.cluster.metadata_cache import MetadataCache
 from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.cluster.peers import Peers
-from leadline.config.broker import BrokerConfig, BrokerSettings
+from leadline.config.broker import BrokerConfig
 from leadline.config.describe import ConfigLayers
+from leadline.config.live_settings import LiveSettings
 from leadline.controller.cluster_admin import ClusterAdmin
 from leadline.controller.controller import Controller
 from leadline.coordinator.commits import Commits
@@ -27,8 +28,7 @@ NONE = 0
 class Services:
     """The parts of a broker that requests speak to."""
 
-    settings: BrokerSettings  # as they hold now: what was changed while it runs is in them
-    static: dict[str, str]  # the properties that it was started with
+    settings: LiveSettings
     metadata: MetadataCache
     configs: DynamicConfigs
     controller: Controller
@@ -51,11 +51,7 @@ class Services:
 
     def layers(self) -> ConfigLayers:
         """Where each setting comes from."""
-        return ConfigLayers(
-            static=self.static,
-            dynamic_default=self.configs.default,
-            dynamic_broker=self.configs.broker,
-        )
+        return self.settings.layers(self.configs.default, self.configs.broker)
 
 
 class Context(NamedTuple):

@@ -177,7 +177,6 @@ async def _run_broker(settings: BrokerSettings, watchdog: TimedSelector) -> int:
     broker = Broker(settings)
     started = time.monotonic()
     await _start(broker)
-    assert broker.replicas is not None
     broker.replicas.completions.is_alone = watchdog.serves_one
     gc.freeze()  # what there is by now stays: nobody waits while it is looked through for garbage
     _tell(broker, time.monotonic() - started)
@@ -267,7 +266,7 @@ def _state(log_dir: LogDir, logs: int) -> str:
 
 def _tell_of_the_loop(broker: Broker, watchdog: TimedSelector) -> None:
     """When it is asked to by SIGUSR1, and at the end."""
-    connections = len(broker.net.connections) if broker.net is not None else 0
+    connections = len(broker.net.connections)
     logging.info(
         "%d connections, %d requests in %d turns of the loop, the longest since last asked %s",
         *(connections, broker.requests.served, watchdog.turns, time_text(watchdog.take_longest())),

@@ -33,6 +33,7 @@ class Chance(Protocol):
 
     def new_uuid(self) -> uuid.UUID: ...
     def uniform(self, low: float, high: float, /) -> float: ...
+    def randint(self, low: int, high: int, /) -> int: ...
     def shuffle(self, items: MutableSequence[Any], /) -> None: ...
 
 
@@ -93,6 +94,7 @@ class SystemClock:
 class SystemChance:
     new_uuid = staticmethod(uuid.uuid4)
     uniform = staticmethod(random.uniform)
+    randint = staticmethod(random.randint)
     shuffle = staticmethod(random.shuffle)
 
 

@@ -26,7 +26,6 @@ Look = Callable[[Broker], object]
 
 
 def log_of(broker: Broker) -> Log:
-    assert broker.replicas is not None
     return broker.replicas.hosted[TP].log
 
 
@@ -36,7 +35,6 @@ def config(field: str) -> Look:
 
 
 def net_of(broker: Broker) -> Net:
-    assert broker.net is not None
     return broker.net
 
 
@@ -125,7 +123,6 @@ async def until_equal(look: Callable[[], object], wanted: object, name: str = ""
 
 
 async def create_topic(broker: Broker) -> None:
-    assert broker.cluster is not None
     await broker.cluster.create_topic(TP.topic, ((broker.services.metadata.me.id,),), {})
 
 
@@ -134,7 +131,6 @@ def only(config: dict[str, str], _: object) -> dict[str, str]:
 
 
 async def alter(broker: Broker, config: dict[str, str]) -> None:
-    assert broker.cluster is not None
     await broker.cluster.alter_broker_config(lambda: config, of_all=True)
 
 
@@ -157,7 +153,6 @@ def test_a_changed_setting_of_a_topic_is_obeyed_by_its_running_log(tmp_path: Pat
     async def play() -> None:
         async with broker_in_process(tmp_path) as broker:
             await create_topic(broker)
-            assert broker.cluster is not None
             for name, row in LogConfig.table().items():
                 if row.support is not Support.OBEYED or row.field == "":
                     continue

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from leadline.broker.broker import limits_of
 from leadline.broker.net import (
     LARGE_BYTES,
     LISTEN_BACKLOG,
@@ -32,6 +31,7 @@ from leadline.broker.net import (
     Reply,
     as_it_is,
 )
+from leadline.broker.reconfiguration import limits_of
 from leadline.broker.slices import READ_AHEAD_BYTES, Rest
 from leadline.config.broker import broker_settings
 from leadline.log.files import OpenFile

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from leadline.broker.broker import Broker, limits_of
+from leadline.broker.broker import Broker
+from leadline.broker.reconfiguration import limits_of
 from leadline.cluster.dynamic_configs import BROKERS, TOPICS
 from leadline.config.broker import broker_settings
 from leadline.config.values import InvalidSetting
@@ -37,8 +38,6 @@ def run(path: Path, test: Callable[[Broker], Awaitable[None]], **settings: str) 
 
 async def write(broker: Broker, kind: str, name: str, **config: str) -> None:
     """As a tool or another broker writes settings, without asking this one; back when it was told of them."""
-    assert broker.tree is not None
-    assert broker.configs is not None
     told: list[tuple[str, str]] = []
     broker.configs.on_change.append(lambda kind, name: told.append((kind, name)))
     values = {key.replace("_", "."): value for key, value in config.items()}
@@ -61,7 +60,6 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def with_topic(broker: Broker) -> None:
-    assert broker.cluster is not None
     await broker.cluster.create_topic(TP.topic, ((broker.services.metadata.me.id,),), {})
 
 
@@ -82,9 +80,9 @@ def test_what_a_tool_wrote_and_cannot_be_obeyed_is_named_and_changes_nothing(
 ) -> None:
     async def test(broker: Broker) -> None:
         name = str(broker.services.metadata.me.id)
-        before = broker.settings
+        before = broker.settings.current
         await write(broker, BROKERS, name, max_connections="7", **wrong)
-        assert broker.settings is before
+        assert broker.settings.current is before
         await write(broker, BROKERS, name, max_connections="7")
         assert broker.settings.broker.max_connections == 7
 

@@ -54,13 +54,10 @@ async def until(condition: Callable[[], bool]) -> None:
 
 async def commits_of(broker: Broker) -> Commits:
     """With its journal, loaded."""
-    assert broker.cluster is not None
-    assert broker.groups is not None
     for name in (OFFSETS_TOPIC, "t", "u"):
         if name not in broker.cluster.metadata.topics:
             config = {"cleanup.policy": "compact"} if name == OFFSETS_TOPIC else {}
             await broker.cluster.create_topic(name, assign({broker.cluster.metadata.me.id: None}, 2, 1), config)
-    assert broker.commits is not None
     groups = broker.groups
     await until(lambda: not groups.is_loading)
     return broker.commits
@@ -101,8 +98,6 @@ def found(groups: Groups) -> Group:
 
 def mark(broker: Broker, committed: bool) -> None:
     """End the transaction, as who coordinates it does."""
-    assert broker.replicas is not None
-    assert broker.groups is not None
     partition = broker.groups.partition_of("g")
     marker = EndMarker(ControlType.COMMIT if committed else ControlType.ABORT, 0, 0)
     tp = TopicPartition(OFFSETS_TOPIC, partition)
@@ -194,15 +189,12 @@ async def test_offsets_go_with_their_topic(tmp_path: Path, crash: bool) -> None:
     async with broker_in_process(tmp_path, settings=QUICK, crash=crash) as broker:
         commits = await commits_of(broker)
         commit(commits, {TP: 1, OTHER: 2})
-        assert broker.cluster is not None
         if crash:
-            assert broker.tree is not None
             await broker.tree.create("/admin/delete_topics/t")
         else:
             await broker.cluster.delete_topic("t")
             assert offsets(commits) == {OTHER: 2}
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
-        assert broker.cluster is not None
         assert "t" not in broker.cluster.metadata.topics
         commits = await commits_of(broker)
         assert offsets(commits) == {OTHER: 2}
@@ -320,11 +312,9 @@ async def test_records_that_are_damaged_are_passed_over(tmp_path: Path, caplog: 
 @in_loop
 async def test_the_number_of_partitions_is_learned_when_the_topic_is_there(tmp_path: Path) -> None:
     async with broker_in_process(tmp_path, settings={"offsets.topic.num.partitions": "7"}) as broker:
-        assert broker.groups is not None
         assert {broker.groups.partition_of(f"g{n}") for n in range(100)} == set(range(7))
         groups = (await commits_of(broker)).groups
         assert {groups.partition_of(f"g{n}") for n in range(100)} == {0, 1}
-        assert broker.cluster is not None
         racks = broker.cluster.metadata.racks
         await broker.cluster.add_partitions(OFFSETS_TOPIC, lambda _: assign(racks, 3, 1, first=2))
         assert {groups.partition_of(f"g{n}") for n in range(100)} == {0, 1}

@@ -93,7 +93,6 @@ def request(
 @asynccontextmanager
 async def started(directory: Path, settings: dict[str, str] | None = None) -> AsyncIterator[Broker]:
     async with broker_in_process(directory, settings=SETTINGS | (settings or {})) as broker:
-        assert broker.cluster is not None
         for name, count in ((OFFSETS_TOPIC, 1), ("t", 3), ("u", 2)):
             await broker.cluster.create_topic(name, assign(broker.cluster.metadata.racks, count, 1), {})
         async with asyncio.timeout(120):
@@ -118,7 +117,6 @@ def offset_of(broker: Broker, tp: TopicPartition, group: str = "g") -> int | Non
 
 def written(broker: Broker) -> list[tuple[int, list[Record]]]:
     """Each batch of the journal by its attributes, with its records."""
-    assert broker.replicas is not None
     log = broker.replicas.hosted[JOURNAL].log
     at = log.read(0, 1 << 20, Isolation.LOG_END).slice
     assert at is not None
@@ -218,7 +216,6 @@ def test_versions_without_leader_epochs_have_no_lanes(tmp_path: Path, version: i
 def test_a_topic_that_goes_is_missed_in_its_lane_too(tmp_path: Path) -> None:
     async def scene() -> None:
         async with started(tmp_path) as broker:
-            assert broker.cluster is not None
             client = await in_lane(broker, request(topics=("t", "u")))
             await broker.cluster.delete_topic("u")
             gone = UNKNOWN_TOPIC_OR_PARTITION
@@ -259,7 +256,6 @@ def test_a_coordinator_that_resigned_is_none_in_its_lane_either(tmp_path: Path) 
 def test_a_batch_that_is_refused_leaves_the_offsets_as_they_were(tmp_path: Path) -> None:
     async def scene() -> None:
         async with started(tmp_path) as broker:
-            assert broker.replicas is not None
             client = await in_lane(broker, request(1))
             before = broker.services.commits.fetch("g", None, require_stable=False)
             broker.replicas.hosted[JOURNAL].switching = True
@@ -272,7 +268,6 @@ def test_a_batch_that_is_refused_leaves_the_offsets_as_they_were(tmp_path: Path)
 def test_the_answer_waits_for_the_other_replicas(tmp_path: Path) -> None:
     async def scene() -> None:
         async with started(tmp_path) as broker:
-            assert broker.replicas is not None
             client = await in_lane(broker, request(1))
             hosted, me = broker.replicas.hosted[JOURNAL], broker.replicas.me
             both = me, me + 1

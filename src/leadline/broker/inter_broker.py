@@ -1,0 +1,64 @@
+"""How the parts of a broker reach other brokers: the controller's requests, fetches, and requests to the controller.
+
+A broker that is the controller itself serves its own requests without a connection.
+"""
+
+from collections.abc import Callable
+
+from leadline.api.context import Context, Services
+from leadline.api.inter_broker import LoopbackPeer, alter_partition, controlled_shutdown
+from leadline.cluster.broker_client import BrokerClient, Channel, Source
+from leadline.cluster.metadata_cache import Endpoint
+from leadline.config.live_settings import LiveSettings
+from leadline.controller.state import Broker as Registered
+from leadline.model import BrokerId
+from leadline.wire.messages import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+)
+
+
+class InterBroker:
+    """`services` is set before the first request: the services and this object know each other."""
+
+    services: Services
+
+    def __init__(self, settings: LiveSettings, me: BrokerId) -> None:
+        self._settings, self._me = settings, me
+
+    def channel(self, endpoint: Endpoint, lost: Callable[[], None] = lambda: None) -> Channel:
+        """A connection to an endpoint; `lost` is called when it breaks."""
+        config = self._settings.broker
+        setup_ms = config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms
+        return Channel(*endpoint, str(self._me), lost, (setup_ms[0] / 1000, setup_ms[1] / 1000))
+
+    def source(self, id: BrokerId) -> Source:
+        """A leader to fetch from. PeerLost if the metadata do not name it, or it is silent."""
+        return self.channel(self.services.peers.heard_at(id))
+
+    def controlled(self, broker: Registered, lost: Callable[[], None]) -> BrokerClient:
+        """A broker, as the controller reaches it."""
+        if broker.id == self._me:
+            return LoopbackPeer(self.services)
+        name = self._settings.listeners.inter_broker.name
+        endpoint = next((at for at in broker.endpoints if at.listener == name), broker.endpoints[0])
+        return self.channel(Endpoint(endpoint.host or "", endpoint.port), lost)
+
+    async def alter_partition(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
+        """Asks the controller for another ISR."""
+        if self.services.controller.is_active:
+            return await alter_partition(request, self._own_request(version))
+        timeout_s = self._settings.request_timeout_s
+        return await self.services.peers.ask_controller(request, AlterPartitionResponse, version, timeout_s)
+
+    async def shut_down(self, request: ControlledShutdownRequest, version: int) -> ControlledShutdownResponse:
+        """Asks the controller to elect other leaders."""
+        if self.services.controller.is_active:
+            return await controlled_shutdown(request, self._own_request(version))
+        timeout_s = self._settings.broker.controller_socket_timeout_ms / 1000
+        return await self.services.peers.ask_controller(request, ControlledShutdownResponse, version, timeout_s)
+
+    def _own_request(self, version: int) -> Context:
+        return Context(self.services, version, None, "", "")

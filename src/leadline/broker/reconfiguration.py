@@ -1,0 +1,135 @@
+"""Dynamic settings: changes that tools write for running brokers and topics reach the parts that use them.
+
+Every part reads the settings at the time of use (`config/live_settings.py`). Three have to act on a change: the network
+has limits that it enforces by itself, the log directories restart timers, and the replication throttles have windows.
+    a change that cannot be obeyed changes nothing: the earlier settings hold
+"""
+
+import logging
+import socket
+from collections.abc import Mapping
+from ipaddress import ip_address
+
+from leadline.broker.net import LISTEN_BACKLOG, SEND_BUFFER_BYTES, Limits, Net
+from leadline.cluster.dynamic_configs import BROKERS, TOPICS, DynamicConfigs
+from leadline.config.alter import check_listeners
+from leadline.config.broker import BrokerConfig, BrokerSettings, broker_settings
+from leadline.config.crosschecks import connections_per_ip
+from leadline.config.live_settings import LiveSettings
+from leadline.config.topic import LogConfig
+from leadline.config.values import LONG_MAX, InvalidSetting
+from leadline.controller.controller import Controller
+from leadline.coordination import znodes
+from leadline.coordination.tree import Tree
+from leadline.log.files import connection_capacity
+from leadline.log.log_dirs import LogDirs
+from leadline.log.log_tasks import LogTasks
+from leadline.replication.throttle import Throttles
+from leadline.runtime.ports import descriptor_limit
+
+log = logging.getLogger(__name__)
+
+
+def topic_config(settings: LiveSettings, overrides: Mapping[str, str] | None, topic: str) -> LogConfig:
+    """The settings of a topic. Overrides that cannot be obeyed are logged and left out."""
+    if not overrides:
+        return settings.topics
+    config, errors = settings.topics.with_readable(overrides)
+    for error in errors:  # another broker or a tool wrote it
+        log.error("a setting of topic %s is not obeyed: %s", topic, error)
+    return config
+
+
+class Reconfiguration:
+    """`await start()` reads the dynamic settings before any log is opened, and follows their changes."""
+
+    def __init__(
+        self, settings: LiveSettings, configs: DynamicConfigs, dirs: LogDirs, net: Net, throttles: Throttles
+    ) -> None:
+        self._settings, self._configs, self._dirs = settings, configs, dirs
+        self._net, self._throttles = net, throttles
+
+    async def start(self, tree: Tree, upkeep: LogTasks, controller: Controller) -> None:
+        self._upkeep, self._controller = upkeep, controller
+        await self._configs.start()
+        await self._configs.of_topics(await tree.children(znodes.TOPICS) or [])
+        if self._configs.broker or self._configs.default:
+            try:
+                self._reconfigure()
+            except InvalidSetting as error:
+                raise InvalidSetting(f"{error} (set for running brokers, so with kafka-configs)") from None
+        self._configs.on_change.append(self._changed)
+
+    def _changed(self, kind: str, name: str) -> None:
+        if kind == TOPICS:
+            self._dirs.update_config(name)
+            self._controller.settings_changed(name)
+        elif kind == BROKERS:
+            try:
+                self._reconfigure()
+            except InvalidSetting as error:  # another broker or a tool wrote it
+                log.error("changed settings are not obeyed, the earlier ones hold: %s", error)
+            self._controller.settings_changed(None)
+
+    def _reconfigure(self) -> None:
+        merged = self._settings.layers(self._configs.default, self._configs.broker).merged()
+        changed = broker_settings(merged)
+        check_listeners(self._settings.current, changed)
+        limits = limits_of(changed)
+        self._settings.replace(changed)
+        self._dirs.reconfigure(changed.storage)
+        self._upkeep.reconfigure()
+        self._net.reconfigure(limits)
+        _limit_replication(self._throttles, changed.broker, merged)
+        for topic in self._configs.topics:
+            self._dirs.update_config(topic)
+
+
+def limits_of(settings: BrokerSettings) -> Limits:
+    config, send_buffer = settings.broker, settings.given.get("socket.send.buffer.bytes")
+    backlog = settings.given.get("socket.listen.backlog.size")
+    most = max(connection_capacity(descriptor_limit()), 1)
+    return Limits(
+        socket_request_max_bytes=config.socket_request_max_bytes,
+        max_connections=min(config.max_connections, most),
+        descriptor_limit=descriptor_limit() if most < config.max_connections else 0,
+        max_connections_per_ip=config.max_connections_per_ip,
+        max_connections_per_ip_overrides=tuple(
+            (address, limit)
+            for host, limit in connections_per_ip(config.max_connections_per_ip_overrides).items()
+            for address in _addresses_of(host)
+        ),
+        max_connection_creation_rate=config.max_connection_creation_rate,
+        connections_max_idle_ms=config.connections_max_idle_ms,
+        queued_max_request_bytes=config.queued_max_request_bytes,
+        socket_send_buffer_bytes=SEND_BUFFER_BYTES if send_buffer is None else config.socket_send_buffer_bytes,
+        socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
+        socket_listen_backlog_size=LISTEN_BACKLOG if backlog is None else config.socket_listen_backlog_size,
+    )
+
+
+def _addresses_of(host: str) -> list[str]:
+    """The addresses of a host, in the form of a connection's peer address."""
+    try:
+        return [str(ip_address(host))]
+    except ValueError:
+        pass
+    try:
+        return sorted({str(info[4][0]) for info in socket.getaddrinfo(host, None)})
+    except OSError as error:
+        raise InvalidSetting(f"max.connections.per.ip.overrides: {host} has no address: {error.strerror}") from None
+
+
+def _limit_replication(throttles: Throttles, config: BrokerConfig, properties: Mapping[str, str]) -> None:
+    """The rates can be set for running brokers only, so no table of settings has them."""
+    for throttle, rate in (
+        (throttles.leader, "leader.replication.throttled.rate"),
+        (throttles.follower, "follower.replication.throttled.rate"),
+        (throttles.moves, "replica.alter.log.dirs.io.max.bytes.per.second"),
+    ):
+        throttle.limit = int(properties.get(rate, LONG_MAX))
+    for throttle in (throttles.leader, throttles.follower):
+        throttle.windows = config.replication_quota_window_num
+        throttle.window_ms = 1000 * config.replication_quota_window_size_seconds
+    throttles.moves.windows = config.alter_log_dirs_replication_quota_window_num
+    throttles.moves.window_ms = 1000 * config.alter_log_dirs_replication_quota_window_size_seconds

@@ -1,0 +1,50 @@
+"""The settings of a running broker: one object that every part reads at the time of use.
+
+A dynamic change replaces all settings at once, so a part that holds this object sees every change.
+
+Pure: values in, values out.
+"""
+
+from collections.abc import Mapping
+
+from leadline.config.broker import BrokerConfig, BrokerSettings
+from leadline.config.describe import ConfigLayers
+from leadline.config.listeners import Listeners
+from leadline.config.storage import StorageConfig
+from leadline.config.topic import LogConfig
+
+
+class LiveSettings:
+    """`static` are the properties of the start; dynamic changes come on top of them."""
+
+    def __init__(self, settings: BrokerSettings) -> None:
+        self.static: Mapping[str, str] = dict(settings.given)
+        self.current = settings
+
+    @property
+    def broker(self) -> BrokerConfig:
+        return self.current.broker
+
+    @property
+    def storage(self) -> StorageConfig:
+        return self.current.storage
+
+    @property
+    def topics(self) -> LogConfig:
+        """The defaults of all topics."""
+        return self.current.topics
+
+    @property
+    def listeners(self) -> Listeners:
+        return self.current.listeners
+
+    @property
+    def request_timeout_s(self) -> float:
+        return self.current.broker.request_timeout_ms / 1000
+
+    def layers(self, dynamic_default: Mapping[str, str], dynamic_broker: Mapping[str, str]) -> ConfigLayers:
+        """Where each setting comes from."""
+        return ConfigLayers(static=self.static, dynamic_default=dynamic_default, dynamic_broker=dynamic_broker)
+
+    def replace(self, settings: BrokerSettings) -> None:
+        self.current = settings
