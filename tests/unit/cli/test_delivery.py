@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,37 +26,49 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
         yield found
 
 
-@pytest.mark.parametrize(
-    ("topic", "size", "given", "said"),
-    [
-        (
-            "open",
-            5_000_000,
-            [],
-            "a record was not stored: it has 5,000,000 B (5.0 MB); this client's limit is 1,000,000 B: "
-            "--property message.max.bytes=5000512; the topic's limit is 1,048,588 B: "
-            "leadline configs alter --topic open --set max.message.bytes=5000512",
-        ),
-        (
-            "open",
-            1_100_000,
-            ["--property", "message.max.bytes=2000000"],
-            "a record was not stored: it has 1,100,000 B (1.1 MB); the topic's limit is 1,048,588 B: "
-            "leadline configs alter --topic open --set max.message.bytes=1100512",
-        ),
-        (
-            "wide",
-            4_000_000,
-            ["--property", "message.max.bytes=5000000", "--timeout", "5"],
-            "not stored yet: a record of 4,000,000 B is larger than a request may be: "
-            "socket.request.max.bytes of the brokers is 3,000,000",
-        ),
-    ],
-)
+TOO_LARGE = [
+    (
+        "open",
+        5_000_000,
+        [],
+        "a record was not stored: it has 5,000,000 B (5.0 MB); this client's limit is 1,000,000 B: "
+        "--property message.max.bytes=5000512; the topic's limit is 1,048,588 B: "
+        "leadline configs alter --topic open --set max.message.bytes=5000512",
+    ),
+    (
+        "open",
+        1_100_000,
+        ["--property", "message.max.bytes=2000000"],
+        "a record was not stored: it has 1,100,000 B (1.1 MB); the topic's limit is 1,048,588 B: "
+        "leadline configs alter --topic open --set max.message.bytes=1100512",
+    ),
+    (
+        "wide",
+        4_000_000,
+        ["--property", "message.max.bytes=5000000", "--timeout", "5"],
+        "not stored yet: a record of 4,000,000 B is larger than a request may be: "
+        "socket.request.max.bytes of the brokers is 3,000,000",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def refusals(broker: RunningBroker) -> list[str]:
+    """What `produce` says to each record that is too large. One of them is tried until a time-out: all run at once."""
+
+    def refused(case: tuple[str, int, list[str], str]) -> str:
+        topic, size, given, _ = case
+        return leadline(broker, "produce", topic, *given, given=b"x" * size, code=1)[1]
+
+    with ThreadPoolExecutor() as executor:
+        return list(executor.map(refused, TOO_LARGE))
+
+
+@pytest.mark.parametrize("number", range(len(TOO_LARGE)))
 def test_a_record_that_is_too_large_is_told_with_its_size_the_limits_and_what_raises_them(
-    broker: RunningBroker, topic: str, size: int, given: list[str], said: str
+    refusals: list[str], number: int
 ) -> None:
-    _, err = leadline(broker, "produce", topic, *given, given=b"x" * size, code=1)
+    said, err = TOO_LARGE[number][3], refusals[number]
     assert err.splitlines()[0].startswith(f"leadline: {said}")
     assert "; 1 record not stored" in err.splitlines()[-1]
 
