@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from leadline.coordinator.journal import shard_of
+from leadline.coordinator.runtime import partition_for
 from leadline.records.batch import walk
 from leadline.records.record import records_of
 from leadline.wire.codec import decode
@@ -198,7 +198,7 @@ def test_groups_go_from_kafka_to_leadline_and_back(tmp_path: Path) -> None:
 
 def journal(side: Side, group: str) -> list[object]:
     """What a broker wrote about a group, but for times and for what is drawn by chance."""
-    partition = shard_of(group, 50)
+    partition = partition_for(group, 50)
     part = FetchRequest.FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 24)
     request = FetchRequest(topics=[FetchRequest.FetchTopic(topic=OFFSETS, partitions=[part])], max_bytes=1 << 24)
     data = side.ask(FetchResponse, request, 11).responses[0].partitions[0].records

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import pytest
 
-from leadline.coordinator.journal import shard_of
-from leadline.coordinator.versioned import pack, unpack
+from leadline.coordinator.record_serde import deserialize, serialize
+from leadline.coordinator.runtime import partition_for
 from leadline.records.batch import walk
 from leadline.records.control import read_end_marker
 from leadline.records.record import records_of
@@ -661,15 +661,15 @@ def test_the_journals_records_are_the_same_byte_for_byte(both: Both, n: int) -> 
 
     def journal(side: Side) -> list[tuple[bytes, bytes]]:
         found = []
-        data = fetched(side, "__transaction_state", shard_of(one.name, 50))
+        data = fetched(side, "__transaction_state", partition_for(one.name, 50))
         for position, header in walk(data):
             for record in records_of(data, position, header):
                 if record.key is not None and record.key.endswith(one.name.encode()):
-                    value = unpack(TransactionLogValue, record.value)
+                    value = deserialize(TransactionLogValue, record.value)
                     assert value.producer_id == one.ids[side]
                     value.producer_id = value.transaction_last_update_timestamp_ms = 0
                     value.transaction_start_timestamp_ms = min(value.transaction_start_timestamp_ms, 0)
-                    found.append((record.key, pack(value, 0)))
+                    found.append((record.key, serialize(value, 0)))
                     assert (record.value or b"")[:2] == b"\0\0"
         return found
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from leadline.coordinator.journal import shard_of
-from leadline.coordinator.transaction import EXHAUSTED_FROM, Identity, State, Transaction
-from leadline.coordinator.transaction_records import entry, read_key, read_value
+from leadline.coordinator.runtime import partition_for
+from leadline.coordinator.transaction import EXHAUSTED_FROM, ProducerIdAndEpoch, TransactionMetadata, TransactionState
+from leadline.coordinator.transaction_records import read_key, read_value, transaction_record
 from leadline.log.log_dirs import LogDirs
 from leadline.log.producer_state import AppendOrigin
 from leadline.model import TopicPartition
@@ -69,12 +69,12 @@ class Client:
         wanted = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
         self.connection.ask(CreateTopicsResponse, CreateTopicsRequest(topics=[wanted], timeout_ms=60_000), 7)
 
-    def init(self, name: str) -> Identity:
-        found: list[Identity] = []
+    def init(self, name: str) -> ProducerIdAndEpoch:
+        found: list[ProducerIdAndEpoch] = []
         until(lambda: self._init(name, found))
         return found[0]
 
-    def _init(self, name: str, found: list[Identity]) -> bool:
+    def _init(self, name: str, found: list[ProducerIdAndEpoch]) -> bool:
         wanted = FindCoordinatorRequest(key=name, key_type=1)
         if self.connection.ask(FindCoordinatorResponse, wanted, 3).error_code != 0:
             return False
@@ -82,7 +82,7 @@ class Client:
         answer = self.connection.ask(InitProducerIdResponse, request, 4)
         assert answer.error_code in (0, 14, 15, 16, 51), answer
         if answer.error_code == 0:
-            found.append(Identity(answer.producer_id, answer.producer_epoch))
+            found.append(ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch))
         return answer.error_code == 0
 
     def resume(self, name: str, producer_id: int) -> list[tuple[int, int, bool]]:
@@ -97,7 +97,7 @@ class Client:
             found.append((answer.error_code, answer.producer_epoch, answer.producer_id in (-1, producer_id)))
         return found
 
-    def write(self, name: str, producer: Identity, sequence: int) -> None:
+    def write(self, name: str, producer: ProducerIdAndEpoch, sequence: int) -> None:
         """A record into each partition."""
         topics = [AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=TOPIC, partitions=list(range(PARTITIONS)))]
         request = AddPartitionsToTxnRequest(
@@ -132,7 +132,7 @@ class Client:
         assert found.error_code in (0, 3, 6, 19), found
         return found.error_code == 0
 
-    def end(self, name: str, producer: Identity, *, commit: bool = True) -> None:
+    def end(self, name: str, producer: ProducerIdAndEpoch, *, commit: bool = True) -> None:
         request = EndTxnRequest(
             transactional_id=name, producer_id=producer.producer_id, producer_epoch=producer.epoch, committed=commit
         )
@@ -184,8 +184,8 @@ def write_by_hand(directory: Path, name: str, **changes: object) -> None:
     async def main() -> None:
         dirs: LogDirs = log_dirs(directory)
         await dirs.open()
-        log = dirs.logs[TopicPartition(JOURNAL, shard_of(name, SHARDS))]
-        key, value = entry(name, replace(_last(whole_log(log), name), **changes))  # type: ignore[arg-type]
+        log = dirs.logs[TopicPartition(JOURNAL, partition_for(name, SHARDS))]
+        key, value = transaction_record(name, replace(_last(whole_log(log), name), **changes))  # type: ignore[arg-type]
         assert log.epochs.latest is not None
         log.append_as_leader(build([Record(0, 1, key, value)]), log.epochs.latest.epoch, AppendOrigin.COORDINATOR)
         await dirs.close()
@@ -193,7 +193,7 @@ def write_by_hand(directory: Path, name: str, **changes: object) -> None:
     asyncio.run(main())
 
 
-def _last(data: bytes, name: str) -> Transaction:
+def _last(data: bytes, name: str) -> TransactionMetadata:
     found = None
     for position, header in walk(data):
         for record in records_of(data, position, header):
@@ -215,7 +215,7 @@ def test_from_kafka_to_leadline_and_back_again(tmp_path: Path) -> None:
             theirs.end("aborted", first["aborted"], commit=False)
             kafka.stop()
         directory = kafka.log_dir
-        write_by_hand(directory, "prepared", state=State.PREPARE_COMMIT)
+        write_by_hand(directory, "prepared", state=TransactionState.PREPARE_COMMIT)
 
         with leadline(directory, **SETTINGS) as ours, client("localhost", ours.port) as us:
             us.until_state("prepared", "CompleteCommit")
@@ -235,7 +235,7 @@ def test_from_kafka_to_leadline_and_back_again(tmp_path: Path) -> None:
             us.write("still", second["still"], 0)
             us.write("halfway", second["halfway"], 0)
             where = ("--bootstrap-server", ours.bootstrap, "--topic", JOURNAL)
-            journal = str(shard_of("open", SHARDS))
+            journal = str(partition_for("open", SHARDS))
             end = tool("get-offsets", *where, "--partitions", journal).strip().split(":")[2]
             printed = tool(
                 "console-consumer", *where, "--partition", journal, "--offset", "earliest", "--max-messages", end,
@@ -246,7 +246,7 @@ def test_from_kafka_to_leadline_and_back_again(tmp_path: Path) -> None:
                 part.strip() for line in printed.splitlines() if line.startswith("open::") for part in line.split(",")
             }
             assert ours.stop() == 0
-        write_by_hand(directory, "halfway", state=State.PREPARE_ABORT)
+        write_by_hand(directory, "halfway", state=TransactionState.PREPARE_ABORT)
         write_by_hand(directory, "worn", producer_epoch=EXHAUSTED_FROM)
         write_by_hand(directory, "worn too", producer_epoch=EXHAUSTED_FROM)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.coordinator.transaction import Identity
+from leadline.coordinator.transaction import ProducerIdAndEpoch
 from leadline.errors import WireError
 from leadline.model import TopicPartition
 from tests.support import in_memory
@@ -111,7 +111,7 @@ def test_who_had_to_be_fenced_is_fenced_after_the_crash_too(place: Path) -> None
         assert ended_in(node, PARTITIONS[0]) == [Ended(0, (b"x",), False)]
         for tp in PARTITIONS:
             with pytest.raises(WireError):
-                node.write(NAME, Identity(0, 0), tp, 1, b"late")
+                node.write(NAME, ProducerIdAndEpoch(0, 0), tp, 1, b"late")
         assert await init(node, NAME) == (0, 2)
 
     Life(place).run(first, then)

@@ -135,7 +135,7 @@ async def fuzz(directory: Path, count: int) -> None:
         assert grown < GROWTH_MB, f"{grown:.0f} MB more after {count} requests, seed {SEED}"
         assert broker.requests.slowest_turn < SLOWEST_S, f"one took {broker.requests.slowest_turn:.1f} s, seed {SEED}"
         assert not broker.failed.is_set()
-        assert broker.services.groups.journal.shards, "some of them were coordinated"
+        assert broker.services.groups.runtime.shards, "some of them were coordinated"
         await check_service(broker)
 
 

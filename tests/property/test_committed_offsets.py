@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadline.coordinator.group import Group, Limits
+from leadline.coordinator.classic_group import ClassicGroup, GroupLimits
 from leadline.coordinator.group_effects import Effect
-from leadline.coordinator.group_records import commit_key, commit_value
+from leadline.coordinator.group_offsets import OffsetAndMetadata
+from leadline.coordinator.group_records import offset_key, offset_value
 from leadline.coordinator.group_shard import GroupShard
-from leadline.coordinator.offsets import Commit
 from leadline.model import TopicPartition
 from leadline.records.batch import header_at
 from leadline.records.build import BatchFields, build_at
@@ -34,10 +34,10 @@ class Nobody:
 
     clock: Clock = SystemClock()
 
-    def new_group(self, group_id: str) -> Group:
-        return Group(group_id, Limits(10, 0), 0)
+    def new_group(self, group_id: str) -> ClassicGroup:
+        return ClassicGroup(group_id, GroupLimits(10, 0), 0)
 
-    def carry_out(self, shard: GroupShard, group: Group, effects: Iterable[Effect]) -> None:
+    def carry_out(self, shard: GroupShard, group: ClassicGroup, effects: Iterable[Effect]) -> None:
         assert list(effects) == []
 
     def loaded(self, shard: GroupShard) -> None:
@@ -59,29 +59,29 @@ class Journal:
         return self.end - count
 
     def commit(self, group_id: str, partitions: list[TopicPartition], producer: int | None = None) -> None:
-        commits = {tp: Commit(self.end, f"note {self.end}", 5) for tp in partitions}
-        entries = [(commit_key(group_id, tp), commit_value(commit)) for tp, commit in commits.items()]
+        commits = {tp: OffsetAndMetadata(self.end, f"note {self.end}", 5) for tp in partitions}
+        entries = [(offset_key(group_id, tp), offset_value(commit)) for tp, commit in commits.items()]
         plain = BatchFields(base_sequence=0)
         within = BatchFields(base_sequence=0, producer_id=producer or 0, producer_epoch=0, transactional=True)
         at = self.write(build_at(5, entries, plain if producer is None else within), len(entries))
-        written = {tp: commit._replace(at=at) for tp, commit in commits.items()}
+        written = {tp: commit._replace(record_offset=at) for tp, commit in commits.items()}
         group = self.live.get_or_create(group_id)
         if producer is None:
             group.offsets.stage(written)
             group.offsets.commit(written)
         else:
-            self.live.begin(group, producer, written)
+            self.live.stage_in_transaction(group, producer, written)
 
     def finish(self, producer: int, committed: bool) -> None:
         marker = EndMarker(ControlType.COMMIT if committed else ControlType.ABORT, 0, 5)
         self.write(end_marker(marker, producer, 0), 1)
-        self.live.end(producer, committed=committed)
+        self.live.end_transaction(producer, committed=committed)
 
     def forget(self, group_id: str, partitions: list[TopicPartition]) -> None:
-        known = self.live.get_or_create(group_id).offsets.known()
+        known = self.live.get_or_create(group_id).offsets.partitions()
         gone = [tp for tp in partitions if tp in known]
         if gone:
-            self.write(build_at(5, [(commit_key(group_id, tp), None) for tp in gone], BatchFields()), len(gone))
+            self.write(build_at(5, [(offset_key(group_id, tp), None) for tp in gone], BatchFields()), len(gone))
             self.live.get_or_create(group_id).offsets.forget(gone)
 
     def replayed(self) -> GroupShard:
@@ -103,13 +103,13 @@ def run(steps: list[tuple[object, ...]]) -> None:
         actions[str(kind)](*arguments)  # type: ignore[operator]
         found = {
             (group.id, tp): commit.offset
-            for group in journal.live.by_id.values()
+            for group in journal.live.groups.values()
             for tp, commit in group.offsets.committed.items()
         }
         assert found == model
     replayed = journal.replayed()
-    for group in journal.live.by_id.values():
-        again = replayed.by_id.get(group.id)
+    for group in journal.live.groups.values():
+        again = replayed.groups.get(group.id)
         assert (again.offsets.committed if again is not None else {}) == group.offsets.committed
         for tp in PARTITIONS:
             assert group.offsets.is_unstable(tp) == (again is not None and again.offsets.is_unstable(tp))

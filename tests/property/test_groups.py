@@ -7,39 +7,39 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from leadline.coordinator.group import MAY_FOLLOW, Group, Limits, State
+from leadline.coordinator.classic_group import MAY_FOLLOW, ClassicGroup, GroupLimits, GroupState
 from leadline.coordinator.group_effects import (
     JOIN_TIMER,
     SYNC_TIMER,
-    Answer,
+    CancelTimer,
     Effect,
-    End,
-    Joined,
-    Leaver,
-    Set,
-    Store,
-    Synced,
-    session,
+    JoinResult,
+    LeavingMember,
+    SendReply,
+    SetTimer,
+    SyncResult,
+    WriteGroup,
+    session_timer,
 )
+from leadline.coordinator.group_member import JoinRequest, MemberProtocol
 from leadline.coordinator.group_records import group_value, read_group
-from leadline.coordinator.member import Join, Protocol
 from leadline.errors import CoordinatorNotAvailable, WireError
 
 MAX_SIZE = 4
 PROTOCOLS = st.sampled_from(["a", "a", "ab", "ba", "abc", "b"]).map(
-    lambda names: tuple(Protocol(name, b"") for name in names)
+    lambda names: tuple(MemberProtocol(name, b"") for name in names)
 )
 WHICH = st.integers(0, 11)  # of the members, or of those that are about to be; a stranger now and then
 
 
-class WatchedGroup(Group):
+class WatchedGroup(ClassicGroup):
     """Notes how it goes from state to state."""
 
-    def __init__(self, group_id: str, limits: Limits, now_ms: int) -> None:
+    def __init__(self, group_id: str, limits: GroupLimits, now_ms: int) -> None:
         super().__init__(group_id, limits, now_ms)
-        self.moves: list[tuple[State, State]] = []
+        self.moves: list[tuple[GroupState, GroupState]] = []
 
-    def _enter(self, state: State, now_ms: int) -> None:
+    def _enter(self, state: GroupState, now_ms: int) -> None:
         self.moves.append((self.state, state))
         super()._enter(state, now_ms)
 
@@ -49,11 +49,11 @@ class AGroup(RuleBasedStateMachine):
 
     @initialize(delay_ms=st.sampled_from([0, 1000]))
     def begin(self, delay_ms: int) -> None:
-        self.group = WatchedGroup("g", Limits(MAX_SIZE, delay_ms), 0)
+        self.group = WatchedGroup("g", GroupLimits(MAX_SIZE, delay_ms), 0)
         self.waiting: dict[int, tuple[type, str]] = {}  # tickets, with what they wait for, and who it is
         self.seasoned: set[str] = set()  # have been part of a generation
         self.timers: set[tuple[str, str]] = set()
-        self.stores: list[tuple[Store, bytes]] = []  # written, not yet committed
+        self.stores: list[tuple[WriteGroup, bytes]] = []  # written, not yet committed
         self.journal: bytes | None = None  # the last that is
         self.is_told = True  # the journal agrees with the group
         self.who = {"stranger": "stranger"}  # members by their ids: a static one is the same under all of its
@@ -61,7 +61,7 @@ class AGroup(RuleBasedStateMachine):
         self.generation = self.now = self.tickets = 0
 
     def one(self, which: int) -> str:
-        known = [*self.group.members, *sorted(self.group.pending), "stranger"]
+        known = [*self.group.members, *sorted(self.group.pending_members), "stranger"]
         return known[which % len(known)]
 
     def ticket(self, kind: type, member_id: str) -> int:
@@ -72,21 +72,21 @@ class AGroup(RuleBasedStateMachine):
     def carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Answer(ticket, answer):
+                case SendReply(ticket, answer):
                     kind, who = self.waiting.pop(ticket)  # KeyError: answered twice
                     assert kind is type(answer)
                     self.check(answer, who)
-                case Set(timer, _):
+                case SetTimer(timer, _):
                     self.timers.add(timer)
-                case End(timer):
+                case CancelTimer(timer):
                     self.timers.discard(timer)
-                case Store():
+                case WriteGroup():
                     self.stores.append((effect, group_value(self.group, effect.assignments)))
 
-    def check(self, answer: Joined | Synced, who: str) -> None:
+    def check(self, answer: JoinResult | SyncResult, who: str) -> None:
         if answer.error:
             return
-        if isinstance(answer, Synced):
+        if isinstance(answer, SyncResult):
             assert answer.assignment == f"{self.group.generation}:{who}".encode()
             return
         assert self.who[answer.member_id] == who
@@ -95,40 +95,42 @@ class AGroup(RuleBasedStateMachine):
             assert self.leaders.setdefault(answer.generation, who) == who
             assert who in {self.who[told] for told, _, _ in answer.members}
 
-    def attempt(self, ticket: int, asked: Join, new_id: str) -> None:
+    def attempt(self, ticket: int, asked: JoinRequest, new_id: str) -> None:
         try:
             self.carry_out(self.group.join(asked, new_id, ticket, self.now))
         except WireError:
             del self.waiting[ticket]
 
-    def asked(self, member_id: str, instance: str | None, protocols: tuple[Protocol, ...], known: bool) -> Join:
-        return Join(member_id, instance, "client", "/host", 1000, 2000, "type", protocols, None, known, known)
+    def asked(
+        self, member_id: str, instance: str | None, protocols: tuple[MemberProtocol, ...], known: bool
+    ) -> JoinRequest:
+        return JoinRequest(member_id, instance, "client", "/host", 1000, 2000, "type", protocols, None, known, known)
 
     @rule(protocols=PROTOCOLS, known=st.booleans(), instance=st.sampled_from([None, None, "i", "k"]))
-    def somebody_joins(self, protocols: tuple[Protocol, ...], known: bool, instance: str | None) -> None:
+    def somebody_joins(self, protocols: tuple[MemberProtocol, ...], known: bool, instance: str | None) -> None:
         new_id = f"{instance or 'm'}-{self.tickets}"
         self.who[new_id] = instance or new_id
         needs_known_id = known and instance is None
         asked = self.asked("", instance, protocols, known)._replace(needs_known_id=needs_known_id)
-        self.attempt(self.ticket(Joined, new_id), asked, new_id)
+        self.attempt(self.ticket(JoinResult, new_id), asked, new_id)
 
     @rule(which=WHICH, protocols=st.none() | PROTOCOLS, named=st.booleans())
-    def one_joins_again(self, which: int, protocols: tuple[Protocol, ...] | None, named: bool) -> None:
+    def one_joins_again(self, which: int, protocols: tuple[MemberProtocol, ...] | None, named: bool) -> None:
         self.join_again(self.one(which), protocols, named)
 
-    def join_again(self, member_id: str, protocols: tuple[Protocol, ...] | None, named: bool) -> None:
+    def join_again(self, member_id: str, protocols: tuple[MemberProtocol, ...] | None, named: bool) -> None:
         member = self.group.members.get(member_id)
         if protocols is None:
-            protocols = member.protocols if member is not None else (Protocol("a", b""),)
+            protocols = member.protocols if member is not None else (MemberProtocol("a", b""),)
         instance = member.instance_id if member is not None and named else None
-        self.attempt(self.ticket(Joined, member_id), self.asked(member_id, instance, protocols, True), "unused")
+        self.attempt(self.ticket(JoinResult, member_id), self.asked(member_id, instance, protocols, True), "unused")
 
     @rule(which=WHICH, late=st.sampled_from([0, 0, 0, 1]))
     def one_syncs(self, which: int, late: int) -> None:
         self.sync(self.one(which), late)
 
     def sync(self, member_id: str, late: int = 0) -> None:
-        ticket, generation = self.ticket(Synced, member_id), self.group.generation - late
+        ticket, generation = self.ticket(SyncResult, member_id), self.group.generation - late
         assignments = {each: f"{generation}:{self.who[each]}".encode() for each in self.group.members}
         try:
             self.carry_out(self.group.sync(member_id, None, generation, None, None, assignments, ticket))
@@ -143,14 +145,14 @@ class AGroup(RuleBasedStateMachine):
         except WireError:
             assert member_id not in self.group.members
         else:
-            assert (code != 0) == (self.group.state is State.PREPARING)
+            assert (code != 0) == (self.group.state is GroupState.PREPARING)
             self.carry_out(effects)
 
     @rule(which=WHICH)
     def one_leaves(self, which: int) -> None:
         member_id = self.one(which)
-        there = member_id in self.group.members or member_id in self.group.pending
-        (code,), effects = self.group.leave([Leaver(member_id)], self.now)
+        there = member_id in self.group.members or member_id in self.group.pending_members
+        (code,), effects = self.group.leave([LeavingMember(member_id)], self.now)
         assert (code == 0) == there
         self.carry_out(effects)
 
@@ -163,7 +165,7 @@ class AGroup(RuleBasedStateMachine):
         waits = {timer[1]} & (self.group.joining.keys() | self.group.syncing.keys()) & self.seasoned
         self.timers.remove(timer)
         self.now += 1000
-        self.carry_out(self.group.rang(timer, self.now))
+        self.carry_out(self.group.timer_expired(timer, self.now))
         assert waits <= self.group.members.keys()  # who waits for us is not blamed for its silence
 
     @rule(without=st.none() | st.integers(0, 5))
@@ -189,7 +191,7 @@ class AGroup(RuleBasedStateMachine):
             self.is_told = False
         else:
             self.journal, self.is_told = value, True
-        self.carry_out(self.group.stored(store, error, self.now))
+        self.carry_out(self.group.written(store, error, self.now))
 
     @invariant()
     def whoever_waits_is_known_to_wait(self) -> None:
@@ -197,16 +199,16 @@ class AGroup(RuleBasedStateMachine):
         assert Counter(known) == Counter(self.waiting.keys())
         assert self.group.joining.keys() <= self.group.members.keys()
         assert self.group.syncing.keys() <= self.group.members.keys()
-        assert not self.group.syncing or self.group.state is State.COMPLETING
+        assert not self.group.syncing or self.group.state is GroupState.COMPLETING
 
     @invariant()
     def a_timer_is_set_for_all_that_may_take_forever(self) -> None:
         group = self.group
         members = {name for kind, name in self.timers if kind == "member"}
-        assert members <= group.members.keys() | group.pending
+        assert members <= group.members.keys() | group.pending_members
         silent = group.members.keys() - group.joining.keys() - group.syncing.keys()
-        assert members >= {each for each in silent | group.pending if session(each)}
-        assert (group.state is State.PREPARING) == (JOIN_TIMER in self.timers)
+        assert members >= {each for each in silent | group.pending_members if session_timer(each)}
+        assert (group.state is GroupState.PREPARING) == (JOIN_TIMER in self.timers)
         assert bool(group.unsynced) == (SYNC_TIMER in self.timers)
 
     @invariant()
@@ -219,31 +221,31 @@ class AGroup(RuleBasedStateMachine):
     @invariant()
     def what_it_knows_agrees(self) -> None:
         group = self.group
-        assert (not group.members) == (group.state is State.EMPTY or (not group.members and group.leader is None))
+        assert (not group.members) == (group.state is GroupState.EMPTY or (not group.members and group.leader is None))
         assert group.leader in group.members if group.members else group.leader is None
         named = {member.instance_id: member.id for member in group.members.values() if member.instance_id is not None}
-        assert group.instances == named
+        assert group.static_members == named
         supporters = Counter(p.name for member in group.members.values() for p in member.protocols)
         assert group._supporters == supporters
         assert all(member_id == member.id for member_id, member in group.members.items())
 
     @invariant()
     def no_more_members_than_allowed_are_part_of_a_generation(self) -> None:
-        if self.group.state in (State.COMPLETING, State.STABLE):
+        if self.group.state in (GroupState.COMPLETING, GroupState.STABLE):
             assert len(self.group.members) <= MAX_SIZE
 
     @invariant()
     def what_was_written_tells_what_it_is(self) -> None:
         group = self.group
-        if self.stores or not self.is_told or group.state not in (State.STABLE, State.EMPTY):
+        if self.stores or not self.is_told or group.state not in (GroupState.STABLE, GroupState.EMPTY):
             return
-        loaded = Group("g", group.limits, 0)
+        loaded = ClassicGroup("g", group.limits, 0)
         if self.journal is not None:
             read_group(self.journal, loaded)
         assert (loaded.generation, loaded.state, loaded.leader) == (group.generation, group.state, group.leader)
         assert (loaded.protocol_name, loaded.subscribed) == (group.protocol_name, group.subscribed)
         chosen = {
-            member.id: replace(member, protocols=(Protocol(group.protocol_name or "", member.metadata("a")),))
+            member.id: replace(member, protocols=(MemberProtocol(group.protocol_name or "", member.metadata("a")),))
             for member in group.members.values()
         }
         assert loaded.members == chosen
@@ -254,7 +256,7 @@ class AGroup(RuleBasedStateMachine):
             if not self.waiting:
                 return
             for store, _value in self.stores[:]:
-                self.carry_out(self.group.stored(store, None, self.now))
+                self.carry_out(self.group.written(store, None, self.now))
             self.stores.clear()
             for timer in sorted(self.timers):
                 if timer in self.timers:

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadline.coordinator.transaction import Identity
+from leadline.coordinator.transaction import ProducerIdAndEpoch
 from leadline.errors import WireError
 from leadline.model import TopicPartition
 from tests.support.in_memory import SHARED_MEMORY
@@ -38,7 +38,7 @@ class Producer:
     """Two of each transactional id: only the one that began last may do anything."""
 
     name: str
-    identity: Identity | None = None
+    identity: ProducerIdAndEpoch | None = None
     sequences: dict[TopicPartition, int] = field(default_factory=lambda: defaultdict(int))
     txns: list[Txn] = field(default_factory=lambda: [Txn()])
 
@@ -49,7 +49,7 @@ class World:
     def __init__(self) -> None:
         self.producers = [Producer(NAMES[n % 2]) for n in range(4)]
         self.latest: dict[str, Producer] = {}
-        self.epochs: dict[str, Identity] = {}
+        self.epochs: dict[str, ProducerIdAndEpoch] = {}
         self.count = 0
 
     async def step(self, node: Node, operation: str, who: int, where: int) -> None:
@@ -81,7 +81,9 @@ class World:
         self.latest[producer.name] = producer
         producer.sequences.clear()
 
-    async def use(self, node: Node, producer: Producer, identity: Identity, operation: str, tp: TopicPartition) -> None:
+    async def use(
+        self, node: Node, producer: Producer, identity: ProducerIdAndEpoch, operation: str, tp: TopicPartition
+    ) -> None:
         """As clients do: who asked for an outcome and was not told of it asks for that again, and nothing else."""
         asked = {"commit": True, "abort": False}.get(operation)
         if producer.txns[-1].asked not in (None, asked):
@@ -95,7 +97,7 @@ class World:
             return
         assert self.latest[producer.name] is producer, f"{identity} is fenced, and got {operation} through"
 
-    async def end(self, node: Node, producer: Producer, identity: Identity, *, commit: bool) -> None:
+    async def end(self, node: Node, producer: Producer, identity: ProducerIdAndEpoch, *, commit: bool) -> None:
         txn = producer.txns[-1]
         txn.asked = commit
         await node.transactions.end(producer.name, identity, commit=commit)
@@ -103,7 +105,7 @@ class World:
         producer.txns.append(Txn())
 
     async def write(
-        self, node: Node, producer: Producer, identity: Identity, tp: TopicPartition, *, stray: bool
+        self, node: Node, producer: Producer, identity: ProducerIdAndEpoch, tp: TopicPartition, *, stray: bool
     ) -> None:
         if not stray:
             await node.transactions.add_partitions(producer.name, identity, [tp])

@@ -84,7 +84,7 @@ class Node:
         self.services = Services(
             settings=LiveSettings(settings), metadata=metadata, configs=nobody, controller=nobody, cluster=nobody,
             peers=nobody, replicas=self.replicas, dirs=self.dirs, sessions=Sessions(1000, random.randint),
-            groups=nobody, commits=nobody, transactions=nobody, clock=clock, lanes=Lanes(), is_alone=False,
+            groups=nobody, offsets=nobody, transactions=nobody, clock=clock, lanes=Lanes(), is_alone=False,
         )  # fmt: skip
         self.requests = Requests(self.services)
         self.net: Net | None = None

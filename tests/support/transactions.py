@@ -10,8 +10,8 @@ from uuid import UUID
 
 from leadline.config.broker import broker_settings
 from leadline.coordinator.markers import Markers
-from leadline.coordinator.transaction import Identity
-from leadline.coordinator.transactions import TRANSACTIONS_TOPIC, Transactions
+from leadline.coordinator.transaction import ProducerIdAndEpoch
+from leadline.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
 from leadline.errors import NotLeaderOrFollower, WireError
 from leadline.log.log import AppendResult
 from leadline.log.log_dirs import LogDirs
@@ -69,7 +69,9 @@ class Node:
         markers = Markers(
             replicas, clock, lambda tp: tp not in self.deleted, self._ended, lambda tp: replicas.me, NobodyElse()
         )
-        self.transactions = Transactions(replicas, clock, lambda: CONFIG, markers, lambda: 1, next_producer_id)
+        self.transactions = TransactionCoordinator(
+            replicas, clock, lambda: CONFIG, markers, lambda: 1, next_producer_id
+        )
 
     def _ended(self, partition: int, producer_id: int, committed: bool) -> None:
         self.offsets_ended.append((partition, producer_id, committed))
@@ -78,7 +80,7 @@ class Node:
         left = self.replicas.writes_left
         self.replicas.writes_left = writes if left is None else min(left, writes)
 
-    def write(self, name: str, producer: Identity, tp: TopicPartition, sequence: int, value: bytes) -> None:
+    def write(self, name: str, producer: ProducerIdAndEpoch, tp: TopicPartition, sequence: int, value: bytes) -> None:
         """A transactional record, verified first, as Produce does it."""
         verified = self.replicas.leading(tp).log.producer_state.begin_verification(
             *producer, sequence, self.clock.now_ms()
@@ -102,7 +104,7 @@ class Node:
                 return
 
     def _under_way(self) -> list[asyncio.Task[None]]:
-        journal = self.transactions.journal
+        journal = self.transactions.runtime
         completing = [task for shard in journal.shards.values() for task in shard.completing.values()]
         return [*journal._loading.values(), *self.transactions._writing, *completing]
 
@@ -162,7 +164,7 @@ def ended_in(node: Node, tp: TopicPartition) -> list[Ended]:
     return found
 
 
-async def init(node: Node, name: str, timeout_ms: int = 1000) -> Identity:
+async def init(node: Node, name: str, timeout_ms: int = 1000) -> ProducerIdAndEpoch:
     """Until what was left open is aborted."""
     for _ in range(20):
         try:

@@ -50,8 +50,8 @@ async def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> Des
         began_ms, took_ms       when, and how long; took_ms is null while it is under way, as all *_after are
         state                   of the group before: Empty, Stable, CompletingRebalance
         causes, more_causes     a list of objects, the first one set it off, and how many more there were:
-                                what (see `coordinator.rebalances.What`), member_id, instance_id (or null), client_id,
-                                client_host, reason (in the client's words, or null)
+                                what (a `RebalanceReason`), member_id, instance_id (or null), client_id, client_host,
+                                reason (in the client's words, or null)
         outcome                 stable, empty, interrupted (by the next one), or null
         generation_before, generation_after, members_before, members_after
     And of a broker, if asked for by name, what it knows of a partition: see `explanations`.
@@ -90,7 +90,7 @@ def _rebalances(group_id: str, ctx: Context) -> ConfigEntry:
         raise GroupIdNotFound(f"there is no group {group_id}")
     return ConfigEntry(
         name=REBALANCES,
-        value=json.dumps([rebalance.told() for rebalance in group.history.rebalances]),
+        value=json.dumps([rebalance.to_json() for rebalance in group.rebalances.rebalances]),
         source=ConfigSource.DEFAULT,
         read_only=True,
         sensitive=False,

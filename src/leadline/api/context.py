@@ -14,9 +14,9 @@ from leadline.config.describe import ConfigLayers
 from leadline.config.live_settings import LiveSettings
 from leadline.controller.cluster_admin import ClusterAdmin
 from leadline.controller.controller import Controller
-from leadline.coordinator.commits import Commits
-from leadline.coordinator.groups import Groups
-from leadline.coordinator.transactions import Transactions
+from leadline.coordinator.group_coordinator import GroupCoordinator
+from leadline.coordinator.offset_coordinator import OffsetCoordinator
+from leadline.coordinator.transaction_coordinator import TransactionCoordinator
 from leadline.log.log_dirs import LogDirs
 from leadline.replication.replicas import Replicas
 from leadline.runtime.ports import Clock
@@ -37,9 +37,9 @@ class Services:
     replicas: Replicas
     dirs: LogDirs
     sessions: Sessions
-    groups: Groups
-    commits: Commits
-    transactions: Transactions
+    groups: GroupCoordinator
+    offsets: OffsetCoordinator
+    transactions: TransactionCoordinator
     clock: Clock
     lanes: Lanes
     is_alone: bool  # one node by itself: nobody else has a say in it

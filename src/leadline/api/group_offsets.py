@@ -8,10 +8,10 @@ from leadline.api.verification import verify_offsets
 from leadline.coordination import znodes
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import TreeError, check_path
-from leadline.coordinator.commits import Committer, Fetched, Producing, Verdicts
+from leadline.coordinator.group_offsets import OffsetAndMetadata, is_longer
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
-from leadline.coordinator.offsets import Commit, is_longer
-from leadline.coordinator.transaction import Identity
+from leadline.coordinator.offset_coordinator import ConsumerGroupMetadata, ErrorCodes, FetchedOffset, OffsetTransaction
+from leadline.coordinator.transaction import ProducerIdAndEpoch
 from leadline.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -37,7 +37,7 @@ MANY_GROUPS_FROM = 8  # versions of OffsetFetch
 LOADING_FROM = 2  # of TxnOffsetCommit: older clients do not know that a coordinator may be loading
 DEFAULT = -1  # in place of a time: the broker's
 NO_METADATA = ""
-NO_COMMIT = Commit(offset=-1, metadata=NO_METADATA, commit_ms=DEFAULT)
+NO_COMMIT = OffsetAndMetadata(offset=-1, metadata=NO_METADATA, commit_ms=DEFAULT)
 
 _Committed = OffsetCommitResponse.OffsetCommitResponsePartition
 _Deleted = OffsetDeleteResponse.OffsetDeleteResponsePartition
@@ -58,8 +58,8 @@ def offset_commit(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitRes
         return _commit_to_tree(request, ctx)
     now_ms = ctx.services.clock.now_ms()
     expire_ms = None if request.retention_time_ms == DEFAULT else now_ms + request.retention_time_ms
-    verdicts: Verdicts = {}
-    commits: dict[TopicPartition, Commit] = {}
+    verdicts: ErrorCodes = {}
+    commits: dict[TopicPartition, OffsetAndMetadata] = {}
     for topic in request.topics:
         name, count = topic.name, ctx.services.metadata.partition_count(topic.name) or 0
         for asked in topic.partitions:
@@ -69,26 +69,28 @@ def offset_commit(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitRes
                 continue
             commit_ms = now_ms if asked.commit_timestamp == DEFAULT else asked.commit_timestamp
             metadata = asked.committed_metadata or NO_METADATA
-            commits[tp] = Commit(asked.committed_offset, metadata, commit_ms, asked.committed_leader_epoch, expire_ms)
+            commits[tp] = OffsetAndMetadata(
+                asked.committed_offset, metadata, commit_ms, asked.committed_leader_epoch, expire_ms
+            )
     if not commits:
         return committed(verdicts)
     generation = request.generation_id_or_member_epoch
-    who = Committer(request.group_id, request.member_id, request.group_instance_id, generation)
-    return _answered(ctx.services.commits.commit(who, commits), verdicts, committed)
+    who = ConsumerGroupMetadata(request.group_id, request.member_id, request.group_instance_id, generation)
+    return _answered(ctx.services.offsets.commit(who, commits), verdicts, committed)
 
 
 def _answered(
-    found: Verdicts | Awaitable[Verdicts], others: Verdicts, shape: Callable[[Verdicts], R]
+    found: ErrorCodes | Awaitable[ErrorCodes], others: ErrorCodes, shape: Callable[[ErrorCodes], R]
 ) -> R | Awaitable[R]:
     """At once, if the verdicts are known already."""
 
-    async def later(waiting: Awaitable[Verdicts]) -> R:
+    async def later(waiting: Awaitable[ErrorCodes]) -> R:
         return shape(others | await waiting)
 
     return shape(others | found if others else found) if isinstance(found, dict) else later(found)
 
 
-def committed(verdicts: Verdicts) -> OffsetCommitResponse:
+def committed(verdicts: ErrorCodes) -> OffsetCommitResponse:
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponse.OffsetCommitResponseTopic(
@@ -103,7 +105,7 @@ def committed(verdicts: Verdicts) -> OffsetCommitResponse:
 async def _commit_to_tree(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitResponse:
     """Where the oldest clients keep their offsets, without any group."""
     most = ctx.services.config.offset_metadata_max_bytes
-    verdicts: Verdicts = {}
+    verdicts: ErrorCodes = {}
     for topic in request.topics:
         for asked in topic.partitions:
             tp = TopicPartition(topic.name, asked.partition_index)
@@ -131,7 +133,7 @@ async def _into_tree(group_id: str, tp: TopicPartition, offset: Offset, ctx: Con
 
 
 async def _from_tree(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchResponse:
-    fetched: dict[TopicPartition, Fetched] = {}
+    fetched: dict[TopicPartition, FetchedOffset] = {}
     for topic in request.topics or ():
         for number in topic.partition_indexes:
             tp = TopicPartition(topic.name, number)
@@ -139,18 +141,18 @@ async def _from_tree(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchRe
     return OffsetFetchResponse(topics=_fetched_topics(fetched))
 
 
-async def _in_tree(group_id: str, tp: TopicPartition, ctx: Context) -> Fetched:
+async def _in_tree(group_id: str, tp: TopicPartition, ctx: Context) -> FetchedOffset:
     path = znodes.consumer_offset_path(group_id, tp)
     if not ctx.services.metadata.has_partition(tp):
-        return Fetched(None, UnknownTopicOrPartition.code)
+        return FetchedOffset(None, UnknownTopicOrPartition.code)
     try:
         check_path(path)
         node = await ctx.services.cluster.tree.get(path)
         if node is None:
-            return Fetched(None, UnknownTopicOrPartition.code)
-        return Fetched(Commit(znodes.decode_consumer_offset(path, node.data), NO_METADATA, DEFAULT))
+            return FetchedOffset(None, UnknownTopicOrPartition.code)
+        return FetchedOffset(OffsetAndMetadata(znodes.decode_consumer_offset(path, node.data), NO_METADATA, DEFAULT))
     except (ValueError, TreeError, MalformedNode):
-        return Fetched(None, UnknownServerError.code)
+        return FetchedOffset(None, UnknownServerError.code)
 
 
 def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
@@ -163,7 +165,7 @@ def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchRespon
         )
     wanted = None if request.topics is None else _wanted(request.topics)
     try:
-        fetched = ctx.services.commits.fetch(request.group_id, wanted, require_stable=request.require_stable)
+        fetched = ctx.services.offsets.fetch(request.group_id, wanted, require_stable=request.require_stable)
         return OffsetFetchResponse(topics=_fetched_topics(fetched))
     except WireError as error:
         return OffsetFetchResponse(error_code=error.code)
@@ -176,7 +178,7 @@ def _wanted(topics: Iterable[_AskedTopic]) -> list[TopicPartition]:
 def _fetch_group(asked: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, ctx: Context) -> _Group:
     wanted = None if asked.topics is None else _wanted(asked.topics)
     try:
-        fetched = ctx.services.commits.fetch(asked.group_id, wanted, require_stable=require_stable)
+        fetched = ctx.services.offsets.fetch(asked.group_id, wanted, require_stable=require_stable)
     except WireError as error:
         return _Group(group_id=asked.group_id, error_code=error.code)
     topics = [
@@ -186,7 +188,7 @@ def _fetch_group(asked: OffsetFetchRequest.OffsetFetchRequestGroup, require_stab
     return _Group(group_id=asked.group_id, topics=topics)
 
 
-def _fetched_topics(fetched: Mapping[TopicPartition, Fetched]) -> list[_Topic]:
+def _fetched_topics(fetched: Mapping[TopicPartition, FetchedOffset]) -> list[_Topic]:
     return [
         _Topic(name=topic, partitions=[_Partition(**_told(tp, fetched[tp])) for tp in partitions])
         for topic, partitions in by_topic(fetched).items()
@@ -203,8 +205,8 @@ class _Told(TypedDict):
     error_code: int
 
 
-def _told(tp: TopicPartition, fetched: Fetched) -> _Told:
-    commit = fetched.commit or NO_COMMIT
+def _told(tp: TopicPartition, fetched: FetchedOffset) -> _Told:
+    commit = fetched.committed or NO_COMMIT
     return {
         "partition_index": tp.partition,
         "committed_offset": commit.offset,
@@ -220,7 +222,7 @@ async def offset_delete(request: OffsetDeleteRequest, ctx: Context) -> OffsetDel
     known = [tp for tp in wanted if ctx.services.metadata.has_partition(tp)]
     verdicts = dict.fromkeys(wanted, UnknownTopicOrPartition.code)
     try:
-        verdicts |= await ctx.services.commits.delete_offsets(request.group_id, known)
+        verdicts |= await ctx.services.offsets.delete_offsets(request.group_id, known)
     except WireError as error:
         return OffsetDeleteResponse(error_code=error.code)
     return OffsetDeleteResponse(
@@ -240,7 +242,7 @@ def txn_offset_commit(
     """TxnOffsetCommit, v0-4.  v2 leader epoch · v3 members · v4 abortable. It counts if its transaction does."""
     now_ms = ctx.services.clock.now_ms()
     commits = {
-        TopicPartition(topic.name, asked.partition_index): Commit(
+        TopicPartition(topic.name, asked.partition_index): OffsetAndMetadata(
             asked.committed_offset, asked.committed_metadata or NO_METADATA, now_ms, asked.committed_leader_epoch
         )
         for topic in request.topics
@@ -258,17 +260,19 @@ def txn_offset_commit(
 
 
 def _commit_in_transaction(
-    request: TxnOffsetCommitRequest, commits: dict[TopicPartition, Commit], ctx: Context
-) -> Verdicts | Awaitable[Verdicts]:
-    groups, producer = ctx.services.groups, Identity(request.producer_id, request.producer_epoch)
+    request: TxnOffsetCommitRequest, commits: dict[TopicPartition, OffsetAndMetadata], ctx: Context
+) -> ErrorCodes | Awaitable[ErrorCodes]:
+    groups, producer = ctx.services.groups, ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     groups.shard(request.group_id)  # or we are not its coordinator
     tp = TopicPartition(OFFSETS_TOPIC, groups.partition_of(request.group_id))
-    who = Committer(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+    who = ConsumerGroupMetadata(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
 
-    def commit(verified: Verification | None) -> Verdicts | Awaitable[Verdicts]:
-        return ctx.services.commits.commit(who, commits, Producing(producer.producer_id, producer.epoch, verified))
+    def commit(verified: Verification | None) -> ErrorCodes | Awaitable[ErrorCodes]:
+        return ctx.services.offsets.commit(
+            who, commits, OffsetTransaction(producer.producer_id, producer.epoch, verified)
+        )
 
-    async def commit_later(waited_for: Awaitable[Verification | None]) -> Verdicts:
+    async def commit_later(waited_for: Awaitable[Verification | None]) -> ErrorCodes:
         try:
             found = commit(await waited_for)
         except WireError as error:
@@ -285,7 +289,7 @@ def _in_txn_code(error: WireError, ctx: Context) -> int:
     return CoordinatorNotAvailable.code if is_loading else error.code
 
 
-def _in_txn(verdicts: Verdicts) -> TxnOffsetCommitResponse:
+def _in_txn(verdicts: ErrorCodes) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(

@@ -3,9 +3,9 @@
 from ipaddress import IPv6Address, ip_address
 
 from leadline.api.context import NONE, Context
-from leadline.coordinator.group import Group, State
-from leadline.coordinator.group_effects import Joined, Leaver
-from leadline.coordinator.member import Join, Protocol
+from leadline.coordinator.classic_group import ClassicGroup, GroupState
+from leadline.coordinator.group_effects import JoinResult, LeavingMember
+from leadline.coordinator.group_member import JoinRequest, MemberProtocol
 from leadline.errors import CoordinatorLoadInProgress, InconsistentGroupProtocol, WireError
 from leadline.wire.messages import (
     DeleteGroupsRequest,
@@ -43,7 +43,7 @@ async def join_group(request: JoinGroupRequest, ctx: Context) -> JoinGroupRespon
 
     Answered when all members have joined, or the time is up.
     """
-    asked = Join(
+    asked = JoinRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         client_id=ctx.client_id or "",
@@ -51,7 +51,7 @@ async def join_group(request: JoinGroupRequest, ctx: Context) -> JoinGroupRespon
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.session_timeout_ms if ctx.version == 0 else request.rebalance_timeout_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple(Protocol(each.name, each.metadata) for each in request.protocols),
+        protocols=tuple(MemberProtocol(each.name, each.metadata) for each in request.protocols),
         reason=request.reason,
         needs_known_id=ctx.version >= KNOWN_ID_FROM and request.group_instance_id is None,
         may_skip_assignment=ctx.version >= SKIPS_ASSIGNMENT_FROM,
@@ -59,7 +59,7 @@ async def join_group(request: JoinGroupRequest, ctx: Context) -> JoinGroupRespon
     return _shaped(await ctx.services.groups.join(request.group_id, asked), ctx.version)
 
 
-def _shaped(joined: Joined, version: int) -> JoinGroupResponse:
+def _shaped(joined: JoinResult, version: int) -> JoinGroupResponse:
     return JoinGroupResponse(
         error_code=joined.error,
         generation_id=joined.generation,
@@ -121,9 +121,9 @@ def heartbeat(request: HeartbeatRequest, ctx: Context) -> HeartbeatResponse:
 
 def leave_group(request: LeaveGroupRequest, ctx: Context) -> LeaveGroupResponse:
     """LeaveGroup, v0-5.  v3 several at once, static ones too · v5 reason."""
-    leavers = [Leaver(each.member_id, each.group_instance_id, each.reason) for each in request.members]
+    leavers = [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in request.members]
     if ctx.version < MANY_LEAVE_FROM:
-        leavers = [Leaver(request.member_id)]
+        leavers = [LeavingMember(request.member_id)]
     try:
         codes = ctx.services.groups.leave(request.group_id, leavers)
     except WireError as error:
@@ -155,9 +155,9 @@ def _describe(group_id: str, operations: int, ctx: Context) -> _Described:
         return told
     told.authorized_operations = operations
     if group is None:
-        told.group_state = State.DEAD.value
+        told.group_state = GroupState.DEAD.value
         return told
-    stable = group.state is State.STABLE
+    stable = group.state is GroupState.STABLE
     told.group_state, told.protocol_type = group.state.value, group.protocol_type or ""
     told.protocol_data = (group.protocol_name or "") if stable else ""
     told.members = [
@@ -180,7 +180,7 @@ def list_groups(request: ListGroupsRequest, ctx: Context) -> ListGroupsResponse:
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
 
-    def is_asked_for(group: Group) -> bool:
+    def is_asked_for(group: ClassicGroup) -> bool:
         return (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
 
     return ListGroupsResponse(
@@ -204,7 +204,7 @@ async def delete_groups(request: DeleteGroupsRequest, ctx: Context) -> DeleteGro
     for group_id in dict.fromkeys(request.groups_names):
         told = DeleteGroupsResponse.DeletableGroupResult(group_id=group_id)
         try:
-            await ctx.services.commits.delete(group_id)
+            await ctx.services.offsets.delete(group_id)
         except WireError as error:
             told.error_code = error.code
         results.append(told)

@@ -219,7 +219,7 @@ def update_metadata(request: UpdateMetadataRequest, ctx: Context) -> UpdateMetad
         return UpdateMetadataResponse(error_code=error.code)
     for name in gone:
         ctx.services.configs.forget(name)
-        ctx.services.commits.topic_deleted(name)
+        ctx.services.offsets.topic_deleted(name)
     metadata = ctx.services.metadata
     ctx.services.replicas.alive(dict.fromkeys(metadata.brokers, ANY_EPOCH), metadata.broker_epoch)
     return UpdateMetadataResponse()

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable
 from leadline.api.context import NONE, Context
 from leadline.controller.topics import INTERNAL
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
-from leadline.coordinator.markers import Outcome
-from leadline.coordinator.transaction import Identity, State, TransactionalId
+from leadline.coordinator.markers import TransactionOutcome
+from leadline.coordinator.transaction import ProducerIdAndEpoch, TransactionalId, TransactionState
 from leadline.errors import (
     CoordinatorLoadInProgress,
     InvalidProducerEpoch,
@@ -61,13 +61,13 @@ async def init_producer_id(request: InitProducerIdRequest, ctx: Context) -> Init
     return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
 
-async def _init(request: InitProducerIdRequest, ctx: Context) -> Identity:
+async def _init(request: InitProducerIdRequest, ctx: Context) -> ProducerIdAndEpoch:
     has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_PRODUCER_EPOCH
     if has_id != has_epoch:
         raise InvalidRequest("a producer that goes on names both its id and its epoch")
     if request.transactional_id is None:
-        return Identity(await ctx.services.cluster.next_producer_id(), 0)
-    expected = Identity(request.producer_id, request.producer_epoch) if has_id else None
+        return ProducerIdAndEpoch(await ctx.services.cluster.next_producer_id(), 0)
+    expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch) if has_id else None
     return await ctx.services.transactions.init(request.transactional_id, request.transaction_timeout_ms, expected)
 
 
@@ -102,7 +102,7 @@ async def _add(txn: _Txn, ctx: Context) -> list[_Added]:
     refused = {tp: error for tp in wanted if (error := _unfit(tp, ctx)) is not None}
     if refused:
         return _per_partition({tp: refused.get(tp, OperationNotAttempted.code) for tp in wanted})
-    transactions, producer = ctx.services.transactions, Identity(txn.producer_id, txn.producer_epoch)
+    transactions, producer = ctx.services.transactions, ProducerIdAndEpoch(txn.producer_id, txn.producer_epoch)
     if txn.verify_only:
         verdicts = transactions.verify(txn.transactional_id, producer, wanted)
         return _per_partition({tp: NONE if error is None else error.code for tp, error in verdicts.items()})
@@ -143,7 +143,7 @@ def _all(topics: _Topics, code: int) -> list[_Added]:
 async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, ctx: Context) -> AddOffsetsToTxnResponse:
     """AddOffsetsToTxn, v0-4.  v2 ProducerFenced. Adds the partition that keeps the group's offsets."""
     tp = TopicPartition(OFFSETS_TOPIC, ctx.services.groups.partition_of(request.group_id))
-    producer = Identity(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         await ctx.services.transactions.add_partitions(request.transactional_id, producer, {tp})
     except WireError as error:
@@ -153,7 +153,7 @@ async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, ctx: Context) -> A
 
 async def end_txn(request: EndTxnRequest, ctx: Context) -> EndTxnResponse:
     """EndTxn, v0-4.  v2 ProducerFenced. Answered once the outcome stands; the markers follow."""
-    producer = Identity(request.producer_id, request.producer_epoch)
+    producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         await ctx.services.transactions.end(request.transactional_id, producer, commit=request.committed)
     except WireError as error:
@@ -171,8 +171,8 @@ async def write_txn_markers(request: WriteTxnMarkersRequest, ctx: Context) -> Wr
     """WriteTxnMarkers, v0-1: from a coordinator, or from an administrator for a transaction that nobody ends."""
     codes: dict[int, dict[TopicPartition, int]] = {}
     for marker in request.markers:
-        producer = Identity(marker.producer_id, marker.producer_epoch)
-        outcome = Outcome(producer, marker.coordinator_epoch, marker.transaction_result)
+        producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
+        outcome = TransactionOutcome(producer, marker.coordinator_epoch, marker.transaction_result)
         wanted = [TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
         for tp, error in (await ctx.services.transactions.markers.write(outcome, dict.fromkeys(wanted))).items():
             codes.setdefault(marker.producer_id, {})[tp] = NONE if error is None else error.code
@@ -199,7 +199,7 @@ def describe_transactions(request: DescribeTransactionsRequest, ctx: Context) ->
 
 def _describe(name: str, ctx: Context) -> _Described:
     try:
-        txn = ctx.services.transactions.transaction(name)
+        txn = ctx.services.transactions.describe(name)
     except WireError as error:
         return _Described(transactional_id=name, error_code=error.code)
     return _Described(
@@ -226,22 +226,24 @@ def list_transactions(request: ListTransactionsRequest, ctx: Context) -> ListTra
     if ctx.services.transactions.is_loading:
         return ListTransactionsResponse(error_code=CoordinatorLoadInProgress.code)
     wanted = dict.fromkeys(request.state_filters)
-    states = {state for state in State if state.label in wanted}
+    states = {state for state in TransactionState if state.label in wanted}
     known = {state.label for state in states}
     oldest_ms = ctx.services.clock.now_ms() - request.duration_filter
     return ListTransactionsResponse(
         unknown_state_filters=[name for name in wanted if name not in known],
         transaction_states=[
             ListTransactionsResponse.TransactionState(
-                transactional_id=held.name, producer_id=held.txn.producer_id, transaction_state=held.txn.state.label
+                transactional_id=held.name,
+                producer_id=held.metadata.producer_id,
+                transaction_state=held.metadata.state.label,
             )
             for held in ctx.services.transactions.all()
-            if (not wanted or held.txn.state in states)
+            if (not wanted or held.metadata.state in states)
             and _is_of(held, request.producer_id_filters)
-            and (request.duration_filter <= ANY_DURATION or held.txn.start_ms < oldest_ms)
+            and (request.duration_filter <= ANY_DURATION or held.metadata.start_ms < oldest_ms)
         ],
     )
 
 
 def _is_of(held: TransactionalId, producer_ids: Collection[int]) -> bool:
-    return not producer_ids or held.txn.producer_id in producer_ids
+    return not producer_ids or held.metadata.producer_id in producer_ids

@@ -11,8 +11,8 @@ from typing import TypeAlias, TypeVar
 from leadline.api.context import Context
 from leadline.cluster.broker_client import PeerLost
 from leadline.cluster.metadata_cache import NO_LEADER
-from leadline.coordinator.transaction import Identity
-from leadline.coordinator.transactions import TRANSACTIONS_TOPIC
+from leadline.coordinator.transaction import ProducerIdAndEpoch
+from leadline.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC
 from leadline.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
@@ -50,7 +50,7 @@ Later: TypeAlias = T | Awaitable[T]  # at once, if the coordinator is this broke
 def verify_records(request: ProduceRequest, ctx: Context) -> Later[Verdicts]:
     """For each partition that transactional records are for. InvalidProducerIdMapping if they are of two producers."""
     found = _transactional(request, ctx)
-    producers = {Identity(header.producer_id, header.producer_epoch) for header in found.values()}
+    producers = {ProducerIdAndEpoch(header.producer_id, header.producer_epoch) for header in found.values()}
     if len(producers) > 1:
         raise InvalidProducerIdMapping(f"records of {len(producers)} transactional producers in one request")
     if not producers:
@@ -68,7 +68,7 @@ def verify_records(request: ProduceRequest, ctx: Context) -> Later[Verdicts]:
 
 
 def verify_offsets(
-    tp: TopicPartition, transactional_id: str, producer: Identity, ctx: Context
+    tp: TopicPartition, transactional_id: str, producer: ProducerIdAndEpoch, ctx: Context
 ) -> Later[Verification | None]:
     """For the partition that keeps the offsets which a transaction commits: to be handed in when they are written."""
 
@@ -91,7 +91,7 @@ def _then(found: Later[T], go_on: Callable[[T], U]) -> Later[U]:
 
 
 def _verify(
-    transactional_id: str, producer: Identity, sequences: Mapping[TopicPartition, int], ctx: Context
+    transactional_id: str, producer: ProducerIdAndEpoch, sequences: Mapping[TopicPartition, int], ctx: Context
 ) -> Later[Verdicts]:
     if not ctx.services.config.transaction_partition_verification_enable:
         return dict.fromkeys(sequences, TRUSTED)
@@ -114,7 +114,7 @@ def _verify(
 
 
 def _ask(
-    transactional_id: str, producer: Identity, partitions: Collection[TopicPartition], ctx: Context
+    transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition], ctx: Context
 ) -> Later[Refusals]:
     """The coordinator, wherever it is. If it is this broker, nothing happens between its answer and the write."""
     services = ctx.services
@@ -128,7 +128,7 @@ def _ask(
 async def _ask_another(
     coordinator: BrokerId,
     transactional_id: str,
-    producer: Identity,
+    producer: ProducerIdAndEpoch,
     partitions: Collection[TopicPartition],
     ctx: Context,
 ) -> Refusals:
@@ -151,7 +151,7 @@ async def _ask_another(
 
 
 def _question(
-    transactional_id: str, producer: Identity, partitions: Collection[TopicPartition]
+    transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
 ) -> AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction:
     topics: dict[str, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = {}
     for tp in partitions:

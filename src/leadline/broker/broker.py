@@ -35,11 +35,11 @@ from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.membership import make_persistent_nodes
 from leadline.coordination.registration import Registration, encode_registration
 from leadline.coordination.tree import Tree
-from leadline.coordinator.commits import Commits
+from leadline.coordinator.group_coordinator import GroupCoordinator
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
-from leadline.coordinator.groups import Groups
 from leadline.coordinator.markers import Markers
-from leadline.coordinator.transactions import TRANSACTIONS_TOPIC, Transactions
+from leadline.coordinator.offset_coordinator import OffsetCoordinator
+from leadline.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
 from leadline.errors import LogDirFailed
 from leadline.log.files import CACHE, cache_capacity
 from leadline.log.log_dirs import LogDirs
@@ -61,9 +61,9 @@ class Broker:
     controller: Controller
     peers: Peers
     cluster: ClusterAdmin
-    groups: Groups
-    commits: Commits
-    transactions: Transactions
+    groups: GroupCoordinator
+    commits: OffsetCoordinator
+    transactions: TransactionCoordinator
     net: Net
     services: Services
     requests: Requests
@@ -187,8 +187,8 @@ class Broker:
             self.tree, self.metadata, self.configs, self.controller, self.peers, settings.request_timeout_s
         )
         offsets_partitions = partial(self.metadata.partition_count, OFFSETS_TOPIC)
-        self.groups = Groups(self.replicas, self.clock, settings.broker, offsets_partitions, self.chance)
-        self.commits = Commits(self.groups)
+        self.groups = GroupCoordinator(self.replicas, self.clock, settings.broker, offsets_partitions, self.chance)
+        self.commits = OffsetCoordinator(self.groups)
         self.transactions = self._transactions()
         self.services = brokers.services = Services(
             settings=settings,
@@ -201,7 +201,7 @@ class Broker:
             dirs=self.dirs,
             sessions=Sessions(settings.broker.max_incremental_fetch_session_cache_slots, self.chance.randint),
             groups=self.groups,
-            commits=self.commits,
+            offsets=self.commits,
             transactions=self.transactions,
             clock=self.clock,
             lanes=Lanes(),
@@ -228,7 +228,7 @@ class Broker:
             is_alone=self.is_alone,
         )
 
-    def _transactions(self) -> Transactions:
+    def _transactions(self) -> TransactionCoordinator:
         def offsets_ended(partition: int, producer_id: ProducerId, committed: bool) -> None:
             self.groups.transaction_ended(partition, producer_id, committed=committed)
 
@@ -242,7 +242,7 @@ class Broker:
             self.settings.request_timeout_s,
         )
         count = partial(self.metadata.partition_count, TRANSACTIONS_TOPIC)
-        return Transactions(
+        return TransactionCoordinator(
             self.replicas, self.clock, lambda: self.settings.broker, markers, count, self.cluster.next_producer_id
         )
 

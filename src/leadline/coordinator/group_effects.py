@@ -9,14 +9,14 @@ Pure: values only.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from leadline.coordinator.member import NO_MEMBER, Member
+from leadline.coordinator.group_member import NO_MEMBER, GroupMember
 
 NO_GENERATION = -1
 
-Ticket = int  # who waits for an answer
+RequestId = int  # who waits for an answer
 
 
-class Joined(NamedTuple):
+class JoinResult(NamedTuple):
     """The answer to a join."""
 
     error: int = 0
@@ -29,7 +29,7 @@ class Joined(NamedTuple):
     members: tuple[tuple[str, str | None, bytes], ...] = ()  # id, instance and metadata, for the leader alone
 
 
-class Synced(NamedTuple):
+class SyncResult(NamedTuple):
     """The answer to a sync."""
 
     error: int = 0
@@ -38,48 +38,48 @@ class Synced(NamedTuple):
     assignment: bytes = b""
 
 
-class Answer(NamedTuple):
-    ticket: Ticket
-    answer: Joined | Synced
+class SendReply(NamedTuple):
+    request_id: RequestId
+    result: JoinResult | SyncResult
 
 
-class Set(NamedTuple):
+class SetTimer(NamedTuple):
     timer: tuple[str, str]
     after_ms: int
 
 
-class End(NamedTuple):
+class CancelTimer(NamedTuple):
     timer: tuple[str, str]
 
 
-class Returned(NamedTuple):
+class StaticMemberRejoin(NamedTuple):
     """A static member that takes its place again, while all others go on."""
 
-    ticket: Ticket
-    before: Member
-    member: Member
+    request_id: RequestId
+    before: GroupMember
+    member: GroupMember
     leader: str | None  # before it returned
     may_skip_assignment: bool
 
 
-class Store(NamedTuple):
+class WriteGroup(NamedTuple):
     """Write the group as it is, with these assignments; then say so: `stored`."""
 
     generation: int
     assignments: Mapping[str, bytes]
-    returned: Returned | None = None
+    rejoin: StaticMemberRejoin | None = None
 
 
-Effect = Answer | Set | End | Store
+Effect = SendReply | SetTimer | CancelTimer | WriteGroup
 
 
-class Leaver(NamedTuple):
+class LeavingMember(NamedTuple):
     member_id: str
     instance_id: str | None = None
     reason: str | None = None
 
 
-def session(member_id: str) -> tuple[str, str]:
+def session_timer(member_id: str) -> tuple[str, str]:
     """The timer of a member's session. Members choose no names of timers: hence the pair."""
     return "member", member_id
 

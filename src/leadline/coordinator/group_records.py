@@ -13,10 +13,10 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-from leadline.coordinator.group import Group
-from leadline.coordinator.member import Member, Protocol
-from leadline.coordinator.offsets import Commit
-from leadline.coordinator.versioned import pack, unpack, version_of
+from leadline.coordinator.classic_group import ClassicGroup
+from leadline.coordinator.group_member import GroupMember, MemberProtocol
+from leadline.coordinator.group_offsets import OffsetAndMetadata
+from leadline.coordinator.record_serde import deserialize, serialize, version_of
 from leadline.model import Offset, TopicPartition
 from leadline.wire.messages import GroupMetadataKey, GroupMetadataValue, OffsetCommitKey, OffsetCommitValue
 
@@ -29,7 +29,7 @@ _COMMIT_FRONT, _COMMIT_MS = Struct(">hqih"), Struct(">q")  # version, offset, le
 _Member = GroupMetadataValue.MemberMetadata
 
 
-class CommitKey(NamedTuple):
+class OffsetKey(NamedTuple):
     group: str
     tp: TopicPartition
 
@@ -39,11 +39,11 @@ class GroupKey(NamedTuple):
 
 
 @lru_cache(maxsize=10_000)  # who commits once commits often
-def commit_key(group: str, tp: TopicPartition) -> bytes:
-    return pack(OffsetCommitKey(group=group, topic=tp.topic, partition=tp.partition), COMMIT_KEY)
+def offset_key(group: str, tp: TopicPartition) -> bytes:
+    return serialize(OffsetCommitKey(group=group, topic=tp.topic, partition=tp.partition), COMMIT_KEY)
 
 
-def commit_value(commit: Commit) -> bytes:
+def offset_value(commit: OffsetAndMetadata) -> bytes:
     """An offset with a time of expiry of its own is written in the old version, which alone has room for it."""
     if commit.expire_ms is None:  # written at each commit, so without the general codec
         metadata = commit.metadata.encode()
@@ -55,14 +55,14 @@ def commit_value(commit: Commit) -> bytes:
         commit_timestamp=commit.commit_ms,
         expire_timestamp=commit.expire_ms,
     )
-    return pack(value, COMMIT_VALUE_THAT_EXPIRES)
+    return serialize(value, COMMIT_VALUE_THAT_EXPIRES)
 
 
 def group_key(group: str) -> bytes:
-    return pack(GroupMetadataKey(group=group), GROUP_KEY)
+    return serialize(GroupMetadataKey(group=group), GROUP_KEY)
 
 
-def group_value(group: Group, assignments: Mapping[str, bytes]) -> bytes:
+def group_value(group: ClassicGroup, assignments: Mapping[str, bytes]) -> bytes:
     members = [
         _Member(
             member_id=member.id,
@@ -81,44 +81,44 @@ def group_value(group: Group, assignments: Mapping[str, bytes]) -> bytes:
         generation=group.generation,
         protocol=group.protocol_name,
         leader=group.leader,
-        current_state_timestamp=NONE_MS if group.since_ms is None else group.since_ms,
+        current_state_timestamp=NONE_MS if group.state_since_ms is None else group.state_since_ms,
         members=members,
     )
-    return pack(value, GROUP_VALUE)
+    return serialize(value, GROUP_VALUE)
 
 
-def read_key(data: bytes | None) -> CommitKey | GroupKey | None:
+def read_key(data: bytes | None) -> OffsetKey | GroupKey | None:
     """None: a kind of record that we do not know, perhaps of a newer Kafka."""
     version = version_of(data)
     if version in OffsetCommitKey.VERSIONS:
-        key = unpack(OffsetCommitKey, data)
-        return CommitKey(key.group, TopicPartition(key.topic, key.partition))
-    return GroupKey(unpack(GroupMetadataKey, data).group) if version in GroupMetadataKey.VERSIONS else None
+        key = deserialize(OffsetCommitKey, data)
+        return OffsetKey(key.group, TopicPartition(key.topic, key.partition))
+    return GroupKey(deserialize(GroupMetadataKey, data).group) if version in GroupMetadataKey.VERSIONS else None
 
 
-def read_commit(data: bytes, at: Offset) -> Commit:
+def read_offset(data: bytes, at: Offset) -> OffsetAndMetadata:
     """`at`: the offset of its batch."""
-    value = unpack(OffsetCommitValue, data)
+    value = deserialize(OffsetCommitValue, data)
     expire_ms = None if value.expire_timestamp == NONE_MS else value.expire_timestamp
-    return Commit(value.offset, value.metadata, value.commit_timestamp, value.leader_epoch, expire_ms, at)
+    return OffsetAndMetadata(value.offset, value.metadata, value.commit_timestamp, value.leader_epoch, expire_ms, at)
 
 
-def read_group(data: bytes, group: Group) -> None:
+def read_group(data: bytes, group: ClassicGroup) -> None:
     """Fill a new group with what its record says."""
-    value, version = unpack(GroupMetadataValue, data), version_of(data)
+    value, version = deserialize(GroupMetadataValue, data), version_of(data)
     since_ms = None if value.current_state_timestamp == NONE_MS else value.current_state_timestamp
     members = [_member(each, value.protocol, version) for each in value.members]
     group.load(value.generation, value.protocol_type, value.protocol, value.leader, since_ms, members)
 
 
-def _member(stored: _Member, protocol: str | None, version: int) -> Member:
-    return Member(
+def _member(stored: _Member, protocol: str | None, version: int) -> GroupMember:
+    return GroupMember(
         stored.member_id,
         stored.group_instance_id,
         stored.client_id,
         stored.client_host,
         stored.session_timeout if version == 0 else stored.rebalance_timeout,
         stored.session_timeout,
-        (Protocol(protocol or "", stored.subscription),),
+        (MemberProtocol(protocol or "", stored.subscription),),
         stored.assignment,
     )

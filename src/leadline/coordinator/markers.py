@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from leadline.cluster.broker_client import PeerLost
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
-from leadline.coordinator.transaction import Identity
+from leadline.coordinator.transaction import ProducerIdAndEpoch
 from leadline.errors import (
     InvalidProducerEpoch,
     LeaderNotAvailable,
@@ -39,10 +39,10 @@ M = TypeVar("M", bound=Message)
 Verdicts = dict[TopicPartition, WireError | None]
 
 
-class Outcome(NamedTuple):
+class TransactionOutcome(NamedTuple):
     """How a transaction ended, and on whose word."""
 
-    producer: Identity
+    producer: ProducerIdAndEpoch
     coordinator_epoch: LeaderEpoch
     committed: bool
 
@@ -70,7 +70,10 @@ class Markers:
         self.leader_of, self.others, self.request_timeout_s = leader_of, others, request_timeout_s
 
     async def bring(
-        self, outcome: Outcome, partitions: Iterable[TopicPartition], marked: Callable[[TopicPartition], None]
+        self,
+        outcome: TransactionOutcome,
+        partitions: Iterable[TopicPartition],
+        marked: Callable[[TopicPartition], None],
     ) -> None:
         """A marker into each partition, however long it takes; `marked` with each that has it, or is deleted.
 
@@ -93,7 +96,7 @@ class Markers:
                 return
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def _spread(self, outcome: Outcome, partitions: Iterable[TopicPartition]) -> Verdicts:
+    async def _spread(self, outcome: TransactionOutcome, partitions: Iterable[TopicPartition]) -> Verdicts:
         """A marker into each of these partitions, whoever leads them."""
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
         for tp in partitions:
@@ -101,7 +104,7 @@ class Markers:
         work = [self._at(leader, outcome, some) for leader, some in by_leader.items()]
         return {tp: error for verdicts in await asyncio.gather(*work) for tp, error in verdicts.items()}
 
-    async def _at(self, leader: BrokerId, outcome: Outcome, partitions: list[TopicPartition]) -> Verdicts:
+    async def _at(self, leader: BrokerId, outcome: TransactionOutcome, partitions: list[TopicPartition]) -> Verdicts:
         if leader == self.replicas.me:
             return await self.write(outcome, partitions)
         if leader == NO_LEADER:
@@ -114,7 +117,7 @@ class Markers:
             return {tp: LeaderNotAvailable(f"broker {leader}, which leads {tp}: {error}") for tp in partitions}
         return _verdicts(answer, partitions)
 
-    async def write(self, outcome: Outcome, partitions: Iterable[TopicPartition]) -> Verdicts:
+    async def write(self, outcome: TransactionOutcome, partitions: Iterable[TopicPartition]) -> Verdicts:
         """A marker into each of these partitions, which this broker leads; back when it is on all in-sync replicas."""
         written: dict[TopicPartition, Offset] = {}
         verdicts: Verdicts = {}
@@ -134,7 +137,7 @@ class Markers:
                     self.offsets_ended(tp.partition, outcome.producer.producer_id, outcome.committed)
         return verdicts
 
-    def _append(self, outcome: Outcome, tp: TopicPartition) -> Offset:
+    def _append(self, outcome: TransactionOutcome, tp: TopicPartition) -> Offset:
         kind = ControlType.COMMIT if outcome.committed else ControlType.ABORT
         marker = EndMarker(kind, outcome.coordinator_epoch, self.clock.now_ms())
         batch = end_marker(marker, outcome.producer.producer_id, outcome.producer.epoch)
@@ -149,7 +152,7 @@ def _is_over(error: WireError | None) -> bool:
     return error is None or isinstance(error, InvalidProducerEpoch)
 
 
-def _request(outcome: Outcome, partitions: Iterable[TopicPartition]) -> WriteTxnMarkersRequest:
+def _request(outcome: TransactionOutcome, partitions: Iterable[TopicPartition]) -> WriteTxnMarkersRequest:
     topics: dict[str, WriteTxnMarkersRequest.WritableTxnMarkerTopic] = {}
     for tp in partitions:
         topic = topics.setdefault(tp.topic, WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=tp.topic))

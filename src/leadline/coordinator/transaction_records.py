@@ -8,9 +8,9 @@ Pure: values in, bytes out, and back.
 """
 
 from leadline import hash_order
-from leadline.coordinator.journal import Entry
-from leadline.coordinator.transaction import State, Transaction
-from leadline.coordinator.versioned import pack, unpack, version_of
+from leadline.coordinator.record_serde import deserialize, serialize, version_of
+from leadline.coordinator.runtime import CoordinatorRecord
+from leadline.coordinator.transaction import TransactionMetadata, TransactionState
 from leadline.errors import CorruptMessage
 from leadline.hash_order import string_hash
 from leadline.model import NO_TIMESTAMP, TopicPartition
@@ -18,44 +18,48 @@ from leadline.wire.messages import TransactionLogKey, TransactionLogValue
 
 FEWEST_SLOTS = 8  # of a table that is made for up to five
 KEY_VERSION = VALUE_VERSION = 0  # what Kafka writes; it reads version 1 of the value too
-_WRITTEN = {int(state): state for state in State if state not in (State.DEAD, State.PREPARE_EPOCH_FENCE)}
+_WRITTEN = {
+    int(state): state
+    for state in TransactionState
+    if state not in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE)
+}
 
 
-def entry(transactional_id: str, txn: Transaction | None) -> Entry:
+def transaction_record(transactional_id: str, txn: TransactionMetadata | None) -> CoordinatorRecord:
     """`txn`: none, it is forgotten."""
-    key = pack(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
-    return Entry(key, None if txn is None else pack(_value(txn), VALUE_VERSION))
+    key = serialize(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+    return CoordinatorRecord(key, None if txn is None else serialize(_value(txn), VALUE_VERSION))
 
 
 def read_key(key: bytes | None) -> str | None:
     """The transactional id; none where a newer broker keeps something else."""
     if version_of(key) not in TransactionLogKey.VERSIONS:
         return None
-    return unpack(TransactionLogKey, key).transactional_id
+    return deserialize(TransactionLogKey, key).transactional_id
 
 
-def read_value(value: bytes) -> Transaction:
-    found = unpack(TransactionLogValue, value)
-    state = _WRITTEN.get(found.transaction_status)
+def read_value(value: bytes) -> TransactionMetadata:
+    stored = deserialize(TransactionLogValue, value)
+    state = _WRITTEN.get(stored.transaction_status)
     if state is None:
-        raise CorruptMessage(f"a transaction in state {found.transaction_status}: {list(_WRITTEN)} are known")
-    return Transaction(
-        producer_id=found.producer_id,
-        producer_epoch=found.producer_epoch,
-        timeout_ms=found.transaction_timeout_ms,
+        raise CorruptMessage(f"a transaction in state {stored.transaction_status}: {list(_WRITTEN)} are known")
+    return TransactionMetadata(
+        producer_id=stored.producer_id,
+        producer_epoch=stored.producer_epoch,
+        timeout_ms=stored.transaction_timeout_ms,
         state=state,
         partitions=frozenset(
             TopicPartition(topic.topic, number)
-            for topic in found.transaction_partitions or ()
+            for topic in stored.transaction_partitions or ()
             for number in topic.partition_ids
         ),
-        start_ms=found.transaction_start_timestamp_ms,
-        last_update_ms=found.transaction_last_update_timestamp_ms,
+        start_ms=stored.transaction_start_timestamp_ms,
+        last_update_ms=stored.transaction_last_update_timestamp_ms,
     )
 
 
-def _value(txn: Transaction) -> TransactionLogValue:
-    empty = txn.state is State.EMPTY
+def _value(txn: TransactionMetadata) -> TransactionLogValue:
+    empty = txn.state is TransactionState.EMPTY
     return TransactionLogValue(
         producer_id=txn.producer_id,
         producer_epoch=txn.producer_epoch,
@@ -67,11 +71,11 @@ def _value(txn: Transaction) -> TransactionLogValue:
     )
 
 
-def _by_topic(txn: Transaction) -> list[TransactionLogValue.PartitionsSchema]:
+def _by_topic(txn: TransactionMetadata) -> list[TransactionLogValue.PartitionsSchema]:
     """In the order in which Kafka's hash tables hand them out: up to four partitions by the hash of a partition, in a
     table that is smaller while some are being added; from five on by the number alone."""
     few = len(txn.partitions) <= hash_order.IN_ORDER
-    slots = FEWEST_SLOTS if txn.state is State.ONGOING else hash_order.LEAST_SLOTS
+    slots = FEWEST_SLOTS if txn.state is TransactionState.ONGOING else hash_order.LEAST_SLOTS
     found: dict[str, list[int]] = {}
     for tp in hash_order.mutable(txn.partitions, _hash, slots) if few else txn.partitions:
         found.setdefault(tp.topic, []).append(tp.partition)

@@ -283,7 +283,7 @@ def test_a_coordinator_answers_once_its_journal_is_flushed(tmp_path: Path) -> No
         async with one_broker(tmp_path, disk, **settings) as broker:
             cluster = broker.services.cluster
             await cluster.create_topic(OFFSETS_TOPIC, ((cluster.metadata.me.id,),), {})
-            journal = broker.services.groups.journal
+            journal = broker.services.groups.runtime
             await until(lambda: 0 in journal.shards)
             with disk.slow():
                 end = journal.write(0, [(b"k", b"v")])

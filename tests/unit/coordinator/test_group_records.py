@@ -2,20 +2,20 @@
 
 import pytest
 
-from leadline.coordinator.group import Group, Limits, State
+from leadline.coordinator.classic_group import ClassicGroup, GroupLimits, GroupState
+from leadline.coordinator.group_member import GroupMember, MemberProtocol
+from leadline.coordinator.group_offsets import OffsetAndMetadata
 from leadline.coordinator.group_records import (
-    CommitKey,
     GroupKey,
-    commit_key,
-    commit_value,
+    OffsetKey,
     group_key,
     group_value,
-    read_commit,
+    offset_key,
+    offset_value,
     read_group,
     read_key,
+    read_offset,
 )
-from leadline.coordinator.member import Member, Protocol
-from leadline.coordinator.offsets import Commit
 from leadline.errors import CorruptMessage
 from leadline.model import TopicPartition
 
@@ -23,48 +23,55 @@ TP = TopicPartition("orders", 3)
 
 
 def test_the_bytes_of_a_commit() -> None:
-    assert commit_key("g", TP).hex() == "000100016700066f726465727300000003"
-    value = commit_value(Commit(7, "m", 9, leader_epoch=2))
+    assert offset_key("g", TP).hex() == "000100016700066f726465727300000003"
+    value = offset_value(OffsetAndMetadata(7, "m", 9, leader_epoch=2))
     assert value.hex() == "000300000000000000070000000200016d0000000000000009"
-    old = commit_value(Commit(7, "m", 9, expire_ms=10))
+    old = offset_value(OffsetAndMetadata(7, "m", 9, expire_ms=10))
     assert old.hex() == "0001000000000000000700016d0000000000000009000000000000000a"
 
 
-@pytest.mark.parametrize("commit", [Commit(7, "m", 9, 2, None, 4), Commit(0, "", -5, expire_ms=11, at=4)])
-def test_a_commit_and_back(commit: Commit) -> None:
-    assert read_key(commit_key("g", TP)) == CommitKey("g", TP)
-    assert read_commit(commit_value(commit), at=4) == commit
+@pytest.mark.parametrize(
+    "commit", [OffsetAndMetadata(7, "m", 9, 2, None, 4), OffsetAndMetadata(0, "", -5, expire_ms=11, record_offset=4)]
+)
+def test_a_commit_and_back(commit: OffsetAndMetadata) -> None:
+    assert read_key(offset_key("g", TP)) == OffsetKey("g", TP)
+    assert read_offset(offset_value(commit), at=4) == commit
 
 
 def test_the_bytes_of_a_group_without_members() -> None:
-    group = Group("g", Limits(1, 0), now_ms=1)
+    group = ClassicGroup("g", GroupLimits(1, 0), now_ms=1)
     group.load(5, "consumer", None, None, 2, [])
     assert group_key("g").hex() == "0002000167"
     assert group_value(group, {}).hex() == ("00030008636f6e73756d657200000005ffffffff000000000000000200000000")
 
 
 def test_a_group_and_back() -> None:
-    group = Group("g", Limits(9, 0), now_ms=1)
+    group = ClassicGroup("g", GroupLimits(9, 0), now_ms=1)
     members = [
-        Member("m-1", None, "c", "/h", 300, 100, (Protocol("range", b"r"), Protocol("sticky", b"s"))),
-        Member("m-2", "i", "c", "/h", 300, 100, (Protocol("range", b"q"),)),
+        GroupMember("m-1", None, "c", "/h", 300, 100, (MemberProtocol("range", b"r"), MemberProtocol("sticky", b"s"))),
+        GroupMember("m-2", "i", "c", "/h", 300, 100, (MemberProtocol("range", b"q"),)),
     ]
     group.load(5, "anything", "range", "m-2", None, members)
-    loaded = Group("g", Limits(9, 0), now_ms=1)
+    loaded = ClassicGroup("g", GroupLimits(9, 0), now_ms=1)
     read_group(group_value(group, {"m-1": b"1", "m-2": b"2"}), loaded)
     assert read_key(group_key("g")) == GroupKey("g")
-    assert (loaded.generation, loaded.leader, loaded.state, loaded.since_ms) == (5, "m-2", State.STABLE, None)
-    assert loaded.instances == {"i": "m-2"}
+    assert (loaded.generation, loaded.leader, loaded.state, loaded.state_since_ms) == (
+        5,
+        "m-2",
+        GroupState.STABLE,
+        None,
+    )
+    assert loaded.static_members == {"i": "m-2"}
     assert [(m.protocols, m.assignment) for m in loaded.members.values()] == [
-        ((Protocol("range", b"r"),), b"1"),
-        ((Protocol("range", b"q"),), b"2"),
+        ((MemberProtocol("range", b"r"),), b"1"),
+        ((MemberProtocol("range", b"q"),), b"2"),
     ]
 
 
 def test_a_member_of_the_first_version_has_no_rebalance_timeout_of_its_own() -> None:
     value = bytes.fromhex("00000001 78000000010001 720001 6d00000001")
     value += bytes.fromhex("0001 6d0001 630001 68000000640000000000000000")
-    group = Group("g", Limits(9, 0), now_ms=1)
+    group = ClassicGroup("g", GroupLimits(9, 0), now_ms=1)
     read_group(value, group)
     assert group.members["m"].rebalance_timeout_ms == 100
 
@@ -79,6 +86,6 @@ def test_a_key_of_another_kind_is_not_ours_to_judge() -> None:
     assert read_key(b"\0\7whatever") is None
     for data in (b"\0\7", b"\0\3\0"):
         with pytest.raises(CorruptMessage):
-            read_commit(data, 0)
+            read_offset(data, 0)
         with pytest.raises(CorruptMessage):
-            read_group(data, Group("g", Limits(9, 0), 1))
+            read_group(data, ClassicGroup("g", GroupLimits(9, 0), 1))

@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from leadline.coordinator.transaction import State, Transaction
-from leadline.coordinator.transaction_records import entry, read_key, read_value
-from leadline.coordinator.versioned import pack, unpack
+from leadline.coordinator.record_serde import deserialize, serialize
+from leadline.coordinator.transaction import TransactionMetadata, TransactionState
+from leadline.coordinator.transaction_records import read_key, read_value, transaction_record
 from leadline.errors import CorruptMessage
 from leadline.model import TopicPartition
 from leadline.wire.messages import TransactionLogValue
 
-TXN = Transaction(
+TXN = TransactionMetadata(
     producer_id=5,
     producer_epoch=2,
     timeout_ms=60_000,
-    state=State.ONGOING,
+    state=TransactionState.ONGOING,
     partitions=frozenset({TopicPartition("t", 1)}),
     start_ms=10,
     last_update_ms=11,
@@ -27,15 +27,15 @@ VALUE = bytes.fromhex(
 
 
 def test_a_record_byte_for_byte() -> None:
-    assert entry("id", TXN) == (KEY, VALUE)
-    assert entry("id", None) == (KEY, None)
+    assert transaction_record("id", TXN) == (KEY, VALUE)
+    assert transaction_record("id", None) == (KEY, None)
 
 
-@pytest.mark.parametrize("state", list(State)[:6])
-def test_what_is_written_is_read(state: State) -> None:
-    empty = state is State.EMPTY
-    txn = TXN.to(State.ONGOING)
-    txn = Transaction(
+@pytest.mark.parametrize("state", list(TransactionState)[:6])
+def test_what_is_written_is_read(state: TransactionState) -> None:
+    empty = state is TransactionState.EMPTY
+    txn = TXN.to(TransactionState.ONGOING)
+    txn = TransactionMetadata(
         producer_id=txn.producer_id,
         producer_epoch=txn.producer_epoch,
         timeout_ms=1,
@@ -44,15 +44,15 @@ def test_what_is_written_is_read(state: State) -> None:
         start_ms=-1 if empty else 10,
         last_update_ms=12,
     )
-    key, value = entry("an id with ü", txn)
+    key, value = transaction_record("an id with ü", txn)
     assert value is not None
     assert read_key(key) == "an id with ü"
     assert read_value(value) == txn
 
 
 def test_an_empty_transaction_has_no_partitions_and_no_start() -> None:
-    txn = Transaction(producer_id=5, producer_epoch=0, timeout_ms=1, start_ms=99, last_update_ms=3)
-    _, value = entry("id", txn)
+    txn = TransactionMetadata(producer_id=5, producer_epoch=0, timeout_ms=1, start_ms=99, last_update_ms=3)
+    _, value = transaction_record("id", txn)
     assert value is not None
     assert value[17:21] == b"\xff\xff\xff\xff"
     assert read_value(value).start_ms == -1
@@ -62,8 +62,8 @@ def test_partitions_stand_in_the_order_of_kafkas_hash_tables() -> None:
     """As Kafka wrote them."""
     many = {"journal-2-c": [0, 5, 2, 7, 4], "journal-2-a": [1, 4], "journal-2-b": [6, 3]}
     partitions = frozenset(TopicPartition(topic, number) for topic, numbers in many.items() for number in numbers)
-    _, value = entry("id", replace(TXN, partitions=partitions))
-    found = unpack(TransactionLogValue, value).transaction_partitions or []
+    _, value = transaction_record("id", replace(TXN, partitions=partitions))
+    found = deserialize(TransactionLogValue, value).transaction_partitions or []
     assert {each.topic: each.partition_ids for each in found} == many
     assert [each.topic for each in found] == list(many)
 
@@ -74,7 +74,7 @@ def test_the_flexible_version_is_read() -> None:
         producer_id=5, producer_epoch=2, transaction_timeout_ms=60_000, transaction_status=1,
         transaction_partitions=[schema], transaction_last_update_timestamp_ms=11, transaction_start_timestamp_ms=10,
     )  # fmt: skip
-    assert read_value(pack(value, 1)) == TXN
+    assert read_value(serialize(value, 1)) == TXN
 
 
 def test_a_key_of_a_newer_broker_is_not_for_us() -> None:

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from leadline.api.context import Context, Services
 from leadline.api.group_offsets import NO_METADATA, committed, offset_commit
-from leadline.coordinator.commit_form import CommitForm
-from leadline.coordinator.commits import Committer, Verdicts
+from leadline.coordinator.offset_commit_template import OffsetCommitTemplate
+from leadline.coordinator.offset_coordinator import ConsumerGroupMetadata, ErrorCodes
 from leadline.model import TopicPartition
 from leadline.wire.codec import decode_from, to_bytes
 from leadline.wire.frames import FRONT, Head, response_frame
@@ -32,16 +32,16 @@ class Sketch(NamedTuple):
 
     version: int
     size: int
-    who: Committer
+    who: ConsumerGroupMetadata
     topics: tuple[str, ...]
     partitions: tuple[int, ...]
 
 
 class Lane(NamedTuple):
     version: int
-    who: Committer
+    who: ConsumerGroupMetadata
     request: Template  # blanks: correlation id; then of each partition offset and leader epoch
-    entries: CommitForm
+    entries: OffsetCommitTemplate
     answer: Template  # blank: correlation id
     highest: dict[str, int]  # of each topic, the last partition that must exist
 
@@ -57,7 +57,7 @@ def commit_in_lane(frame: memoryview, kept: object, services: Services) -> Reply
     for topic, highest in kept.highest.items():
         if (partition_count(topic) or 0) <= highest:
             return None
-    verdicts = services.commits.commit_again(kept.who, kept.entries, numbers[1::2], numbers[2::2])
+    verdicts = services.offsets.commit_from_template(kept.who, kept.entries, numbers[1::2], numbers[2::2])
     if verdicts is kept.entries.accepted:
         return kept.answer.fill(numbers[:1])
     if isinstance(verdicts, dict):
@@ -65,11 +65,11 @@ def commit_in_lane(frame: memoryview, kept: object, services: Services) -> Reply
     return _later(verdicts, kept.version, numbers[0])
 
 
-async def _later(verdicts: Awaitable[Verdicts], version: int, correlation_id: int) -> Reply:
+async def _later(verdicts: Awaitable[ErrorCodes], version: int, correlation_id: int) -> Reply:
     return _reply(await verdicts, version, correlation_id)
 
 
-def _reply(verdicts: Verdicts, version: int, correlation_id: int) -> list[Piece]:
+def _reply(verdicts: ErrorCodes, version: int, correlation_id: int) -> list[Piece]:
     return response_frame(committed(verdicts), version, correlation_id)
 
 
@@ -94,9 +94,9 @@ def _sketch(request: OffsetCommitRequest, version: int, size: int) -> Sketch:
     )
 
 
-def _who(request: OffsetCommitRequest) -> Committer:
+def _who(request: OffsetCommitRequest) -> ConsumerGroupMetadata:
     generation = request.generation_id_or_member_epoch
-    return Committer(request.group_id, request.member_id, request.group_instance_id, generation)
+    return ConsumerGroupMetadata(request.group_id, request.member_id, request.group_instance_id, generation)
 
 
 def _lane(frame: memoryview, head: Head, request: OffsetCommitRequest, services: Services) -> Lane | None:
@@ -108,7 +108,7 @@ def _lane(frame: memoryview, head: Head, request: OffsetCommitRequest, services:
     form = Template(_specimen(frame, head, request))
     if not metadata or form.blanks != 1 + 2 * len(metadata) or form.match(frame) is None:
         return None
-    entries = services.commits.form(request.group_id, metadata)
+    entries = services.offsets.template(request.group_id, metadata)
     if entries is None:
         return None
     pieces = _reply(entries.accepted, head.version, INT)

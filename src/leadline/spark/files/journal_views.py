@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from leadline.coordinator import group_records, transaction_records
-from leadline.coordinator.group_records import CommitKey
-from leadline.coordinator.versioned import unpack
+from leadline.coordinator.group_records import OffsetKey
+from leadline.coordinator.record_serde import deserialize
 from leadline.errors import CorruptFile, WireError
 from leadline.model import Offset
 from leadline.spark.files.log_part import Part, Row, fields
@@ -49,15 +49,15 @@ def _group_row(at: Offset, key: bytes | None, value: bytes | None) -> Row | None
     found = group_records.read_key(key)
     if found is None:
         return None
-    if isinstance(found, CommitKey):
+    if isinstance(found, OffsetKey):
         commit = _NO_COMMIT if value is None else _commit(value, at)
         return "commit", found.group, *found.tp, *commit, *_NO_GROUP, value is None
-    group = _NO_GROUP if value is None else _group(unpack(GroupMetadataValue, value))
+    group = _NO_GROUP if value is None else _group(deserialize(GroupMetadataValue, value))
     return "group", found.group, None, None, *_NO_COMMIT, *group, value is None
 
 
 def _commit(value: bytes, at: Offset) -> Row:
-    commit = group_records.read_commit(value, at)
+    commit = group_records.read_offset(value, at)
     return commit.offset, commit.leader_epoch, commit.metadata, commit.commit_ms, commit.expire_ms
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from leadline.coordinator import group_records
-from leadline.coordinator.group_records import CommitKey
+from leadline.coordinator.group_records import OffsetKey
 from leadline.errors import WireError
 from leadline.model import Offset, TopicPartition
 from leadline.spark.batches.places import Longs
@@ -36,8 +36,8 @@ class Commits:
         """A record of the journal."""
         try:
             parsed = group_records.read_key(key)
-            if isinstance(parsed, CommitKey) and parsed.tp.topic in topics:
-                offset = -1 if value is None else group_records.read_commit(value, at).offset
+            if isinstance(parsed, OffsetKey) and parsed.tp.topic in topics:
+                offset = -1 if value is None else group_records.read_offset(value, at).offset
                 self._add(parsed.group, parsed.tp, [Committed(ms, offset)])
         except WireError:
             return  # of a kind that only a newer Kafka knows; a report does without it

@@ -11,8 +11,8 @@ from leadline.api.fast.offset_commit import MOST_BYTES, OLDEST, Lane
 from leadline.broker.broker import Broker
 from leadline.broker.net import Connection, Later
 from leadline.controller.topics import assign
+from leadline.coordinator.group_member import JoinRequest, MemberProtocol
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
-from leadline.coordinator.member import Join, Protocol
 from leadline.log.log import Isolation
 from leadline.model import TopicPartition
 from leadline.records.batch import walk
@@ -111,8 +111,8 @@ async def in_lane(broker: Broker, asked: OffsetCommitRequest, version: int = 8) 
 
 
 def offset_of(broker: Broker, tp: TopicPartition, group: str = "g") -> int | None:
-    (found,) = broker.services.commits.fetch(group, [tp], require_stable=False).values()
-    return None if found.commit is None else found.commit.offset
+    (found,) = broker.services.offsets.fetch(group, [tp], require_stable=False).values()
+    return None if found.committed is None else found.committed.offset
 
 
 def written(broker: Broker) -> list[tuple[int, list[Record]]]:
@@ -144,10 +144,10 @@ def test_a_commit_in_a_lane_is_answered_and_written_as_one_outside(
                 (record.key, record.value[:-8]) for record in other[1] if record.value
             ]
             assert mine[0] == other[0]
-            found = broker.services.commits.fetch("g", None, require_stable=False)
-            assert [each.commit and (each.commit.offset, each.commit.leader_epoch) for each in found.values()] == [
-                (1 << 62, 12)
-            ] * 5
+            found = broker.services.offsets.fetch("g", None, require_stable=False)
+            assert [
+                each.committed and (each.committed.offset, each.committed.leader_epoch) for each in found.values()
+            ] == [(1 << 62, 12)] * 5
 
     asyncio.run(scene())
 
@@ -228,7 +228,7 @@ def test_a_member_that_is_replaced_is_refused_in_its_lane_too(tmp_path: Path) ->
     async def scene() -> None:
         async with started(tmp_path) as broker:
             groups = broker.services.groups
-            join = Join("", None, "client", "/h", 10_000, 10_000, "consumer", (Protocol("range", b""),))
+            join = JoinRequest("", None, "client", "/h", 10_000, 10_000, "consumer", (MemberProtocol("range", b""),))
             joined = await groups.join("g", join)
             await groups.sync("g", joined.member_id, None, 1, (None, None), {joined.member_id: b""})
             mine = request(member=joined.member_id, generation=1)
@@ -247,7 +247,7 @@ def test_a_coordinator_that_resigned_is_none_in_its_lane_either(tmp_path: Path) 
     async def scene() -> None:
         async with started(tmp_path) as broker:
             client = await in_lane(broker, request())
-            await broker.services.groups.journal.stop()
+            await broker.services.groups.runtime.stop()
             assert await client.codes(request(7)) == [NOT_COORDINATOR] * 2
 
     asyncio.run(scene())
@@ -257,10 +257,10 @@ def test_a_batch_that_is_refused_leaves_the_offsets_as_they_were(tmp_path: Path)
     async def scene() -> None:
         async with started(tmp_path) as broker:
             client = await in_lane(broker, request(1))
-            before = broker.services.commits.fetch("g", None, require_stable=False)
+            before = broker.services.offsets.fetch("g", None, require_stable=False)
             broker.replicas.hosted[JOURNAL].switching = True
             assert await client.codes(request(7)) == [NOT_COORDINATOR] * 2
-            assert broker.services.commits.fetch("g", None, require_stable=False) == before
+            assert broker.services.offsets.fetch("g", None, require_stable=False) == before
 
     asyncio.run(scene())
 

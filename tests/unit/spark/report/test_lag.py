@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from leadline.coordinator.group_records import commit_key, commit_value, group_key
-from leadline.coordinator.offsets import Commit
+from leadline.coordinator.group_offsets import OffsetAndMetadata
+from leadline.coordinator.group_records import group_key, offset_key, offset_value
 from leadline.model import TopicPartition
 from leadline.spark.report import lag
 from leadline.spark.report.lag import Commits, histories
@@ -24,8 +24,8 @@ def commits(*given: tuple[int, int], group: str = "billing", tp: TopicPartition 
     """Seconds and offsets."""
     found = Commits()
     for at, offset in given:
-        value = None if offset < 0 else commit_value(Commit(offset, "", at * 1000))
-        found.add(0, at * 1000, commit_key(group, tp), value, TOPICS)
+        value = None if offset < 0 else offset_value(OffsetAndMetadata(offset, "", at * 1000))
+        found.add(0, at * 1000, offset_key(group, tp), value, TOPICS)
     return found
 
 

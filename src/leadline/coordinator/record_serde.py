@@ -17,7 +17,7 @@ M = TypeVar("M", bound=Message)
 _VERSION = Struct(">h")
 
 
-def pack(message: Message, version: int) -> bytes:
+def serialize(message: Message, version: int) -> bytes:
     return _VERSION.pack(version) + to_bytes(message, version)
 
 
@@ -28,7 +28,7 @@ def version_of(data: bytes | None) -> int:
     return version
 
 
-def unpack(kind: type[M], data: bytes | None) -> M:
+def deserialize(kind: type[M], data: bytes | None) -> M:
     """CorruptMessage for what is no such message, or in a version that is not known here."""
     version = version_of(data)
     if data is None or version not in kind.VERSIONS:

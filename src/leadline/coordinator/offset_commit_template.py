@@ -9,8 +9,8 @@ Pure: batches from numbers.
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from leadline.coordinator.group_records import commit_key, commit_value
-from leadline.coordinator.offsets import Commit
+from leadline.coordinator.group_offsets import OffsetAndMetadata
+from leadline.coordinator.group_records import offset_key, offset_value
 from leadline.model import Offset, TopicPartition
 from leadline.records.batch import put_crc
 from leadline.records.build import BatchFields, build_at
@@ -18,17 +18,22 @@ from leadline.wire.templates import INT, LONG, Template
 
 NONE = 0
 
-_commit_of: Callable[[tuple[object, ...]], Commit] = partial(tuple.__new__, Commit)  # as Commit._make, in half the time
+_commit_of: Callable[[tuple[object, ...]], OffsetAndMetadata] = partial(
+    tuple.__new__, OffsetAndMetadata
+)  # as Commit._make, in half the time
 
 
-class CommitForm:
+class OffsetCommitTemplate:
     def __init__(self, group_id: str, metadata: Mapping[TopicPartition, str], fields: BatchFields) -> None:
         """ValueError if there cannot be one: names are too long for a record, or hold what looks like a blank."""
         self.accepted = dict.fromkeys(metadata, NONE)  # the verdict on each, if nothing is against it
         self._metadata = tuple(metadata.items())
         specimen = build_at(
             LONG,
-            [(commit_key(group_id, tp), commit_value(Commit(LONG, text, LONG, INT))) for tp, text in metadata.items()],
+            [
+                (offset_key(group_id, tp), offset_value(OffsetAndMetadata(LONG, text, LONG, INT)))
+                for tp, text in metadata.items()
+            ],
             fields,
         )
         self._form = Template(specimen)
@@ -44,7 +49,7 @@ class CommitForm:
 
     def commits(
         self, offsets: Sequence[Offset], epochs: Sequence[int], now_ms: int, at: Offset
-    ) -> dict[TopicPartition, Commit]:
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """`at`: where the batch stands in the journal."""
         return {
             tp: _commit_of((offset, text, now_ms, epoch, None, at))

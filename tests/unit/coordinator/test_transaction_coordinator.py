@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from leadline.coordinator.journal import Entry
-from leadline.coordinator.markers import Outcome
-from leadline.coordinator.transaction import EPOCH_MAX, Identity, State
-from leadline.coordinator.transaction_records import entry
-from leadline.coordinator.transactions import ABORTS_AT_ONCE
+from leadline.coordinator.markers import TransactionOutcome
+from leadline.coordinator.runtime import CoordinatorRecord
+from leadline.coordinator.transaction import EPOCH_MAX, ProducerIdAndEpoch, TransactionState
+from leadline.coordinator.transaction_coordinator import ABORTS_AT_ONCE
+from leadline.coordinator.transaction_records import transaction_record
 from leadline.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,
@@ -48,7 +48,7 @@ def run(place: Path, *tests: Callable[[Node], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-async def begun(node: Node, *partitions: TopicPartition) -> Identity:
+async def begun(node: Node, *partitions: TopicPartition) -> ProducerIdAndEpoch:
     producer = await node.transactions.init(NAME, 1000, None)
     await node.transactions.add_partitions(NAME, producer, partitions)
     return producer
@@ -57,14 +57,14 @@ async def begun(node: Node, *partitions: TopicPartition) -> Identity:
 async def until_left(node: Node, *partitions: TopicPartition) -> None:
     """Until only these are without their marker."""
     for _ in range(10_000):
-        if node.transactions.transaction(NAME).partitions == frozenset(partitions):
+        if node.transactions.describe(NAME).partitions == frozenset(partitions):
             return
         await asyncio.sleep(0.001)
-    raise AssertionError(f"still without a marker: {node.transactions.transaction(NAME).partitions}")
+    raise AssertionError(f"still without a marker: {node.transactions.describe(NAME).partitions}")
 
 
-def state(node: Node) -> State:
-    return node.transactions.transaction(NAME).state
+def state(node: Node) -> TransactionState:
+    return node.transactions.describe(NAME).state
 
 
 def test_a_transaction_from_its_beginning_to_its_end(place: Path) -> None:
@@ -75,7 +75,7 @@ def test_a_transaction_from_its_beginning_to_its_end(place: Path) -> None:
         assert not node.is_stable(ONE)
         await node.transactions.end(NAME, producer, commit=True)
         await node.settled()
-        assert state(node) is State.COMPLETE_COMMIT
+        assert state(node) is TransactionState.COMPLETE_COMMIT
         assert ended_in(node, ONE) == [Ended(0, (b"a", b"b"), True)]
         assert all(map(node.is_stable, (ONE, TWO, OFFSETS)))
         assert node.offsets_ended == [(0, 0, True)]
@@ -93,8 +93,8 @@ def test_what_it_knows_is_what_its_journal_says(place: Path) -> None:
         await node.transactions.add_partitions(NAME, producer, [TWO])
 
     async def then(node: Node) -> None:
-        found = node.transactions.transaction(NAME)
-        assert (found.state, found.partitions, found.producer_epoch) == (State.ONGOING, frozenset({TWO}), 0)
+        found = node.transactions.describe(NAME)
+        assert (found.state, found.partitions, found.producer_epoch) == (TransactionState.ONGOING, frozenset({TWO}), 0)
         assert (found.timeout_ms, found.start_ms, found.last_update_ms) == (1000, node.clock.ms, node.clock.ms)
 
     run(place, first, then)
@@ -103,13 +103,13 @@ def test_what_it_knows_is_what_its_journal_says(place: Path) -> None:
 def test_while_a_write_is_under_way_others_are_told_to_come_back(place: Path) -> None:
     async def test(node: Node) -> None:
         producer = await begun(node, ONE)
-        replicated, committed = asyncio.Event(), node.transactions.journal.committed
+        replicated, committed = asyncio.Event(), node.transactions.runtime.committed
 
         async def slowly(partition: int, offset: int) -> None:
             await replicated.wait()
             await committed(partition, offset)
 
-        node.transactions.journal.committed = slowly  # type: ignore[method-assign]
+        node.transactions.runtime.committed = slowly  # type: ignore[method-assign]
         ending = asyncio.create_task(node.transactions.end(NAME, producer, commit=True))
         await asyncio.sleep(0)
         for attempt in (
@@ -120,13 +120,13 @@ def test_while_a_write_is_under_way_others_are_told_to_come_back(place: Path) ->
         ):
             with pytest.raises(ConcurrentTransactions):
                 await attempt
-        assert state(node) is State.ONGOING
+        assert state(node) is TransactionState.ONGOING
         node.clock.ms += 10_000
         node.transactions.abort_timed_out()  # too late: its outcome is about to stand
         ending.cancel()  # who asked for it is gone, it goes on
         replicated.set()
         await node.settled()
-        assert state(node) is State.COMPLETE_COMMIT
+        assert state(node) is TransactionState.COMPLETE_COMMIT
 
     run(place, test)
 
@@ -145,12 +145,12 @@ def test_ids_that_nobody_has(place: Path) -> None:
         with pytest.raises(InvalidRequest):
             await node.transactions.init("", 1000, None)
         with pytest.raises(InvalidRequest):
-            await node.transactions.end("", Identity(0, 0), commit=True)
+            await node.transactions.end("", ProducerIdAndEpoch(0, 0), commit=True)
         with pytest.raises(InvalidProducerIdMapping):
-            await node.transactions.add_partitions(NAME, Identity(0, 0), [ONE])
+            await node.transactions.add_partitions(NAME, ProducerIdAndEpoch(0, 0), [ONE])
         with pytest.raises(TransactionalIdNotFound):
-            node.transactions.transaction(NAME)
-        (refused,) = node.transactions.verify(NAME, Identity(0, 0), [ONE]).values()
+            node.transactions.describe(NAME)
+        (refused,) = node.transactions.verify(NAME, ProducerIdAndEpoch(0, 0), [ONE]).values()
         assert isinstance(refused, InvalidProducerIdMapping)
         assert list(node.transactions.all()) == []
 
@@ -160,12 +160,12 @@ def test_ids_that_nobody_has(place: Path) -> None:
 def test_a_partition_of_the_journal_that_is_led_elsewhere_or_still_read(place: Path) -> None:
     async def test(node: Node) -> None:
         await begun(node, ONE)
-        journal = node.transactions.journal
+        journal = node.transactions.runtime
         journal._lead(JOURNAL, node.replicas.hosted[JOURNAL])
         with pytest.raises(CoordinatorLoadInProgress):
-            node.transactions.transaction(NAME)
+            node.transactions.describe(NAME)
         await node.settled()
-        assert state(node) is State.ONGOING
+        assert state(node) is TransactionState.ONGOING
         journal._drop(JOURNAL)
         with pytest.raises(NotCoordinator):
             await node.transactions.init(NAME, 1000, None)
@@ -179,11 +179,11 @@ def test_a_transaction_that_runs_out_of_time_is_aborted_and_its_producer_fenced(
         node.write(NAME, producer, ONE, 0, b"a")
         node.clock.ms += 1000
         node.transactions.abort_timed_out()
-        assert state(node) is State.ONGOING
+        assert state(node) is TransactionState.ONGOING
         node.clock.ms += 1
         node.transactions.abort_timed_out()
         await node.settled()
-        assert state(node) is State.COMPLETE_ABORT
+        assert state(node) is TransactionState.COMPLETE_ABORT
         assert ended_in(node, ONE) == [Ended(0, (b"a",), False)]
         with pytest.raises(ProducerFenced):
             await node.transactions.end(NAME, producer, commit=True)
@@ -201,7 +201,7 @@ def test_many_that_run_out_of_time_are_aborted_some_at_a_time(place: Path) -> No
         node.clock.ms += 1001
         assert [node.transactions.abort_timed_out() for _ in range(3)] == [True, False, False]
         await node.settled()
-        assert {node.transactions.transaction(name).state for name in names} == {State.COMPLETE_ABORT}
+        assert {node.transactions.describe(name).state for name in names} == {TransactionState.COMPLETE_ABORT}
 
     run(place, test)
 
@@ -245,12 +245,15 @@ def test_without_epochs_left_the_id_changes(place: Path) -> None:
     async def first(node: Node) -> None:
         await node.transactions.init(NAME, 1000, None)
         (held,) = node.transactions.all()
-        last = held.txn.to(State.EMPTY, producer_epoch=EPOCH_MAX - 1)
-        node.transactions.journal.write(0, [entry(NAME, last)])
+        last = held.metadata.to(TransactionState.EMPTY, producer_epoch=EPOCH_MAX - 1)
+        node.transactions.runtime.write(0, [transaction_record(NAME, last)])
 
     async def then(node: Node) -> None:
-        assert await node.transactions.init(NAME, 1000, Identity(0, EPOCH_MAX - 1)) == (1, 0)
-        assert await node.transactions.init(NAME, 1000, Identity(0, EPOCH_MAX - 1)) == (1, 0)  # it was not told
+        assert await node.transactions.init(NAME, 1000, ProducerIdAndEpoch(0, EPOCH_MAX - 1)) == (1, 0)
+        assert await node.transactions.init(NAME, 1000, ProducerIdAndEpoch(0, EPOCH_MAX - 1)) == (
+            1,
+            0,
+        )  # it was not told
         assert await node.transactions.init(NAME, 1000, None) == (1, 1)
 
     run(place, first, then)
@@ -267,7 +270,7 @@ def test_a_marker_is_brought_until_it_gets_through(place: Path) -> None:
             await node.transactions.add_partitions(NAME, producer, [ONE])
         node.replicas.hosted[TWO].switching = False
         await node.settled()
-        assert state(node) is State.COMPLETE_COMMIT
+        assert state(node) is TransactionState.COMPLETE_COMMIT
         assert ended_in(node, TWO) == [Ended(0, (b"a",), True)]
 
     run(place, test)
@@ -285,7 +288,10 @@ def test_a_producer_that_goes_on_waits_for_its_last_transaction_to_be_completed(
         await asyncio.sleep(0)
         node.replicas.hosted[TWO].switching = False
         await adding
-        assert (state(node), node.transactions.transaction(NAME).partitions) == (State.ONGOING, frozenset({ONE}))
+        assert (state(node), node.transactions.describe(NAME).partitions) == (
+            TransactionState.ONGOING,
+            frozenset({ONE}),
+        )
         await node.transactions.end(NAME, producer, commit=False)
 
     run(place, test)
@@ -314,10 +320,10 @@ def test_the_end_is_noted_as_soon_as_the_journal_takes_it(place: Path) -> None:
         one.switching, journal.switching = False, True
         await until_left(node)
         await asyncio.sleep(0.01)
-        assert state(node) is State.PREPARE_ABORT
+        assert state(node) is TransactionState.PREPARE_ABORT
         journal.switching = False
         await node.settled()
-        assert state(node) is State.COMPLETE_ABORT
+        assert state(node) is TransactionState.COMPLETE_ABORT
 
     run(place, test)
 
@@ -328,7 +334,7 @@ def test_a_partition_that_is_deleted_needs_no_marker(place: Path) -> None:
         node.deleted.add(TWO)
         await node.transactions.end(NAME, producer, commit=True)
         await node.settled()
-        assert state(node) is State.COMPLETE_COMMIT
+        assert state(node) is TransactionState.COMPLETE_COMMIT
         assert [node.replicas.hosted[tp].log.log_end for tp in (ONE, TWO)] == [1, 0]
 
     run(place, test)
@@ -337,10 +343,10 @@ def test_a_partition_that_is_deleted_needs_no_marker(place: Path) -> None:
 def test_a_partition_that_knows_a_newer_epoch_needs_no_marker(place: Path) -> None:
     async def test(node: Node) -> None:
         producer = await begun(node, ONE)
-        await node.transactions.markers.write(Outcome(Identity(0, 5), 0, True), [ONE])
+        await node.transactions.markers.write(TransactionOutcome(ProducerIdAndEpoch(0, 5), 0, True), [ONE])
         await node.transactions.end(NAME, producer, commit=True)
         await node.settled()
-        assert state(node) is State.COMPLETE_COMMIT
+        assert state(node) is TransactionState.COMPLETE_COMMIT
 
     run(place, test)
 
@@ -348,10 +354,10 @@ def test_a_partition_that_knows_a_newer_epoch_needs_no_marker(place: Path) -> No
 def test_what_a_newer_coordinator_is_at_is_left_to_it(place: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test(node: Node) -> None:
         producer = await begun(node, ONE)
-        await node.transactions.markers.write(Outcome(producer, 7, True), [ONE])
+        await node.transactions.markers.write(TransactionOutcome(producer, 7, True), [ONE])
         await node.transactions.end(NAME, producer, commit=True)
         await node.settled()
-        assert state(node) is State.PREPARE_COMMIT
+        assert state(node) is TransactionState.PREPARE_COMMIT
         assert "left to a newer coordinator" in caplog.text
 
     run(place, test)
@@ -371,13 +377,20 @@ def test_too_many_partitions_for_one_record(place: Path) -> None:
 def test_a_record_that_nobody_understands_is_passed_over(place: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def first(node: Node) -> None:
         await begun(node, ONE)
-        journal = node.transactions.journal
-        journal.write(0, [Entry(b"\0\0\0\2id", b"garbage"), Entry(b"\0", b""), Entry(b"\0\x09of a newer broker", b"")])
+        journal = node.transactions.runtime
+        journal.write(
+            0,
+            [
+                CoordinatorRecord(b"\0\0\0\2id", b"garbage"),
+                CoordinatorRecord(b"\0", b""),
+                CoordinatorRecord(b"\0\x09of a newer broker", b""),
+            ],
+        )
         await node.transactions.init("other", 1000, None)
 
     async def then(node: Node) -> None:
         assert {held.name for held in node.transactions.all()} == {NAME, "other"}
-        assert state(node) is State.ONGOING
+        assert state(node) is TransactionState.ONGOING
         assert caplog.text.count("is passed over") == 2
 
     run(place, first, then)

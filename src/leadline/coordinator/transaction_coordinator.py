@@ -16,10 +16,16 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from itertools import islice
 
 from leadline.config.coordinators import CoordinatorConfig
-from leadline.coordinator.journal import Journal, shard_of
-from leadline.coordinator.markers import Markers, Outcome
-from leadline.coordinator.transaction import COMPLETED, Identity, State, Transaction, TransactionalId
-from leadline.coordinator.transaction_records import entry, read_key, read_value
+from leadline.coordinator.markers import Markers, TransactionOutcome
+from leadline.coordinator.runtime import CoordinatorRuntime, partition_for
+from leadline.coordinator.transaction import (
+    COMPLETED,
+    ProducerIdAndEpoch,
+    TransactionalId,
+    TransactionMetadata,
+    TransactionState,
+)
+from leadline.coordinator.transaction_records import read_key, read_value, transaction_record
 from leadline.errors import (
     ConcurrentTransactions,
     CorruptMessage,
@@ -55,7 +61,7 @@ class TransactionShard:
 
     def __init__(self, partition: int, epoch: LeaderEpoch, complete: "Callable[[TransactionShard], None]") -> None:
         self.partition, self.epoch = partition, epoch
-        self.by_id: dict[str, TransactionalId] = {}
+        self.transactional_ids: dict[str, TransactionalId] = {}
         self.completing: dict[str, asyncio.Task[None]] = {}  # by transactional id: done once Complete is committed
         self._complete = complete
 
@@ -75,19 +81,19 @@ class TransactionShard:
         if name is None:
             return  # of a newer broker
         if record.value is None:
-            self.by_id.pop(name, None)
+            self.transactional_ids.pop(name, None)
         else:
-            self.by_id[name] = TransactionalId(name, read_value(record.value))
+            self.transactional_ids[name] = TransactionalId(name, read_value(record.value))
 
     def loaded(self) -> None:
         self._complete(self)
 
-    def resigned(self) -> None:
+    def unloaded(self) -> None:
         for task in self.completing.values():
             task.cancel()
 
 
-class Transactions:
+class TransactionCoordinator:
     def __init__(
         self,
         replicas: Replicas,
@@ -99,7 +105,7 @@ class Transactions:
     ) -> None:
         self.clock, self.config, self.markers = clock, config, markers
         self._partition_count, self._next_producer_id = partition_count, next_producer_id
-        self.journal = Journal(
+        self.runtime = CoordinatorRuntime(
             TRANSACTIONS_TOPIC,
             replicas,
             clock,
@@ -108,14 +114,14 @@ class Transactions:
         )
         self._partitions: int | None = None  # of the journal; does not follow it if it grows, as ids would move with it
         self._writing: set[asyncio.Task[None]] = set()
-        self._timers: list[asyncio.Task[None]] = []
+        self._periodic_tasks: list[asyncio.Task[None]] = []
 
     def _new_shard(self, partition: int, epoch: LeaderEpoch) -> TransactionShard:
         return TransactionShard(partition, epoch, self._complete_prepared)
 
     # What producers ask for
 
-    async def init(self, name: str, timeout_ms: int, expected: Identity | None) -> Identity:
+    async def init(self, name: str, timeout_ms: int, expected: ProducerIdAndEpoch | None) -> ProducerIdAndEpoch:
         """An epoch for a producer that begins; those before it are fenced, what they left open is aborted.
 
         ConcurrentTransactions until the abort is complete.
@@ -132,25 +138,27 @@ class Transactions:
             new_id = await self._next_producer_id()
         shard, held, txn = decided
         await asyncio.shield(self._write(shard, held, txn))
-        if txn.state is not State.EMPTY:
+        if txn.state is not TransactionState.EMPTY:
             raise ConcurrentTransactions(f"{name}: the transaction that was left open is being aborted")
-        return Identity(txn.producer_id, txn.producer_epoch)
+        return ProducerIdAndEpoch(txn.producer_id, txn.producer_epoch)
 
     def _decide_init(
-        self, name: str, timeout_ms: int, expected: Identity | None, new_id: ProducerId | None
-    ) -> tuple[TransactionShard, TransactionalId, Transaction] | None:
+        self, name: str, timeout_ms: int, expected: ProducerIdAndEpoch | None, new_id: ProducerId | None
+    ) -> tuple[TransactionShard, TransactionalId, TransactionMetadata] | None:
         """None: it takes a new producer id."""
         shard, now_ms = self._shard(name), self.clock.now_ms()
-        held = shard.by_id.get(name)
+        held = shard.transactional_ids.get(name)
         if new_id is None and (held is None or held.needs_producer_id(expected)):
             return None
         if held is None:
             assert new_id is not None
-            fresh = Transaction(producer_id=new_id, timeout_ms=timeout_ms, last_update_ms=now_ms)
+            fresh = TransactionMetadata(producer_id=new_id, timeout_ms=timeout_ms, last_update_ms=now_ms)
             held = TransactionalId(name, fresh)
         return shard, held, held.init(timeout_ms, expected, now_ms, new_id)
 
-    async def add_partitions(self, name: str, producer: Identity, partitions: Collection[TopicPartition]) -> None:
+    async def add_partitions(
+        self, name: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
+    ) -> None:
         """Waits a moment for the transaction before to be completed. ConcurrentTransactions if that takes longer.
 
         A producer that is refused at once would ask again later. If it aborts meanwhile, it aborts what never began.
@@ -174,7 +182,7 @@ class Transactions:
         done, _ = await asyncio.wait([task], timeout=COMPLETION_SECONDS)
         return bool(done)
 
-    async def end(self, name: str, producer: Identity, *, commit: bool) -> None:
+    async def end(self, name: str, producer: ProducerIdAndEpoch, *, commit: bool) -> None:
         """Back when the outcome stands; the markers are written behind it."""
         shard, held = self._find(name)
         txn = held.end(producer, commit=commit, now_ms=self.clock.now_ms())
@@ -182,7 +190,7 @@ class Transactions:
             await asyncio.shield(self._write(shard, held, txn))
 
     def verify(
-        self, name: str, producer: Identity, partitions: Iterable[TopicPartition]
+        self, name: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, WireError | None]:
         """Whether partitions are part of a producer's transaction now; with each that is not, why."""
         try:
@@ -193,22 +201,22 @@ class Transactions:
 
     # What administrators ask for
 
-    def transaction(self, name: str) -> Transaction:
+    def describe(self, name: str) -> TransactionMetadata:
         if not name:
             raise InvalidRequest("a transactional id must not be empty")
-        held = self._shard(name).by_id.get(name)
+        held = self._shard(name).transactional_ids.get(name)
         if held is None:
             raise TransactionalIdNotFound(f"there is no transactional id {name}")
-        return held.txn
+        return held.metadata
 
     def all(self) -> Iterator[TransactionalId]:
         """Those whose coordinator this broker is."""
-        for shard in self.journal.shards.values():
-            yield from shard.by_id.values()
+        for shard in self.runtime.shards.values():
+            yield from shard.transactional_ids.values()
 
     @property
     def is_loading(self) -> bool:
-        return self.journal.is_loading
+        return self.runtime.is_loading
 
     # The journal
 
@@ -217,48 +225,50 @@ class Transactions:
         existing = self._partition_count()
         if existing is None:
             self._partitions = None
-            return shard_of(name, self.config().transaction_state_log_num_partitions)
+            return partition_for(name, self.config().transaction_state_log_num_partitions)
         if self._partitions is None:
             self._partitions = existing
-        return shard_of(name, self._partitions)
+        return partition_for(name, self._partitions)
 
     def _shard(self, name: str) -> TransactionShard:
         """NotCoordinator, CoordinatorLoadInProgress."""
-        return self.journal.shard(self.partition_of(name))
+        return self.runtime.shard(self.partition_of(name))
 
     def _find(self, name: str) -> tuple[TransactionShard, TransactionalId]:
         if not name:
             raise InvalidRequest("a transactional id must not be empty")
         shard = self._shard(name)
-        held = shard.by_id.get(name)
+        held = shard.transactional_ids.get(name)
         if held is None:
             raise InvalidProducerIdMapping(f"no producer is known under the transactional id {name}")
         return shard, held
 
-    def _write(self, shard: TransactionShard, held: TransactionalId, txn: Transaction) -> "asyncio.Task[None]":
+    def _write(self, shard: TransactionShard, held: TransactionalId, txn: TransactionMetadata) -> "asyncio.Task[None]":
         """Write what was decided: pending, until it is committed. Goes on if who asked for it goes away."""
         try:
-            offset = self.journal.write(shard.partition, [entry(held.name, txn)])
+            offset = self.runtime.write(shard.partition, [transaction_record(held.name, txn)])
         except (RecordTooLarge, RecordListTooLarge) as error:
             raise UnknownServerError(f"{held.name} has too many partitions: {error}") from error
         held.pending = txn
-        shard.by_id[held.name] = held
+        shard.transactional_ids[held.name] = held
         return spawn(self._settle(shard, held, offset), self._writing)
 
     async def _settle(self, shard: TransactionShard, held: TransactionalId, offset: int) -> None:
-        await self.journal.committed(shard.partition, offset)
+        await self.runtime.committed(shard.partition, offset)
         if not self._is_ours(shard):
             raise NotCoordinator(f"{held.name} has another coordinator now")
         held.committed()
-        if held.txn.state in COMPLETED:
+        if held.metadata.state in COMPLETED:
             self._complete(shard, held)
 
     # Markers
 
     def _complete_prepared(self, shard: TransactionShard) -> None:
-        for held in shard.by_id.values():
-            if held.txn.state in COMPLETED:
-                log.info("%s was %s when its coordinator stopped: it is completed", held.name, held.txn.state.label)
+        for held in shard.transactional_ids.values():
+            if held.metadata.state in COMPLETED:
+                log.info(
+                    "%s was %s when its coordinator stopped: it is completed", held.name, held.metadata.state.label
+                )
                 self._complete(shard, held)
 
     def _complete(self, shard: TransactionShard, held: TransactionalId) -> None:
@@ -268,9 +278,9 @@ class Transactions:
         task.add_done_callback(lambda _: shard.completing.pop(held.name))
 
     async def _bring_markers(self, shard: TransactionShard, held: TransactionalId) -> None:
-        txn = held.txn
-        producer = Identity(txn.producer_id, txn.producer_epoch)
-        outcome = Outcome(producer, shard.epoch, txn.state is State.PREPARE_COMMIT)
+        txn = held.metadata
+        producer = ProducerIdAndEpoch(txn.producer_id, txn.producer_epoch)
+        outcome = TransactionOutcome(producer, shard.epoch, txn.state is TransactionState.PREPARE_COMMIT)
         try:
             await self.markers.bring(outcome, txn.partitions, held.marked)
             await self._write_completion(shard, held)
@@ -290,13 +300,13 @@ class Transactions:
             await asyncio.sleep(RETRY_SECONDS)
 
     def _is_ours(self, shard: TransactionShard) -> bool:
-        return self.journal.shards.get(shard.partition) is shard
+        return self.runtime.shards.get(shard.partition) is shard
 
     # Time
 
     def start(self) -> None:
         config = self.config()
-        self._timers = [
+        self._periodic_tasks = [
             asyncio.create_task(every(interval_ms, work), name=name)
             for interval_ms, work, name in (
                 (
@@ -314,11 +324,11 @@ class Transactions:
 
     async def stop(self) -> None:
         """What is prepared is completed after the next start."""
-        completing = [task for shard in self.journal.shards.values() for task in shard.completing.values()]
-        await self.journal.stop()
-        for timer in self._timers:
+        completing = [task for shard in self.runtime.shards.values() for task in shard.completing.values()]
+        await self.runtime.stop()
+        for timer in self._periodic_tasks:
             timer.cancel()
-        await asyncio.gather(*self._timers, *completing, *self._writing, return_exceptions=True)
+        await asyncio.gather(*self._periodic_tasks, *completing, *self._writing, return_exceptions=True)
 
     async def _abort_all_timed_out(self) -> None:
         while self.abort_timed_out():  # noqa: ASYNC110 - others get their turn
@@ -330,11 +340,13 @@ class Transactions:
     def abort_timed_out(self) -> bool:
         """Some at a time, so that others get their turn. True: there may be more."""
         now_ms, failed = self.clock.now_ms(), False
-        shards = self.journal.shards.values()
-        due = ((shard, held) for shard in shards for held in shard.by_id.values() if held.is_timed_out(now_ms))
+        shards = self.runtime.shards.values()
+        due = (
+            (shard, held) for shard in shards for held in shard.transactional_ids.values() if held.is_timed_out(now_ms)
+        )
         some = list(islice(due, ABORTS_AT_ONCE))
         for shard, held in some:
-            log.info("%s is aborted: it is open for longer than its %d ms", held.name, held.txn.timeout_ms)
+            log.info("%s is aborted: it is open for longer than its %d ms", held.name, held.metadata.timeout_ms)
             try:
                 self._write(shard, held, held.fence(now_ms))
             except WireError as error:
@@ -344,8 +356,8 @@ class Transactions:
 
     def forget_expired(self) -> None:
         now_ms, expiration_ms = self.clock.now_ms(), self.config().transactional_id_expiration_ms
-        for shard in self.journal.shards.values():
-            expired = [held for held in shard.by_id.values() if held.is_expired(now_ms, expiration_ms)]
+        for shard in self.runtime.shards.values():
+            expired = [held for held in shard.transactional_ids.values() if held.is_expired(now_ms, expiration_ms)]
             try:
                 for some in self._batches(shard, expired):
                     self._forget(shard, some)
@@ -354,7 +366,7 @@ class Transactions:
 
     def _batches(self, shard: TransactionShard, expired: Iterable[TransactionalId]) -> Iterator[list[TransactionalId]]:
         """As many as fit into one batch of records."""
-        most = self.journal.max_bytes(shard.partition)
+        most = self.runtime.max_bytes(shard.partition)
         some: list[TransactionalId] = []
         size = 0
         for held in expired:
@@ -368,13 +380,13 @@ class Transactions:
             yield some
 
     def _forget(self, shard: TransactionShard, expired: Collection[TransactionalId]) -> None:
-        offset = self.journal.write(shard.partition, [entry(held.name, None) for held in expired])
+        offset = self.runtime.write(shard.partition, [transaction_record(held.name, None) for held in expired])
         for held in expired:
             held.pending = held.expire()
         spawn(self._forgotten(shard, expired, offset), self._writing)
 
     async def _forgotten(self, shard: TransactionShard, expired: Collection[TransactionalId], offset: int) -> None:
-        await self.journal.committed(shard.partition, offset)
+        await self.runtime.committed(shard.partition, offset)
         for held in expired:
-            del shard.by_id[held.name]
+            del shard.transactional_ids[held.name]
         log.info("%d transactional ids were idle for long and are forgotten", len(expired))

@@ -10,14 +10,19 @@ import pytest
 
 from leadline.broker.broker import Broker
 from leadline.controller.topics import assign
-from leadline.coordinator.commits import Commits, Committer, Producing, Verdicts
-from leadline.coordinator.group import Group, State
-from leadline.coordinator.group_effects import Joined, Leaver, Synced
+from leadline.coordinator.classic_group import ClassicGroup, GroupState
+from leadline.coordinator.group_coordinator import GroupCoordinator
+from leadline.coordinator.group_effects import JoinResult, LeavingMember, SyncResult
+from leadline.coordinator.group_member import JoinRequest, MemberProtocol
+from leadline.coordinator.group_offsets import OffsetAndMetadata
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
-from leadline.coordinator.groups import Groups
-from leadline.coordinator.journal import Entry
-from leadline.coordinator.member import Join, Protocol
-from leadline.coordinator.offsets import Commit
+from leadline.coordinator.offset_coordinator import (
+    ConsumerGroupMetadata,
+    ErrorCodes,
+    OffsetCoordinator,
+    OffsetTransaction,
+)
+from leadline.coordinator.runtime import CoordinatorRecord
 from leadline.errors import (
     CoordinatorLoadInProgress,
     GroupIdNotFound,
@@ -52,7 +57,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def commits_of(broker: Broker) -> Commits:
+async def commits_of(broker: Broker) -> OffsetCoordinator:
     """With its journal, loaded."""
     for name in (OFFSETS_TOPIC, "t", "u"):
         if name not in broker.cluster.metadata.topics:
@@ -63,34 +68,39 @@ async def commits_of(broker: Broker) -> Commits:
     return broker.commits
 
 
-def asked(member_id: str = "", instance: str | None = None, session_ms: int = 10_000) -> Join:
-    return Join(member_id, instance, "client", "/h", session_ms, 10_000, "consumer", (Protocol("range", b""),))
+def asked(member_id: str = "", instance: str | None = None, session_ms: int = 10_000) -> JoinRequest:
+    return JoinRequest(
+        member_id, instance, "client", "/h", session_ms, 10_000, "consumer", (MemberProtocol("range", b""),)
+    )
 
 
-async def settled(groups: Groups, instance: str | None = None) -> Joined:
+async def settled(groups: GroupCoordinator, instance: str | None = None) -> JoinResult:
     """The only member of a stable group."""
     joined = await groups.join("g", asked(instance=instance))
     synced = await groups.sync("g", joined.member_id, instance, 1, (None, None), {joined.member_id: b"all"})
-    assert synced == Synced(0, "consumer", "range", b"all")
+    assert synced == SyncResult(0, "consumer", "range", b"all")
     return joined
 
 
 def commit(
-    commits: Commits, offsets: Mapping[TopicPartition, int], txn: bool = False, who: Committer | None = None
-) -> Verdicts:
-    told = {tp: Commit(offset, "", commits.groups.clock.now_ms()) for tp, offset in offsets.items()}
-    within = Producing(PRODUCER, 0, TRUSTED) if txn else None
-    verdicts = commits.commit(who or Committer("g", "", None, -1), told, within)
+    commits: OffsetCoordinator,
+    offsets: Mapping[TopicPartition, int],
+    txn: bool = False,
+    who: ConsumerGroupMetadata | None = None,
+) -> ErrorCodes:
+    told = {tp: OffsetAndMetadata(offset, "", commits.groups.clock.now_ms()) for tp, offset in offsets.items()}
+    within = OffsetTransaction(PRODUCER, 0, TRUSTED) if txn else None
+    verdicts = commits.commit(who or ConsumerGroupMetadata("g", "", None, -1), told, within)
     assert isinstance(verdicts, dict)  # a single node: at once
     return verdicts
 
 
-def offsets(commits: Commits, group_id: str = "g") -> dict[TopicPartition, int]:
+def offsets(commits: OffsetCoordinator, group_id: str = "g") -> dict[TopicPartition, int]:
     fetched = commits.fetch(group_id, None, require_stable=False)
-    return {tp: found.commit.offset for tp, found in fetched.items() if found.commit is not None}
+    return {tp: found.committed.offset for tp, found in fetched.items() if found.committed is not None}
 
 
-def found(groups: Groups) -> Group:
+def found(groups: GroupCoordinator) -> ClassicGroup:
     group = groups.find("g")
     assert group is not None
     return group
@@ -112,15 +122,18 @@ async def test_members_go_on_after_a_restart(tmp_path: Path, crash: bool) -> Non
         commits = await commits_of(broker)
         groups = commits.groups
         member = await settled(groups, instance="i")
-        assert commit(commits, {TP: 5, OTHER: 6}, who=Committer("g", member.member_id, "i", 1)) == {TP: 0, OTHER: 0}
+        assert commit(commits, {TP: 5, OTHER: 6}, who=ConsumerGroupMetadata("g", member.member_id, "i", 1)) == {
+            TP: 0,
+            OTHER: 0,
+        }
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         commits = await commits_of(broker)
         groups = commits.groups
-        assert found(groups).state is State.STABLE
+        assert found(groups).state is GroupState.STABLE
         assert offsets(commits) == {TP: 5, OTHER: 6}
         assert groups.heartbeat("g", member.member_id, "i", 1) == 0
         assert (await groups.sync("g", member.member_id, "i", 1, (None, None), {})).assignment == b"all"
-        assert commit(commits, {TP: 7}, who=Committer("g", member.member_id, "i", 1)) == {TP: 0}
+        assert commit(commits, {TP: 7}, who=ConsumerGroupMetadata("g", member.member_id, "i", 1)) == {TP: 0}
 
 
 @in_loop
@@ -134,7 +147,7 @@ async def test_a_member_that_does_not_come_back_after_a_restart_is_expelled(tmp_
         groups = (await commits_of(broker)).groups
         assert found(groups).members
         await until(lambda: not found(groups).members)
-        assert (found(groups).state, found(groups).generation) == (State.EMPTY, 2)
+        assert (found(groups).state, found(groups).generation) == (GroupState.EMPTY, 2)
 
 
 @pytest.mark.parametrize("committed", [False, True])
@@ -168,7 +181,7 @@ async def test_a_deleted_group_stays_deleted(tmp_path: Path, in_use: bool) -> No
         groups = commits.groups
         if in_use:
             member = await settled(groups)
-            groups.leave("g", [Leaver(member.member_id)])
+            groups.leave("g", [LeavingMember(member.member_id)])
         commit(commits, {TP: 1})
         commit(commits, {TP: 2, OTHER: 3}, txn=True)
         await commits.delete("g")
@@ -209,9 +222,9 @@ async def test_old_offsets_are_forgotten(tmp_path: Path) -> None:
     async with broker_in_process(tmp_path, settings=often) as broker:
         commits = await commits_of(broker)
         groups = commits.groups
-        old = Commit(1, "", groups.clock.now_ms() - 60_000)
-        assert commits.commit(Committer("g", "", None, -1), {TP: old}) == {TP: 0}
-        commit(commits, {OTHER: 2}, who=Committer("other", "", None, -1))
+        old = OffsetAndMetadata(1, "", groups.clock.now_ms() - 60_000)
+        assert commits.commit(ConsumerGroupMetadata("g", "", None, -1), {TP: old}) == {TP: 0}
+        commit(commits, {OTHER: 2}, who=ConsumerGroupMetadata("other", "", None, -1))
         await until(lambda: groups.find("g") is None)
         assert offsets(commits, "other") == {OTHER: 2}
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
@@ -240,7 +253,7 @@ async def test_who_waits_is_told_when_the_broker_stops(tmp_path: Path) -> None:
         member = await settled(groups)
         waiting = asyncio.create_task(groups.join("g", asked()))
         await asyncio.sleep(0)
-        assert found(groups).state is State.PREPARING
+        assert found(groups).state is GroupState.PREPARING
     assert (await waiting).error == NotCoordinator.code
     assert groups.heartbeat("g", member.member_id, None, 1) == NotCoordinator.code
 
@@ -263,8 +276,8 @@ async def test_nobody_is_served_before_the_journal_is_read(tmp_path: Path) -> No
         commits = await commits_of(broker)
         groups = commits.groups
         member = await settled(groups)
-        del groups.journal.shards[groups.partition_of("g")]
-        groups.journal._loading[groups.partition_of("g")] = asyncio.create_task(asyncio.sleep(0))
+        del groups.runtime.shards[groups.partition_of("g")]
+        groups.runtime._loading[groups.partition_of("g")] = asyncio.create_task(asyncio.sleep(0))
         with pytest.raises(CoordinatorLoadInProgress):
             commits.fetch("g", None, require_stable=False)
         assert set(commit(commits, {TP: 1}).values()) == {CoordinatorLoadInProgress.code}
@@ -292,8 +305,8 @@ async def test_names_that_no_record_has_room_for_are_refused(tmp_path: Path) -> 
         joined = await groups.join("g", asked(instance="i" * 40_000))
         synced = await groups.sync("g", joined.member_id, None, 1, (None, None), {})
         assert synced.error == UnknownServerError.code
-        groups.leave("g", [Leaver(joined.member_id)])
-        assert found(groups).state is State.EMPTY
+        groups.leave("g", [LeavingMember(joined.member_id)])
+        assert found(groups).state is GroupState.EMPTY
 
 
 @in_loop
@@ -303,7 +316,10 @@ async def test_records_that_are_damaged_are_passed_over(tmp_path: Path, caplog: 
         groups = commits.groups
         commit(commits, {TP: 1})
         partition = groups.partition_of("g")
-        groups.journal.write(partition, [Entry(b"", b""), Entry(b"\0\7new", b""), Entry(b"\0\2\0\1g", b"\0\3")])
+        groups.runtime.write(
+            partition,
+            [CoordinatorRecord(b"", b""), CoordinatorRecord(b"\0\7new", b""), CoordinatorRecord(b"\0\2\0\1g", b"\0\3")],
+        )
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         assert offsets(await commits_of(broker)) == {TP: 1}
     assert "is passed over" in caplog.text
@@ -336,7 +352,7 @@ async def test_a_journal_that_a_shortage_keeps_from_being_read_is_read_a_little_
         return await in_thread(job, *arguments)
 
     monkeypatch.setattr(asyncio, "to_thread", hesitant)
-    monkeypatch.setattr("leadline.coordinator.journal.RETRY_S", 0.01)
+    monkeypatch.setattr("leadline.coordinator.runtime.RETRY_S", 0.01)
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         assert offsets(await commits_of(broker)) == {TP: 7}
         assert refusals == []

@@ -44,14 +44,14 @@ PLAIN = BatchFields()
 INT_MIN = 1 << 31  # as an unsigned word: the one number whose absolute value Java cannot tell
 
 
-class Entry(NamedTuple):
+class CoordinatorRecord(NamedTuple):
     """A record to be written; no value: its key is forgotten."""
 
     key: bytes
     value: bytes | None
 
 
-class Shard(Protocol):
+class CoordinatorShard(Protocol):
     """What a coordinator keeps of one partition. Made empty, filled by the replay, then in use until it resigns."""
 
     def replay(self, header: Header, records: Iterable[Record]) -> None: ...
@@ -59,14 +59,14 @@ class Shard(Protocol):
     def loaded(self) -> None:
         """All of the journal was replayed. What was under way goes on, timers start."""
 
-    def resigned(self) -> None:
+    def unloaded(self) -> None:
         """Another coordinator is responsible. Timers end; who waits is told NotCoordinator."""
 
 
-S = TypeVar("S", bound=Shard)
+S = TypeVar("S", bound=CoordinatorShard)
 
 
-class Journal(Generic[S]):
+class CoordinatorRuntime(Generic[S]):
     """The shards of an internal topic that this broker leads."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Journal(Generic[S]):
         """`load_bytes`: to be read at a time when a shard is loaded."""
         self.topic, self.replicas, self.clock = topic, replicas, clock
         self._load_bytes = load_bytes
-        self._tps = _Partitions(topic)
+        self._tps = _TopicPartitions(topic)
         self.shards: dict[int, S] = {}  # those in use
         self._new_shard = new_shard
         self._loading: dict[int, asyncio.Task[None]] = {}
@@ -143,7 +143,7 @@ class Journal(Generic[S]):
         for partition in list(self._loading):
             self._loading.pop(partition).cancel()
         for shard in self.shards.values():
-            shard.resigned()
+            shard.unloaded()
         self.shards.clear()
 
     def _lead(self, tp: TopicPartition, hosted: HostedPartition) -> None:
@@ -160,7 +160,7 @@ class Journal(Generic[S]):
         if (task := self._loading.pop(partition, None)) is not None:
             task.cancel()
         if (shard := self.shards.pop(partition, None)) is not None:
-            shard.resigned()
+            shard.unloaded()
 
     async def _load(self, tp: TopicPartition, hosted: HostedPartition) -> None:
         while True:
@@ -202,7 +202,7 @@ class Journal(Generic[S]):
         return replayed
 
 
-class _Partitions(dict[int, TopicPartition]):
+class _TopicPartitions(dict[int, TopicPartition]):
     """Of one topic, each made once."""
 
     def __init__(self, topic: str) -> None:
@@ -215,7 +215,7 @@ class _Partitions(dict[int, TopicPartition]):
 
 
 @lru_cache(maxsize=10_000)
-def shard_of(key: str, count: int) -> int:
+def partition_for(key: str, count: int) -> int:
     """The partition, of so many, in which a group or a transactional id is kept: by Java's hash of its name."""
     value = string_hash(key)
     if value == INT_MIN:

@@ -2,20 +2,20 @@
 
 import pytest
 
-from leadline.coordinator.group import Group, Limits, State
-from leadline.coordinator.offsets import Commit, Offsets, is_longer
+from leadline.coordinator.classic_group import ClassicGroup, GroupLimits, GroupState
+from leadline.coordinator.group_offsets import GroupOffsets, OffsetAndMetadata, is_longer
 from leadline.model import TopicPartition
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("u", 0)
 HOUR = 3_600_000
 
 
-def commit(offset: int, at: int, commit_ms: int = 0, expire_ms: int | None = None) -> Commit:
-    return Commit(offset, "", commit_ms, expire_ms=expire_ms, at=at)
+def commit(offset: int, at: int, commit_ms: int = 0, expire_ms: int | None = None) -> OffsetAndMetadata:
+    return OffsetAndMetadata(offset, "", commit_ms, expire_ms=expire_ms, record_offset=at)
 
 
 def test_a_commit_counts_once_it_is_safe() -> None:
-    offsets = Offsets()
+    offsets = GroupOffsets()
     offsets.stage({TP: commit(5, at=1)})
     assert (offsets.is_unstable(TP), offsets.committed) == (True, {})
     offsets.commit({TP: commit(5, at=1)})
@@ -23,7 +23,7 @@ def test_a_commit_counts_once_it_is_safe() -> None:
 
 
 def test_of_two_commits_the_later_one_counts_whichever_is_safe_first() -> None:
-    offsets = Offsets()
+    offsets = GroupOffsets()
     first, second = {TP: commit(5, at=1)}, {TP: commit(6, at=2)}
     offsets.stage(first)
     offsets.stage(second)
@@ -33,7 +33,7 @@ def test_of_two_commits_the_later_one_counts_whichever_is_safe_first() -> None:
 
 
 def test_a_commit_that_failed_leaves_what_was_there() -> None:
-    offsets = Offsets({TP: commit(4, at=0)})
+    offsets = GroupOffsets({TP: commit(4, at=0)})
     offsets.stage({TP: commit(5, at=1)})
     offsets.unstage({TP: commit(5, at=1)})
     assert (offsets.is_unstable(TP), offsets.committed[TP].offset) == (False, 4)
@@ -41,7 +41,7 @@ def test_a_commit_that_failed_leaves_what_was_there() -> None:
 
 @pytest.mark.parametrize(("committed", "offset"), [(True, 7), (False, 4)])
 def test_commits_of_a_transaction_count_if_it_does(committed: bool, offset: int) -> None:
-    offsets = Offsets({TP: commit(4, at=0)})
+    offsets = GroupOffsets({TP: commit(4, at=0)})
     offsets.begin(9, {TP: commit(7, at=1)})
     assert offsets.is_unstable(TP)
     assert not offsets.is_unstable(OTHER)
@@ -50,7 +50,7 @@ def test_commits_of_a_transaction_count_if_it_does(committed: bool, offset: int)
 
 
 def test_a_transaction_that_ends_late_does_not_undo_what_came_after_its_commit() -> None:
-    offsets = Offsets()
+    offsets = GroupOffsets()
     offsets.begin(9, {TP: commit(7, at=1)})
     offsets.stage({TP: commit(8, at=2)})
     offsets.commit({TP: commit(8, at=2)})
@@ -59,10 +59,10 @@ def test_a_transaction_that_ends_late_does_not_undo_what_came_after_its_commit()
 
 
 def test_what_is_forgotten_does_not_come_back() -> None:
-    offsets = Offsets({TP: commit(4, at=0)})
+    offsets = GroupOffsets({TP: commit(4, at=0)})
     offsets.begin(9, {TP: commit(7, at=1)})
     offsets.stage({TP: commit(8, at=2)})
-    assert offsets.known() == {TP}
+    assert offsets.partitions() == {TP}
     offsets.forget([TP])
     offsets.commit({TP: commit(8, at=2)})
     offsets.end(9, committed=True)
@@ -70,7 +70,7 @@ def test_what_is_forgotten_does_not_come_back() -> None:
 
 
 def test_commits_that_could_not_be_made_are_withdrawn() -> None:
-    offsets = Offsets()
+    offsets = GroupOffsets()
     offsets.begin(9, {TP: commit(7, at=1)})
     offsets.withdraw(9, {TP: commit(7, at=1)})
     assert not offsets
@@ -90,8 +90,8 @@ def test_commits_that_could_not_be_made_are_withdrawn() -> None:
         (commit(1, 0, commit_ms=0, expire_ms=9 * HOUR), 8 * HOUR, {}, False),
     ],
 )
-def test_when_an_offset_expires(found: Commit, now_ms: int, options: dict[str, int], expired: bool) -> None:
-    offsets = Offsets({TP: found})
+def test_when_an_offset_expires(found: OffsetAndMetadata, now_ms: int, options: dict[str, int], expired: bool) -> None:
+    offsets = GroupOffsets({TP: found})
     assert offsets.expired(now_ms, HOUR, **options) == ([TP] if expired else [])  # type: ignore[arg-type]
     offsets.stage({TP: commit(2, at=3)})
     assert offsets.expired(now_ms, HOUR, **options) == []  # type: ignore[arg-type]
@@ -100,19 +100,19 @@ def test_when_an_offset_expires(found: Commit, now_ms: int, options: dict[str, i
 @pytest.mark.parametrize(
     ("state", "protocol_type", "subscribed", "expired"),
     [
-        (State.EMPTY, None, None, True),  # commits without members: from the commit
-        (State.EMPTY, "consumer", frozenset(), False),  # from when the last one left
-        (State.STABLE, "consumer", frozenset({"t"}), False),
-        (State.STABLE, "consumer", frozenset({"u"}), True),
-        (State.STABLE, "consumer", None, False),
-        (State.STABLE, "connect", None, False),
-        (State.PREPARING, "consumer", frozenset({"u"}), False),
+        (GroupState.EMPTY, None, None, True),  # commits without members: from the commit
+        (GroupState.EMPTY, "consumer", frozenset(), False),  # from when the last one left
+        (GroupState.STABLE, "consumer", frozenset({"t"}), False),
+        (GroupState.STABLE, "consumer", frozenset({"u"}), True),
+        (GroupState.STABLE, "consumer", None, False),
+        (GroupState.STABLE, "connect", None, False),
+        (GroupState.PREPARING, "consumer", frozenset({"u"}), False),
     ],
 )
 def test_what_a_group_keeps(
-    state: State, protocol_type: str | None, subscribed: frozenset[str] | None, expired: bool
+    state: GroupState, protocol_type: str | None, subscribed: frozenset[str] | None, expired: bool
 ) -> None:
-    group = Group("g", Limits(1, 0), now_ms=5 * HOUR)
+    group = ClassicGroup("g", GroupLimits(1, 0), now_ms=5 * HOUR)
     group.state, group.protocol_type, group.subscribed = state, protocol_type, subscribed
     group.offsets.committed[TP] = commit(1, at=0, commit_ms=0)
     assert group.expired(5 * HOUR + 1, HOUR) == ([TP] if expired else [])

@@ -18,14 +18,14 @@ NO_MEMBER = ""
 _VERSION_BYTES = 2  # in front of a subscription; what is read is the same in all versions
 
 
-class Protocol(NamedTuple):
+class MemberProtocol(NamedTuple):
     """A way to share the work, e.g. an assignor of consumers, and what a member has to say for it."""
 
     name: str
     metadata: bytes
 
 
-class Join(NamedTuple):
+class JoinRequest(NamedTuple):
     """What a member that joins says of itself."""
 
     member_id: str
@@ -35,40 +35,40 @@ class Join(NamedTuple):
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocol_type: str
-    protocols: tuple[Protocol, ...]
+    protocols: tuple[MemberProtocol, ...]
     reason: str | None = None
     needs_known_id: bool = False  # a new one is told its id first, and joins with it
     may_skip_assignment: bool = False  # a leader that returns need not assign anew
 
 
 @dataclass(slots=True)
-class Member:
+class GroupMember:
     id: str
     instance_id: str | None  # static members keep their place across restarts by it
     client_id: str
     client_host: str
     rebalance_timeout_ms: int
     session_timeout_ms: int
-    protocols: tuple[Protocol, ...]  # the preferred one first
+    protocols: tuple[MemberProtocol, ...]  # the preferred one first
     assignment: bytes = b""
     is_new: bool = False  # has not been part of a generation yet
 
     @classmethod
-    def of(cls, asked: Join, member_id: str) -> "Member":
+    def of(cls, request: JoinRequest, member_id: str) -> "GroupMember":
         return cls(
             member_id,
-            asked.instance_id,
-            asked.client_id,
-            asked.client_host,
-            asked.rebalance_timeout_ms,
-            asked.session_timeout_ms,
-            asked.protocols,
+            request.instance_id,
+            request.client_id,
+            request.client_host,
+            request.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            request.protocols,
             is_new=True,
         )
 
-    def update(self, asked: Join) -> None:
-        self.protocols = asked.protocols
-        self.rebalance_timeout_ms, self.session_timeout_ms = asked.rebalance_timeout_ms, asked.session_timeout_ms
+    def update(self, request: JoinRequest) -> None:
+        self.protocols = request.protocols
+        self.rebalance_timeout_ms, self.session_timeout_ms = request.rebalance_timeout_ms, request.session_timeout_ms
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((each.metadata for each in self.protocols if each.name == protocol), b"")
@@ -77,17 +77,17 @@ class Member:
         return next(each.name for each in self.protocols if each.name in candidates)
 
 
-def names(protocols: Iterable[Protocol]) -> frozenset[str]:
+def protocol_names(protocols: Iterable[MemberProtocol]) -> frozenset[str]:
     return frozenset(each.name for each in protocols)
 
 
-def elected(members: Collection[Member], candidates: Collection[str]) -> str:
+def elected_protocol(members: Collection[GroupMember], candidates: Collection[str]) -> str:
     """The protocol with most votes; among equals, the first that Kafka's hash table hands out."""
     votes = Counter(member.vote(candidates) for member in members)
     return max(hash_order.trie(votes, hash_order.string_hash), key=votes.__getitem__)
 
 
-def subscribed_topics(members: Iterable[Member], protocol: str) -> frozenset[str] | None:
+def subscribed_topics(members: Iterable[GroupMember], protocol: str) -> frozenset[str] | None:
     """What consumers subscribe to; None if their metadata is not that of consumers."""
     topics: set[str] = set()
     try:

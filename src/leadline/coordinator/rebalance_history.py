@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-KEPT = 20  # rebalances of a group
-CAUSES = 20  # named for one of them; the others are counted
+MAX_REBALANCES = 20  # rebalances of a group
+MAX_CAUSES = 20  # named for one of them; the others are counted
 
 
-class What(Enum):
+class RebalanceReason(Enum):
     """What makes a group rebalance."""
 
     JOINED = "joined"
@@ -29,14 +29,14 @@ class What(Enum):
     NOT_STORED = "assignment not stored"
 
 
-class Outcome(Enum):
+class RebalanceOutcome(Enum):
     STABLE = "stable"
     EMPTY = "empty"
     INTERRUPTED = "interrupted"  # by the next one
 
 
-class Cause(NamedTuple):
-    what: What
+class RebalanceCause(NamedTuple):
+    what: RebalanceReason
     member_id: str = ""
     instance_id: str | None = None
     client_id: str = ""
@@ -50,20 +50,20 @@ class Rebalance:
     state: str  # of the group before it
     generation_before: int
     members_before: int
-    causes: list[Cause] = field(default_factory=list)  # in their order, the first one set it off
+    causes: list[RebalanceCause] = field(default_factory=list)  # in their order, the first one set it off
     more_causes: int = 0
     ended_ms: int | None = None  # None, as all below: under way
-    outcome: Outcome | None = None
+    outcome: RebalanceOutcome | None = None
     generation_after: int | None = None
     members_after: int | None = None
 
-    def add(self, cause: Cause) -> None:
-        if len(self.causes) < CAUSES:
+    def add(self, cause: RebalanceCause) -> None:
+        if len(self.causes) < MAX_CAUSES:
             self.causes.append(cause)
         else:
             self.more_causes += 1
 
-    def told(self) -> dict[str, object]:
+    def to_json(self) -> dict[str, object]:
         """As plain values, for JSON."""
         return {
             "began_ms": self.began_ms,
@@ -79,11 +79,11 @@ class Rebalance:
         }
 
 
-class History:
+class RebalanceHistory:
     """The last rebalances of a group; the newest comes last, and may be under way."""
 
     def __init__(self) -> None:
-        self.rebalances: deque[Rebalance] = deque(maxlen=KEPT)
+        self.rebalances: deque[Rebalance] = deque(maxlen=MAX_REBALANCES)
 
     @property
     def under_way(self) -> Rebalance | None:
@@ -93,11 +93,11 @@ class History:
     def begin(self, rebalance: Rebalance) -> None:
         self.rebalances.append(rebalance)
 
-    def add(self, cause: Cause) -> None:
+    def add(self, cause: RebalanceCause) -> None:
         if (current := self.under_way) is not None:
             current.add(cause)
 
-    def end(self, outcome: Outcome, generation: int, members: int, now_ms: int) -> None:
+    def end(self, outcome: RebalanceOutcome, generation: int, members: int, now_ms: int) -> None:
         if (current := self.under_way) is not None:
             current.outcome, current.ended_ms = outcome, now_ms
             current.generation_after, current.members_after = generation, members
