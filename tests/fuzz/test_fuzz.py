@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from leadline.broker.broker import Broker
-from leadline.broker.net import CloseConnection, Connection
+from leadline.broker.connection import Connection
+from leadline.broker.connection_state import CloseConnection
 from leadline.config.broker import broker_settings
 from leadline.controller import topics
 from leadline.wire.apis import APIS
@@ -58,7 +59,7 @@ class Fake(Connection):
 
     def __init__(self) -> None:
         self.host, self.port, self.listener = "127.0.0.1", 1, "PLAINTEXT"
-        self.closed, self.state = False, None
+        self.state = None
 
 
 @asynccontextmanager

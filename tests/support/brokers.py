@@ -16,7 +16,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 from leadline.api.context import Context, Services
 from leadline.api.fast.produce_templates import Lanes
 from leadline.api.fetch_sessions import Sessions
-from leadline.broker.net import Connection, Later, Limits, Net
+from leadline.broker.connection import Connection
+from leadline.broker.connection_quotas import ConnectionLimits
+from leadline.broker.net import Net
+from leadline.broker.reply_queue import Later
 from leadline.broker.requests import Requests
 from leadline.cluster.broker_client import Ask, Channel, Heard, PeerLost, Source
 from leadline.cluster.metadata_cache import BrokerInfo, MetadataCache, Partition, Topic
@@ -93,7 +96,7 @@ class Node:
     async def start(self) -> None:
         await self.dirs.open()
         if self.brokers.sockets:
-            self.net = Net(Limits())
+            self.net = Net(ConnectionLimits())
             _, self.port = self.net.listen("PLAINTEXT", "127.0.0.1", 0)
             self.net.start(self.requests.serve, self.replicas.completions)
 

@@ -5,7 +5,6 @@ It is a single node on its embedded tree, unless zookeeper.connect names a ZooKe
 """
 
 import asyncio
-import socket
 from contextlib import AsyncExitStack
 from functools import partial
 
@@ -46,6 +45,7 @@ from leadline.log.log_dirs import LogDirs
 from leadline.log.log_tasks import LogTasks
 from leadline.model import ProducerId, TopicPartition
 from leadline.replication.replicas import Replicas
+from leadline.runtime.network import host_name
 from leadline.runtime.ports import OsFiles, SystemChance, SystemClock, raise_descriptor_limit
 
 KAFKAS_STOP = -1  # in .kafka_cleanshutdown, where Kafka with ZooKeeper has no broker epoch either
@@ -162,9 +162,7 @@ class Broker:
     def advertised(self) -> dict[str, Endpoint]:
         """The endpoints that clients get, by listener."""
         return {
-            listener.name: Endpoint(
-                listener.host or socket.gethostname(), listener.port or self.addresses[listener.name].port
-            )
+            listener.name: Endpoint(listener.host or host_name(), listener.port or self.addresses[listener.name].port)
             for listener in self.settings.listeners.advertised
         }
 

@@ -6,11 +6,11 @@ has limits that it enforces by itself, the log directories restart timers, and t
 """
 
 import logging
-import socket
 from collections.abc import Mapping
 from ipaddress import ip_address
 
-from leadline.broker.net import LISTEN_BACKLOG, SEND_BUFFER_BYTES, Limits, Net
+from leadline.broker.connection_quotas import LISTEN_BACKLOG, SEND_BUFFER_BYTES, ConnectionLimits
+from leadline.broker.net import Net
 from leadline.cluster.dynamic_configs import BROKERS, TOPICS, DynamicConfigs
 from leadline.config.alter import check_listeners
 from leadline.config.broker import BrokerConfig, BrokerSettings, broker_settings
@@ -25,6 +25,7 @@ from leadline.log.files import connection_capacity
 from leadline.log.log_dirs import LogDirs
 from leadline.log.log_tasks import LogTasks
 from leadline.replication.throttle import Throttles
+from leadline.runtime.network import addresses_of
 from leadline.runtime.ports import descriptor_limit
 
 log = logging.getLogger(__name__)
@@ -85,11 +86,11 @@ class Reconfiguration:
             self._dirs.update_config(topic)
 
 
-def limits_of(settings: BrokerSettings) -> Limits:
+def limits_of(settings: BrokerSettings) -> ConnectionLimits:
     config, send_buffer = settings.broker, settings.given.get("socket.send.buffer.bytes")
     backlog = settings.given.get("socket.listen.backlog.size")
     most = max(connection_capacity(descriptor_limit()), 1)
-    return Limits(
+    return ConnectionLimits(
         socket_request_max_bytes=config.socket_request_max_bytes,
         max_connections=min(config.max_connections, most),
         descriptor_limit=descriptor_limit() if most < config.max_connections else 0,
@@ -115,7 +116,7 @@ def _addresses_of(host: str) -> list[str]:
     except ValueError:
         pass
     try:
-        return sorted({str(info[4][0]) for info in socket.getaddrinfo(host, None)})
+        return addresses_of(host)
     except OSError as error:
         raise InvalidSetting(f"max.connections.per.ip.overrides: {host} has no address: {error.strerror}") from None
 

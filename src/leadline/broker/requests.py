@@ -15,7 +15,9 @@ from leadline.api.context import Context, Services
 from leadline.api.fast.follower_fetch import Origin, copy_in_lane
 from leadline.api.fast.offset_commit import commit_in_lane, commit_outside
 from leadline.api.produce import produce_in_lane
-from leadline.broker.net import LARGE_BYTES, CloseConnection, Connection, Later, Reply, as_it_is
+from leadline.broker.connection import LARGE_BYTES, Connection
+from leadline.broker.connection_state import CloseConnection
+from leadline.broker.reply_queue import Later, Reply, as_it_is
 from leadline.errors import WireError
 from leadline.wire.apis import API_VERSIONS, unsupported_api_versions
 from leadline.wire.classes import Message

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from leadline.broker.broker import Broker
-from leadline.broker.net import CloseConnection, Later
+from leadline.broker.connection_state import CloseConnection
+from leadline.broker.reply_queue import Later
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.errors import StorageError
 from leadline.model import TopicPartition

@@ -14,29 +14,20 @@ from typing import Any
 
 import pytest
 
-from leadline.broker.net import (
-    LARGE_BYTES,
-    LISTEN_BACKLOG,
-    MOST_DUE,
-    SEND_BUFFER_BYTES,
-    SHORTAGE_SECONDS,
-    STEP_BYTES,
-    TURN_BYTES,
-    UNPACED,
-    CloseConnection,
-    Connection,
-    Later,
-    Limits,
-    Net,
-    Reply,
-    as_it_is,
-)
+from leadline.broker.acceptor import SHORTAGE_SECONDS
+from leadline.broker.connection import LARGE_BYTES, Connection
+from leadline.broker.connection_quotas import LISTEN_BACKLOG, SEND_BUFFER_BYTES, ConnectionLimits
+from leadline.broker.connection_state import CloseConnection, ReceiveState
+from leadline.broker.net import Net
+from leadline.broker.pending_slice import LOAD_BYTES, PendingSlice
 from leadline.broker.reconfiguration import limits_of
-from leadline.broker.slices import READ_AHEAD_BYTES, Rest
+from leadline.broker.reply_queue import MAX_QUEUED, Later, Reply, as_it_is
+from leadline.broker.sender import STEP_BYTES, TURN_BYTES
 from leadline.config.broker import broker_settings
 from leadline.log.files import OpenFile
 from leadline.log.segment import FileSlice
 from leadline.runtime.event_loop import EventLoop
+from leadline.runtime.network import UNPACED, ListeningSocket, Network, Socket, TcpNetwork, TcpSocket
 from leadline.runtime.ports import OsFiles
 from leadline.runtime.step_scheduler import Step
 from leadline.wire.primitives import Piece
@@ -78,7 +69,7 @@ class Peer:
         self.writer.close()
 
 
-class Harbour:
+class LoopbackServer:
     """A Net on the loopback, and peers of it."""
 
     def __init__(self, net: Net, port: int, host: str) -> None:
@@ -98,19 +89,27 @@ class Harbour:
 
 
 @asynccontextmanager
-async def harbour(
-    serve: Callable[[Connection, memoryview], Served] = echo, host: str = "127.0.0.1", **limits: object
-) -> AsyncIterator[Harbour]:
-    net = Net(Limits(**limits))  # type: ignore[arg-type]
+async def loopback_server(
+    serve: Callable[[Connection, memoryview], Served] = echo,
+    host: str = "127.0.0.1",
+    network: Network | None = None,
+    now: Callable[[], float] = time.monotonic,
+    **limits: object,
+) -> AsyncIterator[LoopbackServer]:
+    net = Net(ConnectionLimits(**limits), network, now)  # type: ignore[arg-type]
     _, port = net.listen("PLAINTEXT", host, 0)
     net.start(serve)
-    found = Harbour(net, port, host or "127.0.0.1")
+    server = LoopbackServer(net, port, host or "127.0.0.1")
     try:
-        yield found
+        yield server
     finally:
-        for peer in found.peers:
+        for peer in server.peers:
             peer.close()
         await net.close()
+
+
+def is_blocked(server: LoopbackServer) -> bool:
+    return any(connection.receive_state is ReceiveState.BLOCKED for connection in server.net.connections)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -146,7 +145,7 @@ def test_requests_that_come_together_are_answered_in_their_order() -> None:
                 return slowly(data)
             return sized(data) if data.startswith(b"whole") else [sized(data)]
 
-        async with harbour(serve) as there:
+        async with loopback_server(serve) as there:
             peer = await there.peer()
             wanted = [b"slow 1", b"2", b"whole 3", b"4", b"slow 5", b"slow 6", b"whole 7", b"8" * 300_000, b"9"]
             peer.send(*wanted)
@@ -164,7 +163,7 @@ def test_room_that_somebody_still_looks_at_is_used_again_without_harm() -> None:
         return [sized(bytes(frame))]
 
     async def test() -> None:
-        async with harbour(serve) as there:
+        async with loopback_server(serve) as there:
             peer = await there.peer()
             for wanted in (b"1" * 1_500_000, b"2" * 1_900_000, b"3" * 1_200_000):
                 peer.send(wanted)
@@ -176,7 +175,7 @@ def test_room_that_somebody_still_looks_at_is_used_again_without_harm() -> None:
 @pytest.mark.parametrize("size", [0, 1, 255, 262_140, 262_144, 1_048_576, 3_000_000])
 def test_a_frame_of_any_size_comes_whole_however_it_is_cut(size: int) -> None:
     async def test() -> None:
-        async with harbour() as there:
+        async with loopback_server() as there:
             peer = await there.peer()
             data, step = sized(bytes(n % 251 for n in range(size))), max(size // 3, 1)
             for at in range(0, len(data), step):
@@ -191,7 +190,7 @@ def test_a_frame_of_any_size_comes_whole_however_it_is_cut(size: int) -> None:
 
 def test_a_frame_may_come_byte_by_byte() -> None:
     async def test() -> None:
-        async with harbour() as there:
+        async with loopback_server() as there:
             peer = await there.peer()
             for byte in sized(b"abc") + sized(b"de"):
                 peer.writer.write(bytes([byte]))
@@ -206,7 +205,7 @@ def test_a_frame_of_an_impossible_size_closes_its_connection_with_one_line(
     size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
-        async with harbour(socket_request_max_bytes=1000) as there:
+        async with loopback_server(socket_request_max_bytes=1000) as there:
             peer, other = await there.peer(), await there.peer()
             peer.send(b"fine")
             peer.writer.write(size.to_bytes(4, "big", signed=True) + b"rest")
@@ -226,7 +225,7 @@ def test_what_is_asked_before_something_senseless_is_still_answered(caplog: pyte
                 raise CloseConnection("it is bad")
             return [sized(bytes(frame))]
 
-        async with harbour(serve) as there:
+        async with loopback_server(serve) as there:
             peer = await there.peer()
             peer.send(b"one", b"two", b"bad")
             assert [await peer.receive() for _ in range(3)] == [b"one", b"two", None]
@@ -251,7 +250,7 @@ def test_a_fault_in_serving_ends_one_connection_and_is_told_in_full(
                 raise ZeroDivisionError
             return [sized(bytes(frame))]
 
-        async with harbour(serve) as there:
+        async with loopback_server(serve) as there:
             peer, other = await there.peer(), await there.peer()
             assert await peer.ask(b"bad") is None
             assert await other.ask(b"good") == b"good"
@@ -263,12 +262,12 @@ def test_a_fault_in_serving_ends_one_connection_and_is_told_in_full(
 
 def test_a_peer_that_leaves_in_the_middle_of_a_frame_is_forgotten_quietly(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        async with harbour(queued_max_request_bytes=1000) as there:
+        async with loopback_server(queued_max_request_bytes=1000) as there:
             peer = await there.peer()
             peer.writer.write((5000).to_bytes(4, "big") + b"half")
-            await until(lambda: len(there.net.connections) == 1 and there.net.is_full)
+            await until(lambda: len(there.net.connections) == 1 and there.net.memory.is_full)
             peer.close()
-            await until(lambda: not there.net.connections and not there.net.is_full)
+            await until(lambda: not there.net.connections and not there.net.memory.is_full)
 
     run(test)
     assert complaints(caplog) == []
@@ -286,10 +285,10 @@ def test_a_request_under_way_is_cancelled_when_the_broker_closes_its_connection(
                 raise
             return []
 
-        async with harbour(lambda *_: wait()) as there:
+        async with loopback_server(lambda *_: wait()) as there:
             peer = await there.peer()
             peer.send(b"wait")
-            await until(lambda: any(found.waiting for found in there.net.connections))
+            await until(lambda: is_blocked(there))
             there.net.connections.copy().pop().close("it is enough")
             await asyncio.wait_for(cancelled.wait(), SECONDS)
 
@@ -311,7 +310,7 @@ def test_a_request_under_way_is_carried_out_though_its_peer_leaves(
             done.set()
             return sized(b"answer" * 10_000)
 
-        async with harbour(lambda *_: work()) as there:
+        async with loopback_server(lambda *_: work()) as there:
             peer = await there.peer()
             peer.send(b"work")
             await asyncio.wait_for(begun.wait(), SECONDS)
@@ -330,7 +329,7 @@ def test_a_request_under_way_is_carried_out_though_its_peer_leaves(
 
 def test_connections_beyond_the_rate_wait_for_the_next_second() -> None:
     async def test() -> None:
-        async with harbour(max_connection_creation_rate=2) as there:
+        async with loopback_server(max_connection_creation_rate=2) as there:
             began = asyncio.get_running_loop().time()
             peers = [await there.peer() for _ in range(5)]
             answers = await asyncio.gather(*(peer.ask(b"hello") for peer in peers))
@@ -348,11 +347,11 @@ def test_a_peer_that_sends_no_more_still_gets_its_answer() -> None:
             await go_on.wait()
             return sized(b"answer")
 
-        async with harbour(lambda *_: work()) as there:
+        async with loopback_server(lambda *_: work()) as there:
             peer = await there.peer()
             peer.send(b"work")
             peer.writer.write_eof()
-            await until(lambda: any(found.waiting for found in there.net.connections))
+            await until(lambda: is_blocked(there))
             go_on.set()
             assert await peer.receive() == b"answer"
             await until(lambda: not there.net.connections)
@@ -382,7 +381,7 @@ class Promises:
 def test_what_is_only_to_be_answered_does_not_hold_up_the_next_requests() -> None:
     async def test() -> None:
         promises = Promises()
-        async with harbour(promises) as there:
+        async with loopback_server(promises) as there:
             peer = await there.peer()
             peer.send(b"p1", b"p2", b"now", b"p3")
             await until(lambda: promises.served == [b"p1", b"p2", b"now", b"p3"])
@@ -399,13 +398,13 @@ def test_what_is_only_to_be_answered_does_not_hold_up_the_next_requests() -> Non
 def test_only_so_many_answers_may_be_due() -> None:
     async def test() -> None:
         promises = Promises()
-        asked = [f"p{n}".encode() for n in range(MOST_DUE + 5)]
-        async with harbour(promises) as there:
+        asked = [f"p{n}".encode() for n in range(MAX_QUEUED + 5)]
+        async with loopback_server(promises) as there:
             peer = await there.peer()
             peer.send(*asked)
-            await until(lambda: len(promises.served) == MOST_DUE)
+            await until(lambda: len(promises.served) == MAX_QUEUED)
             await asyncio.sleep(0.05)
-            assert promises.served == asked[:MOST_DUE]
+            assert promises.served == asked[:MAX_QUEUED]
             for each in asked:
                 await until(lambda each=each: each in promises.open)  # type: ignore[misc]
                 promises.keep(each)
@@ -417,7 +416,7 @@ def test_only_so_many_answers_may_be_due() -> None:
 def test_an_answer_that_fails_ends_its_connection_behind_those_before_it() -> None:
     async def test() -> None:
         promises = Promises()
-        async with harbour(promises) as there:
+        async with loopback_server(promises) as there:
             peer = await there.peer()
             peer.send(b"p1", b"p2")
             await until(lambda: len(promises.open) == 2)
@@ -431,7 +430,7 @@ def test_an_answer_that_fails_ends_its_connection_behind_those_before_it() -> No
 def test_nobody_is_owed_an_answer_once_the_peer_has_left() -> None:
     async def test() -> None:
         promises = Promises()
-        async with harbour(promises) as there:
+        async with loopback_server(promises) as there:
             peer = await there.peer()
             peer.send(b"p1")
             await until(lambda: len(promises.open) == 1)
@@ -455,7 +454,7 @@ def test_a_slow_reader_stops_only_its_own_requests(shape: Callable[[bytes], Repl
             served += 1
             return shape(sized(b"x" * 100_000 if bytes(frame) == b"much" else b"little"))
 
-        async with harbour(serve) as there:
+        async with loopback_server(serve) as there:
             slow, quick = await there.peer(receive_bytes=4096), await there.peer()
             slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
             slow.send(*[b"much"] * 10_000)
@@ -472,7 +471,7 @@ def test_a_slow_reader_stops_only_its_own_requests(shape: Callable[[bytes], Repl
 class Raw:
     """A peer whose bytes are there when `send` returns, also from within what serves another one."""
 
-    def __init__(self, there: Harbour) -> None:
+    def __init__(self, there: LoopbackServer) -> None:
         self.sock = socket.create_connection((there.host, there.port), timeout=SECONDS)
 
     def send(self, data: bytes) -> None:
@@ -487,11 +486,11 @@ def test_small_requests_are_served_between_large_ones(monkeypatch: pytest.Monkey
     served: list[bytes] = []
 
     async def test() -> None:
-        async with harbour(serve) as there:
+        async with loopback_server(serve) as there:
             peers.extend(Raw(there) for _ in range(3))
             for large in peers[1:]:
                 large.send(LARGE[:70_000])
-            await until(lambda: sum(found._filled == 70_000 for found in there.net.connections) == 2)
+            await until(lambda: sum(found._reader._filled == 70_000 for found in there.net.connections) == 2)
             peers[0].send(sized(b"small"))
             await until(lambda: len(served) == 1)
             peers[0].send(sized(b"small"))
@@ -518,18 +517,18 @@ def test_a_large_request_that_waits_for_its_turn_is_left_alone_until_then(monkey
     waiting: list[Step] = []
 
     async def test() -> None:
-        async with harbour() as there:
-            monkeypatch.setattr(there.net.turns, "schedule", waiting.append)
+        async with loopback_server() as there:
+            monkeypatch.setattr(there.net.scheduler, "schedule", waiting.append)
             peer, small = await there.peer(), await there.peer()
             assert await small.ask(b"small") == b"small"
             peer.send(LARGE, LARGE)
             for _ in range(100):
                 await until(lambda: bool(waiting))
-                (connection,) = [found for found in there.net.connections if found._frame is not None]
-                if connection._filled == connection._whole:
+                (connection,) = [found for found in there.net.connections if found._reader.partial is not None]
+                if connection._reader.is_whole:
                     break
                 waiting.pop()()
-            there.net.turns.last_small_request_s = -2000.0
+            there.net.scheduler.last_small_request_s = -2000.0
             await asyncio.sleep(0.05)
             waiting.pop()()
             assert [await peer.receive() for _ in range(2)] == [LARGE, LARGE]
@@ -540,16 +539,16 @@ def test_a_large_request_that_waits_for_its_turn_is_left_alone_until_then(monkey
 
 def test_large_requests_are_served_at_once_while_nobody_asks_for_little() -> None:
     async def test() -> None:
-        async with harbour(serve) as there:
+        async with loopback_server(serve) as there:
             peer = Raw(there)
             peer.send(LARGE[:70_000])
-            await until(lambda: any(found._filled == 70_000 for found in there.net.connections))
+            await until(lambda: any(found._reader._filled == 70_000 for found in there.net.connections))
             peer.send(LARGE[70_000:])
             await until(lambda: len(lines) == 1)
             peer.close()
 
     def serve(connection: Connection, frame: memoryview) -> Served:
-        lines.append(len(connection.net.turns._steps))
+        lines.append(len(connection.net.scheduler._steps))
         return None
 
     LARGE, lines = sized(bytes(100_000)), list[int]()
@@ -562,8 +561,7 @@ def test_others_are_served_between_many_small_requests_of_one() -> None:
     seconds = 0.0
 
     async def test() -> None:
-        async with harbour(serve) as there:
-            there.net.now = lambda: seconds
+        async with loopback_server(serve, now=lambda: seconds) as there:
             peers.extend([await there.peer(), await there.peer()])
             many = [b"many %d" % n for n in range(50)]
             peers[0].send(*many)
@@ -599,7 +597,7 @@ def test_slices_of_files_and_bytes_go_out_in_their_order(tmp_path: Path) -> None
             size = 1_500_000 + 5
             return [size.to_bytes(4, "big"), *pieces]
 
-        async with harbour(serve) as there:
+        async with loopback_server(serve) as there:
             peers = [await there.peer(receive_bytes=10_000), await there.peer()]
             for peer in peers:
                 peer.send(b"1", b"2")
@@ -617,13 +615,13 @@ def test_small_requests_are_served_between_the_steps_of_what_is_sent(
     happened: list[str] = []
     path = tmp_path / "file"
     path.write_bytes(bytes(4 * STEP_BYTES))
-    send = Rest.send
+    send = PendingSlice.send
 
-    def step(rest: Rest, to: int, most: int) -> int:
+    def step(part: PendingSlice, sock: Socket, count: int) -> int:
         happened.append("step")
         raw[0].send(sized(b"small"))
-        assert most <= STEP_BYTES
-        return send(rest, to, most)
+        assert count <= STEP_BYTES
+        return send(part, sock, count)
 
     def serve(connection: Connection, frame: memoryview) -> Served:
         happened.append(bytes(frame).decode())
@@ -632,7 +630,7 @@ def test_small_requests_are_served_between_the_steps_of_what_is_sent(
         return [(4 * STEP_BYTES).to_bytes(4, "big"), FileSlice(file, 0, 4 * STEP_BYTES)]
 
     async def test() -> None:
-        async with harbour(serve) as there:
+        async with loopback_server(serve) as there:
             raw.append(Raw(there))
             raw[0].send(sized(b"small"))
             await until(lambda: len(happened) == 1)
@@ -640,7 +638,7 @@ def test_small_requests_are_served_between_the_steps_of_what_is_sent(
             raw[0].close()
 
     file, raw = OpenFile(OsFiles(), str(path)), list[Raw]()
-    monkeypatch.setattr(Rest, "send", step)
+    monkeypatch.setattr(PendingSlice, "send", step)
     run(test)
     assert happened.count("step") >= 4
     assert not any(pair == ("step", "step") for pair in pairwise(happened)), happened
@@ -652,13 +650,13 @@ def test_who_takes_all_there_is_gets_some_of_it_in_a_turn(tmp_path: Path, monkey
     path = tmp_path / "file"
     path.write_bytes(bytes(5 * TURN_BYTES))
 
-    def takes_all(rest: Rest, to: int, most: int) -> int:
+    def takes_all(part: PendingSlice, sock: Socket, count: int) -> int:
         if not happened:
             raw[0].send(sized(b"small"))
         happened.append("step")
-        assert most <= TURN_BYTES
-        rest.position, rest.length, rest.warm = rest.position + most, rest.length - most, rest.warm - most
-        return most
+        assert count <= TURN_BYTES
+        part.position, part.length, part.cached = part.position + count, part.length - count, part.cached - count
+        return count
 
     def serve(connection: Connection, frame: memoryview) -> Served:
         if bytes(frame) == b"much":
@@ -667,14 +665,14 @@ def test_who_takes_all_there_is_gets_some_of_it_in_a_turn(tmp_path: Path, monkey
         return None
 
     async def test() -> None:
-        async with harbour(serve) as there:
+        async with loopback_server(serve) as there:
             raw.append(Raw(there))
             (await there.peer()).send(b"much")
             await until(lambda: happened.count("step") >= 5)
             raw[0].close()
 
     file, raw = OpenFile(OsFiles(), str(path)), list[Raw]()
-    monkeypatch.setattr(Rest, "send", takes_all)
+    monkeypatch.setattr(PendingSlice, "send", takes_all)
     run(test)
     assert "small" in happened[1:3]
 
@@ -688,12 +686,12 @@ def test_who_reads_much_is_not_taken_for_a_small_request(tmp_path: Path) -> None
         return [count.to_bytes(4, "big"), FileSlice(file, 0, count)]
 
     async def test() -> None:
-        async with harbour(serve) as there:
-            peer, before = await there.peer(), there.net.turns.last_small_request_s
+        async with loopback_server(serve) as there:
+            peer, before = await there.peer(), there.net.scheduler.last_small_request_s
             await peer.ask(b"%d" % LARGE_BYTES)
-            assert there.net.turns.last_small_request_s == before
+            assert there.net.scheduler.last_small_request_s == before
             await peer.ask(b"%d" % (LARGE_BYTES - 1))
-            assert there.net.turns.last_small_request_s > before
+            assert there.net.scheduler.last_small_request_s > before
 
     file = OpenFile(OsFiles(), str(path))
     run(test)
@@ -702,7 +700,7 @@ def test_who_reads_much_is_not_taken_for_a_small_request(tmp_path: Path) -> None
 def test_the_disk_is_asked_once_for_each_part_of_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it takes, and although the socket has room for more all the time."""
     path = tmp_path / "file"
-    path.write_bytes(bytes(3 * READ_AHEAD_BYTES))
+    path.write_bytes(bytes(3 * LOAD_BYTES))
     asked: list[int] = []
 
     async def test() -> None:
@@ -717,17 +715,17 @@ def test_the_disk_is_asked_once_for_each_part_of_a_slice(tmp_path: Path, monkeyp
             asyncio.run_coroutine_threadsafe(several_turns(), loop).result(SECONDS)
 
         def serve(connection: Connection, frame: memoryview) -> Served:
-            size = 3 * READ_AHEAD_BYTES
+            size = 3 * LOAD_BYTES
             return [size.to_bytes(4, "big"), FileSlice(file, 0, size)]
 
-        monkeypatch.setattr("leadline.broker.net.read_through", read)
-        async with harbour(serve) as there:
-            assert await (await there.peer()).ask(b"all of it") == bytes(3 * READ_AHEAD_BYTES)
+        monkeypatch.setattr("leadline.broker.pending_slice.read_through", read)
+        async with loopback_server(serve) as there:
+            assert await (await there.peer()).ask(b"all of it") == bytes(3 * LOAD_BYTES)
 
     file = OpenFile(OsFiles(), str(path))
-    monkeypatch.setattr("leadline.broker.slices.is_cached", lambda *_: False)
+    monkeypatch.setattr("leadline.broker.pending_slice.is_cached", lambda *_: False)
     run(test)
-    assert asked == [0, READ_AHEAD_BYTES, 2 * READ_AHEAD_BYTES]
+    assert asked == [0, LOAD_BYTES, 2 * LOAD_BYTES]
 
 
 def test_the_send_buffer_is_ours_unless_it_is_set() -> None:
@@ -742,9 +740,10 @@ def test_the_send_buffer_is_ours_unless_it_is_set() -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", ""])
 def test_within_a_machine_nothing_is_paced(host: str) -> None:
     async def test() -> None:
-        async with harbour(host=host) as there:
+        async with loopback_server(host=host) as there:
             assert await (await there.peer()).ask(b"x") == b"x"
             (connection,) = there.net.connections
+            assert isinstance(connection.sock, TcpSocket)
             used = connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
             assert used.rstrip(b"\0") == UNPACED
 
@@ -753,7 +752,7 @@ def test_within_a_machine_nothing_is_paced(host: str) -> None:
 
 def test_beyond_max_connections_new_ones_wait_for_a_place(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        async with harbour(max_connections=2) as there:
+        async with loopback_server(max_connections=2) as there:
             first, second, third = [await there.peer() for _ in range(3)]
             assert (await first.ask(b"1"), await second.ask(b"2")) == (b"1", b"2")
             third.send(b"3")
@@ -768,7 +767,9 @@ def test_beyond_max_connections_new_ones_wait_for_a_place(caplog: pytest.LogCapt
 
 def test_beyond_max_connections_per_ip_new_ones_are_closed(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        async with harbour(max_connections_per_ip=1, max_connections_per_ip_overrides=(("127.0.0.2", 0),)) as there:
+        async with loopback_server(
+            max_connections_per_ip=1, max_connections_per_ip_overrides=(("127.0.0.2", 0),)
+        ) as there:
             first = await there.peer()
             assert await first.ask(b"1") == b"1"
             second = await there.peer()
@@ -783,7 +784,9 @@ def test_beyond_max_connections_per_ip_new_ones_are_closed(caplog: pytest.LogCap
 
 def test_an_override_counts_for_its_address_alone() -> None:
     async def test() -> None:
-        async with harbour(max_connections_per_ip=0, max_connections_per_ip_overrides=(("127.0.0.1", 2),)) as there:
+        async with loopback_server(
+            max_connections_per_ip=0, max_connections_per_ip_overrides=(("127.0.0.1", 2),)
+        ) as there:
             peers = [await there.peer() for _ in range(3)]
             assert [await peer.ask(b"x") for peer in peers] == [b"x", b"x", None]
 
@@ -792,7 +795,7 @@ def test_an_override_counts_for_its_address_alone() -> None:
 
 def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
     async def test() -> None:
-        async with harbour(connections_max_idle_ms=3000) as there:
+        async with loopback_server(connections_max_idle_ms=3000) as there:
             idle, busy = await there.peer(), await there.peer()
             gone = asyncio.create_task(idle.receive())
             while not gone.done():
@@ -812,10 +815,10 @@ def test_a_connection_whose_request_is_waiting_is_not_idle() -> None:
             await other_is_gone.wait()
             return [sized(b"done")]
 
-        async with harbour(lambda *_: wait(), connections_max_idle_ms=2000) as there:
+        async with loopback_server(lambda *_: wait(), connections_max_idle_ms=2000) as there:
             waiting = await there.peer()
             waiting.send(b"wait")
-            await until(lambda: any(connection.waiting for connection in there.net.connections))
+            await until(lambda: is_blocked(there))
             idle = await there.peer()  # which came later
             assert await idle.receive() is None
             other_is_gone.set()
@@ -826,13 +829,13 @@ def test_a_connection_whose_request_is_waiting_is_not_idle() -> None:
 
 def test_with_queued_max_request_bytes_frames_wait_for_each_other() -> None:
     async def test() -> None:
-        async with harbour(queued_max_request_bytes=1_500_000) as there:
+        async with loopback_server(queued_max_request_bytes=1_500_000) as there:
             peers = [await there.peer() for _ in range(6)]
             data = b"x" * 3_000_000
             for peer in peers:
                 peer.send(data)
             assert [await peer.receive() for peer in peers] == [data] * 6
-            assert not there.net.is_full
+            assert not there.net.memory.is_full
 
     run(test)
 
@@ -844,7 +847,7 @@ def test_it_listens_on_ipv6(host: str) -> None:
 
     async def test() -> None:
         try:
-            context = harbour(host=host)
+            context = loopback_server(host=host)
             there = await context.__aenter__()
         except OSError as error:
             pytest.skip(f"needs IPv6: {error}")
@@ -859,9 +862,9 @@ def test_it_listens_on_ipv6(host: str) -> None:
 
 def test_an_address_in_use_is_named() -> None:
     async def test() -> None:
-        async with harbour() as there:
+        async with loopback_server() as there:
             with pytest.raises(OSError, match=rf"cannot listen on 127.0.0.1:{there.port} \(TWO\): Address already"):
-                Net(Limits()).listen("TWO", "127.0.0.1", there.port)
+                Net(ConnectionLimits()).listen("TWO", "127.0.0.1", there.port)
 
     run(test)
 
@@ -872,10 +875,10 @@ def test_at_the_end_what_is_being_answered_may_finish() -> None:
             await asyncio.sleep(0.1)
             return [sized(b"done")]
 
-        async with harbour(lambda *_: finish()) as there:
+        async with loopback_server(lambda *_: finish()) as there:
             peer = await there.peer()
             peer.send(b"x")
-            await until(lambda: any(found.waiting for found in there.net.connections))
+            await until(lambda: is_blocked(there))
             await there.net.close()
             assert await peer.receive() == b"done"
 
@@ -926,98 +929,101 @@ def test_the_queue_is_as_long_as_the_setting_says() -> None:
     assert limits_of(broker_settings(given)).socket_listen_backlog_size == 50
 
 
-class Short(socket.socket):
-    """A listener whose accept fails while something is short."""
+class FailingListener:
+    """A listening socket whose accept fails with `error`, while that is set."""
 
-    error = 0
-    tried = 0
+    def __init__(self, sock: ListeningSocket) -> None:
+        self._sock = sock
+        self.error = 0
+        self.accepts = 0  # how often it was called
 
-    def accept(self) -> tuple[socket.socket, Any]:
-        self.tried += 1
+    @property
+    def address(self) -> tuple[str, int]:
+        return self._sock.address
+
+    def accept_connection(self) -> tuple[Socket, str, int]:
+        self.accepts += 1
         if self.error:
             raise OSError(self.error, os.strerror(self.error))
-        return super().accept()
+        return self._sock.accept_connection()
+
+    def on_readable(self, call: Callable[[], None] | None, /) -> None:
+        self._sock.on_readable(call)
+
+    def close(self) -> None:
+        self._sock.close()
+
+
+class EveryOtherFails(FailingListener):
+    def accept_connection(self) -> tuple[Socket, str, int]:
+        self.error = 0 if self.error else errno.ECONNABORTED
+        return super().accept_connection()
+
+
+class FailingNetwork(TcpNetwork):
+    """The loopback, with a listener that can fail."""
+
+    listener: FailingListener
+
+    def __init__(self, kind: type[FailingListener] = FailingListener) -> None:
+        self._kind = kind
+
+    def listen(self, host: str, port: int, backlog: int) -> ListeningSocket:
+        self.listener = self._kind(super().listen(host, port, backlog))
+        return self.listener
 
 
 @pytest.mark.parametrize("error", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS])
-def test_a_shortage_makes_those_who_come_wait_and_the_loop_does_not_spin(
+def test_a_shortage_makes_new_connections_wait_and_the_loop_does_not_spin(
     error: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def play() -> None:
-        net = Net(Limits())
-        _, port = net.listen("PLAINTEXT", "127.0.0.1", 0)
-        (sock, name), net._listeners = net._listeners[0], []
-        short = Short(fileno=sock.detach())
-        net._listeners.append((short, name))
-        net.start(echo)
-        found = Harbour(net, port, "127.0.0.1")
-        first = await found.peer()
-        assert await first.ask(b"first") == b"first"
-        short.error, short.tried = error, 0
-        waiting = await found.peer()
-        await until(lambda: short.tried > 2)
-        turns = 0
-        began = time.monotonic()
-        while time.monotonic() - began < 2 * SHORTAGE_SECONDS:
-            turns += 1
-            await asyncio.sleep(0)
-        assert turns > 10 * short.tried, "it is tried now and then, not in each turn"
-        assert await first.ask(b"again") == b"again"
-        short.error = 0
-        assert await waiting.ask(b"at last") == b"at last"
-        for peer in found.peers:
-            peer.close()
-        await net.close()
+    async def test() -> None:
+        network = FailingNetwork()
+        async with loopback_server(network=network) as server:
+            first = await server.peer()
+            assert await first.ask(b"first") == b"first"
+            network.listener.error, network.listener.accepts = error, 0
+            waiting = await server.peer()
+            await until(lambda: network.listener.accepts > 2)
+            turns = 0
+            began = time.monotonic()
+            while time.monotonic() - began < 2 * SHORTAGE_SECONDS:
+                turns += 1
+                await asyncio.sleep(0)
+            assert turns > 10 * network.listener.accepts, "it is tried now and then, not in each turn"
+            assert await first.ask(b"again") == b"again"
+            network.listener.error = 0
+            assert await waiting.ask(b"at last") == b"at last"
 
-    monkeypatch.setattr("leadline.broker.net.SHORTAGE_TOLD_SECONDS", 10 * SECONDS)
-    asyncio.run(play())
+    monkeypatch.setattr("leadline.broker.acceptor.SHORTAGE_LOG_SECONDS", 10 * SECONDS)
+    run(test)
     assert caplog.text.count("connections cannot be accepted for now") == 1
 
 
-def test_a_connection_that_ends_lets_the_next_one_in_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leadline.broker.net.SHORTAGE_SECONDS", 10 * SECONDS)
+def test_a_connection_that_ends_lets_the_next_one_in_at_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leadline.broker.acceptor.SHORTAGE_SECONDS", 10 * SECONDS)
 
-    async def play() -> None:
-        net = Net(Limits())
-        _, port = net.listen("PLAINTEXT", "127.0.0.1", 0)
-        (sock, name), net._listeners = net._listeners[0], []
-        short = Short(fileno=sock.detach())
-        net._listeners.append((short, name))
-        net.start(echo)
-        found = Harbour(net, port, "127.0.0.1")
-        first = await found.peer()
-        assert await first.ask(b"first") == b"first"
-        short.error = errno.EMFILE
-        waiting = await found.peer()
-        await until(lambda: net._shortage is not None)
-        short.error = 0
-        first.close()
-        assert await waiting.ask(b"at last") == b"at last"
-        waiting.close()
-        await net.close()
+    async def test() -> None:
+        network = FailingNetwork()
+        async with loopback_server(network=network) as server:
+            first = await server.peer()
+            assert await first.ask(b"first") == b"first"
+            network.listener.error = errno.EMFILE
+            waiting = await server.peer()
+            await until(lambda: "connections cannot be accepted for now" in caplog.text)
+            network.listener.error = 0
+            first.close()
+            assert await waiting.ask(b"at last") == b"at last"
 
-    asyncio.run(play())
+    run(test)
 
 
-def test_one_that_went_before_it_was_accepted_keeps_nobody_out() -> None:
-    async def play() -> None:
-        net = Net(Limits())
-        _, port = net.listen("PLAINTEXT", "127.0.0.1", 0)
-        (sock, name), net._listeners = net._listeners[0], []
+def test_a_connection_that_failed_before_it_was_accepted_keeps_nobody_out() -> None:
+    async def test() -> None:
+        async with loopback_server(network=FailingNetwork(EveryOtherFails)) as server:
+            for _ in range(5):
+                assert await (await server.peer()).ask(b"here") == b"here"
 
-        class Aborted(Short):
-            def accept(self) -> tuple[socket.socket, Any]:
-                self.error = 0 if self.error else errno.ECONNABORTED  # every other one
-                return super().accept()
-
-        aborted = Aborted(fileno=sock.detach())
-        net._listeners.append((aborted, name))
-        net.start(echo)
-        found = Harbour(net, port, "127.0.0.1")
-        for _ in range(5):
-            assert await (await found.peer()).ask(b"here") == b"here"
-        for peer in found.peers:
-            peer.close()
-        await net.close()
-
-    asyncio.run(play())
+    run(test)

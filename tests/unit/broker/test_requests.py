@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from leadline.api.context import Context, Services
-from leadline.broker.net import LARGE_BYTES, Connection
+from leadline.broker.connection import LARGE_BYTES, Connection
 from leadline.broker.requests import Requests, serve_without_collections
 from leadline.wire.frames import request_head
 

@@ -9,7 +9,8 @@ import pytest
 
 from leadline.api.fast.offset_commit import MOST_BYTES, OLDEST, Lane
 from leadline.broker.broker import Broker
-from leadline.broker.net import Connection, Later
+from leadline.broker.connection import Connection
+from leadline.broker.reply_queue import Later
 from leadline.controller.topics import assign
 from leadline.coordinator.group_member import JoinRequest, MemberProtocol
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
@@ -47,7 +48,7 @@ class Client(Connection):
 
     def __init__(self, broker: Broker) -> None:
         self.host, self.port, self.listener = "127.0.0.1", 1, "PLAINTEXT"
-        self.broker, self.closed, self.state = broker, False, None
+        self.broker, self.state = broker, None
 
     async def commit(self, request: OffsetCommitRequest, version: int = 8, correlation_id: int = 5) -> bytes:
         pieces = request_frame(request, version, correlation_id, "me")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.broker.slices import AHEAD_BYTES, Rest, is_cached, read_through
+from leadline.broker.pending_slice import READAHEAD_BYTES, PendingSlice, is_cached, read_through
 from leadline.log.files import OpenFile
 from leadline.runtime.ports import OsFiles
 
@@ -27,11 +27,11 @@ def test_the_disk_is_asked_for_more_before_all_of_it_is_used_up(tmp_path: Path) 
     path = tmp_path / "long"
     path.write_bytes(b"")
     file = OpenFile(OsFiles(), str(path))
-    step = AHEAD_BYTES // 4
+    step = READAHEAD_BYTES // 4
 
     def asked_for(n: int) -> int | None:
         """By who reads the n-th part of a file."""
-        return Rest(file, n * step, step).take_ahead()
+        return PendingSlice(file, n * step, step).next_readahead()
 
     assert [asked_for(n) for n in range(9)] == [None] * 9  # it comes from memory
     file.ahead_to = 4 * step

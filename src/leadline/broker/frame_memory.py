@@ -1,0 +1,58 @@
+"""The memory of requests that are being received, shared by all connections.
+
+Small requests are read into one buffer and served there. A request that arrives in parts gets a buffer of its own.
+Large buffers are used again, since new memory costs more than its use.
+
+queued.max.request.bytes bounds what has begun to arrive: `is_full` says that no further request may begin. One that has
+begun is received to its end.
+"""
+
+from collections.abc import Callable
+
+SCRATCH_BYTES = 256 * 1024  # one read takes at most this much from a socket
+GROWTH_BYTES = 1024 * 1024  # the buffer of a large frame grows by at least this much, as its bytes arrive
+MAX_SPARE_BUFFERS = 4  # buffers of large frames that are kept for the next ones
+
+
+class FrameMemory:
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._call_soon = call_soon
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self.max_frame_bytes = 0  # socket.request.max.bytes
+        self.is_full = False
+        self._queued_max_bytes = -1  # queued.max.request.bytes; not positive: no bound
+        self._reserved = 0
+        self._spare: list[bytearray] = []
+        self._starved: dict[Callable[[], None], None] = {}  # in the order in which they began to wait
+
+    def configure(self, max_frame_bytes: int, queued_max_bytes: int) -> None:
+        self.max_frame_bytes, self._queued_max_bytes = max_frame_bytes, queued_max_bytes
+        self.release(0)
+
+    def reserve(self, count: int) -> None:
+        self._reserved += count
+        self.is_full = 0 < self._queued_max_bytes < self._reserved
+
+    def release(self, count: int) -> None:
+        self.reserve(-count)
+        if self._starved and not self.is_full:
+            starved, self._starved = self._starved, {}
+            for resume in starved:
+                self._call_soon(resume)
+
+    def wait(self, resume: Callable[[], None]) -> None:
+        """Call `resume` soon after memory was released."""
+        self._starved[resume] = None
+
+    def stop_waiting(self, resume: Callable[[], None]) -> None:
+        self._starved.pop(resume, None)
+
+    def buffer(self, size: int) -> bytearray:
+        """A buffer for a frame that arrives in parts: a spare one if it is large enough."""
+        if size > SCRATCH_BYTES and self._spare and len(self._spare[-1]) >= size:
+            return self._spare.pop()
+        return bytearray(size)
+
+    def keep_spare(self, buffer: bytearray) -> None:
+        if SCRATCH_BYTES < len(buffer) <= 2 * GROWTH_BYTES and len(self._spare) < MAX_SPARE_BUFFERS:
+            self._spare.append(buffer)

@@ -1,0 +1,97 @@
+"""A slice of a file on its way out: which part of it is in memory, and what to ask of the disk next.
+
+sendfile of bytes that are not in the page cache waits for the disk, and so would every client. So the page cache is
+probed first, and a thread reads what is missing. The disk also reads ahead of a client that reads on.
+"""
+
+import os
+from functools import cache
+
+from leadline.log.files import OpenFile
+from leadline.runtime.network import Socket
+
+PROBE_BYTES = 512 * 1024  # distance between two probes of the page cache
+LOAD_BYTES = 1024 * 1024  # what a thread reads before more is sent
+READAHEAD_BYTES = 4 * 1024 * 1024  # what the disk is asked to read after that: it will be needed next
+
+_PROBE = [bytearray(1)]  # the byte that is read is of no interest
+
+
+class PendingSlice:
+    """The part of a slice that was not sent yet."""
+
+    __slots__ = ("cached", "file", "length", "position")
+
+    def __init__(self, file: OpenFile, position: int, length: int) -> None:
+        self.file, self.position, self.length = file, position, length
+        self.cached = 0  # bytes from the position on that are in memory
+
+    def is_cached(self) -> bool:
+        """Whether some of it can be sent without waiting for the disk."""
+        if self.cached:
+            return True
+        count = min(self.length, LOAD_BYTES)
+        if is_cached(self.file.fd, self.position, count):
+            self.cached = count
+        return self.cached > 0
+
+    def send(self, sock: Socket, count: int) -> int:
+        """Send at most so many bytes; the number that the socket took."""
+        sent = sock.send_file(self.file.fd, self.position, count)
+        if sent == 0:
+            raise OSError(f"the file ends at byte {self.position}, within a slice that is being sent")
+        self.position += sent
+        self.length -= sent
+        self.cached -= sent
+        return sent
+
+    def begin_load(self) -> tuple[int, int]:
+        """The position and number of bytes to bring into memory next."""
+        count = min(self.length, LOAD_BYTES)
+        self.file.ahead_to = self.position + count + READAHEAD_BYTES
+        return self.position, count
+
+    def loaded(self) -> None:
+        self.cached = min(self.length, LOAD_BYTES)
+
+    def next_readahead(self) -> int | None:
+        """Where the disk should read on, if half of what it was asked for is used up."""
+        end, requested_to = self.position + self.length, self.file.ahead_to
+        if not end <= requested_to < end + READAHEAD_BYTES // 2:
+            return None
+        self.file.ahead_to = requested_to + READAHEAD_BYTES
+        return requested_to
+
+
+def is_cached(fd: int, position: int, length: int) -> bool:
+    """Whether a range can be read without the disk: probes a byte here and there."""
+    probe, buffer, nowait, last = os.preadv, _PROBE, os.RWF_NOWAIT, position + length - 1
+    try:
+        while position < last:
+            if probe(fd, buffer, position, nowait) == 0:
+                return True  # past the end: sendfile reports that
+            position += PROBE_BYTES
+        probe(fd, buffer, last, nowait)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # this file system cannot say
+    return True
+
+
+def read_through(fd: int, position: int, length: int) -> None:
+    """Bring a range into the page cache. Blocks. It is sent to /dev/null: a copy would cost more than all the rest."""
+    os.posix_fadvise(fd, position, length + READAHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+    end = position + length
+    while position < end and (count := os.sendfile(_dev_null(), fd, position, end - position)):
+        position += count
+
+
+def request_readahead(file: OpenFile, position: int) -> None:
+    """Have the disk read what will be needed next. May block."""
+    os.posix_fadvise(file.fd, position, READAHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+
+
+@cache
+def _dev_null() -> int:
+    return os.open(os.devnull, os.O_WRONLY)
