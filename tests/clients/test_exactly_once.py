@@ -29,7 +29,7 @@ from tests.support.topics import create_topic
 
 IN_PROCESS, OF_PROCESSES, OF_BROKER = 84, 6, 10
 INSTANCES = 4
-PAUSE_S = (0.2, 1.5)  # between two kills from without
+PAUSE_S = (0.0, 0.8)  # between two kills from without
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
