@@ -87,7 +87,7 @@ class Bed:
         try:
             admin.create_topics([new])[new.topic].result(60)
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.NOT_CONTROLLER:
+            if error.args[0].code() in (KafkaError.NOT_CONTROLLER, KafkaError.INVALID_REPLICATION_FACTOR):
                 return False
             raise
         return True

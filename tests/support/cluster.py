@@ -107,12 +107,15 @@ class Cluster:
         self.settle()
 
     def _is_created(self, new: NewTopic) -> bool:
-        """The client does not look by itself for a controller that is another one by now."""
+        """The client does not look by itself for a controller that is another one by now.
+
+        A controller that has just been elected may not have heard of all brokers yet.
+        """
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
         try:
             admin.create_topics([new])[new.topic].result(PATIENCE_S)
         except KafkaException as error:
-            if error.args[0].code() == KafkaError.NOT_CONTROLLER:
+            if error.args[0].code() in (KafkaError.NOT_CONTROLLER, KafkaError.INVALID_REPLICATION_FACTOR):
                 return False
             raise
         return True
