@@ -20,12 +20,13 @@ from leadline.config.topic import LogConfig
 from leadline.errors import LogDirFailed
 from leadline.log import names
 from leadline.log.cleaner import Cleaner, cleanable
-from leadline.log.disk_thread import Inline
-from leadline.log.log import Log, LogContext
+from leadline.log.log import Log
+from leadline.log.log_context import LogContext
 from leadline.log.log_dirs import LogDirs
 from leadline.log.recovery import Opening, open_log
 from leadline.records.batch import walk
-from leadline.runtime.ports import OsFiles, SystemClock
+from leadline.runtime.ports import OsFiles, SystemChance, SystemClock
+from tests.support.inline_background import InlineBackground
 
 Json: TypeAlias = dict[str, Any]
 
@@ -56,8 +57,9 @@ def fail(failure: LogDirFailed) -> None:
 def open_one(request: Json, *, clean: bool) -> Log:
     directory = request["dir"]
     tp, _ = names.parse_dir_name(os.path.basename(directory))
-    world = LogContext(SystemClock(), OsFiles(), Inline(os.path.dirname(directory), fail), fail)
-    return open_log(Opening(tp, directory, LogConfig.parse(request["config"]), clean), world)
+    background = InlineBackground(os.path.dirname(directory), fail)
+    context = LogContext(SystemClock(), SystemChance(), OsFiles(), background, fail)
+    return open_log(Opening(tp, directory, LogConfig.parse(request["config"]), clean), context)
 
 
 def ping(request: Json) -> None:
@@ -193,7 +195,7 @@ def directory_open(request: Json) -> Json:
 
 async def _open_directory(path: str, config: LogConfig) -> Json:
     watch = Stopwatch()
-    dirs = LogDirs(StorageConfig(log_dirs=(path,)), SystemClock(), OsFiles(), lambda _: config)
+    dirs = LogDirs(StorageConfig(log_dirs=(path,)), SystemClock(), SystemChance(), OsFiles(), lambda _: config)
     await dirs.open()
     measured = watch.stop()
     _opened.append(dirs)

@@ -14,7 +14,6 @@ from struct import Struct
 from typing import TypeVar
 
 from leadline.errors import LogDirFailed, RecordsRefused, UnexpectedAppendOffset, WireError
-from leadline.log.disk_thread import Inline
 from leadline.log.log import MAX_TIMESTAMP, Isolation, Log
 from leadline.log.names import REMOVED
 from leadline.log.producer_state import AppendOrigin, ProducerEntry
@@ -27,6 +26,7 @@ from tests.conformance.kafka.answers import KafkaError, State
 from tests.conformance.kafka.answers import Producer as KafkaProducer
 from tests.conformance.kafka.answers import Segment as KafkaSegment
 from tests.conformance.kafka.oracle import Oracle
+from tests.support.inline_background import InlineBackground
 from tests.support.logs import LogBench, bytes_of
 
 T = TypeVar("T")
@@ -66,7 +66,7 @@ def answer_of(call: Callable[[], object]) -> object:
         return Refused(error.code, tuple(index for index, _ in error.record_errors))
 
 
-class ToldTwice(Inline):
+class ToldTwice(InlineBackground):
     """A background whose jobs run at once, as Kafka's do here, and that says so again when the call is over.
 
     What a roll behind a gap has flushed lies past the log's end until the append that caused it is over. Leadline
@@ -100,7 +100,7 @@ class Pair:
         self.bench = LogBench(parent / "leadline", self.settings)
         self.ours, self.theirs = self.bench.directory, parent / "kafka" / self.bench.directory.name
         self.background = self.bench.background = ToldTwice(str(parent), self.bench.failures.append)
-        self.bench.world = replace(self.bench.world, background=self.background)
+        self.bench.context = replace(self.bench.context, background=self.background)
         self.expiration_ms = DAY_MS
         self.dropped: set[str] = set()  # what Kafka put aside when it opened the log; Leadline removes it at once
         self.done: list[str] = []  # what was asked so far, for the message of a failure
@@ -114,7 +114,7 @@ class Pair:
         opening = Opening(
             self.bench.tp, str(self.ours), self.bench.config, clean, recovery_point, log_start, self.expiration_ms
         )
-        self.log = open_log(opening, self.bench.world)
+        self.log = open_log(opening, self.bench.context)
         self.oracle.open(
             self.theirs,
             self.settings,

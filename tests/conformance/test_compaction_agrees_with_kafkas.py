@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 
 from leadline.config.storage import StorageConfig
-from leadline.log import names
+from leadline.log import segment_removal
 from leadline.log.cleaner import cleanable, request_for
 from leadline.log.compaction import KEY_BYTES, CleanerThrottle, Compaction
 from leadline.log.producer_state import AppendOrigin
-from leadline.log.segment import Segment
 from tests.conformance.kafka.answers import Batch, Codec, Record
 from tests.conformance.kafka.oracle import Oracle
 from tests.conformance.pair import Pair
@@ -129,15 +128,12 @@ class Scene:
         end = target.first_dirty
         throttle = CleanerThrottle(request.max_bytes_per_second, lambda: 0.0, lambda _: None)
         for group in Compaction(request, self.pair.bench.files, throttle).run():
-            new = Segment(
-                self.pair.bench.files, log.directory, group.bases[0], log.config,
-                now_ms=self.pair.bench.clock.ms, suffix=names.CLEANED,
-            )  # fmt: skip
+            new = segment_removal.cleaned_segment(log, group.bases[0])
             old = [segment for segment in log.segments if segment.base_offset in group.bases]
             log.flush()
-            log.ready_to_swap(new)
-            log.swap_in(new, old)
-            log.swapped_in(new)
+            segment_removal.ready_to_swap(log, new)
+            segment_removal.swap_in(log, new, old)
+            segment_removal.swapped_in(log, new)
             self.pair.background.call_back()
             end = group.end_offset
         self.oracle.flush()

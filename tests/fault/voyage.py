@@ -24,6 +24,7 @@ from leadline.model import Offset, TopicPartition
 from leadline.records.batch import walk
 from leadline.records.record import Record
 from leadline.runtime.ports import Files
+from tests.support.chance import SeededChance
 from tests.support.crash_disk import CrashDisk
 from tests.support.lazy_disk import LazyDisk
 from tests.support.logs import ManualClock, at_offset, batch, marker, records_in
@@ -71,7 +72,7 @@ class Ledger:
 
 def open_dirs(path: Path, files: Files) -> LogDirs:
     config = StorageConfig(log_dirs=(str(path),))
-    return LogDirs(config, ManualClock(), files, CONFIGS.__getitem__)
+    return LogDirs(config, ManualClock(), SeededChance(), files, CONFIGS.__getitem__)
 
 
 def abandon(dirs: LogDirs) -> None:

@@ -40,6 +40,7 @@ from leadline.wire.codec import decode, to_bytes
 from leadline.wire.frames import parse_response, request_frame
 from leadline.wire.messages import AlterPartitionRequest, AlterPartitionResponse
 from leadline.wire.primitives import BUFFERS, Piece
+from tests.support.chance import SeededChance
 from tests.support.crash_disk import Unsynced
 from tests.support.replicas import Controller, Told
 
@@ -78,7 +79,9 @@ class Node:
         log_dirs = {"log.dirs": ",".join(f"{path}{mark}" for mark in brokers.folders)}
         clock, settings = SystemClock(), broker_settings({**log_dirs, **brokers.settings})
         topic_config = LogConfig.parse(brokers.topic)
-        self.dirs = LogDirs(StorageConfig.parse(log_dirs), clock, brokers.files_of(id), lambda _: topic_config)
+        self.dirs = LogDirs(
+            StorageConfig.parse(log_dirs), clock, SeededChance(id), brokers.files_of(id), lambda _: topic_config
+        )
         self.replicas = Replicas(self.dirs, id, settings.broker, self._connect, self._alter)
         metadata = MetadataCache(BrokerInfo(id, {}), "cluster")
         metadata.topics[TP.topic] = metadata.by_id[TOPIC_ID] = Topic(TP.topic, TOPIC_ID)

@@ -10,6 +10,7 @@ from leadline.errors import LogDirFailed
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.runtime.ports import Files
+from tests.support.chance import SeededChance
 from tests.support.crash_disk import Unsynced
 from tests.support.logs import ManualClock, batch
 
@@ -23,7 +24,7 @@ def log_dirs(
 ) -> LogDirs:
     config = StorageConfig.parse({"log.dirs": ",".join(map(str, paths)), **(storage or {})})
     topic_config = LogConfig.parse(topic or {})
-    return LogDirs(config, clock or ManualClock(), files or Unsynced(), lambda _: topic_config)
+    return LogDirs(config, clock or ManualClock(), SeededChance(), files or Unsynced(), lambda _: topic_config)
 
 
 @asynccontextmanager

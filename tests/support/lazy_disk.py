@@ -1,21 +1,23 @@
 """The thread of a log directory without a thread: jobs wait until told to run, so that a seed repeats a run."""
 
 from collections import deque
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
-from leadline.errors import LogDirFailed
-from leadline.log.disk_thread import RETRY_MS, Disk
-from leadline.runtime.ports import shortage
+from leadline.errors import LogDirFailed, ResourceExhausted
+from leadline.log.disk_thread import RETRY_MS, GroupCommit
+from leadline.runtime.ports import Job, shortage
 
 T = TypeVar("T")
 
 
-class LazyDisk(Disk):
+class LazyDisk:
     """A peer of `DiskThread`: the same order of jobs, but as late as can be."""
 
     def __init__(self, directory: str, failed: Callable[[LogDirFailed], None]) -> None:
-        super().__init__(directory, failed)
+        self.directory, self._failed = directory, failed
+        self._stopped = False
+        self._group = GroupCommit(self)
         self.waiting: deque[tuple[str, Callable[[], None]]] = deque()
         self.postponed: list[Callable[[], None]] = []
 
@@ -37,6 +39,15 @@ class LazyDisk(Disk):
         if not self._stopped:
             self.waiting.append((doing, work))
 
+    def run_in_group(self, doing: str, plan: Callable[[], Job | None]) -> None:
+        self._group.add(doing, plan)
+
+    def run_all(self, jobs: Sequence[Callable[[], Any]]) -> list[Any]:
+        return [job() for job in jobs]
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        call()
+
     def step(self) -> bool:
         """The next job. False if there is none."""
         if not self.waiting or self._stopped:
@@ -55,7 +66,14 @@ class LazyDisk(Disk):
         try:
             return job()
         except OSError as error:
-            raise self._judge(doing, error) from error
+            if (lacking := shortage(error)) is not None:
+                raise ResourceExhausted(f"{doing} in {self.directory} failed: {lacking}") from error
+            raise self._fail(doing, error) from error
+
+    def _fail(self, doing: str, error: OSError) -> LogDirFailed:
+        self._stopped = True
+        self._failed(failure := LogDirFailed(self.directory, doing, error))
+        return failure
 
     def later(self, delay_ms: int, call: Callable[[], None]) -> None:
         self.postponed.append(call)

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from leadline.config.topic import LogConfig
 from leadline.errors import LogDirFailed
+from leadline.log import segment_removal
 from leadline.log.compaction import CleanedGroup, CleanerThrottle, Compaction, CompactionRequest
-from leadline.log.disk_thread import Inline
-from leadline.log.log import Log, LogContext, ReadResult
+from leadline.log.log import Log, ReadResult
+from leadline.log.log_context import LogContext
 from leadline.log.recovery import Opening, open_log
 from leadline.model import Offset, TopicPartition
 from leadline.records.batch import walk
@@ -16,6 +17,8 @@ from leadline.records.compression import Codec
 from leadline.records.control import ControlType, EndMarker, end_marker
 from leadline.records.record import Record, records_of
 from leadline.runtime.ports import Files, OsFiles
+from tests.support.chance import SeededChance
+from tests.support.inline_background import InlineBackground
 
 TP = TopicPartition("orders", 0)
 START_MS = 1_700_000_000_000
@@ -43,8 +46,8 @@ class LogBench:
         self.clock, self.config = ManualClock(), LogConfig.parse(settings or {})
         self.files: Files = files or OsFiles()
         self.failures: list[LogDirFailed] = []
-        self.background = Inline(str(parent), self.failures.append)
-        self.world = LogContext(self.clock, self.files, self.background, self.failures.append)
+        self.background = InlineBackground(str(parent), self.failures.append)
+        self.context = LogContext(self.clock, SeededChance(), self.files, self.background, self.failures.append)
         self.directory.mkdir(exist_ok=True)
 
     def open(
@@ -52,7 +55,7 @@ class LogBench:
     ) -> Log:
         directory = str(self.directory)
         opening = Opening(self.tp, directory, self.config, clean, recovery_point, log_start, contiguous=contiguous)
-        return open_log(opening, self.world)
+        return open_log(opening, self.context)
 
 
 def records(count: int, timestamp: int = START_MS, key: str | None = "k", size: int = 10) -> list[Record]:
@@ -99,10 +102,11 @@ def compact(log: Log, wanted: CompactionRequest) -> list[CleanedGroup]:
     """One pass, as a cleaner would have it made, in this process."""
     groups = []
     for group in Compaction(wanted, OsFiles(), CleanerThrottle(1e12, lambda: 0.0, lambda _: None)).run():
-        new = log.cleaned_segment(group.bases[0])
-        log.ready_to_swap(new)
-        log.swap_in(new, [segment for segment in log.segments if segment.base_offset in group.bases])
-        log.swapped_in(new)
+        new = segment_removal.cleaned_segment(log, group.bases[0])
+        segment_removal.ready_to_swap(log, new)
+        old = [segment for segment in log.segments if segment.base_offset in group.bases]
+        segment_removal.swap_in(log, new, old)
+        segment_removal.swapped_in(log, new)
         groups.append(group)
     return groups
 

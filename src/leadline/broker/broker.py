@@ -72,7 +72,7 @@ class Broker:
         self.settings = LiveSettings(settings)
         self.is_alone = not settings.broker.zookeeper_connect  # nobody else writes to its tree
         self.clock, self.chance, self.files = SystemClock(), SystemChance(), OsFiles(CACHE.make_room)
-        self.dirs = LogDirs(settings.storage, self.clock, self.files, self._topic_config)
+        self.dirs = LogDirs(settings.storage, self.clock, self.chance, self.files, self._topic_config)
         self.dirs.on_offline.append(self._dir_failed)
         self.upkeep = LogTasks(self.dirs)
         self.failed = asyncio.Event()  # no log directory is left

@@ -24,7 +24,7 @@ from leadline.config.properties import parse_properties
 from leadline.errors import CorruptFile, WireError
 from leadline.log import checkpoints, names, txn_index
 from leadline.log.index import OffsetIndex, TimeIndex
-from leadline.log.producer_state import decode_snapshot
+from leadline.log.producer_snapshots import decode_snapshot
 from leadline.model import format_id, parse_id
 from leadline.records.batch import HEADER_BYTES, Header, check_frame, crc_of, header_at, sequence_after
 from leadline.records.control import ControlType, control_type, read_end_marker

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from leadline.config.storage import StorageConfig
 from leadline.errors import LogDirFailed, StorageError
-from leadline.log import names
+from leadline.log import names, segment_removal
 from leadline.log.compaction import EXIT_SHORTAGE, KEY_BYTES, CompactionRequest, LastRecord
 from leadline.log.disk_thread import DiskThread
 from leadline.log.files import remove_files
@@ -250,15 +250,15 @@ class Cleaner:
 
     async def swap_in(self, found: Log, disk: DiskThread, bases: list[Offset]) -> None:
         old = [segment for segment in found.segments if segment.base_offset in bases]
-        new = found.cleaned_segment(bases[0])
+        new = segment_removal.cleaned_segment(found, bases[0])
         sync = partial(self.dirs.files.sync_dir, found.directory)
         found.flush()  # records go because of later ones: those must not be less durable
         await disk.drain()
-        found.ready_to_swap(new)
+        segment_removal.ready_to_swap(found, new)
         await disk.call(f"compacting {found.tp}", sync)
-        found.swap_in(new, old)
+        segment_removal.swap_in(found, new, old)
         await disk.call(f"compacting {found.tp}", sync)
-        found.swapped_in(new)
+        segment_removal.swapped_in(found, new)
         await disk.call(f"compacting {found.tp}", sync)
 
     @asynccontextmanager

@@ -13,7 +13,6 @@ As a program: a JSON request on stdin, one JSON line for each group on stdout.
 """
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +26,7 @@ from leadline.errors import CorruptFile
 from leadline.log import names
 from leadline.log.files import CACHE, remove_files
 from leadline.log.index import MAX_RELATIVE, TimestampOffset
-from leadline.log.segment import Segment
+from leadline.log.segment import Segment, SegmentPath
 from leadline.log.txn_index import AbortedTxn, TxnIndex
 from leadline.model import NO_TIMESTAMP, Buffer, Offset
 from leadline.records.batch import HEADER_BYTES, MAGIC, MIN_LENGTH, Header, crc_of, header_at
@@ -182,7 +181,7 @@ class Compaction:
 
     def _segment(self, base: Offset) -> Segment:
         request = self.request
-        return Segment(self.files, request.directory, base, request.config, now_ms=request.now_ms)
+        return Segment(self.files, SegmentPath(request.directory, base), request.config, now_ms=request.now_ms)
 
     def run(self) -> Iterator[CleanedGroup]:
         self._learn_keys()
@@ -255,14 +254,9 @@ class Compaction:
     def _clean_group(self, group: Sequence[Segment], txns: CleanedTransactions) -> None:
         """`txns` goes from group to group: a marker may lie in another one than its records."""
         request, files = self.request, self.files
-        base = group[0].base_offset
-        paths = [
-            os.path.join(request.directory, names.file_name(base, k, names.CLEANED)) for k in names.SEGMENT_SUFFIXES
-        ]
-        remove_files(files, paths)
-        cleaned = Segment(
-            files, request.directory, base, request.config, now_ms=request.now_ms, create=True, suffix=names.CLEANED
-        )
+        path = SegmentPath(request.directory, group[0].base_offset, names.CLEANED)
+        remove_files(files, path.all_files())
+        cleaned = Segment(files, path, request.config, now_ms=request.now_ms, create=True)
         cleaned.size = 0
         txns.kept = cleaned.txn_index
         for segment in group:

@@ -72,7 +72,9 @@ class OpenFile:
 
     def write(self, data: Buffer, position: int) -> None:
         """All of the data."""
-        write_all(self._files, self.fd, data, position)
+        written = self._files.pwrite(self.fd, data, position)
+        if written != len(data):
+            write_all(self._files, self.fd, memoryview(data)[written:], position + written)
 
     def truncate(self, size: int) -> None:
         self._files.ftruncate(self.fd, size)
@@ -223,10 +225,7 @@ CACHE = OpenFileCache(cache_capacity(descriptor_limit()))  # one for the process
 
 def write_all(files: Files, fd: int, data: Buffer, position: int) -> None:
     """All of the data, also where the kernel takes it in pieces."""
-    written = files.pwrite(fd, data, position)
-    if written == len(data):
-        return
-    rest = memoryview(data)
+    written, rest = 0, memoryview(data)
     while written < len(rest):
         written += files.pwrite(fd, rest[written:], position + written)
 

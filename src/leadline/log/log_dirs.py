@@ -41,12 +41,13 @@ from leadline.log.checkpoints import (
 )
 from leadline.log.disk_thread import DiskThread
 from leadline.log.files import FILE_MODE, is_of_one_file, remove_files
-from leadline.log.log import Log, LogContext
+from leadline.log.log import Log
+from leadline.log.log_context import LogContext
 from leadline.log.names import DirMark
 from leadline.log.recovery import Opening, open_log
 from leadline.log.segment_scan import Progress
 from leadline.model import Offset, TopicId, TopicPartition
-from leadline.runtime.ports import Clock, Files, shortage
+from leadline.runtime.ports import Chance, Clock, Files, shortage
 
 log = logging.getLogger(__name__)
 
@@ -130,9 +131,14 @@ OfflineListener = Callable[[LogDirFailed, list[TopicPartition]], None]
 
 class LogDirs:
     def __init__(
-        self, config: StorageConfig, clock: Clock, files: Files, topic_config: TopicConfigs = lambda _: LogConfig()
+        self,
+        config: StorageConfig,
+        clock: Clock,
+        chance: Chance,
+        files: Files,
+        topic_config: TopicConfigs = lambda _: LogConfig(),
     ) -> None:
-        self.config, self.clock, self.files, self.topic_config = config, clock, files, topic_config
+        self.config, self.clock, self.chance, self.files, self.topic_config = config, clock, chance, files, topic_config
         self.dirs: dict[str, LogDir] = {}  # online, in the order of log.dirs
         self.offline: dict[str, str] = {}  # path and what happened
         self.not_closed: dict[str, str] = {}  # those that have no .kafka_cleanshutdown after `close`, and why
@@ -214,9 +220,9 @@ class LogDirs:
             log_dir.was_clean = log_dir.broker_epoch is not None
             self.recovery.logs += len(planned)
             self.recovery.bytes_total += sum(one.bytes_to_read for one in planned)
-            world = self._world(log_dir)
+            context = self._context(log_dir)
             opened = await asyncio.gather(
-                *(loop.run_in_executor(threads, self._open_one, one, world) for one in planned)
+                *(loop.run_in_executor(threads, self._open_one, one, context) for one in planned)
             )
         except OSError as error:
             if (lacking := shortage(error)) is not None:  # not the fault of the disk: nothing in it is given up
@@ -287,12 +293,12 @@ class LogDirs:
             log.warning("%s; going on without it", error)
             return None
 
-    def _open_one(self, plan: "_Planned", world: LogContext) -> Log | CorruptFile | None:
+    def _open_one(self, plan: "_Planned", context: LogContext) -> Log | CorruptFile | None:
         """In a thread. A log that is on its way out, or not ours, is not read."""
         try:
             if plan.mark in (DirMark.DELETE, DirMark.STRAY):
                 return None
-            return open_log(plan.opening, world, self.recovery.reading())
+            return open_log(plan.opening, context, self.recovery.reading())
         except CorruptFile as error:
             return error
         except (OSError, MemoryError) as error:
@@ -302,10 +308,9 @@ class LogDirs:
         finally:
             self.recovery.logs_done += 1
 
-    def _world(self, log_dir: LogDir) -> LogContext:
-        return LogContext(
-            self.clock, self.files, log_dir.disk, self.take_offline, partial(self._segment_flushed, log_dir)
-        )
+    def _context(self, log_dir: LogDir) -> LogContext:
+        flushed = partial(self._segment_flushed, log_dir)
+        return LogContext(self.clock, self.chance, self.files, log_dir.disk, self.take_offline, flushed)
 
     def _adopt(self, log_dir: LogDir, plan: "_Planned", found: Log | CorruptFile | None) -> None:
         tp, directory = plan.opening.tp, plan.opening.directory
@@ -408,7 +413,7 @@ class LogDirs:
             if (found := logs.get(tp)) is None:
                 self.check_usable(tp)
                 log_dir = self._emptiest() if path is None else self._online(path)
-                directory = log_dir.file(names.dir_name(tp, DirMark.FUTURE if future else None))
+                directory = log_dir.file(self._dir_name(tp, DirMark.FUTURE if future else None))
                 made = await log_dir.disk.call(f"creating {tp}", partial(self._make, log_dir, tp, directory))
                 if isinstance(made, CorruptFile):
                     self._note_offline_log(log_dir, OfflineLog(tp, directory, made, {}))
@@ -519,7 +524,7 @@ class LogDirs:
         expiration = self.config.producer_id_expiration_ms
         opening = Opening(tp, directory, self.topic_config(tp.topic), True, producer_expiration_ms=expiration)
         try:
-            return open_log(opening, self._world(log_dir))
+            return open_log(opening, self._context(log_dir))
         except CorruptFile as error:
             return error
 
@@ -542,7 +547,7 @@ class LogDirs:
         async with self.cleaning_paused(tp):
             found = (self.future if future else self.logs).pop(tp)
             log_dir = self.dir_of(found)
-            found.moved(await self._rename(log_dir, found.directory, names.dir_name(tp, mark)))
+            found.moved(await self._rename(log_dir, found.directory, self._dir_name(tp, mark)))
         if mark is DirMark.DELETE:
             self._remove_later(log_dir, found.directory)
         await self._checkpoint_deletion(log_dir)
@@ -551,7 +556,7 @@ class LogDirs:
         """As `delete`, for a partition whose files cannot be used, if there is such a one."""
         for log_dir in self.dirs.values():
             if (found := log_dir.offline_logs.pop(tp, None)) is not None:
-                renamed = await self._rename(log_dir, found.directory, names.dir_name(tp, DirMark.DELETE))
+                renamed = await self._rename(log_dir, found.directory, self._dir_name(tp, DirMark.DELETE))
                 self._remove_later(log_dir, renamed)
                 await self._checkpoint_deletion(log_dir)
                 return
@@ -571,6 +576,9 @@ class LogDirs:
         await log_dir.disk.call(f"renaming {directory}", rename)
         return target
 
+    def _dir_name(self, tp: TopicPartition, mark: DirMark | None) -> str:
+        return names.dir_name(tp) if mark is None else names.marked_dir_name(tp, mark, self.chance.new_uuid())
+
     def _remove_later(self, log_dir: LogDir, directory: str) -> None:
         job = partial(_remove_tree, self.files, directory)
         delay_ms = self.topic_config("").file_delete_delay_ms
@@ -588,7 +596,7 @@ class LogDirs:
             await target.disk.drain()
             # First: a crash may leave two of them, never none.
             moved.moved(await self._rename(target, moved.directory, names.dir_name(tp)))
-            current.moved(await self._rename(source, current.directory, names.dir_name(tp, DirMark.DELETE)))
+            current.moved(await self._rename(source, current.directory, self._dir_name(tp, DirMark.DELETE)))
             moved.set_high_watermark(current.high_watermark)
             self.logs[tp] = self.future.pop(tp)
             switched()

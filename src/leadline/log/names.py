@@ -13,8 +13,8 @@ topic-partition.<uid>-future/        a replica on its way to this directory
 """
 
 import re
-import uuid
 from enum import StrEnum
+from uuid import UUID
 
 from leadline.model import Offset, TopicPartition
 
@@ -80,10 +80,12 @@ def parse_file_name(name: str) -> tuple[Offset, str, str] | None:
     return None if match is None else (int(match[1]), match[2], match[3] or "")
 
 
-def dir_name(tp: TopicPartition, mark: DirMark | None = None) -> str:
-    if mark is None:
-        return str(tp)
-    tail = f"-{tp.partition}.{uuid.uuid4().hex}-{mark}"
+def dir_name(tp: TopicPartition) -> str:
+    return str(tp)
+
+
+def marked_dir_name(tp: TopicPartition, mark: DirMark, uid: UUID) -> str:
+    tail = f"-{tp.partition}.{uid.hex}-{mark}"
     return tp.topic[: MAX_NAME_BYTES - len(tail)] + tail
 
 

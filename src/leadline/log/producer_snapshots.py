@@ -1,29 +1,95 @@
-"""The .snapshot files of a partition: what was known of its producers at some offsets.
+"""The .snapshot files of a partition: its producer state at some offsets.
 
-Written when a segment is rolled and at a clean stop, so that a restart reads the newest one and only the log behind
-it. One lies at the base offset of each of the last segments; the newest may lie at the log's end.
+A snapshot is written when a segment is rolled and at a clean stop. A restart then reads the newest one and only the log
+after it. One lies at the base offset of each of the last segments; the newest may lie at the log end.
+
+Format, big-endian: version = 1 (2), CRC-32C of what follows (4), count (4), and per producer:
+id (8), epoch (2), last sequence (4), last offset (8), offset delta (4), timestamp (8), coordinator epoch (4),
+first offset of the open transaction or -1 (8).
+
+    producers stand in the order of a Java hash map, so that files compare equal with Kafka's; the table of that map
+    grows with the producers and never shrinks
+    a damaged snapshot is removed, and the state is rebuilt from an older one and the log
 """
 
 import contextlib
 import logging
 import os
 from bisect import insort
+from collections.abc import Mapping
+from struct import Struct
 
-from leadline.errors import CorruptFile
+from crc32c import crc32c
+
+from leadline import hash_order
+from leadline.errors import CorruptFile, CorruptMessage
+from leadline.hash_order import long_hash
 from leadline.log import names
 from leadline.log.files import read_file, remove_files, write_file
-from leadline.log.producer_state import ProducerState, decode_snapshot
-from leadline.model import Offset
+from leadline.log.producer_state import BatchMetadata, ProducerEntry, ProducerState
+from leadline.log.segment import Segment
+from leadline.log.segments import Segments
+from leadline.model import Offset, ProducerId
+from leadline.records.control import read_end_marker
 from leadline.runtime.ports import Files, shortage
 
 log = logging.getLogger(__name__)
+
+MOST_BYTES = 1 << 30  # of one file: more than ten million producers
+_NO_SUFFIX = (names.SNAPSHOT, "")
+
+SNAPSHOT_VERSION = 1
+_SNAPSHOT_HEAD = Struct(">hI")
+_COUNT = Struct(">i")
+_PRODUCER = Struct(">qhiqiqiq")
+
+
+def encode_snapshot(producers: Mapping[ProducerId, ProducerEntry], most_entries: int = 0) -> bytes:
+    """`most_entries`: the largest number of producers so far, which decides the size of Java's table."""
+    body = bytearray(_COUNT.pack(len(producers)))
+    for producer_id in hash_order.java_map(producers, long_hash, most_entries):
+        entry = producers[producer_id]
+        body += _PRODUCER.pack(
+            producer_id,
+            entry.epoch,
+            entry.last_sequence,
+            entry.last_offset,
+            entry.batches[-1].offset_delta if entry.batches else 0,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            -1 if entry.txn_first_offset is None else entry.txn_first_offset,
+        )
+    return _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(bytes(body))) + bytes(body)
+
+
+def decode_snapshot(path: str, data: bytes) -> list[tuple[ProducerId, ProducerEntry]]:
+    start = _SNAPSHOT_HEAD.size
+    if len(data) < start + _COUNT.size:
+        raise CorruptFile(path, len(data), "a producer snapshot is cut off")
+    version, crc = _SNAPSHOT_HEAD.unpack_from(data)
+    if version != SNAPSHOT_VERSION:
+        raise CorruptFile(path, 0, f"a producer snapshot of version {version}, expected {SNAPSHOT_VERSION}")
+    if crc32c(data[start:]) != crc:
+        raise CorruptFile(path, 2, "a producer snapshot whose CRC does not match")
+    (count,) = _COUNT.unpack_from(data, start)
+    start += _COUNT.size
+    if len(data) - start != count * _PRODUCER.size:
+        raise CorruptFile(path, start, f"a producer snapshot with {len(data) - start} bytes for {count} producers")
+    found: list[tuple[ProducerId, ProducerEntry]] = []
+    for fields in _PRODUCER.iter_unpack(data[start:]):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first = fields
+        entry = ProducerEntry(epoch, coordinator_epoch, timestamp, txn_first if txn_first >= 0 else None)
+        if offset >= 0:
+            entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
+        found.append((producer_id, entry))
+    return found
 
 
 class ProducerSnapshots:
     def __init__(self, files: Files, directory: str) -> None:
         self._files, self.directory = files, directory
         parsed = (names.parse_file_name(name) for name in files.listdir(directory))
-        self.offsets = sorted(offset for offset, kind, suffix in filter(None, parsed) if (kind, suffix) == _PLAIN)
+        self.offsets = sorted(offset for offset, kind, suffix in filter(None, parsed) if (kind, suffix) == _NO_SUFFIX)
         self.taken_at: Offset = 0  # the end offset of what was last written or loaded
 
     def path(self, offset: Offset, suffix: str = "") -> str:
@@ -42,7 +108,7 @@ class ProducerSnapshots:
         if at <= self.taken_at:
             return None
         try:
-            write_file(self._files, self.path(at), producers.snapshot(), sync=sync)
+            write_file(self._files, self.path(at), encode_snapshot(producers.by_id, producers.most_entries), sync=sync)
         except OSError as error:
             if (lacking := shortage(error)) is None:
                 raise
@@ -107,5 +173,45 @@ class ProducerSnapshots:
         return self.path(offset, names.DELETED)
 
 
-MOST_BYTES = 1 << 30  # of one file: more than ten million producers
-_PLAIN = (names.SNAPSHOT, "")
+def rebuild_producer_state(
+    state: ProducerState,
+    snapshots: ProducerSnapshots,
+    segments: Segments,
+    log_start: Offset,
+    log_end: Offset,
+    now_ms: int,
+) -> None:
+    """As of the log's end. On the way, snapshots are taken where the next time will look for them."""
+    nothing_known = state.is_empty and state.end_offset >= log_end
+    snapshots.keep_between(log_start, log_end)
+    for refused in snapshots.load_latest(state, log_start, now_ms):
+        log.warning("a producer snapshot is ignored and rebuilt from the log: %s", refused)
+    if log_end > state.end_offset and not nothing_known:
+        bases = segments.bases[-2:]
+        for segment in segments.between(state.end_offset, log_end):
+            start = max(segment.base_offset, state.end_offset, log_start)
+            state.end_offset = start
+            if segment.base_offset in bases:
+                snapshots.take(state, sync=True)
+            _replay(segment, state, start, log_end)
+    state.end_offset = log_end
+    snapshots.take(state, sync=True)
+
+
+def _replay(segment: Segment, state: ProducerState, start: Offset, end: Offset) -> None:
+    try:
+        first = segment.find(start)
+    except CorruptMessage as error:
+        log.warning("%s: of producers, nothing is learnt from there on", error)
+        return
+    if first is None:
+        return
+    known, seen = set(state.by_id), set[int]()
+    for place, header in segment.headers(first.position):
+        if header.base_offset >= end:
+            break
+        if header.has_producer_id:
+            seen.add(header.producer_id)
+            marker = read_end_marker(segment.read_batch(place)[0], 0, header) if header.is_control else None
+            state.replay(header, marker)
+    state.move_to_end(producer_id for producer_id in hash_order.mutable(seen, long_hash) if producer_id not in known)

@@ -16,14 +16,10 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from struct import Struct
 from typing import NamedTuple
-
-from crc32c import crc32c
 
 from leadline import hash_order
 from leadline.errors import (
-    CorruptFile,
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequence,
@@ -31,9 +27,9 @@ from leadline.errors import (
 )
 from leadline.hash_order import long_hash
 from leadline.log.txn_index import AbortedTxn
-from leadline.model import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, Offset, ProducerId, TopicPartition
+from leadline.model import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, Buffer, Offset, ProducerId, TopicPartition
 from leadline.records.batch import CONTROL, TRANSACTIONAL, Header, sequence_after
-from leadline.records.control import ControlType, EndMarker
+from leadline.records.control import ControlType, EndMarker, read_end_marker
 
 BATCHES_KEPT = 5
 IN_TRANSACTION = CONTROL | TRANSACTIONAL
@@ -221,12 +217,19 @@ class ProducerAppend:
             )
 
 
+class ProducerChanges(NamedTuple):
+    """What becomes of the state once the batches at hand are written."""
+
+    appends: list[ProducerAppend]  # in the order of Java's hash map
+    completed: list[CompletedTxn]
+
+
 class ProducerState:
     def __init__(self, tp: TopicPartition, expiration_ms: int) -> None:
         self.tp, self.expiration_ms = tp, expiration_ms
         self.by_id: dict[ProducerId, ProducerEntry] = {}
         self.end_offset: Offset = 0  # the log below this is what is known
-        self._most_entries = 0  # so many producers were known at a time
+        self.most_entries = 0  # so many producers were known at a time
         self._open: list[OpenTxn] = []  # by first offset
         self._unreplicated: list[CompletedTxn] = []  # done, but the marker is not below the high watermark; likewise
         self._verifications: dict[ProducerId, Verification] = {}
@@ -274,6 +277,47 @@ class ProducerState:
         entry = self.by_id.get(producer_id)
         return entry is not None and entry.txn_first_offset is not None
 
+    def duplicate_of(self, header: Header) -> BatchMetadata | None:
+        """The batch that this one repeats."""
+        entry = self.by_id.get(header.producer_id)
+        return None if entry is None else entry.duplicate_of(header)
+
+    def validate(
+        self,
+        data: Buffer,
+        batches: Iterable[tuple[int, Header]],
+        origin: AppendOrigin,
+        verified: Verification | None,
+    ) -> "ProducerChanges":
+        """Check batches that are about to be written, given by their positions in `data`."""
+        appends: dict[ProducerId, ProducerAppend] = {}
+        completed: list[CompletedTxn] = []
+        for position, header in batches:
+            producer_id = header.producer_id
+            self.check_verified(header, verified)
+            append = appends.get(producer_id)
+            if append is None:
+                append = appends[producer_id] = self.prepare(producer_id, origin)
+            if not header.is_control:
+                append.append(header)
+            elif (marker := read_end_marker(data, position, header)) is not None:
+                done = append.end_txn(marker, header.producer_epoch, header.base_offset)
+                if done is not None:
+                    completed.append(done)
+        order = hash_order.mutable(appends, long_hash)
+        return ProducerChanges([appends[producer_id] for producer_id in order], completed)
+
+    def apply(self, changes: "ProducerChanges") -> list[AbortedTxn]:
+        """The batches are written. Returns the entries for the transaction index."""
+        aborted: list[AbortedTxn] = []
+        for append in changes.appends:
+            self.update(append)
+        for done in changes.completed:
+            if done.aborted:
+                aborted.append(self.aborted_entry(done))
+            self.complete(done)
+        return aborted
+
     def prepare(self, producer_id: ProducerId, origin: AppendOrigin) -> ProducerAppend:
         verification = self._verifications.get(producer_id)
         return ProducerAppend(self.tp, producer_id, self.by_id.get(producer_id), origin, verification)
@@ -282,8 +326,8 @@ class ProducerState:
         self.by_id[pending.producer_id] = pending.updated
         if pending.in_transaction:
             self._verifications.pop(pending.producer_id, None)
-        if len(self.by_id) > self._most_entries:
-            self._most_entries = len(self.by_id)
+        if len(self.by_id) > self.most_entries:
+            self.most_entries = len(self.by_id)
         for txn in pending.opened:
             insort(self._open, txn)
 
@@ -383,61 +427,7 @@ class ProducerState:
         self.clear(end_offset)
         self.by_id.update(snapshot)
         self.expire(now_ms)
-        self._most_entries = max(self._most_entries, len(self.by_id))
+        self.most_entries = max(self.most_entries, len(self.by_id))
         for producer_id, entry in self.by_id.items():
             if entry.txn_first_offset is not None:
                 insort(self._open, OpenTxn(entry.txn_first_offset, producer_id))
-
-    def snapshot(self) -> bytes:
-        return encode_snapshot(self.by_id, self._most_entries)
-
-
-# The .snapshot file, big-endian: version = 1 (2), CRC-32C of what follows (4), count (4), and per producer:
-# id (8), epoch (2), last sequence (4), last offset (8), offset delta (4), timestamp (8), coordinator epoch (4),
-# first offset of the open transaction or -1 (8). The order is that of a Java hash map, so that files compare equal;
-# its table grows with the producers and never shrinks.
-
-SNAPSHOT_VERSION = 1
-_SNAPSHOT_HEAD = Struct(">hI")
-_COUNT = Struct(">i")
-_PRODUCER = Struct(">qhiqiqiq")
-
-
-def encode_snapshot(producers: dict[ProducerId, ProducerEntry], most: int = 0) -> bytes:
-    body = bytearray(_COUNT.pack(len(producers)))
-    for producer_id in hash_order.java_map(producers, long_hash, most):
-        entry = producers[producer_id]
-        body += _PRODUCER.pack(
-            producer_id,
-            entry.epoch,
-            entry.last_sequence,
-            entry.last_offset,
-            entry.batches[-1].offset_delta if entry.batches else 0,
-            entry.last_timestamp,
-            entry.coordinator_epoch,
-            -1 if entry.txn_first_offset is None else entry.txn_first_offset,
-        )
-    return _SNAPSHOT_HEAD.pack(SNAPSHOT_VERSION, crc32c(bytes(body))) + bytes(body)
-
-
-def decode_snapshot(path: str, data: bytes) -> list[tuple[ProducerId, ProducerEntry]]:
-    start = _SNAPSHOT_HEAD.size
-    if len(data) < start + _COUNT.size:
-        raise CorruptFile(path, len(data), "a producer snapshot is cut off")
-    version, crc = _SNAPSHOT_HEAD.unpack_from(data)
-    if version != SNAPSHOT_VERSION:
-        raise CorruptFile(path, 0, f"a producer snapshot of version {version}, expected {SNAPSHOT_VERSION}")
-    if crc32c(data[start:]) != crc:
-        raise CorruptFile(path, 2, "a producer snapshot whose CRC does not match")
-    (count,) = _COUNT.unpack_from(data, start)
-    start += _COUNT.size
-    if len(data) - start != count * _PRODUCER.size:
-        raise CorruptFile(path, start, f"a producer snapshot with {len(data) - start} bytes for {count} producers")
-    found: list[tuple[ProducerId, ProducerEntry]] = []
-    for fields in _PRODUCER.iter_unpack(data[start:]):
-        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first = fields
-        entry = ProducerEntry(epoch, coordinator_epoch, timestamp, txn_first if txn_first >= 0 else None)
-        if offset >= 0:
-            entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
-        found.append((producer_id, entry))
-    return found

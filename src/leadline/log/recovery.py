@@ -28,12 +28,13 @@ from leadline.log import names
 from leadline.log.checkpoints import EpochEntry, encode_epochs, read_epochs, read_partition_metadata
 from leadline.log.epochs import LeaderEpochs
 from leadline.log.files import is_of_one_file, remove_files, replace_file, write_file
-from leadline.log.log import Log, LogContext
-from leadline.log.producer_snapshots import ProducerSnapshots
+from leadline.log.local_log import LoadedLog
+from leadline.log.log import Log
+from leadline.log.log_context import LogContext
+from leadline.log.producer_snapshots import ProducerSnapshots, rebuild_producer_state
 from leadline.log.producer_state import ProducerState
 from leadline.log.removed_data import RemovedData
-from leadline.log.replay import rebuild_producers
-from leadline.log.segment import Segment, new_segment
+from leadline.log.segment import Segment, SegmentPath, new_segment
 from leadline.log.segment_scan import Progress, scan_segment
 from leadline.log.segments import Segments
 from leadline.model import Offset, TopicPartition
@@ -58,10 +59,10 @@ class Opening:
     knows_recovery_point: bool = True  # False: its checkpoint was lost, so a gap may lie in what was flushed
 
 
-def open_log(opening: Opening, world: LogContext, progress: Progress = lambda _: None) -> Log:
+def open_log(opening: Opening, context: LogContext, progress: Progress = lambda _: None) -> Log:
     """Blocks; belongs into a thread. OSError: the disk's fault. CorruptFile: this log cannot be opened as it is."""
     try:
-        return _Loader(opening, world, progress).load()
+        return _Loader(opening, context, progress).load()
     except WireError as error:  # what a client would be told of such records
         raise CorruptFile(opening.directory, 0, f"a batch in it cannot be read: {error}") from error
     except OSError as error:
@@ -71,10 +72,10 @@ def open_log(opening: Opening, world: LogContext, progress: Progress = lambda _:
 
 
 class _Loader:
-    def __init__(self, opening: Opening, world: LogContext, progress: Progress) -> None:
-        self.opening, self.world, self.progress = opening, world, progress
-        self.files, self.directory, self.config = world.files, opening.directory, opening.config
-        self.now_ms = world.clock.now_ms()
+    def __init__(self, opening: Opening, context: LogContext, progress: Progress) -> None:
+        self.opening, self.context, self.progress = opening, context, progress
+        self.files, self.directory, self.config = context.files, opening.directory, opening.config
+        self.now_ms = context.clock.now_ms()
         self.segments = Segments()
         self.snapshots = ProducerSnapshots(self.files, self.directory)
         self.epochs = LeaderEpochs()
@@ -104,25 +105,25 @@ class _Loader:
         if opening.clean and log_start == log_end and self.snapshots.latest is None:
             self._note_no_producers(producers, log_end)
         else:
-            rebuild_producers(self.segments, producers, self.snapshots, log_start, log_end, self.now_ms)
+            rebuild_producer_state(producers, self.snapshots, self.segments, log_start, log_end, self.now_ms)
         self._tell_of_lost_end(log_end)
         for segment in self.segments:
             segment.release()
         recovery_point = log_end if opening.clean else max(min(opening.recovery_point, log_end), log_start)
-        return Log(
-            opening.tp,
-            self.directory,
-            self.config,
-            self.world,
+        loaded = LoadedLog(
+            tp=opening.tp,
+            directory=self.directory,
+            config=self.config,
             segments=self.segments,
             epochs=self.epochs,
-            producers=producers,
+            producer_state=producers,
             snapshots=self.snapshots,
             log_start=log_start,
             log_end=log_end,
             recovery_point=recovery_point,
             topic_id=topic_id,
         )
+        return Log(loaded, self.context)
 
     def _path(self, name: str) -> str:
         return os.path.join(self.directory, name)
@@ -157,7 +158,7 @@ class _Loader:
                 log.warning("%s: an index without its log file is removed", self._path(names.file_name(base, kind)))
                 remove_files(self.files, [self._path(names.file_name(base, kind))])
         for base, end in zip(bases, [*bases, 1 << 63][1:], strict=True):
-            segment = Segment(self.files, self.directory, base, self.config, now_ms=self.now_ms)
+            segment = Segment(self.files, SegmentPath(self.directory, base), self.config, now_ms=self.now_ms)
             if end <= recovering_from:  # the others are read whole anyway
                 indexed = segment.size == 0 or {(base, names.INDEX, ""), (base, names.TIME_INDEX, "")} <= found
                 if wrong := _index_damage(segment) if indexed else "an index is missing":
@@ -234,7 +235,7 @@ class _Loader:
         """Read one segment, with what was known of producers at its start. The number of bytes cut off."""
         producers = self._new_producers()
         snapshots = ProducerSnapshots(self.files, self.directory)
-        rebuild_producers(self.segments, producers, snapshots, self.log_start, segment.base_offset, self.now_ms)
+        rebuild_producer_state(producers, snapshots, self.segments, self.log_start, segment.base_offset, self.now_ms)
         removed = self.removal.tail
         cut = recover_segment(self.files, segment, producers, self.epochs, self.progress, removed, flushed=flushed)
         snapshots.take(producers, sync=True)
@@ -251,7 +252,15 @@ class _Loader:
     def _log_end(self) -> Offset:
         """The end of the last segment; a new one, if there is none."""
         if not self.segments:
-            self.segments.add(new_segment(self.files, self.directory, self.log_start, self.config, self.now_ms))
+            self.segments.add(
+                new_segment(
+                    self.files,
+                    SegmentPath(self.directory, self.log_start),
+                    self.config,
+                    self.now_ms,
+                    self.context.chance,
+                )
+            )
             return self.log_start
         active = self.segments.active
         end, position = active.end()
@@ -323,7 +332,7 @@ def resolve_leftovers(files: Files, directory: str) -> None:
 
 def _swap_range(files: Files, directory: str, base: Offset) -> tuple[Offset, Offset]:
     """The offsets that a swapped-in segment stands for."""
-    segment = Segment(files, directory, base, LogConfig(), now_ms=0, suffix=names.SWAP)
+    segment = Segment(files, SegmentPath(directory, base, names.SWAP), LogConfig(), now_ms=0)
     end = base + 1
     for place in segment.batches():
         end = place.last_offset + 1

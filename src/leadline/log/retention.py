@@ -9,13 +9,19 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from leadline.config.topic import LogConfig
+from leadline.log.reasons import SegmentDeletionReason
 from leadline.log.segment import Segment
 from leadline.model import Offset
 
 
 class DeletableSegments(NamedTuple):
     segments: list[Segment]
-    reason: str
+    reason: SegmentDeletionReason
+    limit: int  # that was reached: an offset, a size or a time
+
+    @property
+    def text(self) -> str:
+        return self.reason.text(self.limit)
 
 
 def deletable_segments(
@@ -39,16 +45,17 @@ def deletable_segments(
         return count
 
     below_start = oldest(lambda segment, end: segment is not segments[-1] and end <= log_start)
-    rules = [(below_start, f"they lie below the log start offset {log_start}")]
+    rules = [(below_start, SegmentDeletionReason.LOG_START_OFFSET, log_start)]
     if config.delete:
         excess = sum(segment.size for segment in segments) - config.retention_bytes
         if config.retention_bytes >= 0 and excess >= 0:
-            rules.append((_by_size(segments, excess, oldest), f"retention.bytes={config.retention_bytes} is exceeded"))
+            by_size = _by_size(segments, excess, oldest)
+            rules.append((by_size, SegmentDeletionReason.RETENTION_BYTES, config.retention_bytes))
         if config.retention_ms >= 0:
             by_time = oldest(lambda segment, _: now_ms - segment.largest_timestamp > config.retention_ms)
-            rules.append((by_time, f"they are older than retention.ms={config.retention_ms}"))
-    count, reason = max(rules, key=lambda rule: rule[0])
-    return DeletableSegments(list(segments[:count]), reason)
+            rules.append((by_time, SegmentDeletionReason.RETENTION_MS, config.retention_ms))
+    count, reason, limit = max(rules, key=lambda rule: rule[0])
+    return DeletableSegments(list(segments[:count]), reason, limit)
 
 
 def _by_size(

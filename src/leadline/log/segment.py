@@ -8,7 +8,6 @@ Reading hands out slices of the file, never bytes: who sends them lets the kerne
 
 import logging
 import os
-import random
 from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
@@ -16,13 +15,13 @@ from typing import NamedTuple
 from leadline.config.topic import LogConfig
 from leadline.errors import CorruptFile, CorruptMessage
 from leadline.log import names
-from leadline.log.files import CachedFile, OpenFile, remove_files
+from leadline.log.files import CachedFile, OpenFile
 from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimeIndex, TimestampOffset
 from leadline.log.txn_index import TxnIndex
 from leadline.model import NO_TIMESTAMP, Buffer, Offset
 from leadline.records.batch import HEADER_BYTES, LENGTH_END, MAGIC, MIN_LENGTH, Header, header_at
 from leadline.records.record import records_of
-from leadline.runtime.ports import Files, shortage
+from leadline.runtime.ports import Chance, Files, shortage
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ class FileSlice(NamedTuple):
 
 
 class BatchPosition(NamedTuple):
-    """Where a batch lies."""
+    """Where a batch lies in its segment, and its offsets."""
 
     position: int
     size: int
@@ -47,20 +46,33 @@ class BatchPosition(NamedTuple):
     last_offset: Offset
 
 
+class SegmentPath(NamedTuple):
+    """Where the files of a segment are. The suffix says what is with it: see `names`."""
+
+    directory: str
+    base_offset: Offset
+    suffix: str = ""
+
+    def file(self, kind: str) -> str:
+        return os.path.join(self.directory, names.file_name(self.base_offset, kind, self.suffix))
+
+    def all_files(self) -> list[str]:
+        return [self.file(kind) for kind in names.SEGMENT_SUFFIXES]
+
+
 class Segment:
     def __init__(
         self,
         files: Files,
-        directory: str,
-        base_offset: Offset,
+        location: SegmentPath,
         config: LogConfig,
         *,
         now_ms: int,
         jitter_ms: int = 0,
         create: bool = False,
-        suffix: str = "",
     ) -> None:
-        self._files, self.directory, self.base_offset, self.suffix = files, directory, base_offset, suffix
+        self._files, self.location = files, location
+        self.base_offset = base_offset = location.base_offset
         self.created_ms, self.jitter_ms = now_ms, jitter_ms
         self.index_interval_bytes = config.index_interval_bytes
         index_bytes = config.segment_index_bytes
@@ -81,7 +93,7 @@ class Segment:
                 self.file.truncate(config.segment_bytes)
 
     def path(self, kind: str) -> str:
-        return os.path.join(self.directory, names.file_name(self.base_offset, kind, self.suffix))
+        return self.location.file(kind)
 
     @property
     def file(self) -> OpenFile:
@@ -122,18 +134,17 @@ class Segment:
         taken = self.size
         if taken > config.segment_bytes - size:
             return True
-        if taken > 0 and self._age_ms(timestamp, now_ms) > config.segment_ms - self.jitter_ms:
-            return True
+        if taken > 0:
+            first = self._first_timestamp
+            if first is None:
+                first = self.first_timestamp
+            # By the records' own time where they carry one, so that replicas roll at the same offsets.
+            age_ms = timestamp - first if first is not None and first >= 0 else now_ms - self.created_ms
+            if age_ms > config.segment_ms - self.jitter_ms:
+                return True
         if self._indexes_full is None:
             self._indexes_full = self.offset_index.is_full() or self.time_index.is_full()
         return self._indexes_full or not 0 <= last_offset - self.base_offset <= MAX_RELATIVE
-
-    def _age_ms(self, timestamp: int, now_ms: int) -> int:
-        """By the records' own time where they carry one, so that replicas roll alike."""
-        first = self._first_timestamp
-        if first is None:
-            first = self.first_timestamp
-        return timestamp - first if first is not None and first >= 0 else now_ms - self.created_ms
 
     def seal(self) -> None:
         """No more appends: complete the time index and give back what is not needed."""
@@ -338,17 +349,17 @@ class Segment:
         return newest
 
     def rename(self, suffix: str) -> None:
-        """Change the suffix of all its files. The .log first: without it the others are leftovers."""
+        """Change the suffix of all its files. The .log goes first: without it the others are leftovers."""
+        renamed = self.location._replace(suffix=suffix)
         for kind in names.SEGMENT_SUFFIXES:
             old = self.path(kind)
-            new = os.path.join(self.directory, names.file_name(self.base_offset, kind, suffix))
-            if kind == names.LOG or self._files.exists(old):  # indexes come with the first append
-                self._files.rename(old, new)
-        self.suffix = suffix
+            if kind == names.LOG or self._files.exists(old):  # the first append creates the indexes
+                self._files.rename(old, renamed.file(kind))
+        self.location = renamed
         self._update_paths()
 
     def moved(self, directory: str) -> None:
-        self.directory = directory
+        self.location = self.location._replace(directory=directory)
         self._update_paths()
 
     def _update_paths(self) -> None:
@@ -358,14 +369,10 @@ class Segment:
         self.txn_index.renamed(self.path(names.TXN_INDEX))
 
     def all_paths(self) -> list[str]:
-        return [self.path(kind) for kind in names.SEGMENT_SUFFIXES]
-
-    def remove(self) -> None:
-        remove_files(self._files, self.all_paths())
+        return self.location.all_files()
 
 
-def new_segment(
-    files: Files, directory: str, base: Offset, config: LogConfig, now_ms: int, suffix: str = ""
-) -> Segment:
-    jitter_ms = random.randint(0, min(config.segment_jitter_ms, config.segment_ms)) if config.segment_jitter_ms else 0
-    return Segment(files, directory, base, config, now_ms=now_ms, jitter_ms=jitter_ms, create=True, suffix=suffix)
+def new_segment(files: Files, location: SegmentPath, config: LogConfig, now_ms: int, chance: Chance) -> Segment:
+    limit_ms = min(config.segment_jitter_ms, config.segment_ms)
+    jitter_ms = round(chance.uniform(0, limit_ms)) if limit_ms > 0 else 0
+    return Segment(files, location, config, now_ms=now_ms, jitter_ms=jitter_ms, create=True)

@@ -1,17 +1,21 @@
-"""What a leader checks before it gives a batch its offset.
+"""What is checked before batches are appended.
 
-The header, the CRC and the first record, unless it is compressed, always. All records only where a setting asks about
-them: keys on compacted topics, times where message.timestamp.before/after.max.ms limit them, another compression.type
-than the producer's.
+A leader checks the header, the CRC and the first record, unless it is compressed. It checks all records only where a
+setting of the topic concerns them: keys on compacted topics, times where message.timestamp.before/after.max.ms limit
+them, and another compression.type than the producer's. A follower checks the CRC and the order of offsets.
 
 Pure: no file, no clock of its own.
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from leadline.config.topic import LogConfig
 from leadline.config.values import LONG_MAX
 from leadline.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, RecordError, RecordTooLarge
+from leadline.log.index import TimestampOffset
 from leadline.log.producer_state import AppendOrigin
-from leadline.model import NO_TIMESTAMP, Buffer, TopicPartition
+from leadline.model import NO_EPOCH, NO_TIMESTAMP, Buffer, LeaderEpoch, Offset, TopicPartition
 from leadline.records.batch import (
     CODEC_MASK,
     CONTROL,
@@ -27,6 +31,7 @@ from leadline.records.batch import (
     header_at,
     header_of,
     mark_create_time,
+    stamp_append_time,
     walk,
 )
 from leadline.records.build import recompressed
@@ -38,8 +43,19 @@ Writable = bytearray | memoryview
 _CLIENT, _LAST_CODEC = AppendOrigin.CLIENT, int(max(Codec))
 
 
+class AppendInfo(NamedTuple):
+    """Whole batches that are about to be appended, and what the log needs to know of them."""
+
+    data: Buffer
+    first_offset: Offset
+    last_offset: Offset
+    newest: TimestampOffset  # the largest timestamp, and the last offset of its batch
+    epochs: Sequence[tuple[LeaderEpoch, Offset]]  # each with its first offset here
+    stateful: Sequence[tuple[int, Header]]  # batches with a producer id, by position
+
+
 def one_batch(data: Buffer, config: LogConfig, origin: AppendOrigin, tp: TopicPartition) -> Header:
-    """The one batch that a leader is asked to append: its header in order, and its CRC, unless it was made here."""
+    """The header of the one batch that a leader is to append. It is checked, and the CRC too, unless we built it."""
     if len(data) < HEADER_BYTES:
         raise InvalidRecord(f"no record batch in {len(data)} bytes for {tp}")
     fields = HEADER.unpack_from(data)
@@ -68,7 +84,7 @@ def one_batch(data: Buffer, config: LogConfig, origin: AppendOrigin, tp: TopicPa
 
 
 def _check_first_record(data: Buffer, size: int, count: int, tp: TopicPartition) -> None:
-    """It tells a producer that builds its records wrongly, and costs little, however many there are."""
+    """A producer that builds its records wrongly shows it here. The cost does not grow with the batch."""
     try:
         end = check_record(data, HEADER_BYTES, size)
     except CorruptMessage as error:
@@ -92,8 +108,8 @@ def _check_client_batch(
         raise InvalidRecord(f"sequence number {sequence} in a batch of producer {producer_id} for {tp}")
 
 
-def looks_inside(config: LogConfig) -> bool:
-    """Whether the settings of a topic ask about single records."""
+def needs_records(config: LogConfig) -> bool:
+    """Whether the settings of a topic concern single records."""
     return (
         config.compact
         or config.message_timestamp_before_max_ms != LONG_MAX
@@ -101,14 +117,37 @@ def looks_inside(config: LogConfig) -> bool:
     )
 
 
-def is_plain(config: LogConfig, origin: AppendOrigin = AppendOrigin.CLIENT) -> bool:
-    """Whether batches are stored just as they come, as on nearly all topics. Nobody looks into a coordinator's."""
-    looked_into = origin is AppendOrigin.CLIENT and looks_inside(config)
-    return not looked_into and config.compression_type == "producer" and not config.log_append_time
+def unchanged_from(config: LogConfig) -> tuple[AppendOrigin, ...]:
+    """The origins whose batches are stored as they come: all of them, on nearly all topics."""
+    if config.compression_type != "producer" or config.log_append_time:
+        return ()
+    coordinator = (AppendOrigin.COORDINATOR,)
+    return coordinator if needs_records(config) else (AppendOrigin.CLIENT, *coordinator)
+
+
+def as_configured(
+    batch: Writable, header: Header, config: LogConfig, tp: TopicPartition, origin: AppendOrigin, now_ms: int
+) -> tuple[Writable, Header]:
+    """What the settings of few topics require: a check of all records, another codec, the broker's time."""
+    if origin is AppendOrigin.CLIENT:
+        header = with_own_time(batch, header, config, tp)
+    if origin is not AppendOrigin.COORDINATOR and needs_records(config):  # a coordinator's records all have keys
+        check_records(batch, header, config, tp, now_ms)
+    batch = with_codec(batch, header, config, tp)
+    if config.log_append_time:
+        stamp_append_time(batch, 0, len(batch), now_ms)
+    return batch, header_at(batch)
+
+
+def leader_append(batch: Writable, header: Header, leader_epoch: LeaderEpoch) -> AppendInfo:
+    """A batch of an idempotent or transactional producer that has its offset and leader epoch."""
+    first, last = header.base_offset, header.last_offset
+    newest = TimestampOffset(header.max_timestamp, last)
+    return AppendInfo(batch, first, last, newest, ((leader_epoch, first),), [(0, header)])
 
 
 def check_records(data: Buffer, header: Header, config: LogConfig, tp: TopicPartition, now_ms: int) -> None:
-    """Refuse the batch, with the place of each record that is to blame."""
+    """Refuse the batch, with the index of each record that is at fault."""
     body = body_of(data, 0, header)
     try:
         check_all(body, 0, len(body), header.record_count)
@@ -151,33 +190,66 @@ def check_records(data: Buffer, header: Header, config: LogConfig, tp: TopicPart
 
 
 def with_own_time(data: Writable, header: Header, config: LogConfig, tp: TopicPartition) -> Header:
-    """A producer does not stamp in the broker's name: refuse it, or take the mark off where its times count."""
+    """A producer may not set LogAppendTime. The batch is refused; where its own times count, the mark is removed."""
     if not header.attributes & LOG_APPEND_TIME:
         return header
     if config.log_append_time:
         message = f"a producer must not set the timestamp type to LogAppendTime, in {tp}"
-        found = spans(body_of(data, 0, header), header.record_count)
-        raise InvalidTimestamp(message, tuple(RecordError(n, message) for n, _ in enumerate(found)))
+        records = spans(body_of(data, 0, header), header.record_count)
+        raise InvalidTimestamp(message, tuple(RecordError(n, message) for n, _ in enumerate(records)))
     mark_create_time(data, 0, header.size)
     return header_at(data)
 
 
 def with_codec(data: Writable, header: Header, config: LogConfig, tp: TopicPartition) -> Writable:
-    """The batch under the codec that the topic wants."""
+    """The batch under the codec of compression.type."""
     if config.compression_type == "producer" or header.is_control:
         return data
-    wanted = Codec.named(config.compression_type)
-    if wanted is header.codec:
+    codec = Codec.named(config.compression_type)
+    if codec is header.codec:
         return data
     levels = {
         Codec.GZIP: config.compression_gzip_level,
         Codec.LZ4: config.compression_lz4_level,
         Codec.ZSTD: config.compression_zstd_level,
     }
-    changed = recompressed(data, 0, header, wanted, levels.get(wanted))
+    changed = recompressed(data, 0, header, codec, levels.get(codec))
     if len(changed) > config.max_message_bytes:
         raise RecordTooLarge(
             f"a batch of {len(changed)} bytes for {tp}, under compression.type={config.compression_type}, exceeds "
             f"max.message.bytes={config.max_message_bytes}"
         )
     return changed
+
+
+def replicated_batches(data: Buffer, tp: TopicPartition) -> AppendInfo | None:
+    """What a leader sent. A batch that is cut off at the end is left out. None if there is no whole batch."""
+    end, position, first, last, epoch = len(data), 0, -1, -1, NO_EPOCH
+    newest = TimestampOffset(NO_TIMESTAMP, -1)
+    epochs: list[tuple[LeaderEpoch, Offset]] = []
+    stateful: list[tuple[int, Header]] = []
+    while position + HEADER_BYTES <= end:
+        fields = HEADER.unpack_from(data, position)
+        base, length, batch_epoch, magic, crc, _, delta, _, max_timestamp, producer_id, _, _, _ = fields
+        check_frame(length, magic)
+        size = LENGTH_END + length
+        if position + size > end:
+            break
+        if base <= last or delta < 0:
+            raise CorruptMessage(f"offset {base} comes behind {last} in records replicated to {tp}")
+        if crc_of(data, position, size) != crc:
+            raise CorruptMessage(f"the CRC of the batch at offset {base} replicated to {tp} does not match")
+        if first < 0:
+            first = base
+        last = base + delta
+        if batch_epoch != epoch:
+            epoch = batch_epoch
+            epochs.append((epoch, base))
+        if max_timestamp > newest.timestamp:
+            newest = TimestampOffset(max_timestamp, last)
+        if producer_id >= 0:
+            stateful.append((position, header_of(fields)))
+        position += size
+    if position == 0:
+        return None
+    return AppendInfo(memoryview(data)[:position], first, last, newest, epochs, stateful)

@@ -5,6 +5,7 @@ import gc
 import os
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -429,7 +430,7 @@ def test_flush_messages_flushes_after_so_many_records(tmp_path: Path) -> None:
 def lazily(tmp_path: Path, settings: Mapping[str, str] | None = None) -> tuple[Log, LazyDisk]:
     bench = LogBench(tmp_path, settings)
     lazy = LazyDisk(str(tmp_path), bench.failures.append)
-    bench.world = type(bench.world)(bench.clock, bench.files, lazy, bench.failures.append)
+    bench.context = replace(bench.context, background=lazy)
     return bench.open(), lazy
 
 

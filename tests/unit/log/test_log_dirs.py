@@ -283,9 +283,9 @@ import asyncio, sys
 from leadline.config.storage import StorageConfig
 from leadline.errors import LogDirLocked
 from leadline.log.log_dirs import LogDirs
-from leadline.runtime.ports import OsFiles, SystemClock
+from leadline.runtime.ports import OsFiles, SystemChance, SystemClock
 async def main():
-    dirs = LogDirs(StorageConfig(log_dirs=(sys.argv[1],)), SystemClock(), OsFiles())
+    dirs = LogDirs(StorageConfig(log_dirs=(sys.argv[1],)), SystemClock(), SystemChance(), OsFiles())
     try:
         await dirs.open()
     except LogDirLocked as error:

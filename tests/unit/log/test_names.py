@@ -1,5 +1,7 @@
 """Names that carry meaning: base offsets, suffixes, marks of directories."""
 
+from uuid import UUID
+
 import pytest
 
 from leadline.log import names
@@ -31,7 +33,8 @@ def test_other_files_are_no_files_of_a_segment(name: str) -> None:
 @pytest.mark.parametrize("tp", [TopicPartition("orders", 0), TopicPartition("with-dash.and_dot-7", 12)])
 @pytest.mark.parametrize("mark", [None, *DirMark])
 def test_a_directory_tells_its_partition_and_mark(tp: TopicPartition, mark: DirMark | None) -> None:
-    assert names.parse_dir_name(names.dir_name(tp, mark)) == (tp, mark)
+    name = names.dir_name(tp) if mark is None else names.marked_dir_name(tp, mark, UUID(int=1))
+    assert names.parse_dir_name(name) == (tp, mark)
 
 
 @pytest.mark.parametrize(
@@ -48,10 +51,12 @@ def test_a_directory_that_is_none_of_ours_is_refused_by_name(name: str) -> None:
 
 def test_a_marked_name_fits_into_what_file_systems_allow() -> None:
     tp = TopicPartition("t" * 249, 99)
-    name = names.dir_name(tp, DirMark.DELETE)
+    name = names.marked_dir_name(tp, DirMark.DELETE, UUID(int=1))
     assert len(name) <= names.MAX_NAME_BYTES
     assert names.parse_dir_name(name)[0].partition == 99
-    assert names.dir_name(tp, DirMark.DELETE) != name, "two deletions of one partition must not meet"
+    assert names.marked_dir_name(tp, DirMark.DELETE, UUID(int=2)) != name, (
+        "two deletions of one partition must not meet"
+    )
 
 
 def test_what_recovery_removes_tells_its_segment_and_its_time() -> None:

@@ -1,11 +1,14 @@
-"""The .snapshot files of a partition: when one is written, which are kept, and damaged ones."""
+"""The .snapshot files of a partition: their format, when one is written, which are kept, and damaged ones."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from leadline.log.producer_snapshots import ProducerSnapshots
-from leadline.log.producer_state import ProducerState
+from leadline.errors import CorruptFile
+from leadline.log.producer_snapshots import ProducerSnapshots, decode_snapshot, encode_snapshot
+from leadline.log.producer_state import AppendOrigin, ProducerState
+from leadline.records.control import ControlType, EndMarker
 from leadline.runtime.ports import OsFiles
 from tests.support.logs import START_MS, TP, listing
 from tests.support.producers import DAY_MS, header, write
@@ -72,3 +75,45 @@ def test_one_is_renamed_before_it_is_removed(tmp_path: Path, producers: Producer
     assert snapshots.mark_deleted(5) == str(tmp_path / "00000000000000000005.snapshot.deleted")
     assert listing(tmp_path) == ["00000000000000000005.snapshot.deleted"]
     assert snapshots.latest is None
+
+
+# The format
+
+
+def encoded(producers: ProducerState) -> bytes:
+    return encode_snapshot(producers.by_id, producers.most_entries)
+
+
+def test_a_snapshot_brings_back_the_last_batch_and_open_transactions() -> None:
+    producers = ProducerState(TP, DAY_MS)
+    write(producers, header(0, 0, 2, producer=1), header(2, 2, 3, producer=1))
+    write(
+        producers, header(5, 0, producer=70_000_000_000, epoch=3, transactional=True), origin=AppendOrigin.REPLICATION
+    )
+    append = producers.prepare(5, AppendOrigin.COORDINATOR)
+    append.end_txn(EndMarker(ControlType.COMMIT, 0, START_MS), 0, 6)
+    producers.update(append)
+    loaded = ProducerState(TP, DAY_MS)
+    loaded.load(decode_snapshot("x", encoded(producers)), 7, START_MS)
+    assert loaded.end_offset == 7
+    assert loaded.by_id[1].batches[-1] == producers.by_id[1].batches[-1]
+    assert len(loaded.by_id[1].batches) == 1
+    assert loaded.by_id[70_000_000_000] == producers.by_id[70_000_000_000]
+    assert loaded.first_unstable_offset() == 5
+    assert loaded.by_id[5].coordinator_epoch == 0
+    assert encoded(loaded) == encoded(producers)
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda data: data[:9], "cut off"),
+        (lambda data: b"\0\2" + data[2:], "version 2"),
+        (lambda data: data[:-1] + b"\0", "CRC"),
+        (lambda data: data[:-1], "CRC"),
+        (lambda data: b"", "cut off"),
+    ],
+)
+def test_a_damaged_snapshot_is_refused(producers: ProducerState, damage: Callable[[bytes], bytes], says: str) -> None:
+    with pytest.raises(CorruptFile, match=f"here: at byte .*{says}"):
+        decode_snapshot("here", damage(encoded(producers)))

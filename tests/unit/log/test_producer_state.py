@@ -1,17 +1,14 @@
-"""What a partition knows of its producers: duplicates, order, epochs, transactions, and the snapshot of it all."""
-
-from collections.abc import Callable
+"""What a partition knows of its producers: duplicates, order, epochs, transactions."""
 
 import pytest
 
 from leadline.errors import (
-    CorruptFile,
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from leadline.log.producer_state import SEQUENCE_MAX, AppendOrigin, ProducerState, decode_snapshot
+from leadline.log.producer_state import SEQUENCE_MAX, AppendOrigin, ProducerState
 from leadline.records.control import ControlType, EndMarker
 from tests.support.logs import START_MS, TP
 from tests.support.producers import DAY_MS, header, write
@@ -124,36 +121,3 @@ def test_idle_producers_are_forgotten_but_not_in_a_transaction(producers: Produc
     assert producers.expire(START_MS + DAY_MS - 1) == 0
     assert producers.expire(START_MS + DAY_MS) == 1
     assert set(producers.by_id) == {2}
-
-
-def test_a_snapshot_brings_back_the_last_batch_and_open_transactions(producers: ProducerState) -> None:
-    write(producers, header(0, 0, 2, producer=1), header(2, 2, 3, producer=1))
-    write(
-        producers, header(5, 0, producer=70_000_000_000, epoch=3, transactional=True), origin=AppendOrigin.REPLICATION
-    )
-    end(producers, 6, producer=5)
-    loaded = ProducerState(TP, DAY_MS)
-    loaded.load(decode_snapshot("x", producers.snapshot()), 7, START_MS)
-    assert loaded.end_offset == 7
-    assert loaded.by_id[1].batches[-1] == producers.by_id[1].batches[-1]
-    assert len(loaded.by_id[1].batches) == 1
-    assert loaded.by_id[70_000_000_000] == producers.by_id[70_000_000_000]
-    assert loaded.first_unstable_offset() == 5
-    assert loaded.by_id[5].coordinator_epoch == 0
-    assert loaded.snapshot() == producers.snapshot()
-
-
-@pytest.mark.parametrize(
-    ("damage", "says"),
-    [
-        (lambda data: data[:9], "cut off"),
-        (lambda data: b"\0\2" + data[2:], "version 2"),
-        (lambda data: data[:-1] + b"\0", "CRC"),
-        (lambda data: data[:-1], "CRC"),
-        (lambda data: b"", "cut off"),
-    ],
-)
-def test_a_damaged_snapshot_is_refused(producers: ProducerState, damage: Callable[[bytes], bytes], says: str) -> None:
-    write(producers, header(0, 0))
-    with pytest.raises(CorruptFile, match=f"here: at byte .*{says}"):
-        decode_snapshot("here", damage(producers.snapshot()))

@@ -73,7 +73,7 @@ def test_only_what_may_be_torn_is_read(bench: LogBench) -> None:
     for recovery_point in (0, 3, 4, 9):
         done = list[int]()
         opening = Opening(bench.tp, str(bench.directory), bench.config, False, recovery_point)
-        open_log(opening, bench.world, done.append)
+        open_log(opening, bench.context, done.append)
         read.append(sum(done))
     sizes = [path(bench, base, ".log").stat().st_size for base in (0, 3, 6)]
     assert read == [sum(sizes), sum(sizes[1:]), sum(sizes[1:]), sizes[2]]
@@ -246,7 +246,7 @@ def test_where_the_recovery_point_is_not_known_a_gap_costs_no_records(bench: Log
     opening = Opening(
         bench.tp, str(bench.directory), bench.config, clean=False, contiguous=True, knows_recovery_point=False
     )
-    assert offsets_in(whole_log(open_log(opening, bench.world))) == [0, 1, 2, 6, 7, 8]
+    assert offsets_in(whole_log(open_log(opening, bench.context))) == [0, 1, 2, 6, 7, 8]
 
 
 def test_a_log_that_lacks_its_last_segments_says_so(bench: LogBench, caplog: pytest.LogCaptureFixture) -> None:

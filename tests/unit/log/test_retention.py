@@ -26,7 +26,7 @@ def four_segments(tmp_path: Path, settings: dict[str, str]) -> tuple[LogBench, L
 def doomed(log: Log, now_ms: int, *, high_watermark: int | None = None) -> tuple[list[int], str]:
     high_watermark = log.high_watermark if high_watermark is None else high_watermark
     found = deletable_segments(list(log.segments), log.config, log.log_start, log.log_end, high_watermark, now_ms)
-    return [segment.base_offset for segment in found.segments], found.reason
+    return [segment.base_offset for segment in found.segments], found.text
 
 
 @pytest.mark.parametrize(("hours", "gone"), [(1, []), (2, [0]), (3, [0, 2]), (4, [0, 2, 4]), (9, [0, 2, 4, 6])])
@@ -85,7 +85,7 @@ def test_when_all_segments_are_old_a_new_one_is_started_first(tmp_path: Path) ->
 def test_files_wait_for_file_delete_delay_ms_before_they_are_removed(tmp_path: Path) -> None:
     bench, log = four_segments(tmp_path, {"retention.ms": str(HOUR_MS), "file.delete.delay.ms": "777"})
     bench.clock.ms += 2 * HOUR_MS + 1
-    assert log.delete_old_segments().reason == f"they are older than retention.ms={HOUR_MS}"
+    assert log.delete_old_segments().text == f"they are older than retention.ms={HOUR_MS}"
     waiting = [name for name in listing(bench.directory) if name.endswith(".deleted")]
     assert [name.split(".", 1)[1] for name in waiting] == ["index.deleted", "log.deleted", "timeindex.deleted"]
     assert [delay_ms for delay_ms, _ in bench.background.postponed] == [777]

@@ -7,8 +7,9 @@ import pytest
 
 from leadline.config.topic import LogConfig
 from leadline.errors import CorruptFile, CorruptMessage
+from leadline.log.files import remove_files
 from leadline.log.index import MAX_RELATIVE, OffsetIndex, TimestampOffset
-from leadline.log.segment import BatchPosition, Segment
+from leadline.log.segment import BatchPosition, Segment, SegmentPath
 from leadline.runtime.ports import OsFiles
 from tests.support.logs import START_MS, at_offset, batch, listing
 
@@ -17,7 +18,7 @@ BASE = 100
 
 def segment_at(directory: Path, **settings: str) -> Segment:
     config = LogConfig.parse({name.replace("_", "."): value for name, value in settings.items()})
-    return Segment(OsFiles(), str(directory), BASE, config, now_ms=START_MS, create=True)
+    return Segment(OsFiles(), SegmentPath(str(directory), BASE), config, now_ms=START_MS, create=True)
 
 
 def fill(segment: Segment, *counts: int, timestamp: int = START_MS) -> list[BatchPosition]:
@@ -94,7 +95,7 @@ def test_a_segment_is_rolled_when_it_is_full_old_or_too_wide(
 
 def test_jitter_makes_a_segment_roll_earlier(tmp_path: Path) -> None:
     config = LogConfig.parse({"segment.ms": "1000"})
-    segment = Segment(OsFiles(), str(tmp_path), BASE, config, now_ms=START_MS, jitter_ms=300, create=True)
+    segment = Segment(OsFiles(), SegmentPath(str(tmp_path), BASE), config, now_ms=START_MS, jitter_ms=300, create=True)
     fill(segment, 1)
     assert not segment.should_roll(1, 101, START_MS + 700, config, START_MS)
     assert segment.should_roll(1, 101, START_MS + 701, config, START_MS)
@@ -139,7 +140,7 @@ def test_renaming_takes_all_files_along_also_where_indexes_were_never_made(tmp_p
         "00000000000000000100.log",
         "00000000000000000100.timeindex",
     ]
-    segment.remove()
+    remove_files(OsFiles(), segment.all_paths())
     assert listing(tmp_path) == []
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from leadline.config.topic import LogConfig
-from leadline.log.segment import Segment
+from leadline.log.segment import Segment, SegmentPath
 from leadline.log.segments import Segments
 from leadline.runtime.ports import OsFiles
 
@@ -14,7 +14,7 @@ from leadline.runtime.ports import OsFiles
 def segments(tmp_path: Path) -> Segments:
     made = Segments()
     for base in (20, 0, 10):
-        made.add(Segment(OsFiles(), str(tmp_path), base, LogConfig(), now_ms=0, create=True))
+        made.add(Segment(OsFiles(), SegmentPath(str(tmp_path), base), LogConfig(), now_ms=0, create=True))
     return made
 
 

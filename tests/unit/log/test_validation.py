@@ -80,7 +80,7 @@ def test_on_a_compacted_topic_every_record_has_a_key() -> None:
     config = LogConfig.parse({"cleanup.policy": "compact"})
     some = [Record(0, START_MS, b"k", b"v"), Record(1, START_MS, None, b"v"), Record(2, START_MS, None, None)]
     data = build(some)
-    assert validation.looks_inside(config)
+    assert validation.needs_records(config)
     with pytest.raises(InvalidRecord, match="2 record errors") as raised:
         validation.check_records(data, header_at(data), config, TP, START_MS)
     assert [error.batch_index for error in raised.value.records] == [1, 2]

@@ -18,7 +18,8 @@ from crc32c import crc32c
 from leadline.errors import CorruptFile, CorruptMessage, WireError
 from leadline.log import checkpoints, names, txn_index
 from leadline.log.files import read_file
-from leadline.log.producer_state import ProducerState, decode_snapshot
+from leadline.log.producer_snapshots import decode_snapshot
+from leadline.log.producer_state import ProducerState
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import Offset
 from leadline.records.batch import (

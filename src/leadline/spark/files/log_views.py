@@ -19,7 +19,7 @@ from leadline.errors import CorruptFile
 from leadline.log import checkpoints, names, txn_index
 from leadline.log.files import read_file
 from leadline.log.index import OffsetIndex, TimeIndex
-from leadline.log.producer_state import decode_snapshot
+from leadline.log.producer_snapshots import decode_snapshot
 from leadline.model import Offset, format_id
 from leadline.records.batch import Header, crc_of, walk
 from leadline.records.compression import Codec

@@ -20,7 +20,8 @@ from leadline.errors import CorruptFile, WireError
 from leadline.log import checkpoints, names, txn_index
 from leadline.log.files import read_file
 from leadline.log.index import OffsetIndex
-from leadline.log.producer_state import ProducerState, decode_snapshot
+from leadline.log.producer_snapshots import decode_snapshot
+from leadline.log.producer_state import ProducerState
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import Offset, TopicId, TopicPartition
 from leadline.records.batch import HEADER_BYTES, Header, check_frame, header_at, walk

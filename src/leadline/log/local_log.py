@@ -1,0 +1,305 @@
+"""The segments of one partition on disk: how far they are flushed, and what a failing disk means for them.
+
+    flushed to <= recovery point <= log end: records below `flushed_to` are on disk. The recovery point, as in Kafka,
+    also follows the log start offset, since nothing below that is read
+    durable end <= log end: below it, everything is on disk that flush.messages requires there. Records from the durable
+    end on must not be acknowledged, shown to consumers or reported to a leader
+
+One thread owns it. Work that would block that thread, such as fsync, goes to `Background` as values. Its result comes
+back as a value.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import NoReturn
+
+from leadline.config.topic import LogConfig
+from leadline.errors import LogDirFailed, ResourceExhausted, StorageError
+from leadline.log import names
+from leadline.log.checkpoints import EpochEntry, encode_epochs
+from leadline.log.disk_thread import RETRY_MS
+from leadline.log.epochs import LeaderEpochs
+from leadline.log.files import OpenFile, remove_files, replace_file, sync_file
+from leadline.log.log_context import LogContext
+from leadline.log.producer_snapshots import ProducerSnapshots
+from leadline.log.producer_state import ProducerState
+from leadline.log.segment import Segment, SegmentPath, new_segment
+from leadline.log.segments import Segments
+from leadline.model import Offset, TopicId, TopicPartition
+from leadline.runtime.ports import Files, Job, shortage
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedLog:
+    """A log as the loader read it from its directory."""
+
+    tp: TopicPartition
+    directory: str
+    config: LogConfig
+    segments: Segments
+    epochs: LeaderEpochs
+    producer_state: ProducerState
+    snapshots: ProducerSnapshots
+    log_start: Offset
+    log_end: Offset
+    recovery_point: Offset
+    topic_id: TopicId | None = None  # None: partition.metadata does not exist yet
+
+
+@dataclass(frozen=True, slots=True)
+class FlushPlan:
+    """What one flush syncs, top to bottom, and how far the log is on disk afterwards."""
+
+    up_to: Offset
+    epochs: tuple[str, bytes] | None  # path and content, if the file could not be written when the epochs changed
+    snapshot: str | None
+    opened: tuple[OpenFile, ...]
+    directory: str | None  # set if files were created or removed in it
+
+    def run(self, files: Files) -> Offset:
+        if self.epochs is not None:
+            replace_if_dir_exists(files, *self.epochs)
+        if self.snapshot is not None:
+            sync_file(files, self.snapshot)
+        for file in self.opened:
+            file.sync()
+        if self.directory is not None:
+            with suppress(FileNotFoundError):  # the deletion of a partition renames its directory
+                files.sync_dir(self.directory)
+        return self.up_to
+
+
+class LocalLog:
+    def __init__(self, loaded: LoadedLog, context: LogContext) -> None:
+        self.tp, self.directory, self.config = loaded.tp, loaded.directory, loaded.config
+        self.context, self._files = context, context.files
+        self.segments, self.epochs, self.snapshots = loaded.segments, loaded.epochs, loaded.snapshots
+        self.log_end = self.durable_end = loaded.log_end
+        self.recovery_point = self.flushed_to = loaded.recovery_point
+        self.on_durable: Callable[[], None] = _do_nothing  # called when a flush has moved the durable end
+        self.last_flush_ms = context.clock.now_ms()
+        self.offline = False
+        self.entries_changed = True  # files were created or removed since the directory was synced; unknown at first
+        self._flush_due_to: Offset = 0  # flush.messages requires a flush up to here
+        self._flush_requested = False  # that flush has not begun yet
+        self._truncations = 0  # a flush that a truncation overtakes does not count
+        self._epochs_unwritten = False  # the epochs changed since their file was written
+
+    @property
+    def parent(self) -> str:
+        """The log directory that holds the partition's directory."""
+        return os.path.dirname(self.directory)
+
+    @property
+    def size(self) -> int:
+        return self.segments.size
+
+    @property
+    def now_ms(self) -> int:
+        return self.context.clock.now_ms()
+
+    def run_in_background(self, doing: str, job: Callable[[], object]) -> None:
+        self.context.background.run(f"{doing} {self.tp}", job, _ignore_result)
+
+    # Failures
+
+    @contextmanager
+    def guard(self, doing: str) -> Iterator[None]:
+        """For work on the files: an OSError becomes the failure that it means."""
+        if self.offline:
+            self.refuse()
+        try:
+            yield
+        except OSError as error:
+            self.fail(doing, error)
+
+    def fail(self, doing: str, error: OSError) -> NoReturn:
+        """The disk's fault takes the directory offline. Any other error concerns this one attempt."""
+        if (lacking := shortage(error)) is not None:
+            raise ResourceExhausted(f"{doing} {self.tp} failed: {lacking}") from error
+        if isinstance(error, FileNotFoundError) and not self._files.exists(self.directory):
+            raise StorageError(f"{self.tp} was just moved or deleted: try again") from error
+        failure = LogDirFailed(self.parent, f"{doing} {self.tp}", error)
+        self.offline = True
+        self.context.failed(failure)
+        raise StorageError(str(failure)) from error
+
+    def refuse(self) -> NoReturn:
+        raise StorageError(f"{self.tp} is offline: its log directory {self.parent} failed")
+
+    # Segments
+
+    def new_segment(self, base: Offset) -> Segment:
+        """If it cannot be created, no file of it is left: the segment before it goes on."""
+        path = SegmentPath(self.directory, base)
+        remove_files(self._files, path.all_files())
+        self.entries_changed = True
+        try:
+            return new_segment(self._files, path, self.config, self.now_ms, self.context.chance)
+        except OSError:
+            remove_files(self._files, path.all_files())
+            raise
+
+    def segment_times(self) -> list[int]:
+        """When each segment was last written to."""
+        with self.guard("looking up a time"):
+            return [segment.last_modified_ms for segment in self.segments]
+
+    def moved(self, directory: str) -> None:
+        """The partition's directory was renamed."""
+        self.directory = self.snapshots.directory = directory
+        for segment in self.segments:
+            segment.moved(directory)
+
+    # Flushing
+
+    def flush(self, *, active: bool = False) -> None:
+        """Flush in the background. With `active`, also an active segment that starts at the log end."""
+        self.flush_to(self.log_end, self.log_end + active, None, self.flushed_to)
+
+    def flush_to(
+        self,
+        up_to: Offset,
+        segments_below: Offset,
+        snapshot: str | None,
+        start: Offset,
+        then: Callable[[], None] = lambda: None,
+    ) -> None:
+        if segments_below <= start:
+            return
+        try:
+            plan = self.plan_flush(up_to, segments_below, snapshot, start)
+        except OSError as error:
+            if (lacking := shortage(error)) is None:
+                self.fail("flushing", error)
+            log.warning("flushing %s failed and is tried again: %s", self.tp, lacking)
+            retry = partial(self.flush_to, up_to, segments_below, snapshot, start, then)
+            self.context.background.later(RETRY_MS, retry)
+            return
+        done = partial(self._flushed, self._truncations, then=then)
+        self.context.background.run(f"flushing {self.tp}", partial(plan.run, self._files), done)
+
+    def plan_flush(self, up_to: Offset, segments_below: Offset, snapshot: str | None, start: Offset) -> FlushPlan:
+        dirty = self.segments.between(start, segments_below)
+        try:
+            opened = tuple(file for segment in dirty for file in segment.files_to_flush())
+        except OSError:
+            for segment in dirty:
+                segment.not_flushed()
+            raise
+        directory = self.directory if self.entries_changed else None
+        self.entries_changed = False
+        epochs = self._encoded_epochs() if self._epochs_unwritten else None
+        return FlushPlan(up_to, epochs, snapshot, opened, directory)
+
+    def _flushed(self, truncations: int, up_to: Offset, then: Callable[[], None] = lambda: None) -> None:
+        """A flush that a truncation overtook does not count: other records may have its offsets by now."""
+        if self.offline or truncations != self._truncations:
+            return
+        if self.flushed_to < up_to:
+            self.flushed_to, self.recovery_point = up_to, max(self.recovery_point, up_to)
+            self.last_flush_ms = self.now_ms
+            self._move_durable_end()
+        then()
+
+    def _move_durable_end(self) -> None:
+        before = self.durable_end
+        self.durable_end = self.log_end if self._flush_due_to <= self.flushed_to else max(before, self.flushed_to)
+        if self.durable_end > before:
+            self.on_durable()
+
+    @property
+    def awaits_flush(self) -> bool:
+        """Whether a flush is to come that moves the durable end."""
+        return self.durable_end < self.log_end and not self.offline
+
+    def appended(self, last_offset: Offset) -> None:
+        """The log end moves. Records that need no flush are durable now, unless earlier ones wait for a flush."""
+        self.log_end = end = last_offset + 1
+        limit = self.config.flush_messages
+        if end - self.recovery_point < limit and self._flush_due_to <= self.flushed_to:
+            self.durable_end = end
+        elif end - max(self.recovery_point, self._flush_due_to) >= limit:
+            self._flush_due_to = end  # Kafka's append waits for this flush, and counts from here again
+            self._request_flush()
+
+    def _request_flush(self) -> None:
+        """Appends that wait for the disk share one flush. It covers everything that is appended before it begins."""
+        if not self._flush_requested:
+            self._flush_requested = True
+            self.context.background.run_in_group(f"flushing {self.tp}", self._plan_due_flush)
+
+    def _plan_due_flush(self) -> Job | None:
+        self._flush_requested = False
+        if self.offline or self._flush_due_to <= self.flushed_to:
+            return None
+        try:
+            plan = self.plan_flush(self.log_end, self.log_end, None, self.flushed_to)
+        except OSError as error:
+            if (lacking := shortage(error)) is not None:
+                log.warning("flushing %s failed and is tried again: %s", self.tp, lacking)
+                self.context.background.later(RETRY_MS, self._request_flush)
+                return None
+            with suppress(StorageError):  # the failure of the directory answers the waiting appends
+                self.fail("flushing", error)
+            return None
+        return Job(partial(plan.run, self._files), partial(self._due_flush_ended, self._truncations))
+
+    def _due_flush_ended(self, truncations: int, up_to: Offset) -> None:
+        self._flushed(truncations, up_to)
+        if truncations != self._truncations and self._flush_due_to > self.flushed_to:
+            self._request_flush()
+
+    def lower_recovery_point(self, offset: Offset) -> bool:
+        """To be made durable before a truncation: after a crash, nothing may trust the records that are rewritten."""
+        lowered = offset < self.recovery_point
+        self.flushed_to = min(self.flushed_to, offset)
+        self.recovery_point = min(self.recovery_point, offset)
+        self._truncations += 1
+        return lowered
+
+    def end_at(self, offset: Offset) -> None:
+        """A truncation moved the log end."""
+        self.log_end = offset
+        self.lower_recovery_point(offset)
+        self._flush_due_to = min(self._flush_due_to, offset)
+        self.durable_end = min(self.durable_end, offset) if self._flush_due_to > self.flushed_to else offset
+        self.segments.forget_positions()
+
+    # The file of the epochs
+
+    def write_epochs(self) -> None:
+        """Called whenever they change. `Background` keeps the order, so the file is written before any later flush."""
+        self._epochs_unwritten = True
+        job = partial(replace_if_dir_exists, self._files, *self._encoded_epochs())
+        written = partial(self._epochs_written, list(self.epochs.entries))
+        doing = f"writing {names.EPOCHS_FILE} of {self.tp}"
+        self.context.background.run(doing, job, written, short=self.write_epochs)
+
+    def _encoded_epochs(self) -> tuple[str, bytes]:
+        return os.path.join(self.directory, names.EPOCHS_FILE), encode_epochs(self.epochs.entries)
+
+    def _epochs_written(self, entries: list[EpochEntry], _: None) -> None:
+        if self.epochs.entries == entries:
+            self._epochs_unwritten = False
+
+
+def replace_if_dir_exists(files: Files, path: str, data: bytes) -> None:
+    try:
+        replace_file(files, path, data)
+    except FileNotFoundError:
+        log.info("%s was not written: its partition is being deleted", path)
+
+
+def _do_nothing() -> None:
+    """The listener of a log that has none."""
+
+
+def _ignore_result(_: object) -> None:
+    """For jobs whose result nobody needs."""

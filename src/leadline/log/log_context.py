@@ -1,0 +1,17 @@
+"""The ports that every log of one log directory shares."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from leadline.errors import LogDirFailed
+from leadline.runtime.ports import Background, Chance, Clock, Files
+
+
+@dataclass(frozen=True, slots=True)
+class LogContext:
+    clock: Clock
+    chance: Chance
+    files: Files
+    background: Background  # the thread of the log directory
+    failed: Callable[[LogDirFailed], None]  # takes the log directory offline
+    segment_flushed: Callable[[], None] = lambda: None  # a rolled segment is on disk: worth a checkpoint
