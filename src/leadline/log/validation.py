@@ -8,7 +8,7 @@ Pure: no file, no clock of its own.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from leadline.config.topic import LogConfig
 from leadline.config.values import LONG_MAX
@@ -77,8 +77,16 @@ def one_batch(data: Buffer, config: LogConfig, origin: AppendOrigin, tp: TopicPa
     if from_client:
         if crc_of(data, 0, size) != crc:
             raise CorruptMessage(f"the CRC of a record batch for {tp} does not match (stored: {crc})")
-        _check_client_batch(attributes, delta, count, producer_id, sequence, tp)
-        if not attributes & CODEC_MASK:
+        codec = attributes & CODEC_MASK
+        if (
+            delta < 0
+            or delta + 1 != count
+            or codec > _LAST_CODEC
+            or attributes & CONTROL
+            or producer_id >= 0 > sequence
+        ):
+            _refuse_client_batch(attributes, delta, count, producer_id, sequence, tp)
+        if not codec:
             _check_first_record(data, size, count, tp)
     return header_of(fields)
 
@@ -93,9 +101,10 @@ def _check_first_record(data: Buffer, size: int, count: int, tp: TopicPartition)
         raise InvalidRecord(f"a batch of {count} records for {tp} whose first ends {size - end} bytes before the batch")
 
 
-def _check_client_batch(
+def _refuse_client_batch(
     attributes: int, delta: int, count: int, producer_id: int, sequence: int, tp: TopicPartition
-) -> None:
+) -> NoReturn:
+    """Say what is wrong with the header of a producer's batch."""
     if delta < 0 or count <= 0:
         raise InvalidRecord(f"a batch for {tp} with {count} records and last offset delta {delta}")
     if delta + 1 != count:
@@ -104,8 +113,7 @@ def _check_client_batch(
         raise CorruptMessage(f"unknown compression codec {attributes & CODEC_MASK} in a batch for {tp}")
     if attributes & CONTROL:
         raise InvalidRecord(f"clients may not write control records, in {tp}")
-    if producer_id >= 0 > sequence:
-        raise InvalidRecord(f"sequence number {sequence} in a batch of producer {producer_id} for {tp}")
+    raise InvalidRecord(f"sequence number {sequence} in a batch of producer {producer_id} for {tp}")
 
 
 def needs_records(config: LogConfig) -> bool:

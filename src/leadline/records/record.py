@@ -111,12 +111,17 @@ def check_record(data: Buffer, position: int, limit: int) -> int:
     """
     decode = varint.decode
     try:
-        length, start = decode(data, position)
+        size = data[position]
+        if size > 0x7F and (high := data[position + 1]) < 0x80:
+            size += (high - 1) << 7
+            length, start = (size >> 1) ^ -(size & 1), position + 2
+        else:
+            length, start = decode(data, position)
         end = start + length
         if length < 0 or end > limit:
             raise CorruptMessage(f"a record of {length} bytes where {limit - start} are left")
-        at = start + 2 if data[start + 1] < 0x80 else decode(data, start + 1)[1]  # behind the timestamp
-        at = at + 1 if data[at] < 0x80 else decode(data, at)[1]  # and the offset
+        at = start + 2 if data[start + 1] < 0x80 else decode(data, start + 1)[1]  # after the timestamp
+        at = at + 1 if data[at] < 0x80 else decode(data, at)[1]  # after the offset
         size = data[at]
         if size < 0x80:
             at += 1 if size & 1 else 1 + (size >> 1)  # odd: negative, as of a key that is null
