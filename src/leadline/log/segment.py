@@ -374,5 +374,5 @@ class Segment:
 
 def new_segment(files: Files, location: SegmentPath, config: LogConfig, now_ms: int, chance: Chance) -> Segment:
     limit_ms = min(config.segment_jitter_ms, config.segment_ms)
-    jitter_ms = round(chance.uniform(0, limit_ms)) if limit_ms > 0 else 0
+    jitter_ms = chance.randint(0, limit_ms) if limit_ms > 0 else 0
     return Segment(files, location, config, now_ms=now_ms, jitter_ms=jitter_ms, create=True)
