@@ -17,6 +17,10 @@ NO_EPOCH = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
+NO_LEADER: BrokerId = -1
+NO_ID: TopicId = uuid.UUID(int=0)  # of a topic that has none, or is given by its name
+NONE = 0  # as an error code: no error
+ACKS_ALL = -1  # in a produce request: those of all in-sync replicas
 
 
 class TopicPartition(NamedTuple):

@@ -11,10 +11,10 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from leadline.api.context import Context, Services
-from leadline.api.fast.produce_templates import Lanes
+from leadline.api.context import ClientConnection, Context, Services
+from leadline.api.fast.produce_templates import ProduceTemplates
 from leadline.api.fetch_sessions import Sessions
 from leadline.broker.connection import Connection
 from leadline.broker.connection_quotas import ConnectionLimits
@@ -56,13 +56,11 @@ SETTINGS = {
 M = TypeVar("M", bound=Message)
 
 
-class Origin(NamedTuple):
-    """Where a request comes from that came through no socket."""
+class NoSocket:
+    """The connection of a request that came through no socket."""
 
-    host: str = "localhost"
-    port: int = 0
-    listener: str = "PLAINTEXT"
-    state: object = None
+    def __init__(self) -> None:
+        self.client = ClientConnection("localhost", "PLAINTEXT")
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -90,7 +88,8 @@ class Node:
         self.services = Services(
             settings=LiveSettings(settings), metadata=metadata, configs=nobody, controller=nobody, cluster=nobody,
             peers=nobody, replicas=self.replicas, dirs=self.dirs, sessions=Sessions(1000, random.randint),
-            groups=nobody, offsets=nobody, transactions=nobody, clock=clock, lanes=Lanes(), is_alone=False,
+            groups=nobody, offsets=nobody, transactions=nobody, clock=clock, is_alone=False,
+            produce_templates=ProduceTemplates(),
         )  # fmt: skip
         self.requests = Requests(self.services)
         self.net: Net | None = None
@@ -138,7 +137,7 @@ class Node:
         return parse_response(kind, frame, version)[1]
 
     async def answer(self, request: Buffer) -> bytearray:
-        reply = self.requests.serve(cast(Connection, Origin()), memoryview(bytearray(request))[4:])
+        reply = self.requests.serve(cast(Connection, NoSocket()), memoryview(bytearray(request))[4:])
         if isinstance(reply, Later):
             reply = reply.frame(await reply.answer)
         elif isinstance(reply, Awaitable):
@@ -147,7 +146,7 @@ class Node:
         return bytearray(joined([reply] if isinstance(reply, bytes) else reply))[4:]
 
     def context(self, version: int) -> Context:
-        return Context(self.services, version, None, "localhost", "PLAINTEXT")
+        return Context(self.services, version, None, ClientConnection("localhost", "PLAINTEXT"))
 
     def _connect(self, leader: BrokerId) -> Source:
         other = self.brokers.nodes.get(leader)

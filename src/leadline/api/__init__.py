@@ -1,4 +1,8 @@
-"""One function per request: decode, call one domain object, shape the answer. Here is THE TABLE."""
+"""One function per request: decode it, call one domain object, shape the response. Here is THE TABLE.
+
+An entry says everything about serving a request: its versions, its handler, and its fast path if it has one. A request
+without an entry is not served. What must hold for a request, however it is served, belongs to its entry.
+"""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -6,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from leadline.api.acls import create_acls, delete_acls, describe_acls
 from leadline.api.configs import alter_configs, describe_configs, incremental_alter_configs
-from leadline.api.context import Context
+from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.delegation_tokens import (
     create_delegation_token,
     describe_delegation_token,
@@ -15,9 +19,12 @@ from leadline.api.delegation_tokens import (
 )
 from leadline.api.describe_producers import describe_producers
 from leadline.api.elect_leaders import elect_leaders
+from leadline.api.fast.follower_fetch import fetch_by_follower
+from leadline.api.fast.offset_commit import commit_by_template, serve_offset_commit
+from leadline.api.fast.produce import produce_by_template, serve_produce
 from leadline.api.fetch import fetch
 from leadline.api.find_coordinator import find_coordinator
-from leadline.api.group_offsets import offset_commit, offset_delete, offset_fetch, txn_offset_commit
+from leadline.api.group_offsets import offset_delete, offset_fetch, txn_offset_commit
 from leadline.api.groups import (
     delete_groups,
     describe_groups,
@@ -40,7 +47,6 @@ from leadline.api.kraft import consumer_group_describe, consumer_group_heartbeat
 from leadline.api.list_offsets import list_offsets, offset_for_leader_epoch
 from leadline.api.log_dirs import alter_replica_log_dirs, describe_log_dirs
 from leadline.api.metadata import describe_cluster, metadata
-from leadline.api.produce import serve_produce
 from leadline.api.reassignments import alter_partition_reassignments, list_partition_reassignments
 from leadline.api.sasl import sasl_authenticate, sasl_handshake
 from leadline.api.topics import create_partitions, create_topics, delete_records, delete_topics
@@ -59,33 +65,48 @@ from leadline.wire import messages
 from leadline.wire.classes import Message
 from leadline.wire.codec import decode_from
 from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
+from leadline.wire.primitives import Piece
 
 M = TypeVar("M", bound=Message)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")  # a client's name or version
 Answer = Message | Awaitable[Message | None] | None
-Serve = Callable[[Buffer, int, Context], Answer]  # the frame, where the request begins in it, its surroundings
+Reply = bytes | list[Piece]  # a whole frame, or its pieces
+
+# Takes the frame, and where the body of the request starts in it.
+Serve = Callable[[Buffer, int, Context], Answer]
+
+# Takes the frame, and version and correlation id out of it. None: nothing has happened, and the handler is to serve it.
+FastPath = Callable[[memoryview, int, int, ClientConnection, Services], Reply | Awaitable[Reply] | None]
 
 
 class Entry(NamedTuple):
+    """A request that is served."""
+
     key: int
     name: str
     versions: range  # as advertised
-    serve: Serve
+    serve: Serve  # decodes the request and calls its handler
+    fast: FastPath | None  # tried first
+    pipelined: bool  # the next request of the connection is served while the response to this one is awaited
 
 
-def _entry(request: type[M], handler: Callable[[M, Context], Answer], oldest: int = 0) -> Entry:
+def _entry(
+    request: type[M], handler: Callable[[M, Context], Answer], oldest: int = 0, fast: FastPath | None = None
+) -> Entry:
     def serve(frame: Buffer, body_at: int, ctx: Context) -> Answer:
-        """Bytes behind the request are passed over, as Kafka does: librdkafka sends some with Metadata v12."""
+        """Bytes after the request are ignored, as Kafka does: librdkafka sends some with Metadata v12."""
         message, _ = decode_from(request, frame, ctx.version, body_at)
         return handler(message, ctx)
 
-    return _served_by(request, serve, oldest)
+    return _served_by(request, serve, fast, oldest=oldest)
 
 
-def _served_by(request: type[Message], serve: Serve, oldest: int = 0) -> Entry:
+def _served_by(
+    request: type[Message], serve: Serve, fast: FastPath | None, *, oldest: int = 0, pipelined: bool = False
+) -> Entry:
     assert request.API_KEY is not None
     versions = range(oldest, request.VERSIONS[-1] + 1)
-    return Entry(request.API_KEY, request.__name__.removesuffix("Request"), versions, serve)
+    return Entry(request.API_KEY, request.__name__.removesuffix("Request"), versions, serve, fast, pipelined)
 
 
 def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsResponse:
@@ -108,7 +129,7 @@ def api_versions(request: ApiVersionsRequest, ctx: Context) -> ApiVersionsRespon
 
 
 def by_key(*entries: Entry) -> dict[int, Entry]:
-    """THE TABLE of these entries. A request that is listed twice is a mistake."""
+    """THE TABLE of these entries. A request that is listed twice is a bug."""
     table: dict[int, Entry] = {}
     for entry in entries:
         if (other := table.get(entry.key)) is not None:
@@ -118,11 +139,11 @@ def by_key(*entries: Entry) -> dict[int, Entry]:
 
 
 TABLE = by_key(
-    _served_by(messages.ProduceRequest, serve_produce),
-    _entry(messages.FetchRequest, fetch, oldest=4),
+    _served_by(messages.ProduceRequest, serve_produce, produce_by_template, pipelined=True),
+    _entry(messages.FetchRequest, fetch, oldest=4, fast=fetch_by_follower),
     _entry(messages.ListOffsetsRequest, list_offsets),
     _entry(messages.MetadataRequest, metadata),
-    _entry(messages.OffsetCommitRequest, offset_commit),
+    _served_by(messages.OffsetCommitRequest, serve_offset_commit, commit_by_template),
     _entry(messages.OffsetFetchRequest, offset_fetch),
     _entry(messages.LeaderAndIsrRequest, among_brokers(leader_and_isr, messages.LeaderAndIsrResponse)),
     _entry(messages.StopReplicaRequest, among_brokers(stop_replica, messages.StopReplicaResponse)),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from leadline.api.context import NONE, Context
+from leadline.api.context import Context
 from leadline.api.explanations import explanations
 from leadline.config.alter import AlterConfigOp, ConfigChange, NotAList, altered_broker, altered_topic
 from leadline.config.describe import (
@@ -19,6 +19,7 @@ from leadline.config.describe import (
 from leadline.config.values import ConfigType, InvalidSetting
 from leadline.controller.topics import check_name
 from leadline.errors import GroupIdNotFound, InvalidConfig, InvalidRequest, WireError
+from leadline.model import NONE
 from leadline.wire.messages import (
     AlterConfigsRequest,
     AlterConfigsResponse,

@@ -1,9 +1,9 @@
-"""What a handler is given: the broker's parts, and who asks."""
+"""What a handler gets with a request: the parts of the broker, and the connection that the request came by."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from leadline.api.fast.produce_templates import Lanes
+from leadline.api.fast.produce_templates import ProduceTemplates
 from leadline.api.fetch_sessions import Sessions
 from leadline.cluster.dynamic_configs import DynamicConfigs
 from leadline.cluster.metadata_cache import MetadataCache
@@ -21,7 +21,9 @@ from leadline.log.log_dirs import LogDirs
 from leadline.replication.replicas import Replicas
 from leadline.runtime.ports import Clock
 
-NONE = 0
+if TYPE_CHECKING:
+    from leadline.api.fast.follower_fetch import FollowerFetch
+    from leadline.api.fast.offset_commit import OffsetCommitOutline, OffsetCommitRequestTemplate
 
 
 @dataclass(slots=True)
@@ -41,7 +43,7 @@ class Services:
     offsets: OffsetCoordinator
     transactions: TransactionCoordinator
     clock: Clock
-    lanes: Lanes
+    produce_templates: ProduceTemplates
     is_alone: bool  # one node by itself: nobody else has a say in it
     peer_monitor: PeerMonitor | None = None  # over the others
 
@@ -54,11 +56,20 @@ class Services:
         return self.settings.layers(self.configs.default, self.configs.broker)
 
 
+@dataclass(slots=True)
+class ClientConnection:
+    """A connection as requests know it. Fast paths keep here what the next request of the connection may repeat."""
+
+    host: str
+    listener: str
+    last_commit: "OffsetCommitOutline | OffsetCommitRequestTemplate | None" = None
+    follower_fetch: "FollowerFetch | None" = None
+
+
 class Context(NamedTuple):
-    """One request's surroundings."""
+    """What a handler gets beside the request itself."""
 
     services: Services
     version: int
     client_id: str | None
-    host: str
-    listener: str
+    client: ClientConnection

@@ -1,9 +1,9 @@
 """DescribeProducers: who writes idempotently, and whose transactions are open."""
 
-from leadline.api.context import NONE, Context
+from leadline.api.context import Context
 from leadline.controller.topics import check_name
 from leadline.errors import WireError
-from leadline.model import NO_SEQUENCE, TopicPartition
+from leadline.model import NO_SEQUENCE, NONE, TopicPartition
 from leadline.wire.messages import (
     DescribeProducersRequest,
     DescribeProducersResponse,

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 
-from leadline.api.context import NONE, Context
+from leadline.api.context import Context
 from leadline.api.fetch_sessions import Session, Told, Wanted
 from leadline.api.metadata import endpoints
 from leadline.config.replication import RACK_AWARE
@@ -21,7 +21,7 @@ from leadline.errors import (
     WireError,
 )
 from leadline.log.log import Isolation, Log
-from leadline.model import NO_EPOCH, BrokerId, Offset, TopicId, TopicPartition
+from leadline.model import NO_EPOCH, NONE, BrokerId, Offset, TopicId, TopicPartition
 from leadline.replication.replicas import HostedPartition, Woken
 from leadline.wire.fetch_position import FINAL_EPOCH, FULL_EPOCH, FetchPosition
 from leadline.wire.messages import FetchRequest, FetchResponse

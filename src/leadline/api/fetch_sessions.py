@@ -69,7 +69,6 @@ class Session:
     lanes: dict[tuple[bytes, int], Watch] = field(default_factory=dict)  # the same, by topic id and partition
     replica: int = -1  # whose it is, if it is a follower's
     waiting: Waiting | None = None
-    copying: Waiting | None = None  # serves the usual fetches of a follower: see `copies`
     heard: Heard = field(default_factory=Heard)  # of the follower whose session it is
     all_looked_at_ms: int = 0
 

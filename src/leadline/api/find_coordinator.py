@@ -3,12 +3,12 @@
 from collections.abc import Awaitable
 
 from leadline.api.auto_create import auto_create
-from leadline.api.context import NONE, Context
+from leadline.api.context import Context
 from leadline.cluster.metadata_cache import NO_LEADER, Endpoint
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC
 from leadline.errors import CoordinatorNotAvailable, InvalidRequest, TopicAlreadyExists, WireError
-from leadline.model import BrokerId, TopicPartition
+from leadline.model import NONE, BrokerId, TopicPartition
 from leadline.wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
 MANY_KEYS_FROM = 4
@@ -79,6 +79,8 @@ def _locate(key_type: int, key: str, ctx: Context) -> tuple[BrokerId, Endpoint]:
     is_led = hosted is not None and not hosted.log.offline and not hosted.is_fenced
     if leader == NO_LEADER or (leader == services.metadata.me.id and not is_led):
         raise CoordinatorNotAvailable(f"{tp} has no leader")
-    if (at := services.metadata.reachable(leader, ctx.listener)) is not None:
+    if (at := services.metadata.reachable(leader, ctx.client.listener)) is not None:
         return leader, at
-    raise CoordinatorNotAvailable(f"broker {leader}, which leads {tp}, cannot be reached by listener {ctx.listener}")
+    raise CoordinatorNotAvailable(
+        f"broker {leader}, which leads {tp}, cannot be reached by listener {ctx.client.listener}"
+    )

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypedDict, TypeVar
 
-from leadline.api.context import NONE, Context
+from leadline.api.context import Context
 from leadline.api.verification import verify_offsets
 from leadline.coordination import znodes
 from leadline.coordination.node_json import MalformedNode
@@ -21,7 +21,7 @@ from leadline.errors import (
     WireError,
 )
 from leadline.log.producer_state import Verification
-from leadline.model import Offset, TopicPartition, by_topic
+from leadline.model import NONE, Offset, TopicPartition, by_topic
 from leadline.wire.messages import (
     OffsetCommitRequest,
     OffsetCommitResponse,

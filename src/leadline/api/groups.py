@@ -2,11 +2,12 @@
 
 from ipaddress import IPv6Address, ip_address
 
-from leadline.api.context import NONE, Context
+from leadline.api.context import Context
 from leadline.coordinator.classic_group import ClassicGroup, GroupState
 from leadline.coordinator.group_effects import JoinResult, LeavingMember
 from leadline.coordinator.group_member import JoinRequest, MemberProtocol
 from leadline.errors import CoordinatorLoadInProgress, InconsistentGroupProtocol, WireError
+from leadline.model import NONE
 from leadline.wire.messages import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -47,7 +48,7 @@ async def join_group(request: JoinGroupRequest, ctx: Context) -> JoinGroupRespon
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         client_id=ctx.client_id or "",
-        client_host=_java_address(ctx.host),
+        client_host=_java_address(ctx.client.host),
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.session_timeout_ms if ctx.version == 0 else request.rebalance_timeout_ms,
         protocol_type=request.protocol_type,

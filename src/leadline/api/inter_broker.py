@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TypeVar
 from uuid import UUID
 
-from leadline.api.context import NONE, Context, Services
+from leadline.api.context import ClientConnection, Context, Services
 from leadline.errors import (
     BrokerIdNotRegistered,
     ClusterAuthorizationFailed,
@@ -25,7 +25,7 @@ from leadline.errors import (
     UnknownTopicOrPartition,
     WireError,
 )
-from leadline.model import TopicId, TopicPartition
+from leadline.model import NONE, TopicId, TopicPartition
 from leadline.replication.partition import ANY_EPOCH, LeaderAndIsr, Proposal
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
@@ -323,7 +323,7 @@ class LoopbackPeer:
         self._services = services
 
     async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
-        ctx = Context(self._services, version, None, "", "")
+        ctx = Context(self._services, version, None, ClientConnection("", ""))
         answer: Message
         if isinstance(request, LeaderAndIsrRequest):
             answer = await leader_and_isr(request, ctx)

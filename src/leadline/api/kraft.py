@@ -1,7 +1,8 @@
 """Requests that have a use in KRaft mode alone. A broker in ZooKeeper mode advertises them, and refuses them."""
 
-from leadline.api.context import NONE, Context
+from leadline.api.context import Context
 from leadline.errors import InvalidRequest, NotController, UnsupportedVersion
+from leadline.model import NONE
 from leadline.wire.messages import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from leadline.api.context import NONE, Context
+from leadline.api.context import Context
 from leadline.errors import InvalidRequest, LeaderNotAvailable, OffsetNotAvailable, WireError
 from leadline.log.log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Isolation, Log, TimestampAndOffset
-from leadline.model import TopicPartition
+from leadline.model import NONE, TopicPartition
 from leadline.replication.replicas import HostedPartition
 from leadline.wire.messages import (
     ListOffsetsRequest,

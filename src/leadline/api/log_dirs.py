@@ -2,10 +2,10 @@
 
 import os
 
-from leadline.api.context import NONE, Context
+from leadline.api.context import Context
 from leadline.errors import LogDirNotFound, StorageError, WireError
 from leadline.log.log import Log
-from leadline.model import TopicPartition
+from leadline.model import NONE, TopicPartition
 from leadline.wire.messages import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Iterable
 from uuid import UUID
 
 from leadline.api.auto_create import auto_create
-from leadline.api.context import NONE, Context
+from leadline.api.context import Context
 from leadline.cluster.metadata_cache import BrokerInfo, Endpoint, Partition, Topic
 from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.controller.topics import INTERNAL, check_name
@@ -16,7 +16,7 @@ from leadline.errors import (
     UnknownTopicOrPartition,
     WireError,
 )
-from leadline.model import BrokerId
+from leadline.model import NONE, BrokerId
 from leadline.wire.messages import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest, MetadataResponse
 
 LEADER_NOT_AVAILABLE = 5
@@ -141,7 +141,7 @@ def _describe(topic: Topic, ctx: Context, request: MetadataRequest) -> _Topic:
 
 def _partition(number: int, partition: Partition, ctx: Context) -> MetadataResponse.MetadataResponsePartition:
     cluster = ctx.services.metadata
-    at = None if cluster.may_have_moved(partition) else cluster.reachable(partition.leader, ctx.listener)
+    at = None if cluster.may_have_moved(partition) else cluster.reachable(partition.leader, ctx.client.listener)
     return MetadataResponse.MetadataResponsePartition(
         error_code=LEADER_NOT_AVAILABLE if at is None else NONE,
         partition_index=number,
@@ -177,7 +177,9 @@ def endpoints(ctx: Context) -> list[tuple[int, Endpoint, str | None]]:
 
 def _endpoints(brokers: Iterable[BrokerInfo], ctx: Context) -> list[tuple[int, Endpoint, str | None]]:
     return [
-        (broker.id, at, broker.rack) for broker in brokers if (at := broker.endpoints.get(ctx.listener)) is not None
+        (broker.id, at, broker.rack)
+        for broker in brokers
+        if (at := broker.endpoints.get(ctx.client.listener)) is not None
     ]
 
 

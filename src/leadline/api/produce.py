@@ -5,8 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from leadline.api.context import NONE, Context
-from leadline.api.fast.produce_templates import ACKS_ALL, Lane, Lanes
+from leadline.api.context import Context
 from leadline.api.metadata import endpoints
 from leadline.api.verification import Verdict, verify_records
 from leadline.controller.topics import INTERNAL
@@ -29,7 +28,7 @@ from leadline.errors import (
 from leadline.log.log import AppendResult
 from leadline.log.producer_state import TRUSTED, AppendOrigin
 from leadline.log.write_pressure import PressureLevel, WritePressure
-from leadline.model import Buffer, Offset, TopicPartition
+from leadline.model import ACKS_ALL, NONE, Buffer, Offset, TopicPartition
 from leadline.records.batch import (
     CODEC_MASK,
     FLAGS_AT,
@@ -42,11 +41,8 @@ from leadline.records.batch import (
 )
 from leadline.records.compression import Codec
 from leadline.replication.replicas import HostedPartition, Replicas
-from leadline.runtime.immediate_future import ImmediateFuture
-from leadline.wire.codec import decode_from
-from leadline.wire.frames import response_frame
 from leadline.wire.messages import ProduceRequest, ProduceResponse
-from leadline.wire.primitives import BUFFERS, Piece
+from leadline.wire.primitives import BUFFERS
 
 OLDEST_VERSION = 3  # before it, records had another format
 ZSTD_FROM = 7
@@ -65,7 +61,6 @@ _ALL_TRUSTED: Mapping[TopicPartition, Verdict] = {}
 
 A = TypeVar("A")
 Outcome = Callable[[int, WireError | None], None]  # NONE, or the code of what is wrong; and why it is refused, if it is
-Reply = bytes | list[Piece]
 Answer = ProduceResponse | Awaitable[ProduceResponse | None] | None
 _Partition = ProduceResponse.PartitionProduceResponse
 _Topic = ProduceResponse.TopicProduceResponse
@@ -117,7 +112,7 @@ def _append(request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict],
             verdict = TRUSTED if verdicts is _ALL_TRUSTED else verdicts.get(tp)
             if isinstance(verdict, WireError):
                 failed = verdict
-                partitions.append(_refused(data.index, verdict))
+                partitions.append(refused(data.index, verdict))
                 continue
             try:
                 if acks not in ACKS or ctx.version < ZSTD_FROM or topic.name in INTERNAL:
@@ -125,12 +120,12 @@ def _append(request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict],
                 hosted = replicas.holding(tp)
                 appended = replicas.append_to(hosted, records, AppendOrigin.CLIENT, verdict, acks)
                 log = hosted.log
-                partitions.append(_done(data.index, appended, log.log_start))
+                partitions.append(accepted(data.index, appended, log.log_start))
                 if (log.high_watermark if acks == ACKS_ALL else log.durable_end) <= appended.last_offset:
                     unsafe.append((tp, appended.last_offset + 1, partitions[-1]))
             except WireError as error:
                 failed = error
-                partitions.append(_refused(data.index, error, _log_start(tp, records, error, replicas)))
+                partitions.append(refused(data.index, error, log_start_with(tp, records, error, replicas)))
         if partitions:
             topics.append(_Topic(name=topic.name, partition_responses=partitions))
     if acks == 0 and failed is not None:
@@ -143,7 +138,7 @@ def _append(request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict],
     if unsafe:
         return _once_flushed([(tp, offset) for tp, offset, _ in unsafe], replicas)
     if replicas.pressure.level is PressureLevel.HIGH and _is_large(request):
-        return _after_the_disk(answer, replicas.pressure)
+        return after_the_disk(answer, replicas.pressure)
     return answer
 
 
@@ -169,7 +164,7 @@ def _once_safe(
             future.set_result(answer)
 
     for tp, offset, part in unsafe:
-        _when_safe(replicas.hosted[tp], offset, acks, timeout_ms, replicas, partial(told, part))
+        when_safe(replicas.hosted[tp], offset, acks, timeout_ms, replicas, partial(told, part))
     return future
 
 
@@ -190,7 +185,7 @@ def _set_result(future: "asyncio.Future[WireError | None]", error: WireError | N
         future.set_result(error)
 
 
-def _when_safe(
+def when_safe(
     hosted: HostedPartition, offset: Offset, acks: int, timeout_ms: int, replicas: Replicas, told: Outcome
 ) -> None:
     """The time that the others may take begins behind our own flush."""
@@ -253,73 +248,10 @@ def _is_large(request: ProduceRequest) -> bool:
     return sum(len(_records(data)) for topic in request.topic_data for data in topic.partition_data) >= LARGE_BYTES
 
 
-async def _after_the_disk(answer: A, pressure: WritePressure) -> A:
+async def after_the_disk(answer: A, pressure: WritePressure) -> A:
     """Who writes faster than the disk is slowed down by it, and nobody else is."""
     await pressure.room()
     return answer
-
-
-def serve_produce(frame: Buffer, body_at: int, ctx: Context) -> Answer:
-    """Requests that begin like this one are served in its lane from now on."""
-    request, _ = decode_from(ProduceRequest, frame, ctx.version, body_at)
-    ctx.services.lanes.open(frame, body_at, request, ctx.version)
-    return produce(request, ctx)
-
-
-def produce_in_lane(frame: memoryview, lanes: Lanes, replicas: Replicas) -> Reply | Awaitable[Reply] | None:
-    """The reply, if the request is in a lane. If not, nothing has happened to it."""
-    found = lanes.find(frame)
-    if found is None:
-        return None
-    lane, records, version, correlation_id = found
-    tp = lane.tp
-    try:
-        hosted = replicas.holding(tp)
-        appended = replicas.append_to(hosted, records, acks=lane.acks)
-    except NotLeaderOrFollower:
-        return None  # told with more than a lane knows
-    except WireError as error:
-        part = _refused(tp.partition, error, _log_start(tp, records, error, replicas))
-        answer = ProduceResponse(responses=[_Topic(name=tp.topic, partition_responses=[part])])
-        return response_frame(answer, version, correlation_id)
-    log = hosted.log
-    reply = lane.reply(correlation_id, appended.first_offset, appended.log_append_time_ms, log.log_start)
-    if (log.high_watermark if lane.acks == ACKS_ALL else log.durable_end) <= appended.last_offset:
-        return _reply_once_safe(lane, reply, appended, version, correlation_id, replicas)
-    if replicas.pressure.level is PressureLevel.HIGH and len(records) >= LARGE_BYTES:
-        return _after_the_disk(reply, replicas.pressure)
-    return reply
-
-
-def _reply_once_safe(
-    lane: Lane,
-    reply: bytes,
-    appended: AppendResult,
-    version: int,
-    correlation_id: int,
-    replicas: Replicas,
-) -> ImmediateFuture[Reply]:
-    """As a request that is in no lane is answered, unless all goes well."""
-    hosted = replicas.hosted[lane.tp]
-    log_start = hosted.log.log_start
-    prompt = ImmediateFuture[Reply](loop=asyncio.get_running_loop())
-
-    def told(code: int, refusal: WireError | None) -> None:
-        if prompt.done():
-            return
-        if code == NONE:
-            replicas.completions.complete(prompt, reply)
-            return
-        if refusal is not None:
-            failed = _refused(lane.tp.partition, refusal)
-        else:
-            failed = _done(lane.tp.partition, appended, log_start)
-        failed.error_code = code
-        answer = ProduceResponse(responses=[_Topic(name=lane.tp.topic, partition_responses=[failed])])
-        replicas.completions.complete(prompt, response_frame(answer, version, correlation_id))
-
-    _when_safe(hosted, appended.last_offset + 1, lane.acks, lane.timeout_ms, replicas, told)
-    return prompt
 
 
 def _records(data: ProduceRequest.PartitionProduceData) -> Buffer:
@@ -345,7 +277,7 @@ def _refuse_all(request: ProduceRequest, error: WireError) -> ProduceResponse:
         raise error
     return ProduceResponse(
         responses=[
-            _Topic(name=topic.name, partition_responses=[_refused(data.index, error) for data in topic.partition_data])
+            _Topic(name=topic.name, partition_responses=[refused(data.index, error) for data in topic.partition_data])
             for topic in request.topic_data
             if topic.partition_data
         ]
@@ -364,7 +296,7 @@ def _check(tp: TopicPartition, records: Buffer, acks: int, ctx: Context) -> None
         raise InvalidTopic(f"Cannot append to internal topic {tp.topic}")
 
 
-def _done(index: int, appended: AppendResult, log_start: int) -> _Partition:
+def accepted(index: int, appended: AppendResult, log_start: int) -> _Partition:
     return _Partition(
         index=index,
         error_code=NONE,
@@ -374,7 +306,7 @@ def _done(index: int, appended: AppendResult, log_start: int) -> _Partition:
     )
 
 
-def _refused(index: int, error: WireError, log_start: int = -1) -> _Partition:
+def refused(index: int, error: WireError, log_start: int = -1) -> _Partition:
     records = error.records if isinstance(error, RecordsRefused) else ()
     return _Partition(
         index=index,
@@ -389,7 +321,7 @@ def _refused(index: int, error: WireError, log_start: int = -1) -> _Partition:
     )
 
 
-def _log_start(tp: TopicPartition, records: Buffer, error: WireError, replicas: Replicas) -> int:
+def log_start_with(tp: TopicPartition, records: Buffer, error: WireError, replicas: Replicas) -> int:
     """Told where the log itself refused what was one batch."""
     if isinstance(error, _WITHOUT_LOG_START) or (isinstance(error, InvalidRecord) and not _is_one_batch(records)):
         return -1

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Coroutine, Mapping
 from functools import partial
 from uuid import UUID
 
-from leadline.api.context import NONE, Context
+from leadline.api.context import Context
 from leadline.cluster.metadata_cache import Topic
 from leadline.config.alter import check_topic
 from leadline.config.describe import describe_topic
@@ -28,7 +28,7 @@ from leadline.errors import (
     UnknownTopicId,
     WireError,
 )
-from leadline.model import TopicPartition
+from leadline.model import NONE, TopicPartition
 from leadline.wire.messages import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,

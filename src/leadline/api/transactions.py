@@ -6,7 +6,7 @@ InvalidProducerEpoch instead.
 
 from collections.abc import Collection, Iterable
 
-from leadline.api.context import NONE, Context
+from leadline.api.context import Context
 from leadline.controller.topics import INTERNAL
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.markers import TransactionOutcome
@@ -21,7 +21,7 @@ from leadline.errors import (
     UnknownTopicOrPartition,
     WireError,
 )
-from leadline.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
+from leadline.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NONE, TopicPartition
 from leadline.wire.messages import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,

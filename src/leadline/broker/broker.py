@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from leadline.api.context import Services
-from leadline.api.fast.produce_templates import Lanes
+from leadline.api.fast.produce_templates import ProduceTemplates
 from leadline.api.fetch_sessions import Sessions
 from leadline.broker.identity import Identity, identify, properties_of
 from leadline.broker.inter_broker import InterBroker
@@ -202,7 +202,7 @@ class Broker:
             offsets=self.commits,
             transactions=self.transactions,
             clock=self.clock,
-            lanes=Lanes(),
+            produce_templates=ProduceTemplates(),
             is_alone=self.is_alone,
         )
         self.requests = Requests(self.services)

@@ -20,6 +20,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+from leadline.api.context import ClientConnection
 from leadline.broker.connection_state import RECEIVE_MAY_FOLLOW, CloseConnection, ReceiveState, SendState
 from leadline.broker.frame_reader import SIZE_BYTES, FrameReader
 from leadline.broker.reply_queue import MAX_QUEUED, Later, Reply, ReplyQueue, as_it_is
@@ -49,7 +50,7 @@ class Connection:
     def __init__(self, net: "Net", sock: Socket, host: str, port: int, listener: str) -> None:
         self.net, self.sock, self.host, self.port, self.listener = net, sock, host, port, listener
         self.serve: ServeFrame = net.serve
-        self.state: object = None  # whatever serves the connection keeps with it
+        self.client = ClientConnection(host, listener)  # what requests know of it
         self.last_active = net.now()  # when its bytes were last served
         self.receive_state = _READING
         self._is_watched = False  # the socket calls `_readable`; that is ended only when it is called in vain

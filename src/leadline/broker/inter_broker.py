@@ -5,7 +5,7 @@ A broker that is the controller itself serves its own requests without a connect
 
 from collections.abc import Callable
 
-from leadline.api.context import Context, Services
+from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.inter_broker import LoopbackPeer, alter_partition, controlled_shutdown
 from leadline.cluster.broker_client import BrokerClient, Channel, Source
 from leadline.cluster.metadata_cache import Endpoint
@@ -61,4 +61,4 @@ class InterBroker:
         return await self.services.peers.ask_controller(request, ControlledShutdownResponse, version, timeout_s)
 
     def _own_request(self, version: int) -> Context:
-        return Context(self.services, version, None, "", "")
+        return Context(self.services, version, None, ClientConnection("", ""))

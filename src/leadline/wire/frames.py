@@ -7,6 +7,7 @@ understood can be answered, or told about in a log.
 
 from functools import lru_cache
 from struct import Struct
+from struct import error as StructError
 from typing import NamedTuple, TypeVar
 
 from leadline.model import Buffer
@@ -39,10 +40,22 @@ class Head(NamedTuple):
         return self.api is not None and self.version in self.api.versions
 
 
+def request_front(frame: Buffer) -> tuple[int, int, int]:
+    """Api key, version and correlation id."""
+    try:
+        key, version, correlation_id = FRONT.unpack_from(frame)
+    except StructError:
+        message = f"truncated: {len(frame)} bytes of at least {FRONT.size}"
+        raise MalformedRequest("request header", 0, message) from None
+    return key, version, correlation_id
+
+
 def request_head(frame: Buffer) -> Head:
-    if len(frame) < FRONT.size:
-        raise MalformedRequest("request header", 0, f"truncated: {len(frame)} bytes of at least {FRONT.size}")
-    key, version, correlation_id = FRONT.unpack_from(frame)
+    return rest_of_head(frame, *request_front(frame))
+
+
+def rest_of_head(frame: Buffer, key: int, version: int, correlation_id: int) -> Head:
+    """The header of a request whose front has been read."""
     api = APIS.get(key)
     if api is None or version not in api.versions:
         return Head(key, version, correlation_id, None, api, FRONT.size)

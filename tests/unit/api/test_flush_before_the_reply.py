@@ -17,7 +17,7 @@ from leadline.runtime.ports import Files
 from leadline.wire.frames import parse_response, request_frame
 from leadline.wire.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from tests.support import in_memory
-from tests.support.brokers import PATIENCE_S, TP, Brokers, Node, Origin, brokers, joined, until
+from tests.support.brokers import PATIENCE_S, TP, Brokers, Node, NoSocket, brokers, joined, until
 from tests.support.in_process import broker_in_process
 from tests.support.logs import batch, offsets_in, whole_log
 from tests.support.slow_disk import SlowDisk
@@ -60,9 +60,9 @@ def request_of(tp: TopicPartition, acks: int, *, timeout_ms: int = 60_000) -> Pr
 
 
 async def answered(broker: Broker, request: ProduceRequest | FetchRequest, version: int = 9) -> object:
-    """Through THE TABLE, or a lane if there is one."""
+    """Through THE TABLE, which may take the fast path."""
     frame = bytearray(joined(request_frame(request, version, 7, "test")))
-    reply = broker.requests.serve(Origin(), memoryview(frame)[4:])  # type: ignore[arg-type]
+    reply = broker.requests.serve(NoSocket(), memoryview(frame)[4:])  # type: ignore[arg-type]
     if isinstance(reply, Later):
         reply = reply.frame(await reply.answer)
     elif isinstance(reply, Awaitable):
@@ -92,12 +92,12 @@ async def shown(broker: Broker, tp: TopicPartition) -> list[int]:
 
 
 @pytest.mark.parametrize("acks", [LEADER, ALL])
-@pytest.mark.parametrize("lane", [False, True])
-def test_the_reply_and_the_consumers_wait_for_the_fsync(tmp_path: Path, acks: int, lane: bool) -> None:
+@pytest.mark.parametrize("is_fast", [False, True])
+def test_the_reply_and_the_consumers_wait_for_the_fsync(tmp_path: Path, acks: int, is_fast: bool) -> None:
     async def test() -> None:
         disk = SlowDisk()
         async with one_broker(tmp_path, disk) as broker:
-            if lane:
+            if is_fast:
                 await produce(broker, FLUSHED, acks)
             before = broker.dirs.logs[FLUSHED].log_end
             with disk.slow():
@@ -175,15 +175,15 @@ def test_records_that_trigger_no_flush_are_acknowledged_at_once(tmp_path: Path) 
     run(test)
 
 
-@pytest.mark.parametrize("lane", [False, True])
+@pytest.mark.parametrize("is_fast", [False, True])
 @pytest.mark.parametrize("acks", [LEADER, ALL])
 def test_an_fsync_that_fails_fails_the_produce_and_takes_the_directory_offline(
-    tmp_path: Path, acks: int, lane: bool
+    tmp_path: Path, acks: int, is_fast: bool
 ) -> None:
     async def test() -> None:
         disk = SlowDisk()
         async with one_broker(tmp_path, disk, tmp_path / "two") as broker:
-            if lane:
+            if is_fast:
                 await produce(broker, FLUSHED, acks)
             high_watermark, log = broker.dirs.logs[FLUSHED].high_watermark, broker.dirs.logs[FLUSHED]
             with disk.slow():

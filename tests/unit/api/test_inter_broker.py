@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.api.context import Context
+from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.inter_broker import among_brokers, leader_and_isr, stop_replica
 from leadline.broker.broker import Broker
 from leadline.errors import (
@@ -44,6 +44,10 @@ def run(path: Path, test: Callable[[Broker], Awaitable[None]], directories: int 
     asyncio.run(main())
 
 
+def context_of(services: Services, version: int) -> Context:
+    return Context(services, version, None, ClientConnection("", ""))
+
+
 def lead(broker: Broker, **changed: object) -> LeaderAndIsrRequest:
     """The next epoch of t-0, led by this broker."""
     me, topic = broker.services.metadata.me.id, broker.services.metadata.topics["t"]
@@ -69,7 +73,7 @@ def test_what_is_old_or_does_not_fit_is_refused(tmp_path: Path) -> None:
     async def test(broker: Broker) -> None:
         services = broker.services
         await services.cluster.create_topic("t", ((services.metadata.me.id,),), {})
-        ctx = Context(services, 7, None, "", "")
+        ctx = context_of(services, 7)
         for changed, code in (
             ({"controller_epoch": 0}, StaleControllerEpoch.code),
             ({"broker_epoch": services.metadata.broker_epoch - 1}, StaleBrokerEpoch.code),
@@ -92,7 +96,7 @@ def test_an_unclean_election_is_told_and_remembered_as_one(tmp_path: Path, caplo
     async def test(broker: Broker) -> None:
         services = broker.services
         await services.cluster.create_topic("t", ((services.metadata.me.id,),), {})
-        ctx = Context(services, 7, None, "", "")
+        ctx = context_of(services, 7)
         await leader_and_isr(lead(broker, leader_recovery_state=1), ctx)
         await leader_and_isr(lead(broker, leader=7, leader_epoch=2, leader_recovery_state=1), ctx)
         history = services.replicas.hosted[T0].history
@@ -129,7 +133,7 @@ def test_a_replica_is_stopped_and_kept_or_deleted(tmp_path: Path) -> None:
     async def test(broker: Broker) -> None:
         services = broker.services
         await services.cluster.create_topic("t", ((services.metadata.me.id,),), {})
-        ctx = Context(services, 4, None, "", "")
+        ctx = context_of(services, 4)
 
         async def stop(epoch: int, *, delete: bool) -> int:
             state = StopReplicaRequest.StopReplicaPartitionState(leader_epoch=epoch, delete_partition=delete)
@@ -155,7 +159,7 @@ def test_a_replica_is_stopped_and_kept_or_deleted(tmp_path: Path) -> None:
 def test_a_node_that_is_alone_takes_nobody_else_for_a_controller(tmp_path: Path) -> None:
     async def test(broker: Broker) -> None:
         serve = among_brokers(leader_and_isr, LeaderAndIsrResponse)
-        answer = serve(LeaderAndIsrRequest(controller_epoch=99), Context(broker.services, 7, None, "host", "L"))
+        answer = serve(LeaderAndIsrRequest(controller_epoch=99), context_of(broker.services, 7))
         assert isinstance(answer, LeaderAndIsrResponse)
         assert answer.error_code == ClusterAuthorizationFailed.code
         assert broker.services.metadata.controller_epoch == 1
@@ -175,7 +179,8 @@ def test_what_lies_in_a_failed_directory_has_no_leader_any_longer(tmp_path: Path
         assert services.metadata.topics["t"].partitions[kept.partition].leader == services.metadata.me.id
         services.replicas.append(kept, batch())
         answer = await leader_and_isr(
-            lead(broker, partition_index=lost.partition, leader_epoch=9), Context(services, 7, None, "", "")
+            lead(broker, partition_index=lost.partition, leader_epoch=9),
+            context_of(services, 7),
         )
         assert answer.topics[0].partition_errors[0].error_code == StorageError.code
 

@@ -1,13 +1,13 @@
-"""Fetches of followers in their sessions, served without the codec: `wire/follower_fetch.py` has their form.
+"""The fast path of Fetch: fetches of followers in their sessions. `wire/follower_fetch.py` encodes and decodes them.
 
-What is unusual, be it in the request or in one of the partitions, is left to `fetch`: before anything was done if a
-position is, and with the session as it then is if only what is to be answered is.
+Anything unusual falls back to `fetch`. An unusual position falls back before any state changes; an unusual response
+falls back with the session already updated.
 """
 
 import asyncio
 from typing import NamedTuple
 
-from leadline.api.context import Context, Services
+from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.fetch import Fetch, Watch
 from leadline.api.fetch_sessions import Session, Told
 from leadline.log.log import Isolation
@@ -22,20 +22,14 @@ from leadline.wire.frames import response_frame
 from leadline.wire.messages import FetchRequest
 from leadline.wire.primitives import Piece, piece_length
 
-MOST_LINGERING_MS = 1000  # timers up to here are left alone when their fetch is answered: the next one has use for them
+MOST_LINGERING_MS = 1000  # shorter timers are kept when their fetch is answered: the next one uses them
 
 
-class Origin(NamedTuple):
-    """Where it came from."""
-
-    host: str
-    listener: str
-
-
-def copy_in_lane(
-    frame: memoryview, services: Services, origin: Origin
+def fetch_by_follower(
+    frame: memoryview, version: int, correlation_id: int, client: ClientConnection, services: Services
 ) -> list[Piece] | ImmediateFuture[list[Piece]] | None:
-    """The reply, if the request is as most are. If not, nothing has happened to it."""
+    if version != VERSION:
+        return None
     request = follower_fetch.parse_request(frame)
     if request is None:
         return None
@@ -51,15 +45,17 @@ def copy_in_lane(
             return None
         watches.append(watch)
         has_all = has_all and position.fetch_offset == watch.hosted.log.log_end
-    copying = _copying(session, services)
-    copying.begin(request, origin)
+    fetch = client.follower_fetch
+    if fetch is None or fetch.session is not session or fetch.is_waiting:
+        fetch = client.follower_fetch = FollowerFetch(session, client, services)
+    fetch.begin(request)
     for position, watch in zip(request.positions, watches, strict=True):
-        copying.is_at(position, watch)
+        fetch.position_reported(position, watch)
     if len(session.fresh) > len(watches):
-        copying.is_still_there(watches)
-    elif has_all:  # what is fresh is what was named: there is nothing to look for
-        return copying.wait()
-    return copying.answer() or copying.wait()
+        fetch.refresh_unnamed(watches)
+    elif has_all:  # only the named partitions are fresh, and none has records
+        return fetch.wait()
+    return fetch.response() or fetch.wait()
 
 
 def _is_usual(position: FetchPosition, hosted: HostedPartition, replica: BrokerId, broker_epoch: int) -> bool:
@@ -79,43 +75,34 @@ def _is_usual(position: FetchPosition, hosted: HostedPartition, replica: BrokerI
     return bool(epochs) and epochs[-1].epoch == position.last_fetched_epoch
 
 
-def _copying(session: Session, services: Services) -> "_Copying":
-    found = session.copying
-    if not isinstance(found, _Copying) or found.is_waiting:  # still, as on a connection that broke
-        found = session.copying = _Copying(session, services)
-    return found
-
-
-class _Copying:
-    """The fetches of a session, one after the other; each is looked at as often as something changes."""
+class FollowerFetch:
+    """The fetches of a follower on a connection, one after the other. A waiting one is evaluated at each change."""
 
     __slots__ = (
-        "_deadline_s", "_is_woken", "_loop", "_now_ms", "_origin", "_request", "_services", "_session", "_timer",
-        "_unusual", "_waited_for",
+        "_client", "_deadline_s", "_fallback", "_is_woken", "_loop", "_now_ms", "_request", "_services", "_timer",
+        "_waited_for", "session",
     )  # fmt: skip
 
     _request: FollowerFetchRequest
-    _origin: Origin
     _now_ms: int
     _deadline_s: float
 
-    def __init__(self, session: Session, services: Services) -> None:
-        self._session, self._services = session, services
+    def __init__(self, session: Session, client: ClientConnection, services: Services) -> None:
+        self.session, self._client, self._services = session, client, services
         self._loop = asyncio.get_running_loop()
-        self._unusual: Fetch | None = None
+        self._fallback: Fetch | None = None
         self._waited_for: ImmediateFuture[list[Piece]] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_woken = False
 
-    def begin(self, request: FollowerFetchRequest, origin: Origin) -> None:
-        self._request, self._origin, self._unusual = request, origin, None
+    def begin(self, request: FollowerFetchRequest) -> None:
+        self._request, self._fallback = request, None
         self._now_ms = self._services.clock.now_ms()
-        self._session.epoch += 1
-        self._session.seen(self._now_ms)
+        self.session.epoch += 1
+        self.session.seen(self._now_ms)
 
-    def is_at(self, position: FetchPosition, watch: Watch) -> None:
-        """What the follower says of a partition."""
-        request, session, wanted = self._request, self._session, watch.wanted
+    def position_reported(self, position: FetchPosition, watch: Watch) -> None:
+        request, session, wanted = self._request, self.session, watch.wanted
         session.positions[wanted] = position
         session.fresh[wanted] = None
         self._services.replicas.copied(
@@ -128,47 +115,47 @@ class _Copying:
             self._now_ms,
         )
 
-    def is_still_there(self, named: list[Watch]) -> None:
-        """Where it is not in sync, the follower says so with each fetch, named or not: it may join by now.
+    def refresh_unnamed(self, named: list[Watch]) -> None:
+        """A fetch confirms the position in every partition, named or not. A follower out of sync may join by it.
 
-        `fetch` judges a position that is not the usual one: that of an idle partition, whose leader was elected again
-        since its last record.
+        An idle partition whose leader was elected again since its last record has an unusual position. `fetch` judges
+        it.
         """
-        request, session = self._request, self._session
+        request, session = self._request, self.session
         for wanted in list(session.fresh):
             watch, position = session.watches.get(wanted), session.positions[wanted]
             leader = watch.hosted.leads if isinstance(watch, Watch) and watch not in named else None
             if isinstance(watch, Watch) and leader is not None and request.replica not in leader.isr:
                 if _is_usual(position, watch.hosted, request.replica, request.broker_epoch):
-                    self.is_at(position, watch)
-                elif self._unusual is None:
-                    self._unusual = self._as_any_other()
+                    self.position_reported(position, watch)
+                elif self._fallback is None:
+                    self._fallback = self._slow_fetch()
 
-    def answer(self, *, last: bool = False) -> list[Piece] | None:
-        """None if it is worth waiting for a better one."""
-        if self._unusual is None:
-            found = _look(self._session, self._request, self._services.replicas)
-            if found is not None:
+    def response(self, *, last: bool = False) -> list[Piece] | None:
+        """None: the fetch should wait for more. `last`: it may not wait any longer."""
+        if self._fallback is None:
+            fetched = _read(self.session, self._request, self._services.replicas)
+            if fetched is not None:
                 least = min(self._request.min_bytes, self._request.max_bytes)
-                if found.size < least and not last and self._request.max_wait_ms > 0:
+                if fetched.size < least and not last and self._request.max_wait_ms > 0:
                     return None
-                told = _news(found, self._session, self._request.replica)
-                return follower_fetch.encode_response(self._request.correlation_id, self._session.id, told)
-            self._unusual = self._as_any_other()
-        answer = self._unusual.try_once(last=last)
-        return None if answer is None else response_frame(answer, VERSION, self._request.correlation_id)
+                news = _news(fetched, self.session, self._request.replica)
+                return follower_fetch.encode_response(self._request.correlation_id, self.session.id, news)
+            self._fallback = self._slow_fetch()
+        response = self._fallback.try_once(last=last)
+        return None if response is None else response_frame(response, VERSION, self._request.correlation_id)
 
-    def _as_any_other(self) -> Fetch:
-        asked = self._request
-        request = FetchRequest(
-            max_wait_ms=asked.max_wait_ms,
-            min_bytes=asked.min_bytes,
-            max_bytes=asked.max_bytes,
-            session_id=asked.session_id,
-            session_epoch=asked.session_epoch,
-            replica_state=FetchRequest.ReplicaState(replica_id=asked.replica, replica_epoch=asked.broker_epoch),
+    def _slow_fetch(self) -> Fetch:
+        request = self._request
+        message = FetchRequest(
+            max_wait_ms=request.max_wait_ms,
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes,
+            session_id=request.session_id,
+            session_epoch=request.session_epoch,
+            replica_state=FetchRequest.ReplicaState(replica_id=request.replica, replica_epoch=request.broker_epoch),
         )
-        return Fetch(request, Context(self._services, VERSION, None, *self._origin), self._session)
+        return Fetch(message, Context(self._services, VERSION, None, self._client), self.session)
 
     # Waiting
 
@@ -177,15 +164,15 @@ class _Copying:
         return self._waited_for is not None
 
     def wait(self) -> ImmediateFuture[list[Piece]]:
-        self._waited_for = answer = ImmediateFuture[list[Piece]](loop=self._loop)
-        answer.on_cancel = self._leave
-        self._session.waiting = self
+        self._waited_for = future = ImmediateFuture[list[Piece]](loop=self._loop)
+        future.on_cancel = self._leave
+        self.session.waiting = self
         self._deadline_s = self._loop.time() + self._request.max_wait_ms / 1000
         if self._timer is None or self._timer.when() > self._deadline_s:
             self._call_at_deadline()
         if self._services.replicas.stopping:
             self.wake()
-        return answer
+        return future
 
     def _call_at_deadline(self) -> None:
         if self._timer is not None:
@@ -193,19 +180,19 @@ class _Copying:
         self._timer = self._loop.call_at(self._deadline_s, self._expire)
 
     def _expire(self) -> None:
-        """Of a fetch that was answered since, or of this one."""
+        """The timer may be one of an earlier fetch."""
         self._timer = None
         if self._waited_for is None:
             return
         if self._loop.time() < self._deadline_s:
             self._call_at_deadline()
         else:
-            self._look_again(last=True)
+            self._evaluate(last=True)
 
     def _leave(self) -> None:
         self._waited_for = None
-        if self._session.waiting is self:
-            self._session.waiting = None
+        if self.session.waiting is self:
+            self.session.waiting = None
         if self._timer is not None and self._request.max_wait_ms > MOST_LINGERING_MS:
             self._timer.cancel()
             self._timer = None
@@ -213,26 +200,26 @@ class _Copying:
     def wake(self) -> None:
         if not self._is_woken:
             self._is_woken = True
-            self._services.replicas.completions.evaluate(self._look_again)
+            self._services.replicas.completions.evaluate(self._evaluate)
 
-    def _look_again(self, last: bool = False) -> None:
+    def _evaluate(self, last: bool = False) -> None:
         self._is_woken = False
         if (waited_for := self._waited_for) is not None:
-            answer = self.answer(last=last or self._services.replicas.stopping)
-            if answer is not None:
+            response = self.response(last=last or self._services.replicas.stopping)
+            if response is not None:
                 self._leave()
-                waited_for.set_result(answer)
+                waited_for.set_result(response)
                 waited_for.notify()
 
 
-class _Found(NamedTuple):
-    parts: list[tuple[Watch, follower_fetch.FetchedPartition]]
+class _Fetched(NamedTuple):
+    partitions: list[tuple[Watch, follower_fetch.FetchedPartition]]
     size: int
 
 
-def _look(session: Session, request: FollowerFetchRequest, replicas: Replicas) -> _Found | None:
-    """At what is fresh. None: something is unusual."""
-    found, size, left, positions = [], 0, request.max_bytes, session.positions
+def _read(session: Session, request: FollowerFetchRequest, replicas: Replicas) -> _Fetched | None:
+    """The fresh partitions of the session. None: something is unusual."""
+    partitions, size, left, positions = [], 0, request.max_bytes, session.positions
     for wanted in session.candidates():
         watch = session.watches.get(wanted)
         if not isinstance(watch, Watch):
@@ -255,22 +242,22 @@ def _look(session: Session, request: FollowerFetchRequest, replicas: Replicas) -
                 size += length
                 left = max(left - length, 0)
         marks = log.high_watermark, log.last_stable_offset, log.log_start
-        found.append((watch, follower_fetch.FetchedPartition(watch.topic_id, wanted.partition, *marks, records)))
-    if len(found) > MOST_TOPICS and len({watch.topic_id for watch, _ in found}) > MOST_TOPICS:
+        partitions.append((watch, follower_fetch.FetchedPartition(watch.topic_id, wanted.partition, *marks, records)))
+    if len(partitions) > MOST_TOPICS and len({watch.topic_id for watch, _ in partitions}) > MOST_TOPICS:
         return None
-    return _Found(found, size)
+    return _Fetched(partitions, size)
 
 
-def _news(found: _Found, session: Session, replica: BrokerId) -> list[follower_fetch.FetchedPartition]:
-    """What there is to tell. Who is settled need not be looked at again until something happens."""
-    told = []
-    for watch, part in found.parts:
+def _news(fetched: _Fetched, session: Session, replica: BrokerId) -> list[follower_fetch.FetchedPartition]:
+    """The partitions that changed for the follower. One that has caught up is not read again until it changes."""
+    news = []
+    for watch, part in fetched.partitions:
         wanted, leader = watch.wanted, watch.hosted.leader
         has_news = session.has_news(wanted, Told(part.high_watermark, part.last_stable_offset, part.log_start))
         if has_news or part.records is not None:
-            told.append(part)
+            news.append(part)
         if part.records is not None:
             session.serve_last(wanted)
         if session.positions[wanted].fetch_offset >= leader.log_end and replica in leader.isr:
             session.fresh.pop(wanted, None)
-    return told
+    return news

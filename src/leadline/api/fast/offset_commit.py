@@ -1,71 +1,71 @@
-"""Lanes for committers: commits that differ from the one before them in nothing but numbers.
+"""The fast path of OffsetCommit: a commit that differs from the one before it only in numbers.
 
-A consumer commits the same partitions again and again, on one connection. What it commits twice in a row becomes a
-lane: a form of the request, in which correlation id, offsets and leader epochs are blanks, with the form of what is
-written to the journal and the form of the answer. While requests are that form filled in, nothing is decoded any more.
-All that may change meanwhile is looked at again: the group, the member, whether the partitions exist.
+A consumer commits the same partitions again and again on one connection. Two commits in a row with the same outline
+become a template: one of the request, in which correlation id, offsets and leader epochs are blanks, one of the records
+in the journal, and one of the response. A request that matches is not decoded. Whatever may have changed is checked
+again: the group, the member, and whether the partitions exist.
 """
 
 from collections.abc import Awaitable
 from typing import NamedTuple
 
-from leadline.api.context import Context, Services
+from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.group_offsets import NO_METADATA, committed, offset_commit
 from leadline.coordinator.offset_commit_template import OffsetCommitTemplate
 from leadline.coordinator.offset_coordinator import ConsumerGroupMetadata, ErrorCodes
-from leadline.model import TopicPartition
+from leadline.model import Buffer, TopicPartition
 from leadline.wire.codec import decode_from, to_bytes
-from leadline.wire.frames import FRONT, Head, response_frame
+from leadline.wire.frames import FRONT, response_frame
 from leadline.wire.messages import OffsetCommitRequest, OffsetCommitResponse
 from leadline.wire.primitives import BUFFERS, Piece
 from leadline.wire.templates import INT, LONG, Template
 
 OLDEST = 6  # before it a commit has no leader epoch
-MOST_BYTES = 8192  # of a request that is kept
+MOST_BYTES = 8192  # of a request that becomes a template
 
 Reply = bytes | list[Piece]
 Answer = OffsetCommitResponse | Awaitable[OffsetCommitResponse]
 
 
-class Sketch(NamedTuple):
-    """What two commits have in common that are likely to differ in numbers alone."""
+class OffsetCommitOutline(NamedTuple):
+    """What two commits have in common that are likely to differ only in numbers."""
 
     version: int
     size: int
-    who: ConsumerGroupMetadata
+    committer: ConsumerGroupMetadata
     topics: tuple[str, ...]
     partitions: tuple[int, ...]
 
 
-class Lane(NamedTuple):
+class OffsetCommitRequestTemplate(NamedTuple):
     version: int
-    who: ConsumerGroupMetadata
-    request: Template  # blanks: correlation id; then of each partition offset and leader epoch
+    committer: ConsumerGroupMetadata
+    request: Template  # blanks: correlation id; then offset and leader epoch of each partition
     entries: OffsetCommitTemplate
-    answer: Template  # blank: correlation id
-    highest: dict[str, int]  # of each topic, the last partition that must exist
+    response: Template  # blank: correlation id
+    highest: dict[str, int]  # by topic: the highest of the partitions that must exist
 
 
-Kept = Sketch | Lane | None  # with a connection: of its last commit
-
-
-def commit_in_lane(frame: memoryview, kept: object, services: Services) -> Reply | Awaitable[Reply] | None:
-    """The reply, if the request is in the lane that was kept. If not, nothing has happened to it."""
-    if not isinstance(kept, Lane) or (numbers := kept.request.match(frame)) is None:
+def commit_by_template(
+    frame: memoryview, version: int, correlation_id: int, client: ClientConnection, services: Services
+) -> Reply | Awaitable[Reply] | None:
+    template = client.last_commit
+    if not isinstance(template, OffsetCommitRequestTemplate) or (numbers := template.request.match(frame)) is None:
         return None
     partition_count = services.metadata.partition_count
-    for topic, highest in kept.highest.items():
+    for topic, highest in template.highest.items():
         if (partition_count(topic) or 0) <= highest:
             return None
-    verdicts = services.offsets.commit_from_template(kept.who, kept.entries, numbers[1::2], numbers[2::2])
-    if verdicts is kept.entries.accepted:
-        return kept.answer.fill(numbers[:1])
+    entries = template.entries
+    verdicts = services.offsets.commit_from_template(template.committer, entries, numbers[1::2], numbers[2::2])
+    if verdicts is entries.accepted:
+        return template.response.fill((correlation_id,))
     if isinstance(verdicts, dict):
-        return _reply(verdicts, kept.version, numbers[0])
-    return _later(verdicts, kept.version, numbers[0])
+        return _reply(verdicts, version, correlation_id)
+    return _reply_later(verdicts, version, correlation_id)
 
 
-async def _later(verdicts: Awaitable[ErrorCodes], version: int, correlation_id: int) -> Reply:
+async def _reply_later(verdicts: Awaitable[ErrorCodes], version: int, correlation_id: int) -> Reply:
     return _reply(await verdicts, version, correlation_id)
 
 
@@ -73,57 +73,64 @@ def _reply(verdicts: ErrorCodes, version: int, correlation_id: int) -> list[Piec
     return response_frame(committed(verdicts), version, correlation_id)
 
 
-def commit_outside(frame: memoryview, head: Head, kept: object, ctx: Context) -> tuple[Answer, Kept]:
-    """The answer to a commit that is in no lane, and what to keep of it."""
-    request, _ = decode_from(OffsetCommitRequest, frame, head.version, head.body_at)
-    answer = offset_commit(request, ctx)
-    if head.version < OLDEST or len(frame) > MOST_BYTES:
-        return answer, None
-    sketch = _sketch(request, head.version, len(frame))
-    return answer, _lane(frame, head, request, ctx.services) or sketch if kept == sketch else sketch
+def serve_offset_commit(frame: Buffer, body_at: int, ctx: Context) -> Answer:
+    """The connection keeps the outline of the commit, or its template if the commit before it had the same outline."""
+    request, _ = decode_from(OffsetCommitRequest, frame, ctx.version, body_at)
+    response = offset_commit(request, ctx)
+    before, ctx.client.last_commit = ctx.client.last_commit, None
+    if ctx.version >= OLDEST and len(frame) <= MOST_BYTES:
+        outline = _outline(request, ctx.version, len(frame))
+        template = _template(frame, body_at, request, ctx) if before == outline else None
+        ctx.client.last_commit = template or outline
+    return response
 
 
-def _sketch(request: OffsetCommitRequest, version: int, size: int) -> Sketch:
+def _outline(request: OffsetCommitRequest, version: int, size: int) -> OffsetCommitOutline:
     topics = request.topics
-    return Sketch(
+    return OffsetCommitOutline(
         version,
         size,
-        _who(request),
+        _committer(request),
         tuple(topic.name for topic in topics),
-        tuple(asked.partition_index for topic in topics for asked in topic.partitions),
+        tuple(part.partition_index for topic in topics for part in topic.partitions),
     )
 
 
-def _who(request: OffsetCommitRequest) -> ConsumerGroupMetadata:
+def _committer(request: OffsetCommitRequest) -> ConsumerGroupMetadata:
     generation = request.generation_id_or_member_epoch
     return ConsumerGroupMetadata(request.group_id, request.member_id, request.group_instance_id, generation)
 
 
-def _lane(frame: memoryview, head: Head, request: OffsetCommitRequest, services: Services) -> Lane | None:
-    """None if it names a partition twice, or none, or says it in other ways than the codec would."""
-    asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
+def _template(
+    frame: Buffer, body_at: int, request: OffsetCommitRequest, ctx: Context
+) -> OffsetCommitRequestTemplate | None:
+    """None if the request names a partition twice, or none, or is not encoded as the codec does it."""
     metadata = {
-        TopicPartition(name, part.partition_index): part.committed_metadata or NO_METADATA for name, part in asked
+        TopicPartition(topic.name, part.partition_index): part.committed_metadata or NO_METADATA
+        for topic in request.topics
+        for part in topic.partitions
     }
-    form = Template(_specimen(frame, head, request))
-    if not metadata or form.blanks != 1 + 2 * len(metadata) or form.match(frame) is None:
+    template = Template(_specimen(frame, body_at, request, ctx.version))
+    if not metadata or template.blanks != 1 + 2 * len(metadata) or template.match(frame) is None:
         return None
-    entries = services.offsets.template(request.group_id, metadata)
+    entries = ctx.services.offsets.template(request.group_id, metadata)
     if entries is None:
         return None
-    pieces = _reply(entries.accepted, head.version, INT)
-    answer = Template(b"".join(piece for piece in pieces if isinstance(piece, BUFFERS)))
+    pieces = _reply(entries.accepted, ctx.version, INT)
+    response = Template(b"".join(piece for piece in pieces if isinstance(piece, BUFFERS)))
+    if response.blanks != 1 or any(tp.partition < 0 for tp in metadata):
+        return None
     highest: dict[str, int] = {}
     for tp in metadata:
         highest[tp.topic] = max(tp.partition, highest.get(tp.topic, 0))
-    is_sound = answer.blanks == 1 and all(tp.partition >= 0 for tp in metadata)
-    return Lane(head.version, _who(request), form, entries, answer, highest) if is_sound else None
+    return OffsetCommitRequestTemplate(ctx.version, _committer(request), template, entries, response, highest)
 
 
-def _specimen(frame: memoryview, head: Head, request: OffsetCommitRequest) -> bytes:
-    """The request, with blanks. It is changed."""
+def _specimen(frame: Buffer, body_at: int, request: OffsetCommitRequest, version: int) -> bytes:
+    """The request with blanks. It is changed in place."""
     for topic in request.topics:
-        for asked in topic.partitions:
-            asked.committed_offset, asked.committed_leader_epoch = LONG, INT
-    front = FRONT.pack(head.api_key, head.version, INT)
-    return front + bytes(frame[FRONT.size : head.body_at]) + to_bytes(request, head.version)
+        for part in topic.partitions:
+            part.committed_offset, part.committed_leader_epoch = LONG, INT
+    assert request.API_KEY is not None
+    front = FRONT.pack(request.API_KEY, version, INT)
+    return front + bytes(frame[FRONT.size : body_at]) + to_bytes(request, version)

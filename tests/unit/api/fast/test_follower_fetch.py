@@ -1,4 +1,4 @@
-"""A follower's fetch that is served by hand, and the same one through the codec: the same answer, whatever it asks."""
+"""The fast path of a follower's fetch and the handler give the same response to the same fetch."""
 
 import asyncio
 import os
@@ -8,19 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from leadline.api.fast.follower_fetch import Origin, copy_in_lane
+from leadline.api.context import ClientConnection
+from leadline.api.fast.follower_fetch import fetch_by_follower
 from leadline.api.fetch import MOST_MARKS, fetch
 from leadline.records.batch import header_at
 from leadline.replication.partition import LeaderAndIsr, Proposal
 from leadline.wire.codec import decode, encode_behind, to_bytes
 from leadline.wire.frames import request_frame
 from leadline.wire.messages import FetchRequest, FetchResponse
+from leadline.wire.primitives import Piece
 from tests.support import in_memory
 from tests.support.brokers import PATIENCE_S, TOPIC_ID, TP, Brokers, Node, brokers, joined, until
 from tests.support.logs import batch
 
 FOLLOWER = 2
-HERE = Origin("localhost", "PLAINTEXT")
 
 
 @pytest.fixture
@@ -42,6 +43,11 @@ def request(session: tuple[int, int] = (0, 0), **position: int) -> FetchRequest:
 
 def frame(asked: FetchRequest) -> memoryview:
     return memoryview(bytearray(joined(request_frame(asked, 16, 7, "test")))[4:])
+
+
+def fast(node: Node, asked: FetchRequest) -> list[Piece] | asyncio.Future[list[Piece]] | None:
+    """On a connection of its own."""
+    return fetch_by_follower(frame(asked), 16, 7, ClientConnection("localhost", "PLAINTEXT"), node.services)
 
 
 def through_the_codec(node: Node, asked: FetchRequest) -> FetchResponse:
@@ -86,7 +92,7 @@ def opened(node: Node, last_fetched_epoch: int | None = None) -> int:
 
 
 @pytest.mark.parametrize(
-    ("position", "by_hand"),
+    ("position", "is_fast"),
     [
         ({}, True),
         ({"fetch_offset": 10}, True),
@@ -99,13 +105,13 @@ def opened(node: Node, last_fetched_epoch: int | None = None) -> int:
         ({"fetch_offset": 10, "partition": 1}, False),
     ],
 )
-def test_both_ways_give_the_same_answer(tmp_path: Path, position: dict[str, int], by_hand: bool) -> None:
+def test_both_ways_give_the_same_answer(tmp_path: Path, position: dict[str, int], is_fast: bool) -> None:
     async def test(leader: Node) -> None:
         epoch = leader.hosted.epoch
         given = {"current_leader_epoch": epoch, "last_fetched_epoch": epoch} | position if position else {}
         one, other = opened(leader), opened(leader)
-        found = copy_in_lane(frame(request((one, 1), **given)), leader.services, HERE)
-        assert (found is not None) is by_hand
+        found = fast(leader, request((one, 1), **given))
+        assert (found is not None) is is_fast
         expected = through_the_codec(leader, request((other, 1), **given))
         if found is not None:
             assert isinstance(found, list)
@@ -123,7 +129,7 @@ def test_it_waits_for_what_is_appended_and_is_told_of_it(tmp_path: Path) -> None
     async def test(leader: Node) -> None:
         asked = request((opened(leader), 1))
         asked.max_wait_ms = 60_000
-        waiting = copy_in_lane(frame(asked), leader.services, HERE)
+        waiting = fast(leader, asked)
         assert isinstance(waiting, asyncio.Future)
         leader.replicas.append(TP, batch(2, size=100))
         leader.replicas.append(TP, batch(1, size=100))
@@ -141,7 +147,7 @@ def test_who_waits_is_given_what_is_stored_without_a_look_at_the_file(tmp_path: 
     async def test(leader: Node) -> None:
         asked = request((opened(leader), 1))
         asked.max_wait_ms = 60_000
-        waiting = copy_in_lane(frame(asked), leader.services, HERE)
+        waiting = fast(leader, asked)
         assert isinstance(waiting, asyncio.Future)
         segment = leader.log.segments.active
         start = segment.size
@@ -165,7 +171,7 @@ def test_each_fetch_of_a_session_waits_its_own_time(tmp_path: Path, waits_ms: li
             asked = request((session, n + 1), fetch_offset=10 + n, current_leader_epoch=epoch, last_fetched_epoch=epoch)
             asked.max_wait_ms = wait_ms
             began = loop.time()
-            waiting = copy_in_lane(frame(asked), leader.services, HERE)
+            waiting = fast(leader, asked)
             assert isinstance(waiting, asyncio.Future)
             if n == 0:
                 leader.replicas.append(TP, batch(1, size=100))
@@ -184,7 +190,7 @@ def test_a_fetch_that_waits_is_not_answered_with_what_the_next_one_asks_for(tmp_
         session = opened(leader)
         first, second = request((session, 1)), request((session, 2))
         first.max_wait_ms, second.max_wait_ms = 300, 60_000
-        waiting = [copy_in_lane(frame(asked), leader.services, HERE) for asked in (first, second)]
+        waiting = [fast(leader, asked) for asked in (first, second)]
         assert isinstance(waiting[0], asyncio.Future)
         assert isinstance(waiting[1], asyncio.Future)
         assert not decode(FetchResponse, bytearray(joined(await waiting[0]))[9:], 16).responses
@@ -198,7 +204,7 @@ def test_who_gives_up_waiting_is_forgotten(tmp_path: Path) -> None:
     async def test(leader: Node) -> None:
         asked = request((opened(leader), 1))
         asked.max_wait_ms = 60_000
-        waiting = copy_in_lane(frame(asked), leader.services, HERE)
+        waiting = fast(leader, asked)
         assert isinstance(waiting, asyncio.Future)
         assert leader.is_asked
         waiting.cancel()
@@ -217,7 +223,7 @@ def test_a_batch_that_is_sent_twice_is_told_once(tmp_path: Path) -> None:
         asked = request((session, 1), fetch_offset=11, current_leader_epoch=leader.hosted.epoch)
         asked.topics[0].partitions[0].last_fetched_epoch = leader.hosted.epoch
         asked.max_wait_ms = 60_000
-        waiting = copy_in_lane(frame(asked), leader.services, HERE)
+        waiting = fast(leader, asked)
         assert isinstance(waiting, asyncio.Future)
         assert leader.replicas.append(TP, bytearray(sent)).duplicate
         leader.replicas.append(TP, batch(1, size=100))
@@ -233,7 +239,7 @@ def test_who_leads_no_longer_says_so_at_once(tmp_path: Path) -> None:
     async def test(leader: Node) -> None:
         asked = request((opened(leader), 1))
         asked.max_wait_ms = 60_000
-        waiting = copy_in_lane(frame(asked), leader.services, HERE)
+        waiting = fast(leader, asked)
         assert isinstance(waiting, asyncio.Future)
         await leader.replicas.release(TP)
         answer = decode(FetchResponse, bytearray(joined(await waiting))[9:], 16)
@@ -255,10 +261,10 @@ def test_who_is_not_in_sync_may_join_without_saying_again_where_it_is(tmp_path: 
         leads.isr = (leader.id,)
         leads.pending = Proposal(LeaderAndIsr(leader.id, leads.epoch, (leader.id,), leads.partition_epoch), ())
         leader.services.sessions.by_id[session].look_at_all(0)
-        assert copy_in_lane(frame(request((session, 1))), leader.services, HERE) is not None
+        assert fast(leader, request((session, 1))) is not None
         assert leads.pending.wanted.isr == (leader.id,), "one proposal at a time"
         leads.pending = None
-        assert copy_in_lane(frame(request((session, 2))), leader.services, HERE) is not None
+        assert fast(leader, request((session, 2))) is not None
         found = leads.pending
         assert found is not None
         assert found.wanted.isr == (leader.id, FOLLOWER)
@@ -275,7 +281,7 @@ def test_a_session_that_is_not_used_watches_no_longer_and_misses_nothing(tmp_pat
         for _ in range(MOST_MARKS):
             leader.replicas.append(TP, batch(1, size=100))
         await until(lambda: not leader.hosted.follower_watchers)
-        found = copy_in_lane(frame(request((session_id, 1))), leader.services, HERE)
+        found = fast(leader, request((session_id, 1)))
         assert isinstance(found, list)
         assert len(decode(FetchResponse, bytearray(joined(found))[9:], 16).responses) == 1
         assert len(leader.hosted.follower_watchers) == 1

@@ -1,4 +1,4 @@
-"""Lanes for committers: who is in one is served just as outside of it."""
+"""The fast path of OffsetCommit serves a commit as the handler does."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from leadline.api.fast.offset_commit import MOST_BYTES, OLDEST, Lane
+from leadline.api.context import ClientConnection
+from leadline.api.fast.offset_commit import MOST_BYTES, OLDEST, OffsetCommitRequestTemplate
 from leadline.broker.broker import Broker
 from leadline.broker.connection import Connection
 from leadline.broker.reply_queue import Later
@@ -48,7 +49,7 @@ class Client(Connection):
 
     def __init__(self, broker: Broker) -> None:
         self.host, self.port, self.listener = "127.0.0.1", 1, "PLAINTEXT"
-        self.broker, self.state = broker, None
+        self.broker, self.client = broker, ClientConnection(self.host, self.listener)
 
     async def commit(self, request: OffsetCommitRequest, version: int = 8, correlation_id: int = 5) -> bytes:
         pieces = request_frame(request, version, correlation_id, "me")
@@ -65,8 +66,8 @@ class Client(Connection):
         return [part.error_code for topic in answer.topics for part in topic.partitions]
 
     @property
-    def is_in_lane(self) -> bool:
-        return isinstance(self.state, Lane)
+    def has_template(self) -> bool:
+        return isinstance(self.client.last_commit, OffsetCommitRequestTemplate)
 
 
 def request(
@@ -102,11 +103,11 @@ async def started(directory: Path, settings: dict[str, str] | None = None) -> As
         yield broker
 
 
-async def in_lane(broker: Broker, asked: OffsetCommitRequest, version: int = 8) -> Client:
+async def with_template(broker: Broker, asked: OffsetCommitRequest, version: int = 8) -> Client:
     """A client that has committed twice."""
     client = Client(broker)
     for _ in range(2):
-        assert not client.is_in_lane
+        assert not client.has_template
         await client.commit(asked, version)
     return client
 
@@ -127,15 +128,15 @@ def written(broker: Broker) -> list[tuple[int, list[Record]]]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("metadata", [None, "", "a note: ü"])
-def test_a_commit_in_a_lane_is_answered_and_written_as_one_outside(
+def test_a_commit_by_template_is_answered_and_written_as_by_the_handler(
     tmp_path: Path, version: int, metadata: str | None
 ) -> None:
     async def scene() -> None:
         async with started(tmp_path) as broker:
             asked = request(1, (2, 0, 1), ("u", "t"), metadata)
             asked.topics[0].partitions.pop(0)
-            client = await in_lane(broker, asked, version)
-            assert client.is_in_lane
+            client = await with_template(broker, asked, version)
+            assert client.has_template
             for part in (part for topic in asked.topics for part in topic.partitions):
                 part.committed_offset, part.committed_leader_epoch = 1 << 62, 12
             replies = [await who.commit(asked, version, 99) for who in (client, Client(broker))]
@@ -165,20 +166,20 @@ OTHERS: dict[str, Callable[[], OffsetCommitRequest]] = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_who_commits_something_else_is_in_no_lane(tmp_path: Path, other: str) -> None:
+def test_another_commit_does_not_match(tmp_path: Path, other: str) -> None:
     async def scene() -> None:
         async with started(tmp_path) as broker:
-            client = await in_lane(broker, request())
+            client = await with_template(broker, request())
             asked = OTHERS[other]()
             assert await client.commit(asked) == await Client(broker).commit(asked)
-            assert not client.is_in_lane
+            assert not client.has_template
             mine, outside = written(broker)[-2:]
             assert [record.key for record in mine[1]] == [record.key for record in outside[1]]
 
     asyncio.run(scene())
 
 
-NO_LANES: dict[str, Callable[[], OffsetCommitRequest]] = {
+NO_TEMPLATES: dict[str, Callable[[], OffsetCommitRequest]] = {
     "a partition twice": lambda: request(indexes=(0, 0)),
     "no partition": lambda: request(indexes=()),
     "no topic": lambda: request(topics=()),
@@ -190,34 +191,35 @@ NO_LANES: dict[str, Callable[[], OffsetCommitRequest]] = {
 }
 
 
-@pytest.mark.parametrize("unusual", NO_LANES)
-def test_there_is_no_lane_for_what_is_unusual(tmp_path: Path, unusual: str) -> None:
+@pytest.mark.parametrize("unusual", NO_TEMPLATES)
+def test_an_unusual_commit_becomes_no_template(tmp_path: Path, unusual: str) -> None:
     async def scene() -> None:
         async with started(tmp_path, {"offset.metadata.max.bytes": "100"}) as broker:
             client = Client(broker)
-            replies = {await client.commit(NO_LANES[unusual]()) for _ in range(3)}
+            replies = {await client.commit(NO_TEMPLATES[unusual]()) for _ in range(3)}
             assert len(replies) == 1
-            assert not client.is_in_lane
+            assert not client.has_template
 
     asyncio.run(scene())
 
 
 @pytest.mark.parametrize("version", [5, 6])
-def test_versions_without_leader_epochs_have_no_lanes(tmp_path: Path, version: int) -> None:
+def test_versions_without_leader_epochs_have_no_templates(tmp_path: Path, version: int) -> None:
     async def scene() -> None:
         async with started(tmp_path) as broker:
             asked = request()
             for part in asked.topics[0].partitions:
                 part.committed_leader_epoch = -1
-            assert (await in_lane(broker, asked, version)).is_in_lane == (version == 6)
+            assert (await with_template(broker, asked, version)).has_template == (version == 6)
 
     asyncio.run(scene())
 
 
-def test_a_topic_that_goes_is_missed_in_its_lane_too(tmp_path: Path) -> None:
+def test_the_fast_path_misses_a_deleted_topic(tmp_path: Path) -> None:
     async def scene() -> None:
         async with started(tmp_path) as broker:
-            client = await in_lane(broker, request(topics=("t", "u")))
+            assert broker.cluster is not None
+            client = await with_template(broker, request(topics=("t", "u")))
             await broker.cluster.delete_topic("u")
             gone = UNKNOWN_TOPIC_OR_PARTITION
             assert sorted(await client.codes(request(topics=("t", "u")))) == [0, 0, gone, gone]
@@ -225,7 +227,7 @@ def test_a_topic_that_goes_is_missed_in_its_lane_too(tmp_path: Path) -> None:
     asyncio.run(scene())
 
 
-def test_a_member_that_is_replaced_is_refused_in_its_lane_too(tmp_path: Path) -> None:
+def test_the_fast_path_refuses_a_member_that_was_replaced(tmp_path: Path) -> None:
     async def scene() -> None:
         async with started(tmp_path) as broker:
             groups = broker.services.groups
@@ -233,21 +235,21 @@ def test_a_member_that_is_replaced_is_refused_in_its_lane_too(tmp_path: Path) ->
             joined = await groups.join("g", join)
             await groups.sync("g", joined.member_id, None, 1, (None, None), {joined.member_id: b""})
             mine = request(member=joined.member_id, generation=1)
-            client = await in_lane(broker, mine)
-            assert client.is_in_lane
+            client = await with_template(broker, mine)
+            assert client.has_template
             assert await client.codes(mine) == [0, 0]
             again = await groups.join("g", join._replace(member_id=joined.member_id))
             await groups.sync("g", joined.member_id, None, again.generation, (None, None), {joined.member_id: b""})
             assert await client.codes(mine) == [ILLEGAL_GENERATION] * 2
-            assert client.is_in_lane
+            assert client.has_template
 
     asyncio.run(scene())
 
 
-def test_a_coordinator_that_resigned_is_none_in_its_lane_either(tmp_path: Path) -> None:
+def test_the_fast_path_refuses_once_the_coordinator_resigned(tmp_path: Path) -> None:
     async def scene() -> None:
         async with started(tmp_path) as broker:
-            client = await in_lane(broker, request())
+            client = await with_template(broker, request())
             await broker.services.groups.runtime.stop()
             assert await client.codes(request(7)) == [NOT_COORDINATOR] * 2
 
@@ -257,7 +259,8 @@ def test_a_coordinator_that_resigned_is_none_in_its_lane_either(tmp_path: Path) 
 def test_a_batch_that_is_refused_leaves_the_offsets_as_they_were(tmp_path: Path) -> None:
     async def scene() -> None:
         async with started(tmp_path) as broker:
-            client = await in_lane(broker, request(1))
+            assert broker.replicas is not None
+            client = await with_template(broker, request(1))
             before = broker.services.offsets.fetch("g", None, require_stable=False)
             broker.replicas.hosted[JOURNAL].switching = True
             assert await client.codes(request(7)) == [NOT_COORDINATOR] * 2
@@ -269,7 +272,8 @@ def test_a_batch_that_is_refused_leaves_the_offsets_as_they_were(tmp_path: Path)
 def test_the_answer_waits_for_the_other_replicas(tmp_path: Path) -> None:
     async def scene() -> None:
         async with started(tmp_path) as broker:
-            client = await in_lane(broker, request(1))
+            assert broker.replicas is not None
+            client = await with_template(broker, request(1))
             hosted, me = broker.replicas.hosted[JOURNAL], broker.replicas.me
             both = me, me + 1
             await broker.replicas.lead(

@@ -1,10 +1,10 @@
-"""Lanes: whoever begins like one before is understood like it, and nobody else is."""
+"""Templates of produce requests: a request with the prefix of an earlier one means the same, and no other does."""
 
 from collections.abc import Callable
 
 import pytest
 
-from leadline.api.fast.produce_templates import MOST, MOST_BYTES, NEWEST, OLDEST, Lanes
+from leadline.api.fast.produce_templates import MOST, MOST_BYTES, NEWEST, OLDEST, ProduceTemplates
 from leadline.model import TopicPartition
 from leadline.records.build import BatchFields, build
 from leadline.records.record import Record
@@ -31,37 +31,36 @@ def frame_of(request: ProduceRequest, version: int, correlation_id: int = 7, cli
     return memoryview(b"".join(bytes(piece) for piece in pieces if isinstance(piece, bytes | bytearray))[4:])
 
 
-def opened(request: ProduceRequest, version: int, client: str | None = "me") -> Lanes:
-    lanes, frame = Lanes(), frame_of(request, version, client=client)
-    open_with(lanes, frame, version)
-    return lanes
+def learned(request: ProduceRequest, version: int, client: str | None = "me") -> ProduceTemplates:
+    templates, frame = ProduceTemplates(), frame_of(request, version, client=client)
+    learn(templates, frame, version)
+    return templates
 
 
-def open_with(lanes: Lanes, frame: memoryview, version: int) -> None:
+def learn(templates: ProduceTemplates, frame: memoryview, version: int) -> None:
     body_at = request_head(frame).body_at
     request, _ = decode_from(ProduceRequest, frame, version, body_at)
-    lanes.open(frame, body_at, request, version)
+    templates.learn(frame, body_at, request, version)
 
 
 @pytest.mark.parametrize("client", ["me", "", None])
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("size", [1, 60, 100, 9000, 3_000_000])
-def test_the_next_one_of_a_producer_is_in_its_lane_with_its_own_records(
+def test_the_next_request_of_a_producer_matches_with_its_own_records(
     version: int, size: int, client: str | None
 ) -> None:
-    lanes, records = opened(produce(), version, client), batch(b"x" * size)
-    found = lanes.find(frame_of(produce(records), version, 12, client))
-    assert found is not None
-    lane, view, found_version, correlation_id = found
-    found_at = (lane.tp, bytes(view), found_version, correlation_id)
-    assert found_at == (TopicPartition("orders", 3), records, version, 12)
+    templates, records = learned(produce(), version, client), batch(b"x" * size)
+    match = templates.match(frame_of(produce(records), version, 12, client), version)
+    assert match is not None
+    template, view = match
+    assert (template.tp, bytes(view)) == (TopicPartition("orders", 3), records)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_reply_is_the_one_that_the_codec_makes(version: int) -> None:
-    found = opened(produce(), version).find(frame_of(produce(), version))
-    assert found is not None
-    reply = found[0].reply(99, 5_000_000_000, -1, 17)
+    match = learned(produce(), version).match(frame_of(produce(), version), version)
+    assert match is not None
+    reply = match[0].reply(99, 5_000_000_000, -1, 17)
     assert int.from_bytes(reply[:4]) == len(reply) - 4
     correlation_id, answer = parse_response(ProduceResponse, reply[4:], version)
     part = ProduceResponse.PartitionProduceResponse(index=3, base_offset=5_000_000_000, log_start_offset=17)
@@ -81,22 +80,22 @@ OTHERS: dict[str, Callable[[], ProduceRequest]] = {
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("other", OTHERS)
-def test_who_says_something_else_is_not_in_the_lane(version: int, other: str) -> None:
-    assert opened(produce(), version).find(frame_of(OTHERS[other](), version)) is None
+def test_another_prefix_does_not_match(version: int, other: str) -> None:
+    assert learned(produce(), version).match(frame_of(OTHERS[other](), version), version) is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_neither_is_another_client_nor_another_version(version: int) -> None:
-    lanes = opened(produce(), version)
-    assert lanes.find(frame_of(produce(), version, client="you")) is None
-    assert all(lanes.find(frame_of(produce(), other)) is None for other in VERSIONS if other != version)
+def test_another_client_or_version_does_not_match(version: int) -> None:
+    templates = learned(produce(), version)
+    assert templates.match(frame_of(produce(), version, client="you"), version) is None
+    assert all(templates.match(frame_of(produce(), other), other) is None for other in VERSIONS if other != version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_frame_that_was_cut_or_has_more_is_in_no_lane(version: int) -> None:
-    lanes, whole = opened(produce(), version), bytes(frame_of(produce(), version))
-    assert all(lanes.find(memoryview(whole[:length])) is None for length in range(len(whole)))
-    assert lanes.find(memoryview(whole + b"\0")) is None
+def test_a_frame_that_is_cut_or_has_more_does_not_match(version: int) -> None:
+    templates, whole = learned(produce(), version), bytes(frame_of(produce(), version))
+    assert all(templates.match(memoryview(whole[:length]), version) is None for length in range(len(whole)))
+    assert templates.match(memoryview(whole + b"\0"), version) is None
 
 
 def _of_two_partitions() -> ProduceRequest:
@@ -122,31 +121,33 @@ def _of_a_transaction() -> ProduceRequest:
     ],
 )
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_takes_a_look_opens_no_lane(version: int, request_of: Callable[[], ProduceRequest]) -> None:
+def test_a_request_that_needs_more_checks_becomes_no_template(
+    version: int, request_of: Callable[[], ProduceRequest]
+) -> None:
     request = request_of()
-    assert opened(request, version).find(frame_of(request, version)) is None
+    assert learned(request, version).match(frame_of(request, version), version) is None
 
 
-def test_a_length_that_is_written_in_another_way_opens_no_lane() -> None:
+def test_a_length_that_is_encoded_differently_becomes_no_template() -> None:
     """As two bytes of a number that needs but one: it would end where another request goes on."""
     plain = bytes(frame_of(produce(), NEWEST))
     at = request_head(plain).body_at
     odd = memoryview(plain[:at] + b"\x80\x00" + plain[at + 1 :])  # no transactional id
-    lanes = Lanes()
-    open_with(lanes, odd, NEWEST)
-    assert lanes.find(odd) is None
+    templates = ProduceTemplates()
+    learn(templates, odd, NEWEST)
+    assert templates.match(odd, NEWEST) is None
 
 
-def test_lanes_are_forgotten_when_there_are_too_many() -> None:
-    lanes = opened(produce(), NEWEST)
+def test_all_templates_are_forgotten_when_there_are_too_many() -> None:
+    templates = learned(produce(), NEWEST)
     for n in range(MOST):
-        open_with(lanes, frame_of(produce(index=n), NEWEST, client="others"), NEWEST)
-    assert lanes.find(frame_of(produce(), NEWEST)) is None
-    assert lanes.find(frame_of(produce(index=MOST - 1), NEWEST, client="others")) is not None
+        learn(templates, frame_of(produce(index=n), NEWEST, client="others"), NEWEST)
+    assert templates.match(frame_of(produce(), NEWEST), NEWEST) is None
+    assert templates.match(frame_of(produce(index=MOST - 1), NEWEST, client="others"), NEWEST) is not None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_name_that_is_very_long_opens_no_lane(version: int) -> None:
-    """A lane keeps the beginning of a request: 4096 of 32 KB would be 128 MB."""
+def test_a_very_long_name_becomes_no_template(version: int) -> None:
+    """A template keeps the prefix of a request: 4096 of 32 KB would be 128 MB."""
     name = "x" * MOST_BYTES
-    assert opened(produce(), version, client=name).find(frame_of(produce(), version, client=name)) is None
+    assert learned(produce(), version, client=name).match(frame_of(produce(), version, client=name), version) is None
