@@ -16,7 +16,7 @@ from leadline.records.compression import Codec
 from leadline.runtime.ports import OsFiles
 from leadline.spark.audit.job import audit_unit, logs_of, units
 from leadline.spark.batches import native, places
-from leadline.spark.batches.decode import Wanted, decode
+from leadline.spark.batches.decode import RecordFilter, decode
 from tests.bench.batches import Maker, fill
 from tests.bench.results import Goal, Row
 from tests.bench.run import Run, settle
@@ -26,7 +26,7 @@ from tests.support.logs import TP
 MB = 1_000_000
 PIECE_BYTES = 4 * MB
 BATCH_BYTES = 16_384
-ALL = Wanted(0, 1 << 62)
+ALL = RecordFilter(0, 1 << 62)
 REPLICAS = 3
 
 DECODED = (

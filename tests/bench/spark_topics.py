@@ -14,9 +14,9 @@ from pathlib import Path
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
-from leadline.spark.client.cluster import Cluster
+from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.session import session
-from leadline.spark.table.following import DEAD, Following, Wish
+from leadline.spark.table.following import DEAD, TableSpec, TableWriter
 from leadline.spark.table.homes import home
 from tests.bench.results import Goal, Row
 from tests.bench.run import Run
@@ -115,8 +115,8 @@ def _as_parquet(topic: Filled, format: str, *, check: bool = False) -> list[obje
 def _as_table(topic: Filled, _: str, *, check: bool = False) -> list[object]:
     shutil.rmtree(topic.out, ignore_errors=True)
     properties = {"bootstrap.servers": topic.server}
-    with Cluster(properties) as cluster:
+    with ClusterClient(properties) as cluster:
         table, dead = home("delta", str(topic.out)), home("delta", f"{topic.out}{DEAD}")
-        for _told in Following(topic.spark, cluster, table, dead, Wish(topic.name, properties)).batches():
+        for _told in TableWriter(topic.spark, cluster, table, dead, TableSpec(topic.name, properties)).batches():
             pass
     return _sums(topic.spark.read.parquet(str(topic.out))) if check else []

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from leadline.cluster.broker_client import Channel
+from leadline.cluster.broker_client import TcpBrokerClient
 from leadline.config.broker import broker_settings
 from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
@@ -92,7 +92,7 @@ def test_our_copy_is_kafkas_log(kafka: Side, tmp_path: Path) -> None:
         dirs = LogDirs(storage, SystemClock(), SystemChance(), Unsynced(), lambda _: config)
         await dirs.open()
         settings = broker_settings({"log.dirs": str(tmp_path / "ours"), "replica.fetch.backoff.ms": "50"}).broker
-        replicas = Replicas(dirs, US, settings, lambda _: Channel(kafka.host, kafka.port, "broker-2"))
+        replicas = Replicas(dirs, US, settings, lambda _: TcpBrokerClient(kafka.host, kafka.port, "broker-2"))
 
         def holds(*counts: int) -> bool:
             return [dirs.logs[tp].high_watermark for tp in tps] == list(counts)

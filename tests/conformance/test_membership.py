@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leadline.coordination.membership import agree_on_cluster_id, make_persistent_nodes, register
-from leadline.coordination.registration import Endpoint, Registration
+from leadline.coordination.registration import RegisteredEndpoint, Registration
 from leadline.coordination.tree import NodeExists
 from leadline.coordination.zookeeper.client import ZooKeeperTree
 from tests.conformance.kafka.broker import Broker, ZooKeeper, _brokers_known_to, broker, zookeeper
@@ -15,7 +15,7 @@ from tests.conformance.kafka.broker import Broker, ZooKeeper, _brokers_known_to,
 pytestmark = pytest.mark.conformance
 
 WAIT_S = 60
-OURS = Registration((Endpoint("PLAINTEXT", "127.0.0.1", 1, "PLAINTEXT"),), timestamp_ms=1)
+OURS = Registration((RegisteredEndpoint("PLAINTEXT", "127.0.0.1", 1, "PLAINTEXT"),), timestamp_ms=1)
 
 
 async def known_to(kafka: Broker, brokers: set[int]) -> None:

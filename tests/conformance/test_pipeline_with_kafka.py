@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from leadline.spark.client.cluster import Cluster
-from leadline.spark.client.connection import Refused
-from leadline.spark.client.transaction import Fenced, Transaction
+from leadline.spark.client.cluster import ClusterClient
+from leadline.spark.client.connection import AccessRefused
+from leadline.spark.client.transaction import ClientTransaction, Fenced
 from leadline.spark.mirror.copying import copy
-from leadline.spark.mirror.mirror import Mirror, Wish
+from leadline.spark.mirror.mirror import Mirror, MirrorSpec
 from leadline.spark.topics.options import Subscribed, read_options, write_options
-from leadline.spark.topics.sink import Note, stage, write_once
+from leadline.spark.topics.sink import BatchNote, stage, write_once
 from leadline.spark.topics.source import BatchReader, close_clusters
 from leadline.spark.topics.staging import Staging
 from tests.conformance.kafka.broker import Broker, broker, zookeeper
@@ -106,8 +106,8 @@ def write(client: Mapping[str, str], topic: str, batch: int, staging: Path) -> b
     left = stage(
         iter([pa.record_batch({"key": values, "value": values})]), options, Staging.of(str(staging), topic), topic
     )
-    with Cluster(options.client) as cluster:
-        return write_once(cluster, Transaction(cluster, topic, 60_000), [left], Note(topic, batch))
+    with ClusterClient(options.client) as cluster:
+        return write_once(cluster, ClientTransaction(cluster, topic, 60_000), [left], BatchNote(topic, batch))
 
 
 def read(client: Mapping[str, str], topic: str) -> list[str]:
@@ -141,14 +141,14 @@ def test_through_any_listener_batches_are_written_once_and_read(kafka: Kafka, wa
     ],
 )
 def test_who_is_not_let_in_is_told_why(kafka: Kafka, way: str, changed: dict[str, str], said: str) -> None:
-    with Cluster({**kafka.ways[way], **changed}) as cluster, pytest.raises(Refused) as error:
+    with ClusterClient({**kafka.ways[way], **changed}) as cluster, pytest.raises(AccessRefused) as error:
         cluster.topics()
     assert all(word in str(error.value) for word in said.split(", "))
 
 
 def test_whoever_is_overtaken_is_fenced(kafka: Kafka) -> None:
-    with Cluster({"bootstrap.servers": kafka.plain}) as cluster:
-        first, second = Transaction(cluster, "one", 60_000), Transaction(cluster, "one", 60_000)
+    with ClusterClient({"bootstrap.servers": kafka.plain}) as cluster:
+        first, second = ClientTransaction(cluster, "one", 60_000), ClientTransaction(cluster, "one", 60_000)
         first.begin()
         second.begin()
         with pytest.raises(Fenced):
@@ -161,8 +161,8 @@ def test_a_topic_of_ours_is_mirrored_to_kafka(kafka: Kafka, tmp_path: Path) -> N
         near, far = {"bootstrap.servers": source.bootstrap}, {"bootstrap.servers": kafka.plain}
         for batch in range(3):
             write(near, "mirrored", batch, tmp_path)
-        wish = Wish(name="m", source=near, target=far, topics=Subscribed(("mirrored",)), staging=str(tmp_path))
-        with Cluster(near) as here, Cluster(far) as there:
+        wish = MirrorSpec(name="m", source=near, target=far, topics=Subscribed(("mirrored",)), staging=str(tmp_path))
+        with ClusterClient(near) as here, ClusterClient(far) as there:
             mirror = Mirror(wish, lambda jobs: [copy(job) for job in jobs], here, there)
             mirror.begin()
             assert mirror.round().records == 3 * ROWS

@@ -7,7 +7,7 @@ from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.spark.files import segments
 from leadline.spark.report import report
 from leadline.spark.report.findings import TopicReport
-from leadline.spark.report.report import Outcome, Work
+from leadline.spark.report.report import ReportOutcome, ReportPlan
 from tests.conformance.both import Both, until
 
 pytestmark = pytest.mark.conformance
@@ -34,8 +34,8 @@ def is_checkpointed(dirs: list[str], topic: str) -> bool:
     return all(log.high_watermark in (None, segments.log_end(log)) for log in logs)
 
 
-def made(work: Work, server: str) -> TopicReport:
-    outcome = Outcome()
+def made(work: ReportPlan, server: str) -> TopicReport:
+    outcome = ReportOutcome()
     for task in work.tasks:
         outcome.merge(report.measure({"bootstrap.servers": server}, work.topics, task))
     assert outcome.errors == []

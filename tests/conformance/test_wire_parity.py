@@ -112,8 +112,8 @@ def theirs(definition: dict[str, Any]) -> object:
     }
 
 
-def ours(message: schema.Message) -> object:
-    def field(one: schema.Field) -> object:
+def ours(message: schema.MessageSchema) -> object:
+    def field(one: schema.FieldSchema) -> object:
         inner = [field(below) for below in one.struct.fields] if one.struct else []
         known = {key: value for key, value in one._asdict().items() if key != "struct"}
         return {**known, "name": plain(one.name), "fields": inner}

@@ -51,7 +51,7 @@ COORDINATED = """
 class Familiar(Randomly):
     """Most of what it names is there, or may be."""
 
-    def _value(self, field: schema.Field, root: type[Message], version: int) -> object:
+    def _value(self, field: schema.FieldSchema, root: type[Message], version: int) -> object:
         if field.name in KNOWN and field.struct is None and self.random.random() < 0.9:
             known = self.random.choice(KNOWN[field.name])
             if known is not None or version in field.nullable:

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from leadline.controller.state import Replica
+from leadline.controller.state import PartitionReplica
 from leadline.coordination import znodes
 from leadline.errors import BrokerNotAvailable, StorageError
 from leadline.model import BrokerId, TopicPartition
@@ -124,7 +124,7 @@ class AnyCluster(RuleBasedStateMachine):
         id, tp = self.paper.deleting.pop(at)
         deletions = self.paper.decisions.deletions
         answered = deletions.failed if fails and self.paper.decisions.state.is_going(tp) else deletions.deleted
-        self.paper.do(lambda: answered([Replica(tp, id)]))
+        self.paper.do(lambda: answered([PartitionReplica(tp, id)]))
 
     @rule()
     def another_controller(self) -> None:

@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka import Producer
 
 from leadline.model import TopicPartition
-from leadline.spark.client.cluster import Cluster
-from leadline.spark.client.fetching import Fetching, rows
+from leadline.spark.client.cluster import ClusterClient
+from leadline.spark.client.fetching import FetchOptions, rows
 from leadline.spark.client.transaction import Fenced
 from leadline.spark.mirror.copying import copy
-from leadline.spark.mirror.mirror import Mirror, Told, Wish
+from leadline.spark.mirror.mirror import Mirror, MirrorSpec, RoundSummary
 from leadline.spark.mirror.offset_map import OffsetMap
 from leadline.spark.positions import DataLoss
 from leadline.spark.ranges import Range
@@ -50,7 +50,7 @@ class Both:
     def __init__(self, brokers: tuple[RunningBroker, RunningBroker], staging: Path) -> None:
         self.source, self.target = brokers
         self.topic, self.staging = f"orders-{next(_fresh)}", staging
-        self.clusters: list[Cluster] = []
+        self.clusters: list[ClusterClient] = []
         create_topic(self.source.bootstrap, self.topic, 3, max_message_bytes="500000")
 
     def produce(self, count: int, *, commit: bool | None = None, codec: str = "lz4", first: int = 0) -> None:
@@ -68,13 +68,13 @@ class Both:
         if commit is not None:
             producer.commit_transaction() if commit else producer.abort_transaction()
 
-    def cluster(self, broker: RunningBroker) -> Cluster:
-        self.clusters.append(Cluster({"bootstrap.servers": broker.bootstrap}))
+    def cluster(self, broker: RunningBroker) -> ClusterClient:
+        self.clusters.append(ClusterClient({"bootstrap.servers": broker.bootstrap}))
         return self.clusters[-1]
 
     def mirror(self, **wish: object) -> Mirror:
         found = Mirror(
-            Wish(
+            MirrorSpec(
                 name=self.topic,
                 source={"bootstrap.servers": self.source.bootstrap},
                 target={"bootstrap.servers": self.target.bootstrap},
@@ -93,14 +93,14 @@ class Both:
     def rows(self, broker: RunningBroker, topic: str) -> dict[int, dict[int, Row]]:
         """By partition and offset, as readers of committed records see them."""
         found: dict[int, dict[int, Row]] = {}
-        with Cluster({"bootstrap.servers": broker.bootstrap}) as cluster:
+        with ClusterClient({"bootstrap.servers": broker.bootstrap}) as cluster:
             partitions = cluster.existing([topic])[topic].partitions
             earliest, latest = cluster.earliest(partitions), cluster.latest(partitions, committed=True)
             for tp in partitions:
                 one = Range(tp, earliest[tp], latest[tp])
                 found[tp.partition] = {
                     row["offset"]: Row(row["key"], row["value"], str(row["headers"]), row["timestamp"])
-                    for batch in rows(cluster, one, Fetching(committed=True), headers=True)
+                    for batch in rows(cluster, one, FetchOptions(committed=True), headers=True)
                     for row in batch.to_pylist()
                 }
         return found
@@ -124,7 +124,7 @@ def both(brokers: tuple[RunningBroker, RunningBroker], tmp_path: Path) -> Iterat
         cluster.close()
 
 
-def until_done(mirror: Mirror) -> list[Told]:
+def until_done(mirror: Mirror) -> list[RoundSummary]:
     found = [mirror.round()]
     while found[-1].lag_offsets:
         found.append(mirror.round())
@@ -151,7 +151,7 @@ def test_topics_over_there_are_made_alike(both: Both) -> None:
     until_done(both.mirror())
     from leadline.spark.mirror.alike import settings
 
-    with Cluster({"bootstrap.servers": both.target.bootstrap}) as target:
+    with ClusterClient({"bootstrap.servers": both.target.bootstrap}) as target:
         assert settings(target, f"copy.{both.topic}") == {"max.message.bytes": "500000"}
         assert len(target.existing([f"copy.{both.topic}"])[f"copy.{both.topic}"].leaders) == 3
 
@@ -231,7 +231,7 @@ def test_what_is_gone_before_it_was_copied_is_told(both: Both) -> None:
 def test_a_pattern_takes_in_topics_that_come_later(both: Both) -> None:
     both.produce(20)
     mirror = both.mirror()
-    mirror.wish = Wish(
+    mirror.wish = MirrorSpec(
         name=both.topic,
         source=mirror.wish.source,
         target=mirror.wish.target,

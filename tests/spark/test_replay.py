@@ -12,12 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from leadline.model import TopicPartition
-from leadline.spark.client.cluster import Cluster
-from leadline.spark.client.fetching import Fetching, rows
+from leadline.spark.client.cluster import ClusterClient
+from leadline.spark.client.fetching import FetchOptions, rows
 from leadline.spark.ranges import Range
 from leadline.spark.table import replay as replaying
-from leadline.spark.table.following import Wish as TableWish
-from leadline.spark.table.replay import Replay, Source, Wish
+from leadline.spark.table.following import TableSpec as TableWish
+from leadline.spark.table.replay import Replay, ReplaySource, ReplaySpec
 from leadline.spark.table.tables import TableError
 from tests.support.broker import RunningBroker, leadline
 from tests.support.following import Feed, Pipeline
@@ -42,36 +42,36 @@ def topic(broker: RunningBroker) -> str:
 
 
 @pytest.fixture(scope="module")
-def source(spark: SparkSession, broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Source:
+def source(spark: SparkSession, broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> ReplaySource:
     create_topic(broker.bootstrap, "orders", 2)
     Feed(broker, "orders").more(120)
     path = tmp_path_factory.mktemp("orders") / "table"
     Pipeline(spark, broker, path, TableWish("orders", {})).run()
-    return Source("delta", str(path))
+    return ReplaySource("delta", str(path))
 
 
 def stored(broker: RunningBroker, topic: str) -> Stored:
     """What readers of committed records see: partition, key, value and time, in their order."""
     found: Stored = []
-    with Cluster({"bootstrap.servers": broker.bootstrap}) as cluster:
+    with ClusterClient({"bootstrap.servers": broker.bootstrap}) as cluster:
         tps = [TopicPartition(topic, n) for n in range(2)]
         for tp, end in cluster.latest(tps, committed=True).items():
-            for batch in rows(cluster, Range(tp, 0, end), Fetching(committed=True), headers=False):
+            for batch in rows(cluster, Range(tp, 0, end), FetchOptions(committed=True), headers=False):
                 times = batch.column("timestamp").cast(pa.int64()).to_pylist()
                 columns = (batch.column("key").to_pylist(), batch.column("value").to_pylist(), times)
                 found += [(tp.partition, *each) for each in zip(*columns, strict=True)]
     return found
 
 
-def run(spark: SparkSession, wish: Wish) -> int:
-    with Cluster(wish.properties) as cluster:
+def run(spark: SparkSession, wish: ReplaySpec) -> int:
+    with ClusterClient(wish.properties) as cluster:
         return sum(told.records for told in Replay(spark, cluster, wish).batches())
 
 
 def test_a_table_is_in_the_topic_as_it_was_and_once(
-    spark: SparkSession, broker: RunningBroker, source: Source, topic: str
+    spark: SparkSession, broker: RunningBroker, source: ReplaySource, topic: str
 ) -> None:
-    wish = Wish(source, topic, {"bootstrap.servers": broker.bootstrap}, batch_records=50)
+    wish = ReplaySpec(source, topic, {"bootstrap.servers": broker.bootstrap}, batch_records=50)
     assert run(spark, wish) == 120
     assert stored(broker, topic) == stored(broker, "orders")
     assert run(spark, wish) == 0
@@ -86,7 +86,7 @@ def test_parquet_files_are_replayed_at_a_rate(
         values = pa.array([b"%d" % offset.as_py() for offset in offsets], pa.binary())
         columns = {"partition": pa.array([1] * 10, pa.int32()), "offset": offsets, "value": values}
         pq.write_table(pa.table(columns), tmp_path / f"{9 - n}.parquet")
-    wish = Wish(Source("parquet", str(tmp_path)), topic, {"bootstrap.servers": broker.bootstrap}, rate=20)
+    wish = ReplaySpec(ReplaySource("parquet", str(tmp_path)), topic, {"bootstrap.servers": broker.bootstrap}, rate=20)
     started = time.monotonic()
     assert run(spark, wish) == 20
     assert time.monotonic() - started >= 1
@@ -94,10 +94,10 @@ def test_parquet_files_are_replayed_at_a_rate(
 
 
 def test_cut_off_between_any_two_steps_it_goes_on_where_it_stopped(
-    spark: SparkSession, broker: RunningBroker, source: Source, topic: str, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, broker: RunningBroker, source: ReplaySource, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replaying, "run_tasks", lambda _, work, tasks: list(map(work, tasks)))
-    wish = Wish(source, topic, {"bootstrap.servers": broker.bootstrap}, batch_records=60)
+    wish = ReplaySpec(source, topic, {"bootstrap.servers": broker.bootstrap}, batch_records=60)
     steps, deaths = Steps(monkeypatch), 0
     for step in itertools.count(1):
         steps.before(step)
@@ -111,14 +111,14 @@ def test_cut_off_between_any_two_steps_it_goes_on_where_it_stopped(
 
 
 def test_what_cannot_be_replayed_is_told(
-    spark: SparkSession, broker: RunningBroker, source: Source, topic: str, tmp_path: Path
+    spark: SparkSession, broker: RunningBroker, source: ReplaySource, topic: str, tmp_path: Path
 ) -> None:
     properties = {"bootstrap.servers": broker.bootstrap}
     pq.write_table(pa.table({"value": [b"v"]}), tmp_path / "x.parquet")
     with pytest.raises(TableError, match="has no column partition: a replay needs partition, offset, value"):
-        run(spark, Wish(Source("parquet", str(tmp_path)), topic, properties))
+        run(spark, ReplaySpec(ReplaySource("parquet", str(tmp_path)), topic, properties))
     with pytest.raises(TableError, match="there is no delta table at"):
-        run(spark, Wish(Source("delta", str(tmp_path / "none")), topic, properties))
+        run(spark, ReplaySpec(ReplaySource("delta", str(tmp_path / "none")), topic, properties))
     create_topic(broker.bootstrap, f"{topic}-narrow", 1)
     with pytest.raises(TableError, match=r"has rows of partition 1, and .* has 1 partitions"):
-        run(spark, Wish(source, f"{topic}-narrow", properties))
+        run(spark, ReplaySpec(source, f"{topic}-narrow", properties))

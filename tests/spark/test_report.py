@@ -33,7 +33,7 @@ class Filled:
     partitions: Counter[int]
     payload: int
 
-    def work(self, kind: str, *topics: str) -> report.Work:
+    def work(self, kind: str, *topics: str) -> report.ReportPlan:
         if kind == "files":
             return report.from_files([str(self.broker.directory)], topics)
         return report.from_brokers({"bootstrap.servers": self.broker.bootstrap}, topics)

@@ -12,11 +12,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from leadline.spark.client.cluster import Cluster
-from leadline.spark.client.connection import Connection
-from leadline.spark.client.transaction import Fenced, Transaction
+from leadline.spark.client.cluster import ClusterClient
+from leadline.spark.client.connection import ClientConnection
+from leadline.spark.client.transaction import ClientTransaction, Fenced
 from leadline.spark.topics.options import WriteOptions, read_options, write_options
-from leadline.spark.topics.sink import Left, Note, stage, write_once
+from leadline.spark.topics.sink import BatchNote, TaskStaged, stage, write_once
 from leadline.spark.topics.source import BatchReader
 from leadline.spark.topics.staging import Staging
 from leadline.wire.classes import Message
@@ -54,17 +54,17 @@ class Driver:
     def options(self) -> WriteOptions:
         return write_options({"kafka.bootstrap.servers": self.broker.bootstrap, "topic": self.topic})
 
-    def stage(self, batch: int, tasks: int) -> list[Left]:
+    def stage(self, batch: int, tasks: int) -> list[TaskStaged]:
         values = [json.dumps([batch, n]) for n in range(ROWS)]
         staging = Staging.of(str(self.folder), f"{self.query}-{batch}")
         parts = [values[task::tasks] for task in range(tasks)]
         rows = [pa.record_batch({"key": part, "value": part}) for part in parts]
         return [stage(iter([each]), self.options, staging, self.query) for each in rows]
 
-    def commit(self, batch: int, lefts: list[Left]) -> bool:
-        with Cluster(self.options.client) as cluster:
-            transaction = Transaction(cluster, self.query, 60_000)
-            return write_once(cluster, transaction, lefts, Note(self.query, batch))
+    def commit(self, batch: int, lefts: list[TaskStaged]) -> bool:
+        with ClusterClient(self.options.client) as cluster:
+            transaction = ClientTransaction(cluster, self.query, 60_000)
+            return write_once(cluster, transaction, lefts, BatchNote(self.query, batch))
 
     def write(self, batch: int, tasks: int = 2) -> bool:
         return self.commit(batch, self.stage(batch, tasks))
@@ -170,7 +170,7 @@ def test_nothing_is_seen_of_a_batch_that_is_not_committed(
     with pytest.raises(Died):
         driver.commit(1, lefts)
     at.before(0)
-    with Cluster({"bootstrap.servers": broker.bootstrap}) as cluster:
+    with ClusterClient({"bootstrap.servers": broker.bootstrap}) as cluster:
         ends = cluster.latest(cluster.existing([topic])[topic].partitions, committed=False)
         stable = cluster.latest(cluster.existing([topic])[topic].partitions, committed=True)
     assert sum(ends.values()) == sum(stable.values()) + ROWS
@@ -182,16 +182,16 @@ def test_what_was_stored_and_is_sent_again_is_stored_once(
     broker: RunningBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     driver = Driver(broker, topic, tmp_path)
-    answer, doubted = Connection.answer, list[int]()
+    answer, doubted = ClientConnection.answer, list[int]()
 
-    def answering(connection: Connection, version: int, kind: type[Message]) -> Message:
+    def answering(connection: ClientConnection, version: int, kind: type[Message]) -> Message:
         found = answer(connection, version, kind)
         if isinstance(found, ProduceResponse) and not doubted:
             doubted.append(found.responses[0].partition_responses[0].index)
             found.responses[0].partition_responses[0].error_code = code
         return found
 
-    monkeypatch.setattr(Connection, "answer", answering)
+    monkeypatch.setattr(ClientConnection, "answer", answering)
     assert driver.write(0)
     assert doubted
     assert driver.committed() == whole(1)

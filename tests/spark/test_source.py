@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from leadline.model import TopicPartition
-from leadline.spark.client.cluster import Cluster, NoSuchTopic
-from leadline.spark.client.connection import Connection, Unreachable
+from leadline.spark.client.cluster import ClusterClient, NoSuchTopic
+from leadline.spark.client.connection import ClientConnection, Unreachable
 from leadline.spark.positions import BadCheckpoint, DataLoss, Positions
 from leadline.spark.topics.options import BadOption, read_options
 from leadline.spark.topics.source import BatchReader, StreamReader, TaskPartition, close_clusters
@@ -163,7 +163,7 @@ def test_a_batch_begins_some_time_ago(topic: Topic) -> None:
 
 def test_a_batch_begins_where_a_group_stands(topic: Topic) -> None:
     topic.produce(20)
-    with Cluster({"bootstrap.servers": topic.broker.bootstrap}) as cluster:
+    with ClusterClient({"bootstrap.servers": topic.broker.bootstrap}) as cluster:
         cluster.commit("readers", {TopicPartition(topic.name, 0): 4})
     assert topic.batch(startingOffsets="committed", kafka__group__id="readers") == [*range(8, 20, 2), *range(1, 20, 2)]
 
@@ -279,7 +279,7 @@ def test_progress_is_committed_to_a_group_of_the_streams_own(topic: Topic) -> No
     assert stream.at is not None
     group = Positions.from_json(stream.at).group
     assert group.startswith("mine-")
-    with Cluster({"bootstrap.servers": topic.broker.bootstrap}) as cluster:
+    with ClusterClient({"bootstrap.servers": topic.broker.bootstrap}) as cluster:
         assert {tp.partition: note.offset for tp, note in cluster.committed(group).items()} == {0: 5, 1: 5}
 
 
@@ -292,7 +292,7 @@ def test_progress_is_committed_where_the_options_say(topic: Topic) -> None:
     silent = topic.stream(startingOffsets="earliest", kafka__group__id="theirs", commitProgress="false")
     silent.next()
     silent.reader.commit(stream.at)
-    with Cluster({"bootstrap.servers": topic.broker.bootstrap}) as cluster:
+    with ClusterClient({"bootstrap.servers": topic.broker.bootstrap}) as cluster:
         assert cluster.committed("ours")[TopicPartition(topic.name, 1)].offset == 5
         assert cluster.committed("theirs") == {}
 
@@ -397,15 +397,15 @@ def test_a_broker_that_is_away_for_a_while_is_waited_for(tmp_path_factory: pytes
 @pytest.mark.parametrize("code", [5, 6, 74, 78])
 def test_a_leader_that_moved_is_looked_for(topic: Topic, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     topic.produce(100)
-    answer, asked = Connection.answer, list[type[Message]]()
+    answer, asked = ClientConnection.answer, list[type[Message]]()
 
-    def answering(connection: Connection, version: int, kind: type[Message]) -> Message:
+    def answering(connection: ClientConnection, version: int, kind: type[Message]) -> Message:
         found = answer(connection, version, kind)
         asked.append(kind)
         if isinstance(found, FetchResponse) and asked.count(FetchResponse) == 1:
             found.responses[0].partitions[0].error_code = code
         return found
 
-    monkeypatch.setattr(Connection, "answer", answering)
+    monkeypatch.setattr(ClientConnection, "answer", answering)
     assert topic.batch() == in_order(range(100))
     assert MetadataResponse in asked[asked.index(FetchResponse) :]

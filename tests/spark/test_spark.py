@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from leadline.spark.client.cluster import Cluster
-from leadline.spark.mirror.mirror import Mirror, Wish, on_spark
+from leadline.spark.client.cluster import ClusterClient
+from leadline.spark.mirror.mirror import Mirror, MirrorSpec, on_spark
 from leadline.spark.positions import Positions
 from leadline.spark.topics.options import Subscribed
 from tests.conformance.kafka.jars import jars_of
@@ -98,7 +98,7 @@ def test_a_stream_goes_on_from_its_checkpoint_and_commits_its_progress(
     assert again.recentProgress[-1]["batchId"] > first.recentProgress[-1]["batchId"]
     assert found(ours.read(out, **{"kafka.isolation.level": "read_committed"})) == values(0, 130)
     end = Positions.from_json(_json(again.recentProgress[-1]["sources"][0]["endOffset"]))
-    with Cluster({"bootstrap.servers": broker.bootstrap}) as cluster:
+    with ClusterClient({"bootstrap.servers": broker.bootstrap}) as cluster:
         committed = {tp: note.offset for tp, note in cluster.committed(end.group).items()}
     assert committed == end.offsets
 
@@ -150,7 +150,7 @@ def test_a_mirror_copies_by_tasks_of_spark(spark: SparkSession, broker: RunningB
     ours = Formats(spark, broker, "leadline")
     topic, client = ours.topic(), {"bootstrap.servers": broker.bootstrap}
     ours.write(rows(spark, 0, 100), topic)
-    wish = Wish(
+    wish = MirrorSpec(
         name=topic,
         source=client,
         target=client,
@@ -159,7 +159,7 @@ def test_a_mirror_copies_by_tasks_of_spark(spark: SparkSession, broker: RunningB
         staging=str(tmp_path),
         min_tasks=2,
     )
-    with Cluster(client) as source, Cluster(client) as target:
+    with ClusterClient(client) as source, ClusterClient(client) as target:
         mirror = Mirror(wish, on_spark(spark), source, target)
         mirror.begin()
         assert mirror.round().records == 100

@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from leadline.spark.client.cluster import Cluster, NoSuchTopic
+from leadline.spark.client.cluster import ClusterClient, NoSuchTopic
 from leadline.spark.client.connection import Unreachable
 from leadline.spark.positions import DataLoss
 from leadline.spark.table.dead_letters import replay
-from leadline.spark.table.following import Wish
+from leadline.spark.table.following import TableSpec
 from leadline.spark.table.homes import KINDS
 from leadline.spark.table.tables import TableError, WriterRefused
 from tests.support.broker import RunningBroker, leadline
@@ -46,7 +46,7 @@ def made(spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> Made:
     def make(kind: str = "delta", settings: "dict[str, str] | None" = None, **wishes: object) -> tuple[Feed, Pipeline]:
         topic = f"orders-{next(_fresh)}"
         create_topic(broker.bootstrap, topic, 2, **(settings or {}))
-        wish = Wish(topic, {}, **wishes)  # type: ignore[arg-type]
+        wish = TableSpec(topic, {}, **wishes)  # type: ignore[arg-type]
         return Feed(broker, topic), Pipeline(spark, broker, tmp_path / "table", wish, kind)
 
     return make
@@ -64,7 +64,7 @@ def test_all_records_are_in_the_table_once_batch_after_batch(made: Made, kind: s
     pipeline.run()
     assert pipeline.run() == []
     pipeline.check(300)
-    with Cluster(pipeline.wish.properties) as cluster:
+    with ClusterClient(pipeline.wish.properties) as cluster:
         committed = {tp.partition: found.offset for tp, found in cluster.committed("table-of-orders").items()}
     state = pipeline.table.state()
     assert state is not None
@@ -231,7 +231,7 @@ def test_records_that_are_gone_are_told_in_numbers(made: Made) -> None:
     feed.more(40)
     pipeline.run()
     feed.more(40)
-    with Cluster(pipeline.wish.properties) as cluster:
+    with ClusterClient(pipeline.wish.properties) as cluster:
         tps = cluster.existing([feed.topic])[feed.topic].partitions
         ends = cluster.latest(tps, committed=True)
     from confluent_kafka import TopicPartition

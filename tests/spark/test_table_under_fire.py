@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from leadline.spark.client.cluster import Cluster
+from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.session import TaskFailed
 from leadline.spark.table import following
 from leadline.spark.table.delta import Delta
-from leadline.spark.table.following import Wish
+from leadline.spark.table.following import TableSpec
 from leadline.spark.table.iceberg import Iceberg
 from leadline.spark.table.tables import TableError
 from tests.support import in_memory
@@ -37,7 +37,7 @@ WAIT_S = 300
 COMMITS = {
     Delta: ("create", "take_over", "add_columns", "append", "upsert"),
     Iceberg: ("create", "take_over", "add_columns", "append", "upsert"),
-    Cluster: ("commit",),
+    ClusterClient: ("commit",),
 }
 _fresh = itertools.count()
 
@@ -66,7 +66,7 @@ def made(spark: SparkSession, broker: RunningBroker, memory: Path) -> Made:
         topic = f"fire-{next(_fresh)}"
         create_topic(broker.bootstrap, topic, 2)
         feed = Feed(broker, topic, enable_idempotence="true", reconnect_backoff_max_ms="200")
-        wish = Wish(topic, {}, format="json", group=f"table-{topic}", **wishes)  # type: ignore[arg-type]
+        wish = TableSpec(topic, {}, format="json", group=f"table-{topic}", **wishes)  # type: ignore[arg-type]
         return feed, Pipeline(spark, broker, path or memory / topic, wish, kind)
 
     return make

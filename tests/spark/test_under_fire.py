@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 from confluent_kafka import Producer
 
-from leadline.spark.client.cluster import Cluster
+from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.topics.options import read_options
 from leadline.spark.topics.source import BatchReader, close_clusters
 from tests.support.broker import RunningBroker, leadline
@@ -74,7 +74,7 @@ class Stream:
 
     def written(self) -> int:
         """How far readers of committed records could read."""
-        with Cluster({"bootstrap.servers": self.broker.bootstrap}) as cluster:
+        with ClusterClient({"bootstrap.servers": self.broker.bootstrap}) as cluster:
             return sum(cluster.latest(cluster.existing(["out"])["out"].partitions, committed=True).values())
 
     def go_on(self) -> None:

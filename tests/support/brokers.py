@@ -21,8 +21,8 @@ from leadline.broker.connection_quotas import ConnectionLimits
 from leadline.broker.net import Net
 from leadline.broker.reply_queue import Later
 from leadline.broker.requests import Requests
-from leadline.cluster.broker_client import Ask, Channel, Heard, PeerLost, Source
-from leadline.cluster.metadata_cache import BrokerInfo, MetadataCache, Partition, Topic
+from leadline.cluster.broker_client import Ask, Heard, LeaderClient, PeerLost, TcpBrokerClient
+from leadline.cluster.metadata_cache import BrokerInfo, CachedPartition, CachedTopic, MetadataCache
 from leadline.config.broker import broker_settings
 from leadline.config.live_settings import LiveSettings
 from leadline.config.storage import StorageConfig
@@ -82,7 +82,7 @@ class Node:
         )
         self.replicas = Replicas(self.dirs, id, settings.broker, self._connect, self._alter)
         metadata = MetadataCache(BrokerInfo(id, {}), "cluster")
-        metadata.topics[TP.topic] = metadata.by_id[TOPIC_ID] = Topic(TP.topic, TOPIC_ID)
+        metadata.topics[TP.topic] = metadata.by_id[TOPIC_ID] = CachedTopic(TP.topic, TOPIC_ID)
         metadata.brokers = {each: BrokerInfo(each, {}, f"rack{each}") for each in brokers.ids}
         nobody = cast(Any, None)
         self.services = Services(
@@ -120,7 +120,7 @@ class Node:
             return
         decision = told.decision
         self.replicas.alive(told.alive, self.incarnation)
-        partition = Partition(decision.leader, decision.leader_epoch, told.assigned, decision.isr)
+        partition = CachedPartition(decision.leader, decision.leader_epoch, told.assigned, decision.isr)
         self.services.metadata.topics[TP.topic].partitions[TP.partition] = partition
         hosted = self.replicas.hosted.get(TP)
         if hosted is not None and decision.leader_epoch < hosted.epoch:
@@ -148,10 +148,10 @@ class Node:
     def context(self, version: int) -> Context:
         return Context(self.services, version, None, ClientConnection("localhost", "PLAINTEXT"))
 
-    def _connect(self, leader: BrokerId) -> Source:
+    def _connect(self, leader: BrokerId) -> LeaderClient:
         other = self.brokers.nodes.get(leader)
         if self.brokers.sockets and other is not None:
-            return Channel("127.0.0.1", other.port, f"broker-{self.id}")
+            return TcpBrokerClient("127.0.0.1", other.port, f"broker-{self.id}")
         return Line(self.brokers, self.id, leader)
 
     async def _alter(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:

@@ -6,13 +6,19 @@ It holds the decisions to their laws at every step, so that a test has only to s
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from leadline.controller.decisions import Decisions, Wanted
-from leadline.controller.effects import Effects, Ensure, Remove, Write
-from leadline.controller.state import Broker, Partition, Replica, State, Topic
+from leadline.controller.decisions import Decisions, PendingChanges
+from leadline.controller.effects import ControllerEffects, Ensure, Remove, Write
+from leadline.controller.state import (
+    ControlledPartition,
+    ControlledTopic,
+    ControllerState,
+    PartitionReplica,
+    RegisteredBroker,
+)
 from leadline.coordination import znodes
-from leadline.coordination.registration import Endpoint
-from leadline.coordination.tree import Create, Delete, Set
-from leadline.coordination.znodes import Replicas
+from leadline.coordination.registration import RegisteredEndpoint
+from leadline.coordination.tree import Create, Delete, SetData
+from leadline.coordination.znodes import ReplicaAssignment
 from leadline.model import BrokerId, TopicId, TopicPartition, new_id
 from leadline.replication.partition import LeaderAndIsr, Proposal
 from leadline.wire.messages import LeaderAndIsrRequest, StopReplicaRequest
@@ -22,8 +28,8 @@ LISTENER = "PLAINTEXT"
 CONTROLLER = 0
 
 
-def broker(id: BrokerId, epoch: int) -> Broker:
-    return Broker(id, epoch, (Endpoint(LISTENER, "localhost", 9000 + id, "PLAINTEXT"),))
+def broker(id: BrokerId, epoch: int) -> RegisteredBroker:
+    return RegisteredBroker(id, epoch, (RegisteredEndpoint(LISTENER, "localhost", 9000 + id, "PLAINTEXT"),))
 
 
 class Paper:
@@ -32,13 +38,13 @@ class Paper:
     def __init__(self, brokers: int = 3) -> None:
         self.nodes: dict[str, tuple[bytes, int]] = {znodes.TOPICS: (b"", 0), znodes.DELETE_TOPICS: (b"", 0)}
         self.zxid = 0
-        self.registered: dict[BrokerId, Broker] = {}
+        self.registered: dict[BrokerId, RegisteredBroker] = {}
         self.epoch = 0
         self.told: dict[BrokerId, dict[TopicPartition, tuple[int, int]]] = {}  # leader epoch and leader, as last told
         self.deleting: list[tuple[BrokerId, TopicPartition]] = []  # told to delete, and not answered yet
         self.leaders: dict[tuple[TopicPartition, TopicId, int], BrokerId] = {}  # of each leader epoch, for ever
         self.epochs: dict[tuple[TopicPartition, TopicId], int] = {}  # the latest leader epoch
-        self.last: Effects = Effects([], [], set())
+        self.last: ControllerEffects = ControllerEffects([], [], set())
         self.unclean: set[str] = set()
         for id in range(brokers):
             self.register(id)
@@ -55,22 +61,22 @@ class Paper:
     def restart(self) -> None:
         """Another controller, which knows only what the tree says."""
         self.epoch += 1
-        state = State(CONTROLLER, self.epoch, brokers=dict(self.registered))
+        state = ControllerState(CONTROLLER, self.epoch, brokers=dict(self.registered))
         for name in self.children(znodes.TOPICS):
             state.put_topic(self._read(name))
         self.decisions = Decisions(state, LISTENER)
         asked = self.nodes.get(znodes.REASSIGN_PARTITIONS)
-        wanted = Wanted(
+        wanted = PendingChanges(
             self.children(znodes.DELETE_TOPICS), znodes.decode_reassignment(asked[0]) if asked is not None else {}
         )
         self.do(lambda: self.decisions.start(wanted))
 
-    def _read(self, name: str) -> Topic:
+    def _read(self, name: str) -> ControlledTopic:
         stored = znodes.decode_topic(name, self.nodes[znodes.topic_path(name)][0])
         assert stored.id is not None
-        topic = Topic(name, stored.id)
+        topic = ControlledTopic(name, stored.id)
         for number, assigned in stored.partitions.items():
-            topic.partitions[number] = Partition(assigned)
+            topic.partitions[number] = ControlledPartition(assigned)
             if (state := self.state_of(TopicPartition(name, number))) is not None:
                 topic.partitions[number].decision = state[0]
                 topic.partitions[number].controller_epoch = state[1]
@@ -87,7 +93,9 @@ class Paper:
         return answer
 
     def create(self, name: str, *assignment: Sequence[BrokerId]) -> None:
-        topic = znodes.Topic(new_id(), {n: Replicas(tuple(replicas)) for n, replicas in enumerate(assignment)})
+        topic = znodes.TopicNode(
+            new_id(), {n: ReplicaAssignment(tuple(replicas)) for n, replicas in enumerate(assignment)}
+        )
         self.nodes[znodes.topic_path(name)] = (znodes.encode_topic(topic), 0)
         self.do(lambda: self.decisions.topics(self.children(znodes.TOPICS), [(name, topic)]))
 
@@ -113,7 +121,7 @@ class Paper:
             self.do(self._delete_all)
 
     def _delete_all(self) -> None:
-        replicas = [Replica(tp, id) for id, tp in self.deleting]
+        replicas = [PartitionReplica(tp, id) for id, tp in self.deleting]
         self.deleting.clear()
         self.decisions.deletions.deleted(replicas)
 
@@ -137,7 +145,7 @@ class Paper:
         assert decision is not None
         return decision
 
-    def assigned(self, tp: TopicPartition) -> Replicas:
+    def assigned(self, tp: TopicPartition) -> ReplicaAssignment:
         return self.decisions.state.known(tp).assigned
 
     def state_of(self, tp: TopicPartition) -> tuple[LeaderAndIsr, int] | None:
@@ -148,7 +156,7 @@ class Paper:
 
     # What follows
 
-    def _carry_out(self, effects: Effects) -> None:
+    def _carry_out(self, effects: ControllerEffects) -> None:
         for write in effects.writes:
             self._write(write)
         for id, request in effects.requests:
@@ -181,7 +189,7 @@ class Paper:
                 self.nodes[path] = (data, 0)
             case Ensure(path):
                 self.nodes.setdefault(path, (b"", 0))
-            case Set(path, data, version):
+            case SetData(path, data, version):
                 assert version in (-1, self.nodes[path][1]), f"{path} has another version"
                 self.nodes[path] = (data, self.nodes[path][1] + 1)
             case Delete(path):
@@ -204,7 +212,7 @@ class Paper:
             written = znodes.decode_topic(name, self.nodes[znodes.topic_path(name)][0])
             assert written.partitions == {n: each.assigned for n, each in topic.partitions.items()}
 
-    def _check_partition(self, tp: TopicPartition, partition: Partition) -> None:
+    def _check_partition(self, tp: TopicPartition, partition: ControlledPartition) -> None:
         decision, state = partition.decision, self.decisions.state
         if decision is None:
             return

@@ -9,8 +9,8 @@ from pathlib import Path
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from leadline.spark.client.cluster import Cluster
-from leadline.spark.table.following import DEAD, Following, Told, Wish
+from leadline.spark.client.cluster import ClusterClient
+from leadline.spark.table.following import DEAD, BatchSummary, TableSpec, TableWriter
 from leadline.spark.table.homes import home
 from leadline.spark.table.tables import Table
 from leadline.spark.table.verify import Verdict, verify
@@ -47,7 +47,9 @@ class Feed:
 class Pipeline:
     """A table beside its topic; each run is a new writer, as a new process would be."""
 
-    def __init__(self, spark: SparkSession, broker: RunningBroker, path: Path, wish: Wish, kind: str = "delta") -> None:
+    def __init__(
+        self, spark: SparkSession, broker: RunningBroker, path: Path, wish: TableSpec, kind: str = "delta"
+    ) -> None:
         self.spark, self.broker, self.path, self.kind = spark, broker, path, kind
         self.wish = replace(wish, properties={"bootstrap.servers": broker.bootstrap, **wish.properties})
 
@@ -60,12 +62,12 @@ class Pipeline:
         return home(self.kind, f"{self.path}{DEAD}")
 
     @contextmanager
-    def following(self, **changes: object) -> Iterator[Following]:
+    def following(self, **changes: object) -> Iterator[TableWriter]:
         wish = replace(self.wish, **changes)  # type: ignore[arg-type]
-        with Cluster(wish.properties) as cluster:
-            yield Following(self.spark, cluster, self.table, self.dead, wish)
+        with ClusterClient(wish.properties) as cluster:
+            yield TableWriter(self.spark, cluster, self.table, self.dead, wish)
 
-    def run(self, **changes: object) -> list[Told]:
+    def run(self, **changes: object) -> list[BatchSummary]:
         """Until the table has all there is."""
         with self.following(**changes) as following:
             return list(following.batches())
@@ -77,7 +79,7 @@ class Pipeline:
         return [dict(row) for row in self.dead.columns().read_all().to_pylist()] if self.dead.state() else []
 
     def verdicts(self) -> list[Verdict]:
-        with Cluster(self.wish.properties) as cluster:
+        with ClusterClient(self.wish.properties) as cluster:
             return verify(self.spark, cluster, self.kind, str(self.path), f"{self.path}{DEAD}")[1]
 
     def check(self, records: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leadline.spark.client.connection import Connection
+from leadline.spark.client.connection import ClientConnection
 
 
 class Died(BaseException):
@@ -21,18 +21,18 @@ class Steps:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.step, self.count = 0, 0
         self.call: Callable[[], object] = die
-        send, answer = Connection.send, Connection.answer
+        send, answer = ClientConnection.send, ClientConnection.answer
 
-        def sending(connection: Connection, *args: object) -> object:
+        def sending(connection: ClientConnection, *args: object) -> object:
             self._counted()
             return send(connection, *args)  # type: ignore[arg-type]
 
-        def answering(connection: Connection, *args: object) -> object:
+        def answering(connection: ClientConnection, *args: object) -> object:
             self._counted()
             return answer(connection, *args)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(Connection, "send", sending)
-        monkeypatch.setattr(Connection, "answer", answering)
+        monkeypatch.setattr(ClientConnection, "send", sending)
+        monkeypatch.setattr(ClientConnection, "answer", answering)
 
     def _counted(self) -> None:
         self.count += 1

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from leadline.api.context import Context
-from leadline.cluster.metadata_cache import Topic
+from leadline.cluster.metadata_cache import CachedTopic
 from leadline.controller.cluster_admin import spread
 from leadline.controller.topics import check_name
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
@@ -18,7 +18,7 @@ class Wanted(NamedTuple):
     config: dict[str, str]
 
 
-async def auto_create(name: str, ctx: Context) -> Topic:
+async def auto_create(name: str, ctx: Context) -> CachedTopic:
     """TopicAlreadyExists, InvalidTopic, InvalidReplicationFactor."""
     metadata = ctx.services.metadata
     check_name(name, metadata.topics)

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from leadline.api.auto_create import auto_create
 from leadline.api.context import Context
-from leadline.cluster.metadata_cache import BrokerInfo, Endpoint, Partition, Topic
+from leadline.cluster.metadata_cache import BrokerInfo, CachedPartition, CachedTopic, Endpoint
 from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.controller.topics import INTERNAL, check_name
 from leadline.errors import (
@@ -128,7 +128,7 @@ def _why_missing(name: str, refused: dict[str, WireError]) -> int:
     return UnknownTopicOrPartition.code
 
 
-def _describe(topic: Topic, ctx: Context, request: MetadataRequest) -> _Topic:
+def _describe(topic: CachedTopic, ctx: Context, request: MetadataRequest) -> _Topic:
     return _Topic(
         error_code=NONE,
         name=topic.name,
@@ -139,7 +139,7 @@ def _describe(topic: Topic, ctx: Context, request: MetadataRequest) -> _Topic:
     )
 
 
-def _partition(number: int, partition: Partition, ctx: Context) -> MetadataResponse.MetadataResponsePartition:
+def _partition(number: int, partition: CachedPartition, ctx: Context) -> MetadataResponse.MetadataResponsePartition:
     cluster = ctx.services.metadata
     at = None if cluster.may_have_moved(partition) else cluster.reachable(partition.leader, ctx.client.listener)
     return MetadataResponse.MetadataResponsePartition(

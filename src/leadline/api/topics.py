@@ -7,7 +7,7 @@ from functools import partial
 from uuid import UUID
 
 from leadline.api.context import Context
-from leadline.cluster.metadata_cache import Topic
+from leadline.cluster.metadata_cache import CachedTopic
 from leadline.config.alter import check_topic
 from leadline.config.describe import describe_topic
 from leadline.config.values import InvalidSetting
@@ -119,7 +119,9 @@ def _config(given: Mapping[str, str | None], ctx: Context) -> dict[str, str]:
     return config
 
 
-def _told(name: str, assignment: Assignment, config: dict[str, str], topic: Topic | None, ctx: Context) -> _Created:
+def _told(
+    name: str, assignment: Assignment, config: dict[str, str], topic: CachedTopic | None, ctx: Context
+) -> _Created:
     told = _Created(
         name=name,
         error_code=NONE,
@@ -201,7 +203,7 @@ async def create_partitions(request: CreatePartitionsRequest, ctx: Context) -> C
     return CreatePartitionsResponse(results=results)
 
 
-def _more(asked: CreatePartitionsRequest.CreatePartitionsTopic, ctx: Context, topic: Topic) -> Assignment:
+def _more(asked: CreatePartitionsRequest.CreatePartitionsTopic, ctx: Context, topic: CachedTopic) -> Assignment:
     racks = ctx.services.metadata.racks
     have = len(topic.partitions)
     if asked.count <= have:

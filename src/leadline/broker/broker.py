@@ -299,7 +299,8 @@ class Broker:
         me = self.metadata.me
         protocols = {listener.name: listener.protocol.name for listener in self.settings.listeners.advertised}
         endpoints = [
-            registration.Endpoint(name, at.host, at.port, protocols[name]) for name, at in me.endpoints.items()
+            registration.RegisteredEndpoint(name, at.host, at.port, protocols[name])
+            for name, at in me.endpoints.items()
         ]
         return Registration(tuple(endpoints), self.clock.now_ms(), rack=me.rack)
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.inter_broker import LoopbackPeer, alter_partition, controlled_shutdown
-from leadline.cluster.broker_client import BrokerClient, Channel, Source
+from leadline.cluster.broker_client import BrokerClient, LeaderClient, TcpBrokerClient
 from leadline.cluster.metadata_cache import Endpoint
 from leadline.config.live_settings import LiveSettings
-from leadline.controller.state import Broker as Registered
+from leadline.controller.state import RegisteredBroker as Registered
 from leadline.model import BrokerId
 from leadline.wire.messages import (
     AlterPartitionRequest,
@@ -28,13 +28,13 @@ class InterBroker:
     def __init__(self, settings: LiveSettings, me: BrokerId) -> None:
         self._settings, self._me = settings, me
 
-    def channel(self, endpoint: Endpoint, lost: Callable[[], None] = lambda: None) -> Channel:
+    def channel(self, endpoint: Endpoint, lost: Callable[[], None] = lambda: None) -> TcpBrokerClient:
         """A connection to an endpoint; `lost` is called when it breaks."""
         config = self._settings.broker
         setup_ms = config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms
-        return Channel(*endpoint, str(self._me), lost, (setup_ms[0] / 1000, setup_ms[1] / 1000))
+        return TcpBrokerClient(*endpoint, str(self._me), lost, (setup_ms[0] / 1000, setup_ms[1] / 1000))
 
-    def source(self, id: BrokerId) -> Source:
+    def source(self, id: BrokerId) -> LeaderClient:
         """A leader to fetch from. PeerLost if the metadata do not name it, or it is silent."""
         return self.channel(self.services.peers.heard_at(id))
 

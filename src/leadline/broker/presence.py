@@ -12,7 +12,7 @@ from leadline.cluster.broker_client import PeerLost
 from leadline.config.broker import BrokerConfig
 from leadline.coordination.membership import register, remember_sessions, remembered_sessions
 from leadline.coordination.registration import Registration
-from leadline.coordination.tree import NodeExists, SessionState, Tree, TreeError, Watch
+from leadline.coordination.tree import NodeExists, SessionState, Tree, TreeError, TreeWatch
 from leadline.errors import NotController
 from leadline.model import BrokerId
 from leadline.runtime.ports import Files
@@ -39,7 +39,7 @@ class Presence:
         self._tree, self._me, self._registration, self._told = tree, me, registration, told
         self._files, self._directory = files, directory
         self._registered_in = 0  # the session
-        self._watch: Watch | None = None
+        self._watch: TreeWatch | None = None
         self._again: asyncio.Task[None] | None = None
         self._is_connected = True
         self._handing_over: asyncio.Timeout | None = None

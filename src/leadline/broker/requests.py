@@ -19,7 +19,7 @@ from leadline.broker.reply_queue import Later, as_it_is
 from leadline.errors import WireError
 from leadline.wire.apis import API_VERSIONS, APIS, unsupported_api_versions
 from leadline.wire.classes import Message
-from leadline.wire.frames import Head, request_front, response_frame, rest_of_head
+from leadline.wire.frames import RequestHead, request_front, response_frame, rest_of_head
 from leadline.wire.primitives import MalformedRequest
 
 log = logging.getLogger(__name__)
@@ -59,7 +59,7 @@ class Requests:
             self._note(seconds, entry.name, version, connection)
         return served
 
-    def _handle(self, entry: Entry, head: Head, connection: Connection, frame: memoryview) -> Served:
+    def _handle(self, entry: Entry, head: RequestHead, connection: Connection, frame: memoryview) -> Served:
         if not head.is_supported:
             return _unsupported(head.api_key, head.version, head.correlation_id)
         ctx = Context(self.services, head.version, head.client_id, connection.client)
@@ -97,11 +97,11 @@ def _unsupported(key: int, version: int, correlation_id: int) -> Reply:
     raise CloseConnection(f"{name} v{version} is not supported")
 
 
-def _framed(head: Head, message: Message | None) -> Reply | None:
+def _framed(head: RequestHead, message: Message | None) -> Reply | None:
     return None if message is None else response_frame(message, head.version, head.correlation_id)
 
 
-async def _framed_later(head: Head, answer: Awaitable[Message | None]) -> Reply | None:
+async def _framed_later(head: RequestHead, answer: Awaitable[Message | None]) -> Reply | None:
     try:
         return _framed(head, await answer)
     except WireError as error:

@@ -29,7 +29,7 @@ from leadline.cli.client import DEFAULT_SERVER, Failure, add_command, at_least, 
 from leadline.cli.processes import holder_of, listener_on, process_text
 from leadline.cli.terminal import StatusLine, count_text, ends_it, say, time_text
 from leadline.cli.zookeeper_server import ServerFailed, ToolMissing, ZooKeeperServer
-from leadline.cluster.broker_client import Channel, PeerLost
+from leadline.cluster.broker_client import PeerLost, TcpBrokerClient
 from leadline.config.broker import broker_settings
 from leadline.config.values import InvalidSetting
 from leadline.wire.messages import MetadataRequest, MetadataResponse
@@ -437,7 +437,7 @@ async def ended(process: Process) -> None:
 
 async def known_to(plan: BrokerPlan) -> set[int]:
     """The brokers that a broker knows to be there; nobody before it answers."""
-    channel = Channel(HOST, plan.port, "leadline")
+    channel = TcpBrokerClient(HOST, plan.port, "leadline")
     try:
         answer = await channel.ask(MetadataRequest(topics=[]), MetadataResponse, METADATA_VERSION, READY_S)
         return {each.node_id for each in answer.brokers}

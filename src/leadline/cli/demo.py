@@ -25,8 +25,8 @@ from leadline.cli.pipeline_job import count_text, job
 from leadline.cli.terminal import size_text, time_text
 
 if TYPE_CHECKING:
-    from leadline.spark.client.cluster import Cluster
-    from leadline.spark.table.tables import State
+    from leadline.spark.client.cluster import ClusterClient
+    from leadline.spark.table.tables import TableState
 
 T = TypeVar("T")
 
@@ -204,7 +204,7 @@ class Demo:
 
     # What the table says
 
-    def _state(self) -> "State | None":
+    def _state(self) -> "TableState | None":
         from leadline.spark.table.homes import home
 
         return home("delta", str(self.table)).state()
@@ -230,10 +230,10 @@ class Demo:
             partitions = cluster.existing([TOPIC])[TOPIC].partitions
             return {tp.partition: end for tp, end in cluster.latest(partitions, committed=True).items()}
 
-    def _cluster(self) -> "Cluster":
-        from leadline.spark.client.cluster import Cluster
+    def _cluster(self) -> "ClusterClient":
+        from leadline.spark.client.cluster import ClusterClient
 
-        return Cluster({"bootstrap.servers": self.server})
+        return ClusterClient({"bootstrap.servers": self.server})
 
     def _caught_up(self) -> bool:
         state = self._state()
@@ -292,7 +292,7 @@ def _kill(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
     process.wait()
 
 
-def _batch(state: "State | None") -> int:
+def _batch(state: "TableState | None") -> int:
     return -1 if state is None else state.progress.batch
 
 

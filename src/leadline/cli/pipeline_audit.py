@@ -12,7 +12,7 @@ from leadline.cli.terminal import size_text, time_text
 
 if TYPE_CHECKING:
     from leadline.spark.audit.checks import Finding
-    from leadline.spark.audit.job import Result, Unit
+    from leadline.spark.audit.job import AuditResult, AuditTask
     from leadline.spark.files.segments import LogFiles
 
 EXAMPLES = """
@@ -62,12 +62,12 @@ def run(options: argparse.Namespace) -> int:
 
 @job
 def _audit(options: argparse.Namespace) -> int:
-    from leadline.spark.audit.job import Result, logs_of, units
+    from leadline.spark.audit.job import AuditResult, logs_of, units
 
     logs, findings = logs_of(options.paths, options.topic)
     if not logs:
         raise Failure(f"no log of {', '.join(options.topic) or 'any topic'} in {', '.join(options.paths)}")
-    total = Result(findings)
+    total = AuditResult(findings)
     for finding in findings:
         _tell(options, finding)
     work = list(units(logs, checksums=not options.headers_only))
@@ -76,7 +76,7 @@ def _audit(options: argparse.Namespace) -> int:
     return 1 if total.findings else 0
 
 
-def _work(options: argparse.Namespace, work: "list[Unit]", total: "Result") -> float:
+def _work(options: argparse.Namespace, work: "list[AuditTask]", total: "AuditResult") -> float:
     """How long it took once Spark was there."""
     from leadline.spark.audit.job import audit_all
 
@@ -114,7 +114,7 @@ def _tell(options: argparse.Namespace, finding: "Finding") -> None:
     print(json.dumps(told), flush=True)
 
 
-def _summary(options: argparse.Namespace, logs: "list[LogFiles]", total: "Result", seconds: float) -> None:
+def _summary(options: argparse.Namespace, logs: "list[LogFiles]", total: "AuditResult", seconds: float) -> None:
     rate = f"{size_text(int(total.bytes / max(total.seconds, 0.001)))}/s a core"
     read = (
         f"{count_text(len({log.tp for log in logs}), 'partition')}, {count_text(len(logs), 'replica')}, "

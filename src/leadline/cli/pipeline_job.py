@@ -39,14 +39,14 @@ def reach(properties: Mapping[str, str], timeout_s: float, topics: Collection[st
 
     A broker may take `timeout_s` to answer. Where nobody listens, a second is enough to know it.
     """
-    from leadline.spark.client.cluster import Cluster, addresses
+    from leadline.spark.client.cluster import ClusterClient, addresses
 
     servers = list(addresses(properties["bootstrap.servers"]))
     limits = {
         "default.api.timeout.ms": str(int(min(timeout_s, NOBODY_LISTENS_S) * 1000)),
         "request.timeout.ms": str(max(int(timeout_s * 1000 / max(len(servers), 1)), 1)),
     }
-    with Cluster({**properties, **limits}) as cluster:
+    with ClusterClient({**properties, **limits}) as cluster:
         if topics is None:
             cluster.topics()
         else:

@@ -24,7 +24,7 @@ from leadline.cli.pipeline_job import (
 from leadline.cli.terminal import size_text, time_text
 
 if TYPE_CHECKING:
-    from leadline.spark.mirror.mirror import Mirror, Told, Wish
+    from leadline.spark.mirror.mirror import Mirror, MirrorSpec, RoundSummary
     from leadline.spark.topics.options import Topics
 
 EXAMPLES = """
@@ -91,12 +91,12 @@ class MirrorTotals:
     records: int = 0
     size: int = 0
 
-    def add(self, told: "Told") -> None:
+    def add(self, told: "RoundSummary") -> None:
         self.rounds += bool(told.records)
         self.records += told.records
         self.size += told.size
 
-    def line(self, told: "Told", seconds: float) -> str:
+    def line(self, told: "RoundSummary", seconds: float) -> str:
         rate = f"{self.records / max(seconds, 0.001):,.0f}/s"
         behind = lag_text(told.lag_offsets, told.lag_bytes, told.newest_ms)
         busy = f"; left alone, as they have members: {', '.join(told.busy_groups)}" if told.busy_groups else ""
@@ -122,12 +122,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from leadline.spark.client.cluster import Cluster
+    from leadline.spark.client.cluster import ClusterClient
     from leadline.spark.mirror.mirror import Mirror, on_spark
 
     wish = wish_of(options)
     with ExitStack() as held:
-        source, target = held.enter_context(Cluster(wish.source)), held.enter_context(Cluster(wish.target))
+        source, target = held.enter_context(ClusterClient(wish.source)), held.enter_context(ClusterClient(wish.target))
         spark = start_spark(options, f"mirror {wish.name}")
         held.callback(spark.stop)
         return _follow(options, Mirror(wish, on_spark(spark), source, target))
@@ -144,11 +144,11 @@ def clusters_of(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, 
     return client_properties(options), client_properties(there)
 
 
-def wish_of(options: argparse.Namespace) -> "Wish":
-    from leadline.spark.mirror.mirror import Wish
+def wish_of(options: argparse.Namespace) -> "MirrorSpec":
+    from leadline.spark.mirror.mirror import MirrorSpec
 
     source, target = clusters_of(options)
-    return Wish(
+    return MirrorSpec(
         name=_name(options),
         source=source,
         target=target,

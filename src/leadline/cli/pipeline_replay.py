@@ -65,13 +65,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, held: ExitStack) -> int:
-    from leadline.spark.client.cluster import Cluster
-    from leadline.spark.table.replay import Replay, Source, Wish, check_source
+    from leadline.spark.client.cluster import ClusterClient
+    from leadline.spark.table.replay import Replay, ReplaySource, ReplaySpec, check_source
 
-    source = Source(options.table_format, options.table.rstrip("/"))
+    source = ReplaySource(options.table_format, options.table.rstrip("/"))
     properties = client_properties(options)
-    wish = Wish(source, options.topic, properties, options.name, options.rate, options.batch_records)
-    cluster = held.enter_context(Cluster(properties))
+    wish = ReplaySpec(source, options.topic, properties, options.name, options.rate, options.batch_records)
+    cluster = held.enter_context(ClusterClient(properties))
     check_source(source)
     spark = start_spark(options, f"replay {options.table}")
     held.callback(spark.stop)

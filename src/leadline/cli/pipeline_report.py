@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from leadline.spark.report.findings import Report
-    from leadline.spark.report.report import Work
+    from leadline.spark.report.report import ReportPlan
 
 LOOK_S = 0.3
 REMARKS_SHOWN = 8
@@ -83,7 +83,7 @@ def _check_writable(path: Path) -> None:
         raise Failure(f"--out {path}: no file can be written there")
 
 
-def _work(options: argparse.Namespace) -> "Work":
+def _work(options: argparse.Namespace) -> "ReportPlan":
     """What is to be read."""
     from leadline.spark.report import report
 
@@ -92,7 +92,7 @@ def _work(options: argparse.Namespace) -> "Work":
     return report.from_brokers(client_properties(options), options.topics)
 
 
-def write(options: argparse.Namespace, spark: "SparkSession", work: "Work", started: float) -> int:
+def write(options: argparse.Namespace, spark: "SparkSession", work: "ReportPlan", started: float) -> int:
     from leadline.spark.report import report
     from leadline.spark.report.page import page
 
@@ -108,7 +108,7 @@ def write(options: argparse.Namespace, spark: "SparkSession", work: "Work", star
     return 0
 
 
-def _tell(options: argparse.Namespace, found: "Report", work: "Work", seconds: float) -> None:
+def _tell(options: argparse.Namespace, found: "Report", work: "ReportPlan", seconds: float) -> None:
     from leadline.spark.report.remarks import remarks
 
     paint = Paint(sys.stdout)
@@ -123,7 +123,7 @@ def _tell(options: argparse.Namespace, found: "Report", work: "Work", seconds: f
 
 
 @contextmanager
-def _progress(spark: "SparkSession", work: "Work") -> Iterator[None]:
+def _progress(spark: "SparkSession", work: "ReportPlan") -> Iterator[None]:
     """A line that tells how much was read, while Spark is at it."""
     stop, tracker = threading.Event(), spark.sparkContext.statusTracker()
     started = time.monotonic()

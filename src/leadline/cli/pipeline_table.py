@@ -24,7 +24,7 @@ from leadline.cli.pipeline_job import (
 from leadline.cli.terminal import size_text, time_text
 
 if TYPE_CHECKING:
-    from leadline.spark.table.following import Following, Told, Wish
+    from leadline.spark.table.following import BatchSummary, TableSpec, TableWriter
     from leadline.spark.table.lock import WriterLock
     from leadline.spark.table.tables import Table
 
@@ -158,14 +158,14 @@ class TableTotals:
     dead: int = 0
     newest_ms: int = -1
 
-    def add(self, told: "Told") -> None:
+    def add(self, told: "BatchSummary") -> None:
         self.batches += 1
         self.records += told.records
         self.size += told.size
         self.dead += told.dead
         self.newest_ms = max(self.newest_ms, told.newest_ms)
 
-    def line(self, told: "Told", seconds: float) -> str:
+    def line(self, told: "BatchSummary", seconds: float) -> str:
         rate = f"{self.records / max(seconds, 0.001):,.0f}/s"
         behind = lag_text(told.lag_offsets, told.lag_bytes, told.newest_ms)
         return f"batch {told.batch}: {count_text(self.records, 'record')} ({size_text(self.size)}), {rate}; {behind}"
@@ -190,24 +190,24 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, held: ExitStack) -> int:
-    from leadline.spark.client.cluster import Cluster
-    from leadline.spark.table.following import DEAD, Following, check_table
+    from leadline.spark.client.cluster import ClusterClient
+    from leadline.spark.table.following import DEAD, TableWriter, check_table
 
     wish = wish_of(options)
-    cluster = held.enter_context(Cluster(wish.properties))
+    cluster = held.enter_context(ClusterClient(wish.properties))
     table, dead = table_of(options), table_of(options, DEAD)
     check_table(cluster, table, wish)
     held.enter_context(_locked(options))
     spark = start_spark(options, f"table {options.topic}")
     held.callback(spark.stop)
-    return _follow(options, Following(spark, cluster, table, dead, wish))
+    return _follow(options, TableWriter(spark, cluster, table, dead, wish))
 
 
-def wish_of(options: argparse.Namespace) -> "Wish":
-    from leadline.spark.table.following import Wish
+def wish_of(options: argparse.Namespace) -> "TableSpec":
+    from leadline.spark.table.following import TableSpec
 
     name = options.table.rstrip("/").rpartition("/")[2].rpartition(":")[2]
-    return Wish(
+    return TableSpec(
         options.topic,
         client_properties(options),
         options.format,
@@ -226,7 +226,7 @@ def local_directory(options: argparse.Namespace) -> Path | None:
     return None if elsewhere else Path(options.table)
 
 
-def _follow(options: argparse.Namespace, following: "Following") -> int:
+def _follow(options: argparse.Namespace, following: "TableWriter") -> int:
     """Until it is finished or a person ends it; with a summary."""
     done, started = TableTotals(), time.monotonic()
 

@@ -14,7 +14,7 @@ from leadline.cli.pipeline_table import add_table_options
 from leadline.cli.terminal import StatusLine, time_text
 
 if TYPE_CHECKING:
-    from leadline.spark.table.tables import State
+    from leadline.spark.table.tables import TableState
     from leadline.spark.table.verify import Verdict
 
 EXAMPLES = """
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace, held: ExitStack) -> int:
-    from leadline.spark.client.cluster import Cluster
+    from leadline.spark.client.cluster import ClusterClient
     from leadline.spark.table.following import DEAD
     from leadline.spark.table.homes import home
     from leadline.spark.table.tables import TableError
@@ -65,7 +65,7 @@ def _run(options: argparse.Namespace, held: ExitStack) -> int:
     if state is None:
         raise TableError(f"there is no {options.table_format} table at {uri}")
     reach(client_properties(options), options.timeout, [state.origin.topic])
-    cluster = held.enter_context(Cluster(client_properties(options)))
+    cluster = held.enter_context(ClusterClient(client_properties(options)))
     check_topic(cluster, state.origin, uri)
     spark = start_spark(options, f"verify {uri}")
     held.callback(spark.stop)
@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace, held: ExitStack) -> int:
     return 0 if all(verdict.is_good for verdict in verdicts) else 1
 
 
-def _tell(options: argparse.Namespace, state: "State", verdicts: "list[Verdict]", seconds: float) -> None:
+def _tell(options: argparse.Namespace, state: "TableState", verdicts: "list[Verdict]", seconds: float) -> None:
     if options.json:
         print(json.dumps(report(options.table, state, verdicts)))
         return
@@ -109,7 +109,7 @@ def _row(verdict: "Verdict") -> list[str]:
     return [str(verdict.partition), f"{verdict.first} to {verdict.until - 1}", *(f"{n:,}" for n in counts), checksum]
 
 
-def summary(table: str, state: "State", verdicts: "list[Verdict]", seconds: float) -> str:
+def summary(table: str, state: "TableState", verdicts: "list[Verdict]", seconds: float) -> str:
     records = count_text(sum(verdict.records for verdict in verdicts), "record")
     bad = [verdict for verdict in verdicts if not verdict.is_good]
     paint = Paint(sys.stdout)
@@ -120,7 +120,7 @@ def summary(table: str, state: "State", verdicts: "list[Verdict]", seconds: floa
     return f"{judgement} ({records} in {count_text(len(verdicts), 'partition')}, {time_text(seconds)})"
 
 
-def report(table: str, state: "State", verdicts: "list[Verdict]") -> dict[str, object]:
+def report(table: str, state: "TableState", verdicts: "list[Verdict]") -> dict[str, object]:
     return {
         "table": table,
         "origin": asdict(state.origin),

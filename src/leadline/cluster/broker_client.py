@@ -52,7 +52,7 @@ class BrokerClient(Protocol):
     def close(self) -> None: ...
 
 
-class Source(BrokerClient, Protocol):
+class LeaderClient(BrokerClient, Protocol):
     """Another broker, as one that copies from it sees it."""
 
     async def converse(self, what: str, first: Ask, heard: Heard, timeout_s: float, /) -> bytearray:
@@ -74,7 +74,7 @@ class _Waiting:
         self.correlation_id, self.deadline_s = 0, 0.0  # of what was asked last
 
 
-class Channel:
+class TcpBrokerClient:
     """A peer at an address. `lost` is told when a connection that stood breaks."""
 
     def __init__(
@@ -171,7 +171,7 @@ class _Line(asyncio.BufferedProtocol):
     rest is read to where it belongs.
     """
 
-    def __init__(self, channel: Channel, ids: Iterator[int], lost: Callable[[], None]) -> None:
+    def __init__(self, channel: TcpBrokerClient, ids: Iterator[int], lost: Callable[[], None]) -> None:
         self._name, self._client_id, self._ids, self._lost = repr(channel), channel.client_id, ids, lost
         self._loop = asyncio.get_running_loop()
         self.broken: PeerLost | None = None

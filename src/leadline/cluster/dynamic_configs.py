@@ -20,10 +20,10 @@ from leadline.coordination.tree import (
     NoNode,
     Operation,
     SessionState,
-    Set,
+    SetData,
     Tree,
     TreeError,
-    Watch,
+    TreeWatch,
 )
 from leadline.model import BrokerId
 from leadline.runtime.ports import Clock
@@ -48,7 +48,7 @@ class DynamicConfigs:
         self.on_change: list[Callable[[str, str], None]] = []  # called with type and name of any entity
         self._writing = asyncio.Lock()
         self._last = -1  # the number of the last announcement that was seen
-        self._watches: list[Watch] = []
+        self._watches: list[TreeWatch] = []
         self._reading: asyncio.Task[None] | None = None
         self._again = False
         self._is_behind = False  # there was no connection for a while
@@ -99,7 +99,7 @@ class DynamicConfigs:
             node = await self.tree.get(path)
             config = altered({} if node is None else znodes.decode_config(path, node.data))
             data = znodes.encode_config(config)
-            change: Operation = Create(path, data) if node is None else Set(path, data, node.version)
+            change: Operation = Create(path, data) if node is None else SetData(path, data, node.version)
             with suppress(BadVersion, NodeExists):  # another broker was quicker: on top of what it wrote, then
                 await self.tree.multi([change, announcement])
                 break

@@ -38,7 +38,7 @@ class BrokerInfo:
     rack: str | None = None
 
 
-class Partition(NamedTuple):
+class CachedPartition(NamedTuple):
     leader: BrokerId  # -1: none
     leader_epoch: LeaderEpoch
     replicas: tuple[BrokerId, ...]
@@ -46,7 +46,7 @@ class Partition(NamedTuple):
     offline: tuple[BrokerId, ...] = ()  # of the replicas, those that cannot serve
 
 
-class Leading(NamedTuple):
+class LeaderAndReplicas(NamedTuple):
     """Who leads a partition, and who is in sync with it."""
 
     leader: BrokerId
@@ -55,10 +55,10 @@ class Leading(NamedTuple):
 
 
 @dataclass(slots=True)
-class Topic:
+class CachedTopic:
     name: str
     id: TopicId
-    partitions: dict[int, Partition] = field(default_factory=dict)  # in the order of their numbers
+    partitions: dict[int, CachedPartition] = field(default_factory=dict)  # in the order of their numbers
 
 
 class MetadataCache:
@@ -71,8 +71,8 @@ class MetadataCache:
         self.departed: dict[BrokerId, BrokerInfo] = {}  # not of these any longer, since a moment ago: see Vigil
         self.controller: BrokerId = NO_CONTROLLER
         self.controller_epoch = 0  # the latest that was heard of
-        self.topics: dict[str, Topic] = {}
-        self.by_id: dict[TopicId, Topic] = {}
+        self.topics: dict[str, CachedTopic] = {}
+        self.by_id: dict[TopicId, CachedTopic] = {}
         self.on_change: list[Callable[[], None]] = []
 
     @property
@@ -99,11 +99,11 @@ class MetadataCache:
         broker = None if leader in self.doubted else self.brokers.get(leader)
         return None if broker is None else broker.endpoints.get(listener)
 
-    def may_have_moved(self, partition: Partition) -> bool:
+    def may_have_moved(self, partition: CachedPartition) -> bool:
         """Whether another broker may lead what this one led when it was cut off."""
         return self.is_isolated and partition.leader == self.me.id and len(partition.isr) > 1
 
-    def learn(self, leaders: Mapping[TopicPartition, Leading]) -> list[TopicPartition]:
+    def learn(self, leaders: Mapping[TopicPartition, LeaderAndReplicas]) -> list[TopicPartition]:
         """What another broker knows and this one was not told. The partitions of which it is later than we knew."""
         later = [tp for tp, leading in leaders.items() if self._learn(tp, leading)]
         if later:
@@ -111,7 +111,7 @@ class MetadataCache:
                 changed()
         return later
 
-    def _learn(self, tp: TopicPartition, leading: Leading) -> bool:
+    def _learn(self, tp: TopicPartition, leading: LeaderAndReplicas) -> bool:
         if not self.has_partition(tp):
             return False
         partitions = self.topics[tp.topic].partitions
@@ -120,7 +120,7 @@ class MetadataCache:
         partitions[tp.partition] = partitions[tp.partition]._replace(**leading._asdict())
         return True
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> CachedTopic:
         try:
             return self.topics[name]
         except KeyError:
@@ -165,7 +165,7 @@ class MetadataCache:
             self.topics.pop(name, None)
             self.by_id.pop(topic_id, None)
             return True
-        known = Topic(name, topic_id, {number: partitions[number] for number in sorted(partitions)})
+        known = CachedTopic(name, topic_id, {number: partitions[number] for number in sorted(partitions)})
         self.topics[name] = self.by_id[topic_id] = known
         return False
 
@@ -178,6 +178,6 @@ def _broker(told: UpdateMetadataRequest.UpdateMetadataBroker) -> BrokerInfo:
     return BrokerInfo(told.id, endpoints, told.rack)
 
 
-def _partition(told: _State) -> Partition:
+def _partition(told: _State) -> CachedPartition:
     replicas, isr, offline = tuple(told.replicas), tuple(told.isr), tuple(told.offline_replicas)
-    return Partition(told.leader, told.leader_epoch, replicas, isr, offline)
+    return CachedPartition(told.leader, told.leader_epoch, replicas, isr, offline)

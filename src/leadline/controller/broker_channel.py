@@ -14,7 +14,7 @@ from typing import Protocol
 
 from leadline.cluster.broker_client import BrokerClient, PeerGone, PeerLost
 from leadline.controller.effects import Request
-from leadline.controller.state import Broker
+from leadline.controller.state import RegisteredBroker
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
     ApiVersionsRequest,
@@ -46,18 +46,18 @@ VERSIONS: dict[type[Message], tuple[type[Message], int]] = {
 class BrokerEvents(Protocol):
     """Who is told of what comes back."""
 
-    def answered(self, broker: Broker, request: Request, response: Message) -> None: ...
+    def answered(self, broker: RegisteredBroker, request: Request, response: Message) -> None: ...
 
-    def gone(self, broker: Broker) -> None: ...
+    def gone(self, broker: RegisteredBroker) -> None: ...
 
-    def back(self, broker: Broker) -> None: ...
+    def back(self, broker: RegisteredBroker) -> None: ...
 
 
 class BrokerChannel:
     """To one run of one broker. `is_new`: it has just registered, and may not listen yet."""
 
     def __init__(
-        self, broker: Broker, connect: "Connect", told: BrokerEvents, timeout_s: float, *, is_new: bool
+        self, broker: RegisteredBroker, connect: "Connect", told: BrokerEvents, timeout_s: float, *, is_new: bool
     ) -> None:
         self.broker, self._told, self._timeout_s, self._is_new = broker, told, timeout_s, is_new
         self._peer = connect(broker, self._lost)
@@ -167,4 +167,6 @@ class BrokerChannel:
         self._queue.task_done()
 
 
-Connect = Callable[[Broker, Callable[[], None]], BrokerClient]  # the second is told when a connection that stood breaks
+Connect = Callable[
+    [RegisteredBroker, Callable[[], None]], BrokerClient
+]  # the second is told when a connection that stood breaks

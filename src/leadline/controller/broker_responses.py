@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from leadline.controller.decisions import Decisions
 from leadline.controller.effects import Request
-from leadline.controller.state import Broker, Replica
+from leadline.controller.state import PartitionReplica, RegisteredBroker
 from leadline.model import TopicPartition
 from leadline.wire.classes import Message
 from leadline.wire.messages import LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
@@ -17,7 +17,7 @@ NONE = 0
 Event = Callable[[Decisions], None]
 
 
-def what_follows(broker: Broker, request: Request, response: Message) -> Event | None:
+def what_follows(broker: RegisteredBroker, request: Request, response: Message) -> Event | None:
     """None: nothing does."""
     if isinstance(response, LeaderAndIsrResponse) and response.error_code == NONE:
         return lambda decisions: _led(decisions, broker, response)
@@ -28,7 +28,7 @@ def what_follows(broker: Broker, request: Request, response: Message) -> Event |
     return None
 
 
-def _led(decisions: Decisions, broker: Broker, response: LeaderAndIsrResponse) -> None:
+def _led(decisions: Decisions, broker: RegisteredBroker, response: LeaderAndIsrResponse) -> None:
     names = decisions.state.names
     codes = {
         TopicPartition(name, each.partition_index): each.error_code
@@ -48,12 +48,14 @@ def _to_be_deleted(request: StopReplicaRequest) -> set[TopicPartition]:
     }
 
 
-def _stopped(decisions: Decisions, broker: Broker, wanted: set[TopicPartition], response: StopReplicaResponse) -> None:
+def _stopped(
+    decisions: Decisions, broker: RegisteredBroker, wanted: set[TopicPartition], response: StopReplicaResponse
+) -> None:
     """Only what was to be deleted counts, of topics that are about to go."""
     codes = {
         TopicPartition(each.topic_name, each.partition_index): each.error_code for each in response.partition_errors
     }
     going = [tp for tp in sorted(wanted) if decisions.state.is_going(tp)]
     failed = [tp for tp in going if response.error_code != NONE or codes.get(tp, NONE) != NONE]
-    decisions.deletions.failed([Replica(tp, broker.id) for tp in failed])
-    decisions.deletions.deleted([Replica(tp, broker.id) for tp in going if tp not in set(failed)])
+    decisions.deletions.failed([PartitionReplica(tp, broker.id) for tp in failed])
+    decisions.deletions.deleted([PartitionReplica(tp, broker.id) for tp in going if tp not in set(failed)])

@@ -15,13 +15,13 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from leadline.cluster.broker_client import PeerLost
 from leadline.cluster.dynamic_configs import Altered, DynamicConfigs
-from leadline.cluster.metadata_cache import MetadataCache, Topic
+from leadline.cluster.metadata_cache import CachedTopic, MetadataCache
 from leadline.cluster.peers import Peers
 from leadline.controller.controller import Controller
 from leadline.controller.topics import Assignment, assign, check_name
 from leadline.coordination import znodes
-from leadline.coordination.tree import BadVersion, Create, NodeExists, Operation, Set, Tree, TreeError
-from leadline.coordination.znodes import Replicas
+from leadline.coordination.tree import BadVersion, Create, NodeExists, Operation, SetData, Tree, TreeError
+from leadline.coordination.znodes import ReplicaAssignment
 from leadline.errors import (
     CoordinatorLoadInProgress,
     NotController,
@@ -94,7 +94,7 @@ class ClusterAdmin:
     @_to_its_end
     async def create_topic(
         self, name: str, assignment: Assignment, config: Mapping[str, str], timeout_ms: int = PATIENCE_MS
-    ) -> Topic:
+    ) -> CachedTopic:
         """TopicAlreadyExists, InvalidTopic, RequestTimedOut. When this returns, it can be used."""
         await self._until_free(name, timeout_ms)
         async with self._changing:
@@ -108,10 +108,12 @@ class ClusterAdmin:
 
     async def _write_topic(self, name: str, assignment: Assignment, config: Mapping[str, str]) -> TopicId:
         """Settings and topic come at once: none is without the other."""
-        topic = znodes.Topic(new_id(), {number: Replicas(replicas) for number, replicas in enumerate(assignment)})
+        topic = znodes.TopicNode(
+            new_id(), {number: ReplicaAssignment(replicas) for number, replicas in enumerate(assignment)}
+        )
         assert topic.id is not None
         path, data = znodes.config_path("topics", name), znodes.encode_config(config)
-        settings: Operation = Set(path, data) if await self.tree.exists(path) else Create(path, data)
+        settings: Operation = SetData(path, data) if await self.tree.exists(path) else Create(path, data)
         try:
             await self.tree.multi([Create(znodes.topic_path(name), znodes.encode_topic(topic)), settings])
         except NodeExists:
@@ -120,7 +122,7 @@ class ClusterAdmin:
 
     @_to_its_end
     async def add_partitions(
-        self, name: str, more: Callable[[Topic], Assignment], timeout_ms: int = PATIENCE_MS
+        self, name: str, more: Callable[[CachedTopic], Assignment], timeout_ms: int = PATIENCE_MS
     ) -> None:
         """Worked out from how many there are: nothing comes between."""
         async with self._changing:
@@ -131,7 +133,7 @@ class ClusterAdmin:
             )
         await self._check_created(name)
 
-    async def _write_partitions(self, name: str, more: Callable[[Topic], Assignment]) -> int:
+    async def _write_partitions(self, name: str, more: Callable[[CachedTopic], Assignment]) -> int:
         """How many there shall be."""
         path = znodes.topic_path(name)
         while True:
@@ -141,7 +143,7 @@ class ClusterAdmin:
                 raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
             topic = znodes.decode_topic(name, node.data)
             have = len(topic.partitions)
-            partitions = {have + n: Replicas(replicas) for n, replicas in enumerate(added)}
+            partitions = {have + n: ReplicaAssignment(replicas) for n, replicas in enumerate(added)}
             grown = topic._replace(partitions={**topic.partitions, **partitions})
             try:
                 await self.tree.set(path, znodes.encode_topic(grown), node.version)

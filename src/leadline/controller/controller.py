@@ -21,9 +21,9 @@ from leadline.config.broker import BrokerSettings
 from leadline.controller import tree_reader
 from leadline.controller.broker_channel import BrokerChannel, Connect
 from leadline.controller.broker_responses import what_follows
-from leadline.controller.decisions import Decisions, Wanted
-from leadline.controller.effects import Effects, Remove, Request, Write
-from leadline.controller.state import Broker, State
+from leadline.controller.decisions import Decisions, PendingChanges
+from leadline.controller.effects import ControllerEffects, Remove, Request, Write
+from leadline.controller.state import ControllerState, RegisteredBroker
 from leadline.controller.tree_writer import write
 from leadline.coordination import znodes
 from leadline.coordination.node_json import MalformedNode
@@ -36,10 +36,10 @@ from leadline.coordination.tree import (
     Node,
     NodeExists,
     SessionState,
-    Set,
+    SetData,
     Tree,
     TreeError,
-    Watch,
+    TreeWatch,
 )
 from leadline.errors import NotController
 from leadline.model import BrokerId, ProducerId, new_id
@@ -115,9 +115,9 @@ class Controller:
         self._found: set[int] = set()  # epochs of the brokers that were there when this one came into office
         self._closing: set[asyncio.Task[None]] = set()  # what lines still do
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
-        self._watches: list[Watch] = []  # while in office
-        self._topic_watches: dict[str, Watch] = {}
-        self._standing: list[Watch] = []  # in office or not
+        self._watches: list[TreeWatch] = []  # while in office
+        self._topic_watches: dict[str, TreeWatch] = {}
+        self._standing: list[TreeWatch] = []  # in office or not
         self._timers: list[asyncio.TimerHandle] = []
         self._suspended: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -254,12 +254,12 @@ class Controller:
             node = await self.tree.get(znodes.CONTROLLER_EPOCH)
             assert node is not None
         epoch = znodes.decode_controller_epoch(node.data) + 1
-        office = znodes.encode_controller(znodes.Controller(self.me, self.clock.now_ms()))
+        office = znodes.encode_controller(znodes.ControllerNode(self.me, self.clock.now_ms()))
         try:
             _, version = await self.tree.multi(
                 [
                     Create(znodes.CONTROLLER, office, ephemeral=True),
-                    Set(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(epoch), node.version),
+                    SetData(znodes.CONTROLLER_EPOCH, znodes.encode_controller_epoch(epoch), node.version),
                 ]
             )
         except (NodeExists, BadVersion):
@@ -279,13 +279,13 @@ class Controller:
         if not await self.tree.exists(znodes.FEATURE):
             with suppress(NodeExists):
                 await self.tree.create(znodes.FEATURE, znodes.encode_features(znodes.FinalizedFeatures({})))
-        state = State(self.me, epoch)
+        state = ControllerState(self.me, epoch)
         state.brokers = {broker.id: broker for broker in await tree_reader.brokers(self.tree)}
         self._found = {broker.epoch for broker in state.brokers.values()}
         stored = await self._read_topics(await self.tree.children(znodes.TOPICS) or [])
         for topic in await tree_reader.many([tree_reader.with_states(self.tree, *each) for each in stored]):
             state.put_topic(topic)
-        wanted = Wanted(
+        wanted = PendingChanges(
             await self.tree.children(znodes.DELETE_TOPICS) or [],
             await tree_reader.reassignment(self.tree),
             await tree_reader.elections(self.tree),
@@ -317,7 +317,7 @@ class Controller:
         watches += [self.tree.watch(path, self._on(path, run)) for path, run in nodes.items()]
         await tree_reader.many([self._keep(watch) for watch in watches])
 
-    async def _keep(self, watch: Awaitable[Watch]) -> None:
+    async def _keep(self, watch: Awaitable[TreeWatch]) -> None:
         self._watches.append(await watch)
 
     def _leave_office(self) -> None:
@@ -445,7 +445,7 @@ class Controller:
                 is_new = broker.epoch not in self._found
                 self._lines[id] = BrokerChannel(broker, self._connect, self, timeout_s, is_new=is_new)
 
-    def _tell(self, effects: Effects) -> None:
+    def _tell(self, effects: ControllerEffects) -> None:
         for id, request in effects.requests:
             if (line := self._lines.get(id)) is not None:
                 line.send(request)
@@ -464,14 +464,14 @@ class Controller:
 
     # What brokers answer
 
-    def answered(self, broker: Broker, request: Request, response: Message) -> None:
+    def answered(self, broker: RegisteredBroker, request: Request, response: Message) -> None:
         if (event := what_follows(broker, request, response)) is not None:
             self._decide(event)
 
-    def gone(self, broker: Broker) -> None:
+    def gone(self, broker: RegisteredBroker) -> None:
         self._decide(lambda decisions: decisions.broker_gone(broker.id, broker.epoch))
 
-    def back(self, broker: Broker) -> None:
+    def back(self, broker: RegisteredBroker) -> None:
         self._decide(lambda decisions: decisions.broker_back(broker.id, broker.epoch))
 
     def silence_changed(self) -> None:
@@ -561,12 +561,12 @@ class Controller:
         self._timers.clear()
         self._rebalance_in(config.leader_imbalance_check_interval_seconds)
 
-    async def _read_topics(self, names: Collection[str]) -> list[tuple[str, znodes.Topic]]:
+    async def _read_topics(self, names: Collection[str]) -> list[tuple[str, znodes.TopicNode]]:
         """With a watch on each, and an id, which Kafka before 2.8 did not write."""
         await tree_reader.many([self._watch_topic(name) for name in names if name not in self._topic_watches])
         found = await tree_reader.topics(self.tree, names)
         nameless = [(name, topic._replace(id=new_id())) for name, topic in found if topic.id is None]
-        await self._write([Set(znodes.topic_path(name), znodes.encode_topic(topic)) for name, topic in nameless])
+        await self._write([SetData(znodes.topic_path(name), znodes.encode_topic(topic)) for name, topic in nameless])
         return list((dict(found) | dict(nameless)).items())
 
     async def _watch_topic(self, name: str) -> None:

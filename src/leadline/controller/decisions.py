@@ -16,12 +16,12 @@ from leadline.controller import elections
 from leadline.controller.deletions import Deletions
 from leadline.controller.reassignments import Reassignments
 from leadline.controller.state import (
-    Broker,
+    ControlledTopic,
+    ControllerState,
+    PartitionReplica,
     PartitionState,
-    Replica,
+    RegisteredBroker,
     ReplicaState,
-    State,
-    Topic,
     imbalanced,
     leaders_of,
     numbered,
@@ -48,7 +48,7 @@ NONE = 0
 NO_LEADER = elections.NO_LEADER
 
 
-class Wanted(NamedTuple):
+class PendingChanges(NamedTuple):
     """What the tree asks of a controller when it begins."""
 
     deletions: Collection[str] = ()
@@ -59,14 +59,14 @@ class Wanted(NamedTuple):
 class Decisions:
     """Of one controller, for its epoch. `State` as it was read from the tree; then `start`, once."""
 
-    def __init__(self, state: State, listener: str, *, delete_topic_enable: bool = True) -> None:
+    def __init__(self, state: ControllerState, listener: str, *, delete_topic_enable: bool = True) -> None:
         self.state = state
         self.steps = Transitions(state, listener)
         self.deletions = Deletions(self.steps, enabled=delete_topic_enable)
         self.reassignments = Reassignments(self.steps, self.deletions)
         self.take = self.steps.take
 
-    def start(self, wanted: Wanted) -> None:
+    def start(self, wanted: PendingChanges) -> None:
         """Everybody is told who is there, then who leads; what another controller began is finished."""
         self.deletions.begin(wanted.deletions)
         self.steps.now.tell_known(self.state.brokers)
@@ -92,11 +92,11 @@ class Decisions:
             for broker in partition.assigned.replicas:
                 is_online = self.state.is_online(broker, tp)
                 begun = ReplicaState.ONLINE if is_online else ReplicaState.DELETION_INELIGIBLE
-                self.state.replicas[Replica(tp, broker)] = begun
+                self.state.replicas[PartitionReplica(tp, broker)] = begun
 
     # Brokers
 
-    def brokers(self, registered: Collection[Broker]) -> None:
+    def brokers(self, registered: Collection[RegisteredBroker]) -> None:
         """All that are registered now. One with another epoch was away in between, whether we saw it or not."""
         known = self.state.brokers
         now = {broker.id: broker for broker in registered}
@@ -129,7 +129,7 @@ class Decisions:
             del self.state.gone[id]
             self._came([broker])
 
-    def _came(self, brokers: Collection[Broker]) -> None:
+    def _came(self, brokers: Collection[RegisteredBroker]) -> None:
         if not brokers:
             return
         state, new = self.state, {broker.id for broker in brokers}
@@ -156,9 +156,9 @@ class Decisions:
             self.state.shutting_down.discard(id)
         self._replicas_went(self.state.replicas_on(brokers))
 
-    def _replicas_went(self, replicas: Iterable[Replica]) -> None:
-        going: list[Replica] = []
-        staying: list[Replica] = []
+    def _replicas_went(self, replicas: Iterable[PartitionReplica]) -> None:
+        going: list[PartitionReplica] = []
+        staying: list[PartitionReplica] = []
         for replica in replicas:
             (going if self.state.is_going(replica.partition) else staying).append(replica)
         leaderless = [
@@ -237,7 +237,7 @@ class Decisions:
             self.state.offline_dirs[id] = now
         else:
             self.state.offline_dirs.pop(id, None)
-        if newly := [Replica(tp, id) for tp in now - before if self.state.partition(tp) is not None]:
+        if newly := [PartitionReplica(tp, id) for tp in now - before if self.state.partition(tp) is not None]:
             self._replicas_went(newly)
         if before - now:  # they can be used again
             self._elect_offline()
@@ -249,17 +249,17 @@ class Decisions:
 
     # Topics
 
-    def topics(self, names: Collection[str], new: Iterable[tuple[str, znodes.Topic]]) -> None:
+    def topics(self, names: Collection[str], new: Iterable[tuple[str, znodes.TopicNode]]) -> None:
         """All that there are now, and those that were not known so far."""
         for name in [name for name in self.state.topics if name not in names]:
             self.state.forget_topic(name)  # somebody removed its node: there is nothing that could be done about it
         for name, topic in new:
             if name not in self.state.topics:
                 assert topic.id is not None
-                self.state.put_topic(Topic(name, topic.id, numbered(topic.partitions)))
+                self.state.put_topic(ControlledTopic(name, topic.id, numbered(topic.partitions)))
                 self._begin(self.state.of_topic(name))
 
-    def partitions(self, name: str, assigned: Mapping[int, znodes.Replicas]) -> None:
+    def partitions(self, name: str, assigned: Mapping[int, znodes.ReplicaAssignment]) -> None:
         """The assignment of a topic, as it is in the tree now: there may be more partitions."""
         topic = self.state.topics.get(name)
         if topic is None:

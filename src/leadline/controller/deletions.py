@@ -9,7 +9,7 @@ last, so whoever comes after a crash goes on with it.
 
 from collections.abc import Collection, Iterable
 
-from leadline.controller.state import PartitionState, Replica, ReplicaState
+from leadline.controller.state import PartitionReplica, PartitionState, ReplicaState
 from leadline.controller.transitions import Transitions
 from leadline.coordination import znodes
 
@@ -50,13 +50,13 @@ class Deletions:
             self.state.undeletable -= again
             self.resume()
 
-    def failed(self, replicas: Collection[Replica]) -> None:
+    def failed(self, replicas: Collection[PartitionReplica]) -> None:
         if replicas:
             self.steps.move_replicas(replicas, ReplicaState.DELETION_INELIGIBLE)
             self.postpone({replica.partition.topic for replica in replicas})
             self.resume()
 
-    def deleted(self, replicas: Iterable[Replica]) -> None:
+    def deleted(self, replicas: Iterable[PartitionReplica]) -> None:
         going = [replica for replica in replicas if self.state.is_going(replica.partition)]
         self.steps.move_replicas(going, ReplicaState.DELETION_SUCCESSFUL)
         self.resume()

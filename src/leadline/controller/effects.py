@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from leadline.controller.state import Broker, Partition, State
+from leadline.controller.state import ControlledPartition, ControllerState, RegisteredBroker
 from leadline.coordination.registration import PROTOCOLS
 from leadline.coordination.tree import Operation
 from leadline.model import BrokerId, TopicPartition
@@ -43,16 +43,16 @@ class Ensure:
 Write = Operation | Remove | Ensure
 
 
-class Told(NamedTuple):
+class BrokerRequest(NamedTuple):
     broker: BrokerId
     request: Request
 
 
-class Effects(NamedTuple):
+class ControllerEffects(NamedTuple):
     """What must happen, top to bottom."""
 
     writes: list[Write]
-    requests: list[Told]
+    requests: list[BrokerRequest]
     stranded: set[str]  # topics with partitions that only an unclean election could help: may they have one?
 
     def __bool__(self) -> bool:
@@ -60,7 +60,7 @@ class Effects(NamedTuple):
 
 
 @dataclass(slots=True)
-class Round:
+class RequestBatch:
     """What is to be told at the same time."""
 
     lead: dict[BrokerId, dict[TopicPartition, bool]] = field(default_factory=dict)  # whether the replica is new
@@ -81,22 +81,26 @@ class Round:
         self.update.update(dict.fromkeys(brokers))
         self.partitions.update(dict.fromkeys(partitions))
 
-    def requests(self, state: State, listener: str) -> list[Told]:
+    def requests(self, state: ControllerState, listener: str) -> list[BrokerRequest]:
         """Brokers that are not there are told nothing."""
         there = state.brokers
         return [
-            *(Told(to, _lead(state, there[to], what, listener)) for to, what in self.lead.items() if to in there),
+            *(
+                BrokerRequest(to, _lead(state, there[to], what, listener))
+                for to, what in self.lead.items()
+                if to in there
+            ),
             *self._updates(state),
-            *(Told(to, _stop(state, there[to], what)) for to, what in self.stop.items() if to in there),
+            *(BrokerRequest(to, _stop(state, there[to], what)) for to, what in self.stop.items() if to in there),
         ]
 
-    def _updates(self, state: State) -> list[Told]:
+    def _updates(self, state: ControllerState) -> list[BrokerRequest]:
         to = [state.brokers[broker] for broker in self.update if broker in state.brokers]
         if not to:
             return []
         topics, live = _known_topics(state, self.partitions), [_live(broker) for broker in state.brokers.values()]
         return [
-            Told(
+            BrokerRequest(
                 broker.id,
                 UpdateMetadataRequest(
                     controller_id=state.me,
@@ -110,7 +114,9 @@ class Round:
         ]
 
 
-def _lead(state: State, broker: Broker, partitions: dict[TopicPartition, bool], listener: str) -> LeaderAndIsrRequest:
+def _lead(
+    state: ControllerState, broker: RegisteredBroker, partitions: dict[TopicPartition, bool], listener: str
+) -> LeaderAndIsrRequest:
     topics: dict[str, LeaderAndIsrRequest.LeaderAndIsrTopicState] = {}
     leaders: set[BrokerId] = set()
     for tp, is_new in partitions.items():
@@ -131,7 +137,7 @@ def _lead(state: State, broker: Broker, partitions: dict[TopicPartition, bool], 
     )
 
 
-def _led(tp: TopicPartition, partition: Partition, is_new: bool) -> _Led:
+def _led(tp: TopicPartition, partition: ControlledPartition, is_new: bool) -> _Led:
     decision = partition.decision
     assert decision is not None
     return _Led(
@@ -150,13 +156,13 @@ def _led(tp: TopicPartition, partition: Partition, is_new: bool) -> _Led:
     )
 
 
-def _leader(broker: Broker, listener: str) -> LeaderAndIsrRequest.LeaderAndIsrLiveLeader:
+def _leader(broker: RegisteredBroker, listener: str) -> LeaderAndIsrRequest.LeaderAndIsrLiveLeader:
     at = next((each for each in broker.endpoints if each.listener == listener), broker.endpoints[0])
     return LeaderAndIsrRequest.LeaderAndIsrLiveLeader(broker_id=broker.id, host_name=at.host or "", port=at.port)
 
 
 def _known_topics(
-    state: State, partitions: Iterable[TopicPartition]
+    state: ControllerState, partitions: Iterable[TopicPartition]
 ) -> list[UpdateMetadataRequest.UpdateMetadataTopicState]:
     topics: dict[str, UpdateMetadataRequest.UpdateMetadataTopicState] = {}
     for tp in partitions:
@@ -170,7 +176,7 @@ def _known_topics(
     return list(topics.values())
 
 
-def _known(state: State, tp: TopicPartition, partition: Partition) -> _Known:
+def _known(state: ControllerState, tp: TopicPartition, partition: ControlledPartition) -> _Known:
     decision, going = partition.decision, state.is_going(tp)
     assert decision is not None
     replicas = partition.assigned.replicas
@@ -187,7 +193,7 @@ def _known(state: State, tp: TopicPartition, partition: Partition) -> _Known:
     )
 
 
-def _live(broker: Broker) -> UpdateMetadataRequest.UpdateMetadataBroker:
+def _live(broker: RegisteredBroker) -> UpdateMetadataRequest.UpdateMetadataBroker:
     return UpdateMetadataRequest.UpdateMetadataBroker(
         id=broker.id,
         rack=broker.rack,
@@ -203,7 +209,9 @@ def _live(broker: Broker) -> UpdateMetadataRequest.UpdateMetadataBroker:
     )
 
 
-def _stop(state: State, broker: Broker, partitions: dict[TopicPartition, bool]) -> StopReplicaRequest:
+def _stop(
+    state: ControllerState, broker: RegisteredBroker, partitions: dict[TopicPartition, bool]
+) -> StopReplicaRequest:
     topics: dict[str, StopReplicaRequest.StopReplicaTopicState] = {}
     for tp, delete in partitions.items():
         topic = topics.setdefault(tp.topic, StopReplicaRequest.StopReplicaTopicState(topic_name=tp.topic))
@@ -218,7 +226,7 @@ def _stop(state: State, broker: Broker, partitions: dict[TopicPartition, bool]) 
     )
 
 
-def _epoch(state: State, tp: TopicPartition) -> int:
+def _epoch(state: ControllerState, tp: TopicPartition) -> int:
     if state.is_going(tp):
         return DURING_DELETE  # overrides any other
     partition = state.partition(tp)

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from leadline.cluster.broker_client import PeerLost
-from leadline.cluster.metadata_cache import NO_LEADER, Leading, MetadataCache
+from leadline.cluster.metadata_cache import NO_LEADER, LeaderAndReplicas, MetadataCache
 from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.cluster.peers import Peers
 from leadline.controller.controller import Controller
@@ -132,10 +132,10 @@ class Leadership:
         return True
 
 
-def _leaders(response: MetadataResponse) -> dict[TopicPartition, Leading]:
+def _leaders(response: MetadataResponse) -> dict[TopicPartition, LeaderAndReplicas]:
     """Of partitions that have one."""
     return {
-        TopicPartition(topic.name or "", partition.partition_index): Leading(
+        TopicPartition(topic.name or "", partition.partition_index): LeaderAndReplicas(
             partition.leader_id, partition.leader_epoch, tuple(partition.isr_nodes)
         )
         for topic in response.topics

@@ -11,12 +11,12 @@ from zlib import crc32
 
 from leadline.controller import tree_reader
 from leadline.controller.controller import PRODUCER_IDS_AT_ONCE
-from leadline.controller.state import Topic
+from leadline.controller.state import ControlledTopic
 from leadline.controller.topics import INTERNAL
 from leadline.coordination import znodes
 from leadline.coordination.node_json import MalformedNode
-from leadline.coordination.tree import Create, Delete, Operation, Set, Tree
-from leadline.coordination.znodes import Replicas
+from leadline.coordination.tree import Create, Delete, Operation, SetData, Tree
+from leadline.coordination.znodes import ReplicaAssignment
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.model import BrokerId, ProducerId, TopicPartition, format_id, new_id
@@ -40,12 +40,12 @@ SINGLE_NODES: dict[str, Callable[[bytes], object]] = {
 
 
 class LogDirReconciliation:
-    """`await TakeOver(...).run()`, once the logs are loaded."""
+    """`await LogDirReconciliation(...).run()`, once the logs are loaded."""
 
     def __init__(self, tree: Tree, dirs: LogDirs, me: BrokerId, unreadable: Collection[str] = ()) -> None:
         """`unreadable`: topics whose settings cannot be read."""
         self.tree, self.dirs, self.me, self.unreadable = tree, dirs, me, unreadable
-        self.topics: dict[str, Topic] = {}
+        self.topics: dict[str, ControlledTopic] = {}
 
     async def run(self) -> dict[str, dict[str, str]]:
         """The settings of topics that were taken over, or whose settings cannot be read."""
@@ -131,7 +131,7 @@ class LogDirReconciliation:
                 await self._grow_to(known, self._count(name, logs))
         return configs
 
-    def _refuse_foreign(self, topic: Topic, logs: Collection[Log]) -> None:
+    def _refuse_foreign(self, topic: ControlledTopic, logs: Collection[Log]) -> None:
         """Nobody else had the directories: a file that says another topic id is damaged."""
         for one in logs:
             if one.topic_id not in (topic.id, None):
@@ -145,9 +145,9 @@ class LogDirReconciliation:
         config = {CLEANUP_POLICY: "compact"} if compacted else {RETENTION_MS: "-1"}
         told = ", ".join(f"{key}={value}" for key, value in config.items())
         log.warning("took over topic %s with %d partitions; its settings are not known: set %s", name, count, told)
-        topic = self._numbered(znodes.Topic(topic_id, {}), count)
+        topic = self._numbered(znodes.TopicNode(topic_id, {}), count)
         path, data = znodes.config_path("topics", name), znodes.encode_config(config)
-        settings: Operation = Set(path, data) if await self.tree.exists(path) else Create(path, data)
+        settings: Operation = SetData(path, data) if await self.tree.exists(path) else Create(path, data)
         await self.tree.multi([Create(znodes.topic_path(name), znodes.encode_topic(topic)), settings])
         self.topics[name] = await tree_reader.with_states(self.tree, name, topic)
         return config
@@ -157,17 +157,17 @@ class LogDirReconciliation:
         offline = [one.tp for one in self.dirs.offline_logs() if one.tp.topic == name]
         return max(tp.partition for tp in [*(one.tp for one in logs), *offline]) + 1
 
-    async def _grow_to(self, topic: Topic, count: int) -> None:
+    async def _grow_to(self, topic: ControlledTopic, count: int) -> None:
         old = len(topic.partitions)
         if count > old:
             log.info("topic %s has %d partitions now, not %d", topic.name, count, old)
-            stored = znodes.Topic(topic.id, {n: each.assigned for n, each in topic.partitions.items()})
+            stored = znodes.TopicNode(topic.id, {n: each.assigned for n, each in topic.partitions.items()})
             grown = self._numbered(stored, count)
             await self.tree.set(znodes.topic_path(topic.name), znodes.encode_topic(grown))
             self.topics[topic.name] = await tree_reader.with_states(self.tree, topic.name, grown)
 
-    def _numbered(self, topic: znodes.Topic, count: int) -> znodes.Topic:
-        more = {number: Replicas((self.me,)) for number in range(count) if number not in topic.partitions}
+    def _numbered(self, topic: znodes.TopicNode, count: int) -> znodes.TopicNode:
+        more = {number: ReplicaAssignment((self.me,)) for number in range(count) if number not in topic.partitions}
         return topic._replace(partitions={**topic.partitions, **more})
 
     async def _forget(self, name: str) -> None:
@@ -190,15 +190,15 @@ class LogDirReconciliation:
         if operations:
             await self.tree.multi(operations)
 
-    def _begin_epoch(self, topic: Topic, number: int, *, is_there: bool) -> list[Operation]:
+    def _begin_epoch(self, topic: ControlledTopic, number: int, *, is_there: bool) -> list[Operation]:
         tp, partition = TopicPartition(topic.name, number), topic.partitions[number]
         one, before = self.dirs.logs.get(tp), partition.decision
         latest = -1 if one is None or one.epochs.latest is None else one.epochs.latest.epoch
         epoch = max(-1 if before is None else before.leader_epoch, latest) + 1
         controller_epoch = partition.controller_epoch or FIRST_CONTROLLER
-        state = znodes.encode_state(znodes.PartitionState(self.me, epoch, (self.me,), controller_epoch))
+        state = znodes.encode_state(znodes.PartitionStateNode(self.me, epoch, (self.me,), controller_epoch))
         if before is not None:
-            return [Set(znodes.state_path(tp), state)]
+            return [SetData(znodes.state_path(tp), state)]
         return [*([] if is_there else [Create(znodes.partition_path(tp))]), Create(znodes.state_path(tp), state)]
 
 

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable, Mapping
 
 from leadline.controller import elections
 from leadline.controller.deletions import Deletions
-from leadline.controller.state import Replica, ReplicaState, is_reassigning, origin, reassigned, target
+from leadline.controller.state import PartitionReplica, ReplicaState, is_reassigning, origin, reassigned, target
 from leadline.controller.transitions import Transitions
 from leadline.coordination import znodes
-from leadline.coordination.tree import Set
-from leadline.coordination.znodes import Replicas
+from leadline.coordination.tree import SetData
+from leadline.coordination.znodes import ReplicaAssignment
 from leadline.errors import (
     InvalidReplicaAssignment,
     NoReassignmentInProgress,
@@ -73,7 +73,7 @@ class Reassignments:
                 answers[tp] = error
         return answers
 
-    def under_way(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, Replicas]:
+    def under_way(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, ReplicaAssignment]:
         """ListPartitionReassignments."""
         wanted = sorted(self.state.reassigning) if partitions is None else partitions
         known = {tp: partition.assigned for tp in wanted if (partition := self.state.partition(tp)) is not None}
@@ -89,7 +89,7 @@ class Reassignments:
         if any(broker < 0 for broker in to):
             raise InvalidReplicaAssignment(f"Invalid broker id in replica list: {list(to)}")
         partition = self.state.partition(tp)
-        adding = reassigned(Replicas(()) if partition is None else partition.assigned, to).adding
+        adding = reassigned(ReplicaAssignment(()) if partition is None else partition.assigned, to).adding
         if not set(adding) <= self.state.alive:
             raise InvalidReplicaAssignment(
                 f"Replica assignment has brokers that are not alive. Replica list: {list(adding)}, "
@@ -109,35 +109,35 @@ class Reassignments:
             )
         self._go_on(tp, assigned)
 
-    def _go_on(self, tp: TopicPartition, assigned: Replicas) -> None:
+    def _go_on(self, tp: TopicPartition, assigned: ReplicaAssignment) -> None:
         self.deletions.postpone((tp.topic,))
         self._assign(tp, assigned)
         if self._is_in_sync(tp, assigned):
             self._complete(tp, assigned)
         else:
             self._new_epoch(tp, assigned)
-            self.steps.move_replicas([Replica(tp, broker) for broker in assigned.adding], ReplicaState.NEW)
+            self.steps.move_replicas([PartitionReplica(tp, broker) for broker in assigned.adding], ReplicaState.NEW)
 
-    def _assign(self, tp: TopicPartition, assigned: Replicas) -> None:
+    def _assign(self, tp: TopicPartition, assigned: ReplicaAssignment) -> None:
         before = self.state.known(tp).assigned
         if before != assigned:
             self.steps.assign(tp, assigned)
             self.steps.write_assignment(tp.topic)
-            self._stop([Replica(tp, broker) for broker in before.replicas if broker not in assigned.replicas])
+            self._stop([PartitionReplica(tp, broker) for broker in before.replicas if broker not in assigned.replicas])
         self.state.reassigning.add(tp)
 
-    def _is_in_sync(self, tp: TopicPartition, assigned: Replicas) -> bool:
+    def _is_in_sync(self, tp: TopicPartition, assigned: ReplicaAssignment) -> bool:
         decision = self.state.known(tp).decision
         if not is_reassigning(assigned):
             return True
         return decision is not None and elections.is_reassigned(decision, target(assigned))
 
-    def _complete(self, tp: TopicPartition, assigned: Replicas) -> None:
-        self.steps.move_replicas([Replica(tp, broker) for broker in assigned.adding], ReplicaState.ONLINE)
-        done = Replicas(target(assigned))
+    def _complete(self, tp: TopicPartition, assigned: ReplicaAssignment) -> None:
+        self.steps.move_replicas([PartitionReplica(tp, broker) for broker in assigned.adding], ReplicaState.ONLINE)
+        done = ReplicaAssignment(target(assigned))
         self.steps.assign(tp, done)
         self._lead_among(tp, done)
-        self._stop([Replica(tp, broker) for broker in assigned.removing])
+        self._stop([PartitionReplica(tp, broker) for broker in assigned.removing])
         self.steps.write_assignment(tp.topic)
         self.state.reassigning.discard(tp)
         if self.state.asked_reassignment.get(tp) == done.replicas:
@@ -145,7 +145,7 @@ class Reassignments:
         self.steps.now.tell_known(self.state.brokers, (tp,))
         self.deletions.resume_for((tp.topic,))
 
-    def _lead_among(self, tp: TopicPartition, done: Replicas) -> None:
+    def _lead_among(self, tp: TopicPartition, done: ReplicaAssignment) -> None:
         decision = self.state.known(tp).decision
         if decision is None:
             return
@@ -154,14 +154,14 @@ class Reassignments:
         else:
             self.steps.bring_online((tp,), self.steps.elect_reassigned, self.steps.all_assigned)
 
-    def _new_epoch(self, tp: TopicPartition, assigned: Replicas) -> None:
+    def _new_epoch(self, tp: TopicPartition, assigned: ReplicaAssignment) -> None:
         decision = self.state.known(tp).decision
         if decision is not None:
             self.steps.decide(tp, elections.new_epoch(decision))
             self.steps.tell_led(origin(assigned), tp)
             self.steps.tell_led(assigned.adding, tp, is_new=True)
 
-    def _stop(self, replicas: list[Replica]) -> None:
+    def _stop(self, replicas: list[PartitionReplica]) -> None:
         """Stopped and deleted; nobody waits for their answers."""
         for state in (
             ReplicaState.OFFLINE,
@@ -176,6 +176,6 @@ class Reassignments:
         if asked.pop(tp, None) is None:
             return
         if asked:
-            self.steps.write(Set(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignment(asked)))
+            self.steps.write(SetData(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignment(asked)))
         else:
             self.steps.remove(znodes.REASSIGN_PARTITIONS)

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
-from leadline.coordination.registration import Endpoint
-from leadline.coordination.znodes import Replicas
+from leadline.coordination.registration import RegisteredEndpoint
+from leadline.coordination.znodes import ReplicaAssignment
 from leadline.model import BrokerId, TopicId, TopicPartition
 from leadline.replication.partition import LeaderAndIsr
 
@@ -55,45 +55,47 @@ REPLICA_MAY_FOLLOW: dict[ReplicaState, frozenset[ReplicaState]] = {
 }
 
 
-class Broker(NamedTuple):
+class RegisteredBroker(NamedTuple):
     """A broker that is registered."""
 
     id: BrokerId
     epoch: int  # of this run of it: the transaction that registered it
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[RegisteredEndpoint, ...]
     rack: str | None = None
 
 
-class Replica(NamedTuple):
+class PartitionReplica(NamedTuple):
     partition: TopicPartition
     broker: BrokerId
 
 
 @dataclass(slots=True)
-class Partition:
-    assigned: Replicas
+class ControlledPartition:
+    assigned: ReplicaAssignment
     decision: LeaderAndIsr | None = None  # None: no leader yet; its partition epoch is the version of its node
     controller_epoch: int = 0  # of the controller that took it
     state: PartitionState = PartitionState.NONEXISTENT
 
 
 @dataclass(slots=True)
-class Topic:
+class ControlledTopic:
     name: str
     id: TopicId
-    partitions: dict[int, Partition] = field(default_factory=dict)
+    partitions: dict[int, ControlledPartition] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class State:
+class ControllerState:
     me: BrokerId
     epoch: int  # of this controller: each has a greater one than those before it
-    brokers: dict[BrokerId, Broker] = field(default_factory=dict)  # those that run, also if they are about to stop
-    gone: dict[BrokerId, Broker] = field(default_factory=dict)  # registered still, but nobody listens there
+    brokers: dict[BrokerId, RegisteredBroker] = field(
+        default_factory=dict
+    )  # those that run, also if they are about to stop
+    gone: dict[BrokerId, RegisteredBroker] = field(default_factory=dict)  # registered still, but nobody listens there
     shutting_down: set[BrokerId] = field(default_factory=set)
-    topics: dict[str, Topic] = field(default_factory=dict)
+    topics: dict[str, ControlledTopic] = field(default_factory=dict)
     names: dict[TopicId, str] = field(default_factory=dict)
-    replicas: dict[Replica, ReplicaState] = field(default_factory=dict)
+    replicas: dict[PartitionReplica, ReplicaState] = field(default_factory=dict)
     offline_dirs: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)  # replicas in failed directories
     deleting: set[str] = field(default_factory=set)  # topics that are to go
     undeletable: set[str] = field(default_factory=set)  # of these, the ones that have to wait
@@ -116,14 +118,14 @@ class State:
             return False
         return tp not in self.offline_dirs.get(broker, ())
 
-    def partition(self, tp: TopicPartition) -> Partition | None:
+    def partition(self, tp: TopicPartition) -> ControlledPartition | None:
         topic = self.topics.get(tp.topic)
         return None if topic is None else topic.partitions.get(tp.partition)
 
-    def known(self, tp: TopicPartition) -> Partition:
+    def known(self, tp: TopicPartition) -> ControlledPartition:
         return self.topics[tp.topic].partitions[tp.partition]
 
-    def partitions(self) -> Iterator[tuple[TopicPartition, Partition]]:
+    def partitions(self) -> Iterator[tuple[TopicPartition, ControlledPartition]]:
         for name, topic in self.topics.items():
             for number, partition in topic.partitions.items():
                 yield TopicPartition(name, number), partition
@@ -132,25 +134,25 @@ class State:
         topic = self.topics.get(name)
         return [] if topic is None else [TopicPartition(name, number) for number in topic.partitions]
 
-    def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[Replica]:
-        return [Replica(tp, broker) for tp in partitions for broker in self.known(tp).assigned.replicas]
+    def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[PartitionReplica]:
+        return [PartitionReplica(tp, broker) for tp in partitions for broker in self.known(tp).assigned.replicas]
 
-    def replicas_on(self, brokers: Iterable[BrokerId]) -> list[Replica]:
+    def replicas_on(self, brokers: Iterable[BrokerId]) -> list[PartitionReplica]:
         wanted = set(brokers)
         return [
-            Replica(tp, broker)
+            PartitionReplica(tp, broker)
             for tp, partition in self.partitions()
             for broker in partition.assigned.replicas
             if broker in wanted
         ]
 
-    def replicas_in(self, topic: str, state: ReplicaState) -> list[Replica]:
+    def replicas_in(self, topic: str, state: ReplicaState) -> list[PartitionReplica]:
         return [replica for replica in self.replicas_of(self.of_topic(topic)) if self.replicas.get(replica) is state]
 
     def is_going(self, tp: TopicPartition) -> bool:
         return tp.topic in self.deleting
 
-    def put_topic(self, topic: Topic) -> None:
+    def put_topic(self, topic: ControlledTopic) -> None:
         self.topics[topic.name] = topic
         self.names[topic.id] = topic.name
 
@@ -168,29 +170,29 @@ class State:
 # A partition's replicas while it is being reassigned: those that stay, those that come, those that go
 
 
-def is_reassigning(assigned: Replicas) -> bool:
+def is_reassigning(assigned: ReplicaAssignment) -> bool:
     return bool(assigned.adding or assigned.removing)
 
 
-def origin(assigned: Replicas) -> tuple[BrokerId, ...]:
+def origin(assigned: ReplicaAssignment) -> tuple[BrokerId, ...]:
     """As they were before."""
     return _without(assigned.replicas, assigned.adding)
 
 
-def target(assigned: Replicas) -> tuple[BrokerId, ...]:
+def target(assigned: ReplicaAssignment) -> tuple[BrokerId, ...]:
     """As they shall be."""
     return _without(assigned.replicas, assigned.removing)
 
 
-def reassigned(assigned: Replicas, to: tuple[BrokerId, ...]) -> Replicas:
+def reassigned(assigned: ReplicaAssignment, to: tuple[BrokerId, ...]) -> ReplicaAssignment:
     """On the way to others, from where it began: those to come first."""
     before = origin(assigned)
     everybody = tuple(dict.fromkeys((*to, *before)))
-    return Replicas(everybody, _without(everybody, before), _without(everybody, to))
+    return ReplicaAssignment(everybody, _without(everybody, before), _without(everybody, to))
 
 
-def without_replica(assigned: Replicas, broker: BrokerId) -> Replicas:
-    return Replicas(*(_without(group, (broker,)) for group in assigned))
+def without_replica(assigned: ReplicaAssignment, broker: BrokerId) -> ReplicaAssignment:
+    return ReplicaAssignment(*(_without(group, (broker,)) for group in assigned))
 
 
 def _without(all_of_them: tuple[T, ...], these: Iterable[T]) -> tuple[T, ...]:
@@ -198,7 +200,7 @@ def _without(all_of_them: tuple[T, ...], these: Iterable[T]) -> tuple[T, ...]:
     return tuple(each for each in all_of_them if each not in gone)
 
 
-def leaders_of(state: State, broker: BrokerId) -> list[TopicPartition]:
+def leaders_of(state: ControllerState, broker: BrokerId) -> list[TopicPartition]:
     """What a broker leads that others could lead."""
     return [
         tp
@@ -210,9 +212,9 @@ def leaders_of(state: State, broker: BrokerId) -> list[TopicPartition]:
     ]
 
 
-def imbalanced(state: State, percentage: int) -> list[TopicPartition]:
+def imbalanced(state: ControllerState, percentage: int) -> list[TopicPartition]:
     """Partitions whose preferred leader, who could lead, does not; of brokers for which this holds too often."""
-    preferred: dict[BrokerId, list[tuple[TopicPartition, Partition]]] = {}
+    preferred: dict[BrokerId, list[tuple[TopicPartition, ControlledPartition]]] = {}
     for tp, partition in state.partitions():
         if not state.is_going(tp) and partition.assigned.replicas:
             preferred.setdefault(partition.assigned.replicas[0], []).append((tp, partition))
@@ -228,6 +230,6 @@ def imbalanced(state: State, percentage: int) -> list[TopicPartition]:
     return found
 
 
-def numbered(replicas: Mapping[int, Replicas]) -> dict[int, Partition]:
+def numbered(replicas: Mapping[int, ReplicaAssignment]) -> dict[int, ControlledPartition]:
     """New partitions, in the order of their numbers."""
-    return {number: Partition(replicas[number]) for number in sorted(replicas)}
+    return {number: ControlledPartition(replicas[number]) for number in sorted(replicas)}

@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 from leadline.controller import elections
-from leadline.controller.effects import Effects, Ensure, Remove, Round, Write
+from leadline.controller.effects import ControllerEffects, Ensure, Remove, RequestBatch, Write
 from leadline.controller.state import (
     PARTITION_MAY_FOLLOW,
     REPLICA_MAY_FOLLOW,
-    Partition,
+    ControlledPartition,
+    ControllerState,
+    PartitionReplica,
     PartitionState,
-    Replica,
     ReplicaState,
-    State,
     target,
     without_replica,
 )
 from leadline.coordination import znodes
-from leadline.coordination.tree import Create, Set
+from leadline.coordination.tree import Create, SetData
 from leadline.model import BrokerId, TopicPartition
 from leadline.replication.partition import LeaderAndIsr
 
@@ -35,35 +35,37 @@ Recipients = Callable[[TopicPartition], tuple[BrokerId, ...]]
 
 
 class Transitions:
-    def __init__(self, state: State, listener: str) -> None:
+    def __init__(self, state: ControllerState, listener: str) -> None:
         self.state, self.listener = state, listener
-        self._rounds = [Round()]
+        self._rounds = [RequestBatch()]
         self._dirty: dict[TopicPartition, int] = {}  # decisions to be written, and the version they replace
         self._assigned: dict[str, None] = {}  # topics whose assignment is to be written
         self._more: list[Write] = []  # written behind these
         self._stranded: set[str] = set()
 
     @property
-    def now(self) -> Round:
+    def now(self) -> RequestBatch:
         """The round of requests that is being put together."""
         return self._rounds[-1]
 
     def then(self) -> None:
         """What is told from here on is told behind all before it."""
-        self._rounds.append(Round())
+        self._rounds.append(RequestBatch())
 
-    def take(self) -> Effects:
+    def take(self) -> ControllerEffects:
         """All that follows from what was decided since the last time. States first: an assignment says what is done,
         and whoever finds it undone does it again."""
         writes: list[Write] = []
         for tp, version in self._dirty.items():
             if (partition := self.state.partition(tp)) is not None:
                 writes += self._state_of(tp, partition, version)
-        writes += [Set(znodes.topic_path(name), self._topic(name)) for name in self._assigned if self._is_known(name)]
+        writes += [
+            SetData(znodes.topic_path(name), self._topic(name)) for name in self._assigned if self._is_known(name)
+        ]
         writes += self._more
         requests = [told for each in self._rounds for told in each.requests(self.state, self.listener)]
-        effects = Effects(writes, requests, self._stranded)
-        self._rounds, self._dirty, self._assigned, self._more, self._stranded = [Round()], {}, {}, [], set()
+        effects = ControllerEffects(writes, requests, self._stranded)
+        self._rounds, self._dirty, self._assigned, self._more, self._stranded = [RequestBatch()], {}, {}, [], set()
         return effects
 
     def _is_known(self, topic: str) -> bool:
@@ -71,16 +73,18 @@ class Transitions:
 
     def _topic(self, name: str) -> bytes:
         topic = self.state.topics[name]
-        return znodes.encode_topic(znodes.Topic(topic.id, {n: each.assigned for n, each in topic.partitions.items()}))
+        return znodes.encode_topic(
+            znodes.TopicNode(topic.id, {n: each.assigned for n, each in topic.partitions.items()})
+        )
 
-    def _state_of(self, tp: TopicPartition, partition: Partition, version: int) -> list[Write]:
+    def _state_of(self, tp: TopicPartition, partition: ControlledPartition, version: int) -> list[Write]:
         decision = partition.decision
         assert decision is not None
         leader, leader_epoch, isr, _, recovering = decision
-        state = znodes.PartitionState(leader, leader_epoch, isr, partition.controller_epoch, recovering)
+        state = znodes.PartitionStateNode(leader, leader_epoch, isr, partition.controller_epoch, recovering)
         data = znodes.encode_state(state)
         if version != NOT_WRITTEN:
-            return [Set(znodes.state_path(tp), data, version)]
+            return [SetData(znodes.state_path(tp), data, version)]
         return [Ensure(znodes.partition_path(tp)), Create(znodes.state_path(tp), data)]
 
     # What is written
@@ -92,7 +96,7 @@ class Transitions:
         partition.decision = decision._replace(partition_epoch=version + 1)
         partition.controller_epoch = self.state.epoch
 
-    def assign(self, tp: TopicPartition, assigned: znodes.Replicas) -> None:
+    def assign(self, tp: TopicPartition, assigned: znodes.ReplicaAssignment) -> None:
         """Remember an assignment; `write_assignment` writes those of a topic."""
         self.state.known(tp).assigned = assigned
 
@@ -179,7 +183,7 @@ class Transitions:
 
     # Replicas
 
-    def move_replicas(self, replicas: Iterable[Replica], to: ReplicaState) -> list[Replica]:
+    def move_replicas(self, replicas: Iterable[PartitionReplica], to: ReplicaState) -> list[PartitionReplica]:
         """Those that may; with what this means to their brokers."""
         step = self._steps.get(to)
         found = []
@@ -193,17 +197,17 @@ class Transitions:
             found.append(replica)
         return found
 
-    def _new_replica(self, replica: Replica, before: ReplicaState) -> None:
+    def _new_replica(self, replica: PartitionReplica, before: ReplicaState) -> None:
         decision = self.state.known(replica.partition).decision
         if decision is not None and decision.leader != replica.broker:
             self.tell_led((replica.broker,), replica.partition, is_new=True)
 
-    def _online_replica(self, replica: Replica, before: ReplicaState) -> None:
+    def _online_replica(self, replica: PartitionReplica, before: ReplicaState) -> None:
         """One that was new has been told already, by the election."""
         if before is not ReplicaState.NEW and self.state.known(replica.partition).decision is not None:
             self.tell_led((replica.broker,), replica.partition)
 
-    def _offline_replica(self, replica: Replica, before: ReplicaState) -> None:
+    def _offline_replica(self, replica: PartitionReplica, before: ReplicaState) -> None:
         """It leaves the ISR, and all others hear of it."""
         tp, broker = replica
         self.now.tell_stop(broker, tp, delete=False)
@@ -218,10 +222,10 @@ class Transitions:
             self.decide(tp, shrunk)
         self.tell_led((other for other in partition.assigned.replicas if other != broker), tp)
 
-    def _started_deletion(self, replica: Replica, before: ReplicaState) -> None:
+    def _started_deletion(self, replica: PartitionReplica, before: ReplicaState) -> None:
         self.now.tell_stop(replica.broker, replica.partition, delete=True)
 
-    def _nonexistent_replica(self, replica: Replica, before: ReplicaState) -> None:
+    def _nonexistent_replica(self, replica: PartitionReplica, before: ReplicaState) -> None:
         del self.state.replicas[replica]
         partition = self.state.known(replica.partition)
         partition.assigned = without_replica(partition.assigned, replica.broker)
@@ -235,4 +239,4 @@ class Transitions:
     }
 
 
-Step = Callable[[Transitions, Replica, ReplicaState], None]
+Step = Callable[[Transitions, PartitionReplica, ReplicaState], None]

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Collection
 from typing import TypeVar
 
-from leadline.controller.state import Broker, Partition, Topic
+from leadline.controller.state import ControlledPartition, ControlledTopic, RegisteredBroker
 from leadline.coordination import registration, znodes
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import Delete, Operation, Tree
@@ -27,7 +27,7 @@ async def many(calls: Collection[Awaitable[T]]) -> list[T]:
     return found
 
 
-async def brokers(tree: Tree) -> list[Broker]:
+async def brokers(tree: Tree) -> list[RegisteredBroker]:
     """Those that are registered; one whose registration nobody can read is as good as not."""
     ids = [int(name) for name in await tree.children(znodes.BROKER_IDS) or [] if name.isdecimal()]
     nodes = await many([tree.get(znodes.broker_path(id)) for id in ids])
@@ -36,13 +36,13 @@ async def brokers(tree: Tree) -> list[Broker]:
         try:
             if node is not None:
                 told = registration.decode_registration(id, node.data)
-                found.append(Broker(id, node.czxid, told.endpoints, told.rack))
+                found.append(RegisteredBroker(id, node.czxid, told.endpoints, told.rack))
         except MalformedNode as error:
             log.error("broker %d is passed over: %s", id, error)
     return sorted(found)
 
 
-async def topics(tree: Tree, names: Collection[str]) -> list[tuple[str, znodes.Topic]]:
+async def topics(tree: Tree, names: Collection[str]) -> list[tuple[str, znodes.TopicNode]]:
     """One that cannot be read is passed over, and said to be."""
     nodes = await many([tree.get(znodes.topic_path(name)) for name in names])
     found = []
@@ -55,13 +55,13 @@ async def topics(tree: Tree, names: Collection[str]) -> list[tuple[str, znodes.T
     return found
 
 
-async def with_states(tree: Tree, name: str, stored: znodes.Topic) -> Topic:
+async def with_states(tree: Tree, name: str, stored: znodes.TopicNode) -> ControlledTopic:
     assert stored.id is not None
-    topic = Topic(name, stored.id)
+    topic = ControlledTopic(name, stored.id)
     numbers = sorted(stored.partitions)
     states = await many([state(tree, TopicPartition(name, number)) for number in numbers])
     for number, found in zip(numbers, states, strict=True):
-        partition = topic.partitions[number] = Partition(stored.partitions[number])
+        partition = topic.partitions[number] = ControlledPartition(stored.partitions[number])
         if found is not None:
             partition.decision, partition.controller_epoch = found
     return topic

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from leadline.controller import tree_reader
 from leadline.controller.effects import Ensure, Remove, Write
 from leadline.coordination import znodes
-from leadline.coordination.tree import Check, Create, Operation, Set, Tree
+from leadline.coordination.tree import Check, Create, Operation, SetData, Tree
 
 MULTI_BYTES = 500_000  # in one transaction: ZooKeeper takes 1 MB
 NODE_BYTES = 100  # of a transaction, for each node beside its path and data
@@ -49,7 +49,7 @@ def in_portions(operations: Collection[Operation]) -> Iterator[list[Operation]]:
     portion: list[Operation] = []
     size = 0
     for operation in operations:
-        data = operation.data if isinstance(operation, Create | Set) else b""
+        data = operation.data if isinstance(operation, Create | SetData) else b""
         more = len(operation.path) + len(data) + NODE_BYTES
         if portion and size + more > MULTI_BYTES:
             yield portion

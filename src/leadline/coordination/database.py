@@ -36,7 +36,7 @@ from leadline.coordination.tree import (
     NotEmpty,
     Operation,
     Outcome,
-    Set,
+    SetData,
     child_of,
     parent_of,
     sequential_path,
@@ -202,7 +202,7 @@ class Database:
         match operation:
             case Create():
                 return self.create(operation)
-            case Set():
+            case SetData():
                 return self._set(operation)
             case Delete():
                 self._delete(operation)
@@ -241,7 +241,7 @@ class Database:
         except sqlite3.IntegrityError:
             raise NodeExists(path, "there is such a node already") from None
 
-    def _set(self, operation: Set) -> int:
+    def _set(self, operation: SetData) -> int:
         path = operation.path
         version = self._check(path, operation.expected_version) + 1
         statement = "UPDATE node SET data = ?, version = ? WHERE parent = ? AND name = ?"

@@ -33,7 +33,7 @@ from leadline.coordination.tree import (
     Outcome,
     SessionExpired,
     SessionState,
-    Set,
+    SetData,
     check_operation,
     check_path,
 )
@@ -48,7 +48,7 @@ GROUP_CALLS = 1000  # in one commit: the first of them waits for the last
 PASSING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM)  # disk or memory are full: nothing is in doubt
 
 
-class Call(Generic[T]):
+class QueuedCall(Generic[T]):
     """A job for the thread and who waits for it. The thread settles it, the loop hands the answer over."""
 
     def __init__(self, path: str, job: Callable[[Database], T], writes: bool, answered: asyncio.Future[T]) -> None:
@@ -78,7 +78,7 @@ class Call(Generic[T]):
             self._settle()
 
 
-Group = list[Call[Any]]
+Group = list[QueuedCall[Any]]
 
 
 class EmbeddedTree:
@@ -88,7 +88,7 @@ class EmbeddedTree:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._calls: queue.SimpleQueue[Call[Any] | None] = queue.SimpleQueue()  # None: no more
+        self._calls: queue.SimpleQueue[QueuedCall[Any] | None] = queue.SimpleQueue()  # None: no more
         self._opened: asyncio.Future[int] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._watches = Watches(self._loop)
@@ -139,7 +139,7 @@ class EmbeddedTree:
         return await self._ask(path, create, writes=True)
 
     async def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> int:
-        (version,) = await self.multi([Set(path, data, expected_version)])
+        (version,) = await self.multi([SetData(path, data, expected_version)])
         assert isinstance(version, int)
         return version
 
@@ -175,7 +175,7 @@ class EmbeddedTree:
     def _ask(self, path: str, job: Callable[[Database], T], writes: bool = False) -> asyncio.Future[T]:
         answered: asyncio.Future[T] = self._loop.create_future()
         if self._over is None:
-            self._calls.put(Call(path, job, writes, answered))
+            self._calls.put(QueuedCall(path, job, writes, answered))
         else:
             answered.set_exception(SessionExpired(path, f"the session is over: {self._over}"))
         return answered

@@ -25,7 +25,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]{1,9})")
 
 
-class Endpoint(NamedTuple):
+class RegisteredEndpoint(NamedTuple):
     listener: str
     host: str | None
     port: int
@@ -43,7 +43,7 @@ class VersionRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    endpoints: tuple[Endpoint, ...]
+    endpoints: tuple[RegisteredEndpoint, ...]
     timestamp_ms: int
     rack: str | None = None
     jmx_port: int = -1
@@ -54,7 +54,7 @@ class Registration:
 def encode_registration(registration: Registration) -> bytes:
     endpoints, version = registration.endpoints, registration.version
     plaintext = (endpoint for endpoint in endpoints if endpoint.protocol == "PLAINTEXT")
-    _, host, port, _ = next(plaintext, Endpoint("", None, -1, ""))
+    _, host, port, _ = next(plaintext, RegisteredEndpoint("", None, -1, ""))
     node: dict[str, object] = {}
     if version >= 5:
         names = hash_order.java_map(registration.features, string_hash)
@@ -87,17 +87,17 @@ def decode_registration(broker: BrokerId, data: bytes) -> Registration:
     )
 
 
-def _first_version(fields: Fields) -> tuple[Endpoint, ...]:
-    return (Endpoint("PLAINTEXT", fields.string("host"), fields.integer("port"), "PLAINTEXT"),)
+def _first_version(fields: Fields) -> tuple[RegisteredEndpoint, ...]:
+    return (RegisteredEndpoint("PLAINTEXT", fields.string("host"), fields.integer("port"), "PLAINTEXT"),)
 
 
-def _endpoints(fields: Fields) -> tuple[Endpoint, ...]:
+def _endpoints(fields: Fields) -> tuple[RegisteredEndpoint, ...]:
     given = fields.fields("listener_security_protocol_map")
     protocols = {name: given.string(name) for name in given.names()} or dict(zip(PROTOCOLS, PROTOCOLS, strict=True))
     return tuple(_endpoint(fields, text, protocols) for text in fields.strings("endpoints"))
 
 
-def _endpoint(fields: Fields, text: str, protocols: Mapping[str, str]) -> Endpoint:
+def _endpoint(fields: Fields, text: str, protocols: Mapping[str, str]) -> RegisteredEndpoint:
     parts = _ENDPOINT.fullmatch(text)
     if not parts:
         raise fields.malformed(f"endpoint {text!r:.60} is not listener://host:port")
@@ -105,7 +105,7 @@ def _endpoint(fields: Fields, text: str, protocols: Mapping[str, str]) -> Endpoi
     protocol = protocols.get(listener)
     if protocol not in PROTOCOLS:
         raise fields.malformed(f"listener {listener!r:.60} has protocol {protocol!r:.60}, not one of {PROTOCOLS}")
-    return Endpoint(listener, host or None, port, protocol)
+    return RegisteredEndpoint(listener, host or None, port, protocol)
 
 
 def _features(fields: Fields) -> dict[str, VersionRange]:

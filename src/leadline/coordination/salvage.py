@@ -17,7 +17,7 @@ DAMAGED, NEW, WAL = ".damaged", ".new", "-wal"
 COLUMNS = "parent, name, data, version, czxid, ctime_ms, born"
 
 
-class Row(NamedTuple):
+class SalvagedNode(NamedTuple):
     """A node that is no ephemeral one."""
 
     path: str
@@ -52,7 +52,7 @@ def salvage(path: str, lay_out: str) -> int:
     return len(rows)
 
 
-def _readable(path: str) -> Iterator[Row]:
+def _readable(path: str) -> Iterator[SalvagedNode]:
     """From the front as far as it can be read, and from the back."""
     for order in ("ASC", "DESC"):
         with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as connection:
@@ -62,7 +62,7 @@ def _readable(path: str) -> Iterator[Row]:
                     yield row
 
 
-def _row(parent: object, name: object, data: object, *numbers: object) -> Row | None:
+def _row(parent: object, name: object, data: object, *numbers: object) -> SalvagedNode | None:
     """None for what no broker writes."""
     if not (isinstance(parent, bytes) and isinstance(name, bytes) and isinstance(data, bytes)):
         return None
@@ -78,14 +78,14 @@ def _row(parent: object, name: object, data: object, *numbers: object) -> Row | 
     assert isinstance(czxid, int)
     assert isinstance(ctime_ms, int)
     assert isinstance(born, int)
-    return Row(path, data, version, czxid, ctime_ms, born)
+    return SalvagedNode(path, data, version, czxid, ctime_ms, born)
 
 
-def _with_parents(rows: dict[str, Row]) -> list[Row]:
+def _with_parents(rows: dict[str, SalvagedNode]) -> list[SalvagedNode]:
     """And an empty node for each parent that could not be read."""
     for path in list(rows):
         while (path := parent_of(path) if path != ROOT else ROOT) not in rows:
-            rows[path] = Row(path, b"", 0, 0, 0, 0)
+            rows[path] = SalvagedNode(path, b"", 0, 0, 0, 0)
     return list(rows.values())
 
 

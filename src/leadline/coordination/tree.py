@@ -90,7 +90,7 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Set:
+class SetData:
     path: str
     data: bytes
     expected_version: int = ANY_VERSION
@@ -110,7 +110,7 @@ class Check:
     expected_version: int = ANY_VERSION
 
 
-Operation = Create | Set | Delete | Check
+Operation = Create | SetData | Delete | Check
 Outcome = Created | int | None  # of a Create, of a Set (the new version), of the others
 
 
@@ -132,7 +132,7 @@ class SessionState(Enum):
     EXPIRED = "expired"  # over: ephemerals are gone, or go before anybody else can ask for them
 
 
-class Watch(Protocol):
+class TreeWatch(Protocol):
     def cancel(self) -> None:
         """Not a call more, not even of what has already happened."""
 
@@ -169,13 +169,13 @@ class Tree(Protocol):
     async def multi(self, operations: Sequence[Operation], /) -> list[Outcome]:
         """Raises what the first operation that cannot be done raises; then none is done."""
 
-    async def watch(self, path: str, call: Callable[[Event], None], /) -> Watch:
+    async def watch(self, path: str, call: Callable[[Event], None], /) -> TreeWatch:
         """CREATED, SET and DELETED of a node, which need not be there yet. From the return of this on."""
 
-    async def watch_children(self, path: str, call: Callable[[Event], None], /) -> Watch:
+    async def watch_children(self, path: str, call: Callable[[Event], None], /) -> TreeWatch:
         """CHILDREN of a node, which need not be there yet, and CREATED and DELETED of itself."""
 
-    def watch_session(self, call: Callable[[SessionState], None], /) -> Watch:
+    def watch_session(self, call: Callable[[SessionState], None], /) -> TreeWatch:
         """Each state of the session that follows."""
 
     async def close(self) -> None:

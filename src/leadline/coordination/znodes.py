@@ -114,22 +114,22 @@ def sequence(path: str) -> int:
     return int(found[0][-10:])
 
 
-class Controller(NamedTuple):
+class ControllerNode(NamedTuple):
     broker: BrokerId
     timestamp_ms: int
     kraft_epoch: int = -1  # -1: ZooKeeper's, not that of a migration to KRaft
 
 
-def encode_controller(controller: Controller) -> bytes:
+def encode_controller(controller: ControllerNode) -> bytes:
     broker, timestamp_ms, kraft_epoch = controller
     return dumps(
         {"version": 2, "brokerid": broker, "timestamp": str(timestamp_ms), "kraftControllerEpoch": kraft_epoch}
     )
 
 
-def decode_controller(data: bytes) -> Controller:
+def decode_controller(data: bytes) -> ControllerNode:
     fields = loads(CONTROLLER, data)
-    return Controller(
+    return ControllerNode(
         fields.integer("brokerid"), fields.long("timestamp", "-1"), fields.integer("kraftControllerEpoch", -1)
     )
 
@@ -145,7 +145,7 @@ def decode_controller_epoch(data: bytes) -> int:
     return epoch
 
 
-class Replicas(NamedTuple):
+class ReplicaAssignment(NamedTuple):
     """The replicas of a partition, the preferred leader first, with those that a reassignment adds and removes."""
 
     replicas: tuple[BrokerId, ...]
@@ -153,12 +153,12 @@ class Replicas(NamedTuple):
     removing: tuple[BrokerId, ...] = ()
 
 
-class Topic(NamedTuple):
+class TopicNode(NamedTuple):
     id: TopicId | None  # None: written before Kafka 2.8
-    partitions: Mapping[int, Replicas]
+    partitions: Mapping[int, ReplicaAssignment]
 
 
-def encode_topic(topic: Topic) -> bytes:
+def encode_topic(topic: TopicNode) -> bytes:
     numbers = hash_order.mutable(map(str, topic.partitions), string_hash)
     of = {number: topic.partitions[int(number)] for number in numbers}
     adding = [number for number in numbers if of[number].adding]
@@ -175,16 +175,16 @@ def encode_topic(topic: Topic) -> bytes:
     )
 
 
-def decode_topic(name: str, data: bytes) -> Topic:
+def decode_topic(name: str, data: bytes) -> TopicNode:
     fields = loads(topic_path(name), data)
     replicas, adding, removing = map(fields.fields, ("partitions", "adding_replicas", "removing_replicas"))
     partitions = {
-        _partition(fields, number): Replicas(
+        _partition(fields, number): ReplicaAssignment(
             replicas.integers(number), adding.integers(number, ()), removing.integers(number, ())
         )
         for number in replicas.names()
     }
-    return Topic(_topic_id(fields), partitions)
+    return TopicNode(_topic_id(fields), partitions)
 
 
 def _partition(fields: Fields, number: str) -> int:
@@ -203,7 +203,7 @@ def _topic_id(fields: Fields) -> TopicId | None:
         raise fields.malformed(f"topic_id is {error}") from None
 
 
-class PartitionState(NamedTuple):
+class PartitionStateNode(NamedTuple):
     leader: BrokerId  # -1: none
     leader_epoch: LeaderEpoch
     isr: tuple[BrokerId, ...]
@@ -211,7 +211,7 @@ class PartitionState(NamedTuple):
     recovering: bool = False  # elected out of the ISR, and not yet done with what follows from it
 
 
-def encode_state(state: PartitionState) -> bytes:
+def encode_state(state: PartitionStateNode) -> bytes:
     recovery = {"leader_recovery_state": 1} if state.recovering else {}
     return dumps(
         {"controller_epoch": state.controller_epoch, "leader": state.leader, "version": 1}
@@ -220,12 +220,12 @@ def encode_state(state: PartitionState) -> bytes:
     )
 
 
-def decode_state(tp: TopicPartition, data: bytes) -> PartitionState:
+def decode_state(tp: TopicPartition, data: bytes) -> PartitionStateNode:
     fields = loads(state_path(tp), data)
     recovery = fields.integer("leader_recovery_state", 0)
     if recovery not in (0, 1):
         raise fields.malformed(f"leader_recovery_state {recovery} is neither 0, recovered, nor 1, recovering")
-    return PartitionState(
+    return PartitionStateNode(
         fields.integer("leader"),
         fields.integer("leader_epoch"),
         fields.integers("isr"),

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from leadline.cluster.broker_client import Ask, PeerLost, Source
+from leadline.cluster.broker_client import Ask, LeaderClient, PeerLost
 from leadline.config.replication import ReplicationConfig
 from leadline.errors import LogDirFailed, StorageError, UnexpectedAppendOffset, WireError
 from leadline.log.epochs import EpochEnd
@@ -86,7 +86,7 @@ class Fetcher:
         self,
         leader: BrokerId,
         me: Callable[[], Me],
-        connect: Callable[[BrokerId], Source],
+        connect: Callable[[BrokerId], LeaderClient],
         dirs: LogDirs,
         pressure: WritePressure,
         config: ReplicationConfig,
@@ -107,7 +107,7 @@ class Fetcher:
         self._was_refused = False  # the last answer was of no use
         self._why = ""  # there was no answer, as it was last said in the log
         self._appended_bytes = 0  # since it was the others' turn
-        self._peer: Source | None = None
+        self._peer: LeaderClient | None = None
         self._woken = asyncio.Event()
         self._waiting: FetchSessionRequest | None = None  # for the leader's answer
         self._breaking_off: asyncio.TimerHandle | None = None
@@ -259,7 +259,7 @@ class Fetcher:
         if request is not None:
             await self._fetch(self._peer, asked, request, timeout_s)
 
-    async def _ask_offsets(self, peer: Source, asks: dict[TopicPartition, AskOffset], timeout_s: float) -> None:
+    async def _ask_offsets(self, peer: LeaderClient, asks: dict[TopicPartition, AskOffset], timeout_s: float) -> None:
         request = offsets_request(asks, self._me())
         answer = await peer.ask(request, ListOffsetsResponse, LIST_OFFSETS, timeout_s)
         async with self.changing:
@@ -275,7 +275,7 @@ class Fetcher:
                         )
                         await self._carry_out(tp, found, effects)
 
-    async def _fetch(self, peer: Source, asked: Requests, request: FetchSessionRequest, timeout_s: float) -> None:
+    async def _fetch(self, peer: LeaderClient, asked: Requests, request: FetchSessionRequest, timeout_s: float) -> None:
         self._waiting = request
         try:
             answer = await self._answer_to(peer, request, timeout_s)
@@ -300,7 +300,7 @@ class Fetcher:
                     self._due[tp] = None
                     await self._received(tp, position, part)
 
-    async def _answer_to(self, peer: Source, request: FetchSessionRequest, timeout_s: float) -> FetchResponse:
+    async def _answer_to(self, peer: LeaderClient, request: FetchSessionRequest, timeout_s: float) -> FetchResponse:
         if not is_usual(request):
             version = FETCH_BY_ID if request.by_id else FETCH_BY_NAME
             built = fetch_request(request, self._me(), self._config, self._max_wait_ms())

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from leadline.cluster.broker_client import PeerLost, Source
+from leadline.cluster.broker_client import LeaderClient, PeerLost
 from leadline.config.replication import ReplicationConfig
 from leadline.errors import (
     FencedLeaderEpoch,
@@ -138,7 +138,7 @@ class Replicas:
         dirs: LogDirs,
         me: BrokerId,
         config: ReplicationConfig | None = None,
-        connect: Callable[[BrokerId], Source] | None = None,
+        connect: Callable[[BrokerId], LeaderClient] | None = None,
         alter: Ask = no_controller,
     ) -> None:
         self.dirs, self.me, self.config = dirs, me, config or ReplicationConfig()
@@ -721,5 +721,5 @@ def _dismiss(hosted: HostedPartition, why: WireError) -> None:
         hosted.expiry = None
 
 
-def _nowhere(broker: BrokerId) -> Source:
+def _nowhere(broker: BrokerId) -> LeaderClient:
     raise PeerLost(f"there is no way to broker {broker}")

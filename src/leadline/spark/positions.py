@@ -78,7 +78,7 @@ class Loss(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class ClusterOffsets:
     """What the cluster has."""
 
     earliest: Mapping[TopicPartition, Offset]
@@ -86,12 +86,12 @@ class Now:
     ids: Mapping[str, str]
 
 
-def losses(before: Positions, now: Now) -> list[Loss]:
+def losses(before: Positions, now: ClusterOffsets) -> list[Loss]:
     """What lies between the place where a stream stopped and the place where it can go on."""
     return [loss for tp, offset in sorted(before.offsets.items()) if (loss := _loss(before, now, tp, offset))]
 
 
-def _loss(before: Positions, now: Now, tp: TopicPartition, offset: Offset) -> Loss | None:
+def _loss(before: Positions, now: ClusterOffsets, tp: TopicPartition, offset: Offset) -> Loss | None:
     if tp not in now.latest:
         return Loss(Range(tp, offset, offset), GONE)
     if is_another(before, now, tp.topic):
@@ -105,12 +105,12 @@ def _loss(before: Positions, now: Now, tp: TopicPartition, offset: Offset) -> Lo
     return None
 
 
-def is_another(before: Positions, now: Now, topic: str) -> bool:
+def is_another(before: Positions, now: ClusterOffsets, topic: str) -> bool:
     known = before.ids.get(topic)
     return known is not None and topic in now.ids and now.ids[topic] != known
 
 
-def go_on(before: Positions, now: Now) -> dict[TopicPartition, Offset]:
+def go_on(before: Positions, now: ClusterOffsets) -> dict[TopicPartition, Offset]:
     """Where to read on, whatever was lost; partitions that are new from their begin."""
     return {
         tp: now.earliest[tp]

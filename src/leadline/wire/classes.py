@@ -26,7 +26,7 @@ class Struct:
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
-    SPEC: ClassVar[schema.Struct]
+    SPEC: ClassVar[schema.StructSchema]
     DEFAULT: ClassVar["Struct"]  # shared, and not to be changed
 
     def __eq__(self, other: object) -> bool:
@@ -90,7 +90,7 @@ def message_class(name: str) -> type[Message]:
     return kind
 
 
-def _source(struct: schema.Struct, root: schema.Struct) -> Iterator[str]:
+def _source(struct: schema.StructSchema, root: schema.StructSchema) -> Iterator[str]:
     names = [field.name for field in struct.fields]
     yield f"class {struct.name}({'Message' if struct is root else 'Struct'}):"
     yield f"    __qualname__ = {(struct.name if struct is root else f'{root.name}.{struct.name}')!r}"
@@ -101,13 +101,13 @@ def _source(struct: schema.Struct, root: schema.Struct) -> Iterator[str]:
     yield f"{struct.name}.DEFAULT = default({struct.name})"
 
 
-def _argument(field: schema.Field) -> str:
+def _argument(field: schema.FieldSchema) -> str:
     if field.default == EMPTY:
         return f"{field.name}={'EMPTY' if field.is_array else f'{field.kind}.DEFAULT'}"
     return f"{field.name}={'ZERO_ID' if field.default == ZERO_ID else repr(field.default)}"
 
 
-def _value(field: schema.Field) -> str:
+def _value(field: schema.FieldSchema) -> str:
     """A list of its own for each new message."""
     return f"[] if {field.name} is EMPTY else {field.name}" if field.is_array else field.name
 

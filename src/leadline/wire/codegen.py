@@ -20,7 +20,7 @@ CODES = {
 }
 
 
-class Source:
+class SourceLines:
     def __init__(self, names: dict[str, object]) -> None:
         self.names = names  # what the function may refer to
         self._lines: list[str] = []

@@ -19,7 +19,7 @@ from struct import Struct
 
 from leadline.wire import primitives, schema
 from leadline.wire.classes import Decoder, Message, message_class
-from leadline.wire.codegen import CODES, Source
+from leadline.wire.codegen import CODES, SourceLines
 from leadline.wire.schema import EMPTY, ZERO_ID
 
 
@@ -42,7 +42,7 @@ class _Writer:
         self.has_records = any(
             field.kind == "records" for inner in kind.structs.values() for field in inner.SPEC.fields
         )
-        self.source = Source(
+        self.source = SourceLines(
             {
                 **vars(primitives),
                 **kind.structs,
@@ -73,7 +73,7 @@ class _Writer:
             with block("except UnicodeDecodeError:"):
                 line("return decode_leniently(data, start)")
 
-    def _struct(self, spec: schema.Struct, target: str, path: str) -> None:
+    def _struct(self, spec: schema.StructSchema, target: str, path: str) -> None:
         self._flush()
         self.source.line(f"{target} = new({spec.name})")
         for field in spec.absent(self.version):
@@ -84,7 +84,7 @@ class _Writer:
             self._tags(spec, target, path)
         self._flush()
 
-    def _field(self, field: schema.Field, target: str, path: str) -> None:
+    def _field(self, field: schema.FieldSchema, target: str, path: str) -> None:
         is_nullable = self.version in field.nullable
         is_compact = self.is_flexible and not field.is_rigid
         if field.is_array:
@@ -159,7 +159,7 @@ class _Writer:
             return f"str({piece}, 'utf-8')" if self.has_records else f"{piece}.decode()"
         return f"bytes({piece})" if kind == "bytes" and self.has_records else piece
 
-    def _array(self, field: schema.Field, target: str, is_nullable: bool, path: str) -> None:
+    def _array(self, field: schema.FieldSchema, target: str, is_nullable: bool, path: str) -> None:
         line, block = self.source.line, self.source.block
         n = self._length("i", self.is_flexible, path)
         with self._unless_null(n, target, is_nullable):
@@ -175,7 +175,7 @@ class _Writer:
                 self._count(n, path)
                 self._elements(field, target, n, path)
 
-    def _elements(self, field: schema.Field, target: str, n: str, path: str) -> None:
+    def _elements(self, field: schema.FieldSchema, target: str, n: str, path: str) -> None:
         elements, element = self.source.fresh("a"), self.source.fresh("x")
         self.source.line(f"{elements} = {target} = []")
         with self.source.block(f"for _ in range({n}):"):
@@ -188,7 +188,7 @@ class _Writer:
             self._flush()
             self.source.line(f"{elements}.append({element})")
 
-    def _one_struct(self, spec: schema.Struct, target: str, is_nullable: bool, path: str) -> None:
+    def _one_struct(self, spec: schema.StructSchema, target: str, is_nullable: bool, path: str) -> None:
         value = self.source.fresh("x")
         if not is_nullable:
             self._struct(spec, value, path)
@@ -202,7 +202,7 @@ class _Writer:
             self._struct(spec, value, path)
         self.source.line(f"{target} = {value}")
 
-    def _tags(self, spec: schema.Struct, target: str, path: str) -> None:
+    def _tags(self, spec: schema.StructSchema, target: str, path: str) -> None:
         """The count of tagged fields is read along with what stands before it, as it is nearly always 0."""
         line, block = self.source.line, self.source.block
         fields = spec.tagged(self.version)
@@ -229,7 +229,7 @@ class _Writer:
         with self.source.block("if left < 0:"):
             self.source.line(f"raise too_many({path!r}, p, {n})")
 
-    def _known_tags(self, fields: list[schema.Field], target: str, count: str, path: str) -> None:
+    def _known_tags(self, fields: list[schema.FieldSchema], target: str, count: str, path: str) -> None:
         line, block, fresh = self.source.line, self.source.block, self.source.fresh
         tag, stop, seen = fresh("t"), fresh("t"), fresh("t")
         line(f"{seen} = 0")
@@ -250,7 +250,7 @@ class _Writer:
                         line(f"raise bad_tag_size({path!r}, p, {stop})")
             line(f"p = {stop}")
 
-    def _least_of(self, kind: str, spec: schema.Struct | None) -> int:
+    def _least_of(self, kind: str, spec: schema.StructSchema | None) -> int:
         """The fewest bytes that a value takes."""
         if spec is not None:
             return sum(map(self._least, spec.present(self.version))) + self.is_flexible
@@ -258,7 +258,7 @@ class _Writer:
             return Struct(">" + CODES[kind]).size
         return 1 if self.is_flexible else 2 if kind == "string" else 4
 
-    def _least(self, field: schema.Field) -> int:
+    def _least(self, field: schema.FieldSchema) -> int:
         if field.is_array:
             return 1 if self.is_flexible else 4
         if field.struct is not None and self.version in field.nullable:
@@ -266,7 +266,7 @@ class _Writer:
         return self._least_of(field.kind, field.struct)
 
 
-def _default(field: schema.Field) -> str:
+def _default(field: schema.FieldSchema) -> str:
     if field.default == EMPTY:
         return "[]" if field.is_array else f"{field.kind}.DEFAULT"
     return "ZERO_ID" if field.default == ZERO_ID else repr(field.default)

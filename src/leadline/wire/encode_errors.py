@@ -46,7 +46,7 @@ def _of_struct(struct: Struct, version: int, path: str) -> Iterator[str]:
             yield from _of_field(field, getattr(struct, field.name), version, f"{path}.{field.name}")
 
 
-def _of_field(field: schema.Field, value: object, version: int, path: str) -> Iterator[str]:
+def _of_field(field: schema.FieldSchema, value: object, version: int, path: str) -> Iterator[str]:
     if value is None:
         if version not in field.nullable:
             yield f"{path} is null"
@@ -59,7 +59,7 @@ def _of_field(field: schema.Field, value: object, version: int, path: str) -> It
         yield f"{path} is {value!r}, not a list"
 
 
-def _of_value(field: schema.Field, value: object, version: int, path: str) -> Iterator[str]:
+def _of_value(field: schema.FieldSchema, value: object, version: int, path: str) -> Iterator[str]:
     if field.struct is not None:
         if isinstance(value, Struct) and value.SPEC is field.struct:
             yield from _of_struct(value, version, path)

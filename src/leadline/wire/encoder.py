@@ -9,7 +9,7 @@ import struct
 
 from leadline.wire import primitives, schema
 from leadline.wire.classes import Encoder, Message
-from leadline.wire.codegen import CODES, Source
+from leadline.wire.codegen import CODES, SourceLines
 from leadline.wire.encode_errors import NotInVersion, misfit
 from leadline.wire.schema import EMPTY, ZERO_ID
 
@@ -24,7 +24,7 @@ class _Writer:
         self.kind, self.version = kind, version
         self.is_flexible = version in kind.FLEXIBLE
         names = {"ZERO_ID": ZERO_ID, "StructError": struct.error, "misfit": misfit}
-        self.source = Source({**vars(primitives), **kind.structs, **names, "NotInVersion": NotInVersion})
+        self.source = SourceLines({**vars(primitives), **kind.structs, **names, "NotInVersion": NotInVersion})
         self._out = "out"  # where to write
         self._run: list[tuple[str, str]] = []  # neighbours of fixed size: code and expression
         self._function()
@@ -41,7 +41,7 @@ class _Writer:
                 line("pieces.append(out)")
             line("return pieces")
 
-    def _struct(self, spec: schema.Struct, value: str, path: str) -> None:
+    def _struct(self, spec: schema.StructSchema, value: str, path: str) -> None:
         for field in spec.absent(self.version):
             if not field.is_ignorable:
                 with self.source.block(f"if {_differs(field, f'{value}.{field.name}')}:"):
@@ -52,7 +52,7 @@ class _Writer:
             self._tags(spec, value, path)
         self._flush()
 
-    def _field(self, field: schema.Field, value: str, path: str) -> None:
+    def _field(self, field: schema.FieldSchema, value: str, path: str) -> None:
         is_nullable = self.version in field.nullable
         is_compact = self.is_flexible and not field.is_rigid
         if field.is_array:
@@ -115,7 +115,7 @@ class _Writer:
             self._length(code, local, is_compact)
             line(f"{self._out} += {local}")
 
-    def _array(self, field: schema.Field, value: str, is_nullable: bool, path: str) -> None:
+    def _array(self, field: schema.FieldSchema, value: str, is_nullable: bool, path: str) -> None:
         line, block = self.source.line, self.source.block
         local = self.source.fresh("a")
         line(f"{local} = {value}")
@@ -128,7 +128,7 @@ class _Writer:
         with block("else:"):
             self._elements(field, local, path)
 
-    def _elements(self, field: schema.Field, values: str, path: str) -> None:
+    def _elements(self, field: schema.FieldSchema, values: str, path: str) -> None:
         self._length("i", values, self.is_flexible)
         if field.kind in CODES and field.kind != "uuid":
             self.source.line(f"{self._out} += numbers(len({values}), {CODES[field.kind]!r}).pack(*{values})")
@@ -143,7 +143,7 @@ class _Writer:
                 self._lengthy(field.kind, element, False, self.is_flexible)
             self._flush()
 
-    def _one_struct(self, spec: schema.Struct, value: str, is_nullable: bool, path: str) -> None:
+    def _one_struct(self, spec: schema.StructSchema, value: str, is_nullable: bool, path: str) -> None:
         local = self.source.fresh("x")
         self.source.line(f"{local} = {value}")
         if not is_nullable:
@@ -156,7 +156,7 @@ class _Writer:
             self.source.line(f"{self._out}.append(1)")
             self._struct(spec, local, path)
 
-    def _tags(self, spec: schema.Struct, value: str, path: str) -> None:
+    def _tags(self, spec: schema.StructSchema, value: str, path: str) -> None:
         """Nearly always there are none to write: then their count goes along with what stands before it."""
         line, block = self.source.line, self.source.block
         fields = spec.tagged(self.version)
@@ -183,7 +183,7 @@ class _Writer:
             line(f"{self._out} += write_varint({count}) + {all_tags}")
 
 
-def _differs(field: schema.Field, value: str) -> str:
+def _differs(field: schema.FieldSchema, value: str) -> str:
     """The condition under which a field is not at its default."""
     if field.default is None:
         return f"{value} is not None"
@@ -194,7 +194,7 @@ def _differs(field: schema.Field, value: str) -> str:
     return f"{value} != {'ZERO_ID' if field.default == ZERO_ID else repr(field.default)}"
 
 
-def _is_default_at_first_sight(field: schema.Field, value: str) -> str:
+def _is_default_at_first_sight(field: schema.FieldSchema, value: str) -> str:
     """Cheap, and wrong at most in one direction: a default that it does not recognise is compared again."""
     if field.struct is not None and not field.is_array and field.default == EMPTY:
         return f"{value} is {field.kind}.DEFAULT"

@@ -25,7 +25,7 @@ _RESPONSES = Struct(">ii"), Struct(">iix")  # size and header of a response, by 
 M = TypeVar("M", bound=Message)
 
 
-class Head(NamedTuple):
+class RequestHead(NamedTuple):
     """The header of a request. Of one in a version that is not supported only the first three are known."""
 
     api_key: int
@@ -50,22 +50,22 @@ def request_front(frame: Buffer) -> tuple[int, int, int]:
     return key, version, correlation_id
 
 
-def request_head(frame: Buffer) -> Head:
+def request_head(frame: Buffer) -> RequestHead:
     return rest_of_head(frame, *request_front(frame))
 
 
-def rest_of_head(frame: Buffer, key: int, version: int, correlation_id: int) -> Head:
+def rest_of_head(frame: Buffer, key: int, version: int, correlation_id: int) -> RequestHead:
     """The header of a request whose front has been read."""
     api = APIS.get(key)
     if api is None or version not in api.versions:
-        return Head(key, version, correlation_id, None, api, FRONT.size)
+        return RequestHead(key, version, correlation_id, None, api, FRONT.size)
     header_version = api.request_header_version(version)
     if header_version == 0:
-        return Head(key, version, correlation_id, "", api, FRONT.size)
+        return RequestHead(key, version, correlation_id, "", api, FRONT.size)
     client_id, body_at = _client_id(frame)
     if header_version == 2:
         body_at = _behind_tags(frame, body_at)
-    return Head(key, version, correlation_id, client_id, api, body_at)
+    return RequestHead(key, version, correlation_id, client_id, api, body_at)
 
 
 def _client_id(frame: Buffer) -> tuple[str | None, int]:

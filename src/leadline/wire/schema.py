@@ -31,7 +31,7 @@ PRIMITIVES: dict[str, Default] = {
 }
 
 
-class Head(NamedTuple):
+class MessageHead(NamedTuple):
     """The line that opens a message."""
 
     name: str
@@ -41,7 +41,7 @@ class Head(NamedTuple):
     body: str  # the lines below it
 
 
-class Field(NamedTuple):
+class FieldSchema(NamedTuple):
     name: str
     kind: str  # of the elements, if it is an array
     is_array: bool
@@ -51,27 +51,27 @@ class Field(NamedTuple):
     default: Default
     is_ignorable: bool
     is_rigid: bool
-    struct: "Struct | None"  # what `kind` names, unless that is a primitive
+    struct: "StructSchema | None"  # what `kind` names, unless that is a primitive
 
 
-class Struct:
+class StructSchema:
     """Fields in their order. One that is used twice is one object."""
 
     def __init__(self, name: str, versions: range) -> None:
         self.name, self.versions = name, versions
-        self.fields: list[Field] = []
+        self.fields: list[FieldSchema] = []
 
-    def present(self, version: int) -> Iterator[Field]:
+    def present(self, version: int) -> Iterator[FieldSchema]:
         return (field for field in self.fields if version in field.versions and field.tag is None)
 
-    def tagged(self, version: int) -> list[Field]:
+    def tagged(self, version: int) -> list[FieldSchema]:
         found = [(field.tag, field) for field in self.fields if version in field.versions and field.tag is not None]
         return [field for _, field in sorted(found, key=lambda pair: pair[0])]
 
-    def absent(self, version: int) -> Iterator[Field]:
+    def absent(self, version: int) -> Iterator[FieldSchema]:
         return (field for field in self.fields if version not in field.versions)
 
-    def inner(self) -> Iterator["Struct"]:
+    def inner(self) -> Iterator["StructSchema"]:
         """The structs below it, each behind those that it holds itself."""
         for field in self.fields:
             if field.struct is not None:
@@ -79,12 +79,12 @@ class Struct:
                 yield field.struct
 
 
-class Message(NamedTuple):
-    head: Head
-    root: Struct
+class MessageSchema(NamedTuple):
+    head: MessageHead
+    root: StructSchema
 
     @property
-    def structs(self) -> list[Struct]:
+    def structs(self) -> list[StructSchema]:
         """All of them, each behind those that it holds; the message itself is the last."""
         return list(dict.fromkeys([*self.root.inner(), self.root]))
 
@@ -97,14 +97,14 @@ def text() -> str:
 
 
 @cache
-def heads() -> dict[str, Head]:
+def heads() -> dict[str, MessageHead]:
     """Every message that there is, by name, in the order of the text."""
     blocks = (block for block in text().split("\n\n") if not block.startswith("#"))
     return {head.name: head for head in map(_head, blocks)}
 
 
 @cache
-def message(name: str) -> Message:
+def message(name: str) -> MessageSchema:
     return _Body.parse(heads()[name])
 
 
@@ -116,37 +116,37 @@ def versions(notation: str, last: int) -> range:
     return range(int(low), int(high or low) + 1)
 
 
-def _head(block: str) -> Head:
+def _head(block: str) -> MessageHead:
     line, _, body = block.partition("\n")
     name, *words = line.split()
     said = dict(zip(words[::2], words[1::2], strict=True))
     span = versions(said["versions"], 0)
     flexible = versions(said["flexible"], span[-1]) if "flexible" in said else NEVER
-    return Head(name, int(said["api"]) if "api" in said else None, span, flexible, body)
+    return MessageHead(name, int(said["api"]) if "api" in said else None, span, flexible, body)
 
 
 class _Body:
     """The lines below the head of one message, taken from the top."""
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: MessageHead) -> None:
         self._last = head.versions[-1]
         self._lines = head.body.splitlines()
         self._at = 0
-        self._shared: dict[str, Struct] = {}
+        self._shared: dict[str, StructSchema] = {}
 
     @classmethod
-    def parse(cls, head: Head) -> Message:
+    def parse(cls, head: MessageHead) -> MessageSchema:
         body = cls(head)
         for line in body._lines:  # named before the fields that use them are read
             words = line.split()
             if words[0] == "struct":
                 span = versions(words[2], body._last) if len(words) > 2 else head.versions
-                body._shared[words[1]] = Struct(words[1], span)
-        root = Struct(head.name, head.versions)
+                body._shared[words[1]] = StructSchema(words[1], span)
+        root = StructSchema(head.name, head.versions)
         body._fill(root, 2)
-        return Message(head, root)
+        return MessageSchema(head, root)
 
-    def _fill(self, struct: Struct, indent: int) -> None:
+    def _fill(self, struct: StructSchema, indent: int) -> None:
         """Takes the lines of this indentation, and those below them."""
         while self._at < len(self._lines):
             line = self._lines[self._at]
@@ -159,7 +159,7 @@ class _Body:
             else:
                 struct.fields.append(self._field(words, struct.versions, indent))
 
-    def _field(self, words: list[str], around: range, indent: int) -> Field:
+    def _field(self, words: list[str], around: range, indent: int) -> FieldSchema:
         name, notation, *rest = words
         full, mark, null_versions = notation.partition("?")
         kind, is_array = full.strip("[]"), full.startswith("[")
@@ -170,12 +170,14 @@ class _Body:
         if "=" in rest:
             default = _default(kind, rest[rest.index("=") + 1])
         struct = None if kind in PRIMITIVES else self._struct(kind, span, indent)
-        return Field(name, kind, is_array, span, nullable, tag, default, "ignorable" in rest, "rigid" in rest, struct)
+        return FieldSchema(
+            name, kind, is_array, span, nullable, tag, default, "ignorable" in rest, "rigid" in rest, struct
+        )
 
-    def _struct(self, name: str, span: range, indent: int) -> Struct:
+    def _struct(self, name: str, span: range, indent: int) -> StructSchema:
         if name in self._shared:
             return self._shared[name]
-        struct = Struct(name, span)
+        struct = StructSchema(name, span)
         self._fill(struct, indent + 2)
         return struct
 

@@ -25,7 +25,7 @@ def stubs() -> str:
     return "\n".join([_OPENING, *("\n".join(_message(schema.message(name))) + "\n" for name in schema.heads())])
 
 
-def _message(message: schema.Message) -> Iterator[str]:
+def _message(message: schema.MessageSchema) -> Iterator[str]:
     *inner, root = message.structs
     yield f"class {root.name}(Message):" + ("" if root.fields else " ...")
     for struct in inner:
@@ -35,7 +35,7 @@ def _message(message: schema.Message) -> Iterator[str]:
     yield from (f"    {_field(field, '')}" for field in root.fields)
 
 
-def _field(field: schema.Field, outer: str) -> str:
+def _field(field: schema.FieldSchema, outer: str) -> str:
     of = f"{outer}{field.kind}" if field.struct else _TYPES.get(field.kind, "int")
     listed = f"list[{of}]" if field.is_array else of
     default = "..." if field.default == EMPTY or field.kind == "uuid" else _quoted(field.default)

@@ -6,7 +6,7 @@ import pytest
 
 from leadline.cli import main
 from leadline.cli.pipeline_mirror import MirrorTotals, add_to, wish_of
-from leadline.spark.mirror.mirror import Told
+from leadline.spark.mirror.mirror import RoundSummary
 
 MIRROR = ["pipeline", "mirror"]
 
@@ -60,7 +60,7 @@ def test_mirrors_of_other_topics_are_others(given: list[str], name: str) -> None
 
 def test_progress_tells_rate_lag_and_groups_that_are_left_alone() -> None:
     done = MirrorTotals()
-    told = Told(10, 2000, 5, 1000, -1, 1.0, 0, ("busy",))
+    told = RoundSummary(10, 2000, 5, 1000, -1, 1.0, 0, ("busy",))
     done.add(told)
     assert done.line(told, 2.0) == (
         "10 records (2.0 KB), 5/s; 5 offsets behind, 1.0 KB, 0 ms; left alone, as they have members: busy"

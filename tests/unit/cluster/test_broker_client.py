@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from leadline.cluster.broker_client import Ask, Channel, PeerGone, PeerLost
+from leadline.cluster.broker_client import Ask, PeerGone, PeerLost, TcpBrokerClient
 from leadline.model import Buffer
 from leadline.wire.frames import parse_response, request_frame, request_head, response_frame
 from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
@@ -54,14 +54,16 @@ async def peer(*answers: Answer) -> AsyncIterator[int]:
         await asyncio.sleep(0)
 
 
-async def asked(channel: Channel, timeout_s: float = PATIENCE_S) -> int:
+async def asked(channel: TcpBrokerClient, timeout_s: float = PATIENCE_S) -> int:
     return (await channel.ask(ApiVersionsRequest(), ApiVersionsResponse, 1, timeout_s)).throttle_time_ms
 
 
-def run(scene: Callable[[Channel], Awaitable[None]], *answers: Answer, lost: Callable[[], None] = lambda: None) -> None:
+def run(
+    scene: Callable[[TcpBrokerClient], Awaitable[None]], *answers: Answer, lost: Callable[[], None] = lambda: None
+) -> None:
     async def whole() -> None:
         async with peer(*answers) as port:
-            channel = Channel("127.0.0.1", port, "me", lost)
+            channel = TcpBrokerClient("127.0.0.1", port, "me", lost)
             try:
                 await scene(channel)
             finally:
@@ -71,7 +73,7 @@ def run(scene: Callable[[Channel], Awaitable[None]], *answers: Answer, lost: Cal
 
 
 def test_many_at_once_are_answered_each_with_its_own() -> None:
-    async def scene(channel: Channel) -> None:
+    async def scene(channel: TcpBrokerClient) -> None:
         found = await asyncio.gather(*(asked(channel) for _ in range(50)))
         assert sorted(found) == list(range(1, 51))
 
@@ -85,7 +87,7 @@ def test_an_answer_in_small_pieces_comes_whole() -> None:
             await writer.drain()
             await asyncio.sleep(0)
 
-    async def scene(channel: Channel) -> None:
+    async def scene(channel: TcpBrokerClient) -> None:
         assert [await asked(channel), await asked(channel)] == [1, 2]
 
     run(scene, dribble)
@@ -109,7 +111,7 @@ async def garbage(correlation_id: int, writer: asyncio.StreamWriter) -> None:
 
 @pytest.mark.parametrize("wrong", [hang_up, nonsense, another, garbage])
 def test_who_waits_is_told_that_it_broke_and_the_next_one_connects_again(wrong: Answer) -> None:
-    async def scene(channel: Channel) -> None:
+    async def scene(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost, match=r"127\.0\.0\.1"):
             await asked(channel)
         assert await asked(channel) == 2
@@ -122,7 +124,7 @@ async def silent(correlation_id: int, writer: asyncio.StreamWriter) -> None:
 
 
 def test_no_answer_in_time_ends_the_connection_for_all_that_wait() -> None:
-    async def scene(channel: Channel) -> None:
+    async def scene(channel: TcpBrokerClient) -> None:
         patient = asyncio.create_task(asked(channel))
         await asyncio.sleep(0)
         with pytest.raises(PeerLost, match=r"did not answer ApiVersionsRequest in 0\.05 s"):
@@ -137,7 +139,7 @@ def test_no_answer_in_time_ends_the_connection_for_all_that_wait() -> None:
 def test_a_connection_that_stood_and_broke_is_told_at_once() -> None:
     told: list[str] = []
 
-    async def scene(channel: Channel) -> None:
+    async def scene(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost):
             await asked(channel)
         assert told == ["lost"]
@@ -149,7 +151,7 @@ def test_a_refused_connection_says_that_nobody_is_there() -> None:
     async def scene() -> None:
         async with peer(properly) as port:
             pass
-        channel = Channel("127.0.0.1", port, "me")
+        channel = TcpBrokerClient("127.0.0.1", port, "me")
         with pytest.raises(PeerGone, match=f"nobody listens on 127.0.0.1:{port}"):
             await asked(channel)
 
@@ -157,7 +159,7 @@ def test_a_refused_connection_says_that_nobody_is_there() -> None:
 
 
 def test_nothing_is_asked_through_a_closed_channel() -> None:
-    async def scene(channel: Channel) -> None:
+    async def scene(channel: TcpBrokerClient) -> None:
         waiting = asyncio.create_task(asked(channel))
         while channel._line is None:  # noqa: ASYNC110  (until it is connected)
             await asyncio.sleep(0)
@@ -180,7 +182,7 @@ def told(frame: Buffer) -> int:
 
 
 def test_a_conversation_goes_on_until_nothing_more_is_asked() -> None:
-    async def scene(channel: Channel) -> None:
+    async def scene(channel: TcpBrokerClient) -> None:
         heard: list[int] = []
 
         def go_on(frame: memoryview) -> Ask | None:
@@ -196,7 +198,7 @@ def test_a_conversation_goes_on_until_nothing_more_is_asked() -> None:
 
 @pytest.mark.parametrize("wrong", [hang_up, nonsense, another, silent])
 def test_a_conversation_that_breaks_is_told_so(wrong: Answer) -> None:
-    async def scene(channel: Channel) -> None:
+    async def scene(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost, match=r"127\.0\.0\.1"):
             await channel.converse("it", question, lambda _: question, 0.5 if wrong is silent else PATIENCE_S)
 
@@ -207,7 +209,7 @@ def test_what_fails_on_hearing_an_answer_ends_the_conversation(caplog: pytest.Lo
     def fail(_: memoryview) -> Ask | None:
         raise ZeroDivisionError("on hearing it")
 
-    async def scene(channel: Channel) -> None:
+    async def scene(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost, match="on hearing it"):
             await channel.converse("it", question, fail, PATIENCE_S)
         assert await asked(channel) == 2
@@ -218,7 +220,7 @@ def test_what_fails_on_hearing_an_answer_ends_the_conversation(caplog: pytest.Lo
 
 def test_each_attempt_to_connect_has_twice_the_time_of_the_one_before_up_to_the_longest() -> None:
     async def scene() -> None:
-        channel = Channel("127.0.0.1", 1, "me", setup_timeout_s=(0.01, 0.03))
+        channel = TcpBrokerClient("127.0.0.1", 1, "me", setup_timeout_s=(0.01, 0.03))
 
         async def never() -> NoReturn:
             await asyncio.sleep(3600)
@@ -243,7 +245,7 @@ def test_closing_ends_a_connection_that_is_only_being_made() -> None:
             await asyncio.Event().wait()
 
         with mock.patch.object(loop, "create_connection", unanswered):
-            channel = Channel("127.0.0.1", 1, "broker-1")
+            channel = TcpBrokerClient("127.0.0.1", 1, "broker-1")
             waiting = asyncio.create_task(asked(channel, 600.0))
             await begun.wait()
             channel.close()
@@ -269,7 +271,7 @@ def test_what_was_not_answered_in_time_does_not_arrive_later() -> None:
             writer.close()
 
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            channel = Channel("127.0.0.1", server.sockets[0].getsockname()[1], "broker-1")
+            channel = TcpBrokerClient("127.0.0.1", server.sockets[0].getsockname()[1], "broker-1")
             with pytest.raises(PeerLost, match="did not answer"):
                 await asked(channel, 0.01)
             async with asyncio.timeout(PATIENCE_S):
@@ -290,7 +292,7 @@ def test_a_shortage_here_says_nothing_of_the_peer(error: Exception, remedy: str)
     async def refuse(*_: object, **__: object) -> NoReturn:
         raise error
 
-    async def scene(channel: Channel) -> None:
+    async def scene(channel: TcpBrokerClient) -> None:
         loop = asyncio.get_running_loop()
         connect = loop.create_connection
         loop.create_connection = refuse  # type: ignore[method-assign]

@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from leadline.cluster.metadata_cache import BrokerInfo, Endpoint, Leading, MetadataCache, Partition
+from leadline.cluster.metadata_cache import BrokerInfo, CachedPartition, Endpoint, LeaderAndReplicas, MetadataCache
 from leadline.errors import StaleBrokerEpoch, StaleControllerEpoch, UnknownTopicOrPartition
 from leadline.model import TopicPartition
 from leadline.wire.codec import decode, to_bytes
@@ -55,8 +55,8 @@ def test_partitions_are_told_one_by_one_and_brokers_all_at_once() -> None:
     metadata.update(update(state(1), state(0)))
     metadata.update(update(state(1, leader=2, leader_epoch=4), live=(2,)))
     assert metadata.topics["t"].partitions == {
-        0: Partition(1, 0, (1, 2, 3), (1, 2), (3,)),
-        1: Partition(2, 4, (1, 2, 3), (1, 2), (3,)),
+        0: CachedPartition(1, 0, (1, 2, 3), (1, 2), (3,)),
+        1: CachedPartition(2, 4, (1, 2, 3), (1, 2), (3,)),
     }
     assert list(metadata.topics["t"].partitions) == [0, 1]
     assert metadata.brokers == {2: BrokerInfo(2, {"L": Endpoint("h", 9002)}, "rack2")}
@@ -148,10 +148,10 @@ def test_what_another_broker_was_told_counts_if_it_is_of_a_later_epoch() -> None
     epoch = before[0].leader_epoch
     metadata.on_change.append(lambda: calls.append(None))
     leaders = {
-        TopicPartition("t", 0): Leading(3, epoch + 1, (3, 1)),
-        TopicPartition("t", 1): Leading(3, before[1].leader_epoch, (3,)),  # no later than what we know
-        TopicPartition("t", 9): Leading(3, 1, (3,)),
-        TopicPartition("nowhere", 0): Leading(3, 1, (3,)),
+        TopicPartition("t", 0): LeaderAndReplicas(3, epoch + 1, (3, 1)),
+        TopicPartition("t", 1): LeaderAndReplicas(3, before[1].leader_epoch, (3,)),  # no later than what we know
+        TopicPartition("t", 9): LeaderAndReplicas(3, 1, (3,)),
+        TopicPartition("nowhere", 0): LeaderAndReplicas(3, 1, (3,)),
     }
     assert metadata.learn(leaders) == [TopicPartition("t", 0)]
     partitions = metadata.topics["t"].partitions
@@ -165,7 +165,7 @@ def test_what_another_broker_was_told_counts_if_it_is_of_a_later_epoch() -> None
 
 def test_what_an_isolated_broker_leads_with_others_may_have_moved() -> None:
     metadata = known()
-    shared, alone = Partition(metadata.me.id, 0, (1, 2), (1, 2)), Partition(metadata.me.id, 0, (1,), (1,))
+    shared, alone = CachedPartition(metadata.me.id, 0, (1, 2), (1, 2)), CachedPartition(metadata.me.id, 0, (1,), (1,))
     others = shared._replace(leader=2)
     assert not metadata.may_have_moved(shared)
     metadata.is_isolated = True

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.cluster.metadata_cache import Topic
+from leadline.cluster.metadata_cache import CachedTopic
 from leadline.controller.log_dir_reconciliation import FAR_PRODUCER_ID, first_producer_id
 from leadline.controller.topics import Assignment
 from leadline.coordination import znodes
@@ -107,7 +107,7 @@ def test_changes_at_the_same_time_all_count(tmp_path: Path) -> None:
             assert set(cluster.configs.topics["shared"]) == set(names)
             counts: list[int] = []
 
-            def one_more(topic: Topic) -> Assignment:
+            def one_more(topic: CachedTopic) -> Assignment:
                 counts.append(len(topic.partitions))
                 return mine
 

@@ -18,13 +18,13 @@ from leadline.config.broker import broker_settings
 from leadline.controller.cluster_admin import ClusterAdmin
 from leadline.controller.controller import Controller
 from leadline.controller.decisions import Decisions
-from leadline.controller.state import Broker
+from leadline.controller.state import RegisteredBroker
 from leadline.controller.tree_writer import in_portions
 from leadline.coordination import znodes
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.membership import make_persistent_nodes
-from leadline.coordination.registration import Endpoint, Registration, encode_registration
-from leadline.coordination.tree import Operation, SessionState, Set, Tree, Watch
+from leadline.coordination.registration import RegisteredEndpoint, Registration, encode_registration
+from leadline.coordination.tree import Operation, SessionState, SetData, Tree, TreeWatch
 from leadline.coordination.watches import Subscription
 from leadline.errors import CoordinatorLoadInProgress, NotController, StorageError, TopicAlreadyExists
 from leadline.model import BrokerId, TopicPartition
@@ -120,7 +120,7 @@ class ThreeBrokers:
         settings = broker_settings({"log.dirs": "/nowhere"})
         return Controller(self.tree, me, lambda: settings, self._peer, SystemClock(), listener="PLAINTEXT")
 
-    def _peer(self, broker: Broker, lost: Callable[[], None]) -> WrittenDown:
+    def _peer(self, broker: RegisteredBroker, lost: Callable[[], None]) -> WrittenDown:
         return self.brokers[broker.id]
 
     def _controllers_peer(self, at: metadata_cache.Endpoint) -> WrittenDown:
@@ -128,7 +128,9 @@ class ThreeBrokers:
         return self.brokers[at.port - 9000]
 
     async def register(self, id: BrokerId) -> None:
-        data = encode_registration(Registration((Endpoint("PLAINTEXT", "localhost", 9000 + id, "PLAINTEXT"),), 0))
+        data = encode_registration(
+            Registration((RegisteredEndpoint("PLAINTEXT", "localhost", 9000 + id, "PLAINTEXT"),), 0)
+        )
         await self.tree.create(znodes.broker_path(id), data, ephemeral=True)
 
     async def create(self, name: str, *assignment: tuple[BrokerId, ...]) -> None:
@@ -137,7 +139,7 @@ class ThreeBrokers:
     async def until_led_by(self, leader: BrokerId, tp: TopicPartition = T0) -> None:
         await self.view.until_led(tp, lambda now: now == leader, PATIENCE_MS)
 
-    async def state(self, tp: TopicPartition = T0) -> znodes.PartitionState:
+    async def state(self, tp: TopicPartition = T0) -> znodes.PartitionStateNode:
         node = await self.tree.get(znodes.state_path(tp))
         assert node is not None
         return znodes.decode_state(tp, node.data)
@@ -210,7 +212,7 @@ def test_what_a_dead_broker_led_is_led_by_another(tmp_path: Path) -> None:
         await cluster.create("t", (1, 2))
         await cluster.tree.delete(znodes.broker_path(1))
         await cluster.until_led_by(2)
-        assert await cluster.state() == znodes.PartitionState(2, 1, (2,), 1)
+        assert await cluster.state() == znodes.PartitionStateNode(2, 1, (2,), 1)
         assert set(cluster.brokers[0].metadata.brokers) == {0, 2}
         await cluster.register(1)
         await cluster.idle()
@@ -280,7 +282,7 @@ def test_a_silent_broker_is_gone_until_it_is_heard(tmp_path: Path, monkeypatch: 
         cluster.controller.monitor = Hears(1)
         cluster.controller.silence_changed()
         await cluster.until_led_by(2)
-        assert await cluster.state() == znodes.PartitionState(2, 1, (2,), 1)
+        assert await cluster.state() == znodes.PartitionStateNode(2, 1, (2,), 1)
         assert await cluster.tree.exists(znodes.broker_path(1))
         cluster.controller.monitor = Hears()
         cluster.brokers[1].told.clear()
@@ -357,7 +359,7 @@ def test_a_topic_is_gone_once_all_brokers_have_deleted_it(tmp_path: Path) -> Non
         for path in (znodes.DELETE_TOPICS, znodes.TOPICS, f"{znodes.CONFIG}/topics"):
             assert await cluster.tree.children(path) == []
         await cluster.create("t", (0,))
-        assert await cluster.state() == znodes.PartitionState(0, 0, (0,), 1)
+        assert await cluster.state() == znodes.PartitionStateNode(0, 0, (0,), 1)
 
     run(tmp_path, test)
 
@@ -464,11 +466,11 @@ def test_what_contradicts_its_memory_makes_the_controller_read_everything_again(
 
     async def test(cluster: ThreeBrokers) -> None:
         await cluster.create("t", (1, 2))
-        edited = znodes.PartitionState(1, 5, (1, 2), 1)
+        edited = znodes.PartitionStateNode(1, 5, (1, 2), 1)
         await cluster.tree.set(znodes.state_path(T0), znodes.encode_state(edited))
         await cluster.tree.delete(znodes.broker_path(1))
         await cluster.until_led_by(2)
-        assert await cluster.state() == znodes.PartitionState(2, 7, (2,), 2)
+        assert await cluster.state() == znodes.PartitionStateNode(2, 7, (2,), 2)
 
     run(tmp_path, test)
 
@@ -532,7 +534,7 @@ def test_a_broker_that_is_not_the_controller_asks_it_for_producer_ids(tmp_path: 
 
 
 def test_writes_keep_their_order_in_portions_that_a_tree_takes() -> None:
-    operations: list[Operation] = [Set(f"/n{n}", bytes(100_000)) for n in range(12)]
+    operations: list[Operation] = [SetData(f"/n{n}", bytes(100_000)) for n in range(12)]
     portions = list(in_portions(operations))
     assert [operation for portion in portions for operation in portion] == operations
     assert max(len(portion) for portion in portions) == 4
@@ -545,7 +547,7 @@ class Session:
         self.calls: list[Callable[[SessionState], None]] = []
         monkeypatch.setattr(tree, "watch_session", self._watch)
 
-    def _watch(self, call: Callable[[SessionState], None]) -> Watch:
+    def _watch(self, call: Callable[[SessionState], None]) -> TreeWatch:
         self.calls.append(call)
         return Subscription(call, lambda subscription: None)
 

@@ -7,13 +7,13 @@ import pytest
 from leadline.controller.state import (
     PARTITION_MAY_FOLLOW,
     REPLICA_MAY_FOLLOW,
+    PartitionReplica,
     PartitionState,
-    Replica,
     ReplicaState,
     reassigned,
 )
 from leadline.coordination import znodes
-from leadline.coordination.znodes import Replicas
+from leadline.coordination.znodes import ReplicaAssignment
 from leadline.errors import (
     BrokerNotAvailable,
     ElectionNotNeeded,
@@ -273,7 +273,7 @@ def test_leadership_goes_back_where_too_much_is_led_by_others() -> None:
     for number in (3, 4):
         tp = TopicPartition("t", number)
         now = paper.led(tp)
-        paper.decisions.state.known(tp).assigned = Replicas((1, 2))
+        paper.decisions.state.known(tp).assigned = ReplicaAssignment((1, 2))
         paper.decisions.steps.decide(tp, now._replace(leader=2, leader_epoch=1))
         paper.do(lambda: None)
     assert paper.do(lambda: paper.decisions.rebalance(20)) == []
@@ -290,7 +290,7 @@ def test_partitions_are_added() -> None:
     paper.create("t", (1, 2))
     path = znodes.topic_path("t")
     grown = znodes.decode_topic("t", paper.nodes[path][0])
-    partitions = {**grown.partitions, 1: Replicas((2, 0))}
+    partitions = {**grown.partitions, 1: ReplicaAssignment((2, 0))}
     paper.nodes[path] = (znodes.encode_topic(grown._replace(partitions=partitions)), 1)
     paper.do(lambda: paper.decisions.partitions("t", partitions))
     assert paper.led(TopicPartition("t", 1)) == LeaderAndIsr(2, 0, (2, 0), 0)
@@ -336,7 +336,7 @@ def test_a_deletion_that_fails_is_tried_again_when_the_broker_is_back() -> None:
     paper = Paper(3)
     paper.create("t", (1, 2))
     paper.delete("t")
-    failed = [Replica(tp, id) for id, tp in paper.deleting if id == 2]
+    failed = [PartitionReplica(tp, id) for id, tp in paper.deleting if id == 2]
     paper.deleting = [each for each in paper.deleting if each[0] != 2]
     paper.do(lambda: paper.decisions.deletions.failed(failed))
     paper.answer_deletions()
@@ -382,13 +382,13 @@ def test_a_partition_moves_once_its_new_replicas_are_in_sync() -> None:
     paper = Paper(6)
     paper.create("t", (1, 2, 3))
     assert reassign(paper, (4, 5, 0)) is None
-    assert paper.assigned(T0) == Replicas((4, 5, 0, 1, 2, 3), (4, 5, 0), (1, 2, 3))
+    assert paper.assigned(T0) == ReplicaAssignment((4, 5, 0, 1, 2, 3), (4, 5, 0), (1, 2, 3))
     assert paper.led(T0) == LeaderAndIsr(1, 1, (1, 2, 3), 1)
     assert {id for id in range(6) if T0 in paper.told[id]} == set(range(6))
     paper.in_sync(T0, 1, 2, 3, 4, 5)
     assert paper.decisions.reassignments.under_way() == {T0: paper.assigned(T0)}
     paper.in_sync(T0, 1, 2, 3, 4, 5, 0)
-    assert paper.assigned(T0) == Replicas((4, 5, 0))
+    assert paper.assigned(T0) == ReplicaAssignment((4, 5, 0))
     assert paper.led(T0)[:3] == (4, 5, (4, 5, 0))
     assert paper.decisions.reassignments.under_way() == {}
     assert sorted(id for id, _ in paper.deleting) == [1, 2, 3]
@@ -408,7 +408,7 @@ def test_the_way_back_undoes_what_was_begun() -> None:
     paper.create("t", (1, 2))
     reassign(paper, (3, 0))
     assert reassign(paper, None) is None
-    assert paper.assigned(T0) == Replicas((1, 2))
+    assert paper.assigned(T0) == ReplicaAssignment((1, 2))
     assert sorted(id for id, _ in paper.deleting) == [0, 3]
     assert isinstance(reassign(paper, None), NoReassignmentInProgress)
 
@@ -436,7 +436,7 @@ def test_the_next_controller_goes_on_with_a_reassignment() -> None:
     reassign(paper, (3, 0))
     paper.restart()
     paper.in_sync(T0, 1, 2, 3, 0)
-    assert paper.assigned(T0) == Replicas((3, 0))
+    assert paper.assigned(T0) == ReplicaAssignment((3, 0))
 
 
 def test_what_a_node_asks_for_is_done_and_taken_out_of_it() -> None:
@@ -448,7 +448,7 @@ def test_what_a_node_asks_for_is_done_and_taken_out_of_it() -> None:
     paper.do(lambda: paper.decisions.reassignments.asked_by_node(asked))
     left = znodes.decode_reassignment(paper.nodes[znodes.REASSIGN_PARTITIONS][0])
     assert left == {T0: (3, 0)}
-    assert paper.assigned(other) == Replicas((1, 2))
+    assert paper.assigned(other) == ReplicaAssignment((1, 2))
     paper.in_sync(T0, 1, 2, 3, 0)
     assert znodes.REASSIGN_PARTITIONS not in paper.nodes
 
@@ -458,7 +458,7 @@ def test_replicas_that_cannot_be(to: tuple[int, ...]) -> None:
     paper = Paper(3)
     paper.create("t", (1, 2))
     assert isinstance(reassign(paper, to), InvalidReplicaAssignment)
-    assert paper.assigned(T0) == Replicas((1, 2))
+    assert paper.assigned(T0) == ReplicaAssignment((1, 2))
 
 
 def test_a_topic_is_deleted_after_it_was_moved() -> None:
@@ -474,9 +474,9 @@ def test_a_topic_is_deleted_after_it_was_moved() -> None:
 
 
 def test_the_replicas_on_the_way_are_the_new_ones_before_the_old() -> None:
-    begun = reassigned(Replicas((1, 2, 3)), (3, 4))
-    assert begun == Replicas((3, 4, 1, 2), (4,), (1, 2))
-    assert reassigned(begun, (5,)) == Replicas((5, 3, 1, 2), (5,), (3, 1, 2))
+    begun = reassigned(ReplicaAssignment((1, 2, 3)), (3, 4))
+    assert begun == ReplicaAssignment((3, 4, 1, 2), (4,), (1, 2))
+    assert reassigned(begun, (5,)) == ReplicaAssignment((5, 3, 1, 2), (5,), (3, 1, 2))
 
 
 # The tables
@@ -500,7 +500,7 @@ def test_every_state_of_a_replica_can_be_left_and_nothing_follows_what_it_may_no
     for before, after in itertools.product(ReplicaState, ReplicaState):
         paper = Paper(3)
         paper.create("t", (1, 2))
-        replica = Replica(T0, 2)
+        replica = PartitionReplica(T0, 2)
         paper.decisions.state.replicas[replica] = before
         moved = paper.decisions.steps.move_replicas((replica,), after)
         assert bool(moved) is ((before, after) in allowed)

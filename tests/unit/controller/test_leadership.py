@@ -9,7 +9,7 @@ import pytest
 
 from leadline.cluster import metadata_cache
 from leadline.cluster.broker_client import PeerLost
-from leadline.cluster.metadata_cache import BrokerInfo, MetadataCache, Partition, Topic
+from leadline.cluster.metadata_cache import BrokerInfo, CachedPartition, CachedTopic, MetadataCache
 from leadline.cluster.peers import Peers
 from leadline.controller.leadership import Leadership
 from leadline.coordination.tree import SessionState
@@ -92,7 +92,7 @@ class CutOff:
         self.metadata = MetadataCache(BrokerInfo(ME, {}), "cluster")
         at = metadata_cache.Endpoint("h", 9)
         self.metadata.brokers = {id: BrokerInfo(id, {"L": at}) for id in (ME, OTHER, THIRD)}
-        topic = Topic("t", new_id(), {0: Partition(ME, 0, (1, 2, 3), (1, 2, 3))})
+        topic = CachedTopic("t", new_id(), {0: CachedPartition(ME, 0, (1, 2, 3), (1, 2, 3))})
         self.metadata.topics["t"] = topic
         self.peer_monitor, self.replicas, self.peer = FakeVigil(), FakeReplicas(), FakePeer()
         self.peers = Peers(self.metadata, "L", lambda _: self.peer)

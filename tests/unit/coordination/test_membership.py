@@ -19,14 +19,14 @@ from leadline.coordination.membership import (
     remember_sessions,
     remembered_sessions,
 )
-from leadline.coordination.registration import Endpoint, Registration, decode_registration
+from leadline.coordination.registration import RegisteredEndpoint, Registration, decode_registration
 from leadline.coordination.tree import Change, ConnectionLost, Event, NodeExists, Operation, Outcome, Tree
 from leadline.runtime.ports import OsFiles
 
 from .conftest import InZooKeeper, Run
 
-HERE = Registration((Endpoint("PLAINTEXT", "here", 9092, "PLAINTEXT"),), timestamp_ms=1)
-THERE = replace(HERE, endpoints=(Endpoint("PLAINTEXT", "there", 9092, "PLAINTEXT"),))
+HERE = Registration((RegisteredEndpoint("PLAINTEXT", "here", 9092, "PLAINTEXT"),), timestamp_ms=1)
+THERE = replace(HERE, endpoints=(RegisteredEndpoint("PLAINTEXT", "there", 9092, "PLAINTEXT"),))
 
 
 def test_the_nodes_that_all_need_are_made_once(run: Run, tree: Tree) -> None:

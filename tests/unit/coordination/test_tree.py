@@ -18,7 +18,7 @@ from leadline.coordination.tree import (
     NotEmpty,
     Operation,
     SessionExpired,
-    Set,
+    SetData,
     Tree,
     TreeError,
 )
@@ -51,8 +51,8 @@ def test_a_node_has_what_it_was_given(run: Run, tree: Tree) -> None:
         (Create("/"), NodeExists, "/"),
         (Create("/no/child"), NoNode, "/no"),
         (Create("/brief/child"), NoChildrenForEphemerals, "/brief"),
-        (Set("/no", b""), NoNode, "/no"),
-        (Set("/there", b"", 7), BadVersion, "/there"),
+        (SetData("/no", b""), NoNode, "/no"),
+        (SetData("/there", b"", 7), BadVersion, "/there"),
         (Delete("/no"), NoNode, "/no"),
         (Delete("/there", 7), BadVersion, "/there"),
         (Delete("/full"), NotEmpty, "/full"),
@@ -66,7 +66,7 @@ def test_what_cannot_be_done_names_the_path_and_undoes_the_rest(
     async def scenario() -> None:
         await tree.multi([Create("/there"), Create("/brief", ephemeral=True), Create("/full"), Create("/full/child")])
         with pytest.raises(error) as refused:
-            await tree.multi([Create("/before"), Set("/there", b"new"), operation])
+            await tree.multi([Create("/before"), SetData("/there", b"new"), operation])
         assert refused.value.path == path
         node = await tree.get("/there")
         assert node is not None
@@ -93,7 +93,7 @@ def test_a_multi_answers_for_each_operation_and_is_one_transaction(run: Run, tre
     operations: list[Operation] = [
         Create("/a"),
         Create("/a/b", b"1"),
-        Set("/a/b", b"2"),
+        SetData("/a/b", b"2"),
         Check("/a/b", 1),
         Delete("/a/b"),
     ]
@@ -164,7 +164,7 @@ def test_watches_are_told_in_order_and_before_the_answer(run: Run, tree: Tree) -
         await tree.watch("/a", told.append)
         await tree.watch_children("/a", told.append)
         root = await tree.watch_children("/", told.append)
-        for operation in (Create("/a"), Create("/a/b"), Set("/a", b"1"), Delete("/a/b"), Set("/a", b"2")):
+        for operation in (Create("/a"), Create("/a/b"), SetData("/a", b"1"), Delete("/a/b"), SetData("/a", b"2")):
             await tree.multi([operation])
             told.append(type(operation).__name__)
         root.cancel()

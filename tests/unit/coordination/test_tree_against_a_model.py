@@ -29,7 +29,7 @@ from leadline.coordination.tree import (
     NoNode,
     NotEmpty,
     Operation,
-    Set,
+    SetData,
     Tree,
     TreeError,
     child_of,
@@ -73,7 +73,7 @@ class Model:
             raise NoNode(operation.path, "")
         if operation.expected_version not in (-1, entry.version):
             raise BadVersion(operation.path, "")
-        if isinstance(operation, Set):
+        if isinstance(operation, SetData):
             entry.data, entry.version = operation.data, entry.version + 1
             self.events.append(Event(Change.SET, operation.path))
             return entry.version
@@ -118,7 +118,7 @@ data = st.binary(max_size=4)
 operations = st.one_of(
     st.builds(Create, paths, data, st.booleans(), st.sampled_from([False, False, True])),
     st.builds(Create, paths, data),
-    st.builds(Set, paths, data, versions),
+    st.builds(SetData, paths, data, versions),
     st.builds(Delete, paths, versions),
     st.builds(Check, paths, versions),
 )

@@ -12,28 +12,28 @@ import pytest
 
 from leadline.coordination import registration, znodes
 from leadline.coordination.node_json import MalformedNode
-from leadline.coordination.registration import Endpoint, Registration, VersionRange
-from leadline.coordination.znodes import FinalizedFeatures, PartitionState, Replicas, Topic
+from leadline.coordination.registration import RegisteredEndpoint, Registration, VersionRange
+from leadline.coordination.znodes import FinalizedFeatures, PartitionStateNode, ReplicaAssignment, TopicNode
 from leadline.model import TopicPartition, parse_id
 
 LINES = [json.loads(line) for line in (Path(__file__).parent / "kafka_nodes.jsonl").read_text().splitlines()]
 T0 = TopicPartition("t", 0)
 
 
-def topic_of(given: Any) -> Topic:
-    partitions = {int(number): Replicas(*map(tuple, lists)) for number, lists in given["partitions"].items()}
-    return Topic(parse_id(given["topic_id"]) if given["topic_id"] else None, partitions)
+def topic_of(given: Any) -> TopicNode:
+    partitions = {int(number): ReplicaAssignment(*map(tuple, lists)) for number, lists in given["partitions"].items()}
+    return TopicNode(parse_id(given["topic_id"]) if given["topic_id"] else None, partitions)
 
 
 def registration_of(given: Any, timestamp_ms: int) -> Registration:
-    endpoints = tuple(Endpoint(*endpoint) for endpoint in given["endpoints"])
+    endpoints = tuple(RegisteredEndpoint(*endpoint) for endpoint in given["endpoints"])
     features = {name: VersionRange(*versions) for name, versions in given["features"].items()}
     return Registration(endpoints, timestamp_ms, given["rack"], given["jmx_port"], features, given["version"])
 
 
-def state_of(given: Any) -> PartitionState:
+def state_of(given: Any) -> PartitionStateNode:
     leader, leader_epoch, isr, recovering, controller_epoch = given
-    return PartitionState(leader, leader_epoch, tuple(isr), controller_epoch, recovering == 1)
+    return PartitionStateNode(leader, leader_epoch, tuple(isr), controller_epoch, recovering == 1)
 
 
 def partitions_of(given: Any) -> list[TopicPartition]:
@@ -68,7 +68,7 @@ CODECS: dict[str, Codec] = {
     ),
     "reassign": (reassignment_of, znodes.encode_reassignment, znodes.decode_reassignment),
     "feature": (features_of, znodes.encode_features, znodes.decode_features),
-    "controller": (lambda given: znodes.Controller(*given), znodes.encode_controller, znodes.decode_controller),
+    "controller": (lambda given: znodes.ControllerNode(*given), znodes.encode_controller, znodes.decode_controller),
     "controller_epoch": (int, znodes.encode_controller_epoch, znodes.decode_controller_epoch),
     "config_change": (
         str,
@@ -128,21 +128,26 @@ def test_the_paths() -> None:
 
 def test_older_versions_of_a_registration_are_read() -> None:
     first = b'{"version":1,"host":"h","port":9092,"jmx_port":9999,"timestamp":"2233345666"}'
-    assert registration.decode_registration(0, first).endpoints == (Endpoint("PLAINTEXT", "h", 9092, "PLAINTEXT"),)
+    assert registration.decode_registration(0, first).endpoints == (
+        RegisteredEndpoint("PLAINTEXT", "h", 9092, "PLAINTEXT"),
+    )
     third = first.replace(b'"version":1', b'"version":3,"rack":"r","endpoints":["SSL://h:1","plaintext://[::1]:2"]')
     read = registration.decode_registration(0, third)
-    assert read.endpoints == (Endpoint("SSL", "h", 1, "SSL"), Endpoint("PLAINTEXT", "::1", 2, "PLAINTEXT"))
+    assert read.endpoints == (
+        RegisteredEndpoint("SSL", "h", 1, "SSL"),
+        RegisteredEndpoint("PLAINTEXT", "::1", 2, "PLAINTEXT"),
+    )
     assert (read.rack, read.version, read.jmx_port, read.timestamp_ms) == ("r", 3, 9999, 2233345666)
 
 
 def test_older_versions_of_other_nodes_are_read() -> None:
     topic = znodes.decode_topic("t", b'{"version":1, "partitions":{"0":[1,2]}}')
-    assert topic == Topic(None, {0: Replicas((1, 2))})
+    assert topic == TopicNode(None, {0: ReplicaAssignment((1, 2))})
     change = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
     assert znodes.decode_config_change("/config/changes/x", change) == "topics/t"
-    assert znodes.decode_controller(b'{"version":1,"brokerid":3,"timestamp":"5"}') == znodes.Controller(3, 5, -1)
+    assert znodes.decode_controller(b'{"version":1,"brokerid":3,"timestamp":"5"}') == znodes.ControllerNode(3, 5, -1)
     state = b'{"controller_epoch":1,"leader":0,"version":1,"leader_epoch":0,"isr":[0],"of_tomorrow":{}}'
-    assert znodes.decode_state(T0, state) == PartitionState(0, 0, (0,), 1)
+    assert znodes.decode_state(T0, state) == PartitionStateNode(0, 0, (0,), 1)
 
 
 def test_a_node_without_data_has_no_settings_and_no_block() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leadline.api import fetch_sessions
-from leadline.cluster.broker_client import Ask, Heard, PeerLost, Source
+from leadline.cluster.broker_client import Ask, Heard, LeaderClient, PeerLost
 from leadline.errors import (
     FencedLeaderEpoch,
     LeaderNotAvailable,
@@ -229,7 +229,7 @@ def test_a_leader_that_there_is_no_way_to_yet_is_tried_again_after_a_rest(tmp_pa
     async def test(cluster: Brokers) -> None:
         tried = list[int]()
 
-        def nowhere(leader: int) -> Source:
+        def nowhere(leader: int) -> LeaderClient:
             tried.append(leader)
             assert len(tried) < 1000, "nobody else gets a turn"
             raise PeerLost(f"nobody has told of broker {leader}")

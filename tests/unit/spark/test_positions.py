@@ -5,7 +5,7 @@ import json
 import pytest
 
 from leadline.model import TopicPartition
-from leadline.spark.positions import BadCheckpoint, Now, Positions, go_on, losses, told
+from leadline.spark.positions import BadCheckpoint, ClusterOffsets, Positions, go_on, losses, told
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -27,7 +27,7 @@ def test_what_is_no_checkpoint_is_refused(found: dict[str, object]) -> None:
         Positions.from_json(found)
 
 
-NOW = Now({A0: 10, A1: 0}, {A0: 20, A1: 5}, {"a": "new"})
+NOW = ClusterOffsets({A0: 10, A1: 0}, {A0: 20, A1: 5}, {"a": "new"})
 
 
 @pytest.mark.parametrize(

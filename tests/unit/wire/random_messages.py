@@ -32,7 +32,7 @@ class Randomly:
         fields = [field for field in kind.SPEC.fields if version in field.versions]
         return make(**{field.name: self._field(field, root, version) for field in fields})
 
-    def _field(self, field: schema.Field, root: type[Message], version: int) -> object:
+    def _field(self, field: schema.FieldSchema, root: type[Message], version: int) -> object:
         if version in field.nullable and self.random.random() < 0.25:
             return None
         if field.tag is not None and self.random.random() < 0.3 and field.default != EMPTY:
@@ -41,11 +41,11 @@ class Randomly:
             return self._value(field, root, version)
         return [self._value(field, root, version) for _ in range(self.random.randint(0, self._most(field)))]
 
-    def _most(self, field: schema.Field) -> int:
+    def _most(self, field: schema.FieldSchema) -> int:
         is_long = field.struct is None and not self.is_tame and self.random.random() < 0.05
         return 300 if is_long else self.most
 
-    def _value(self, field: schema.Field, root: type[Message], version: int) -> object:
+    def _value(self, field: schema.FieldSchema, root: type[Message], version: int) -> object:
         if field.struct is not None:
             return self._struct(root.structs[field.kind], root, version)
         if field.kind in BITS:
@@ -62,7 +62,7 @@ class Randomly:
         }
         return others[field.kind]()
 
-    def _integer(self, field: schema.Field) -> int:
+    def _integer(self, field: schema.FieldSchema) -> int:
         if self.is_tame:
             return 0 if "error_code" in field.name else self.random.randint(1, 100)
         half = 1 << BITS[field.kind] - 1

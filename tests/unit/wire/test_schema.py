@@ -21,7 +21,7 @@ def test_a_head_says_key_versions_and_flexible_versions() -> None:
 def test_a_field_says_all_that_its_line_says() -> None:
     fields = {field.name: field for field in schema.message("FetchRequest").root.fields}
     cluster_id = fields["cluster_id"]
-    assert cluster_id == schema.Field(
+    assert cluster_id == schema.FieldSchema(
         "cluster_id", "string", False, range(12, 17), range(12, 17), 0, None, True, False, None
     )
     assert (fields["max_bytes"].default, fields["max_bytes"].versions) == (2147483647, range(3, 17))

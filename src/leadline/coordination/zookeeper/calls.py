@@ -17,13 +17,13 @@ from typing import Any, Generic, TypeVar
 
 from leadline.coordination.tree import ConnectionLost, SessionExpired
 from leadline.coordination.zookeeper.requests import OF_THE_CONNECTION, Request
-from leadline.coordination.zookeeper.session import Session
+from leadline.coordination.zookeeper.session import ZooKeeperSession
 
 T = TypeVar("T")
 
 
 @dataclass(eq=False, slots=True)
-class Call(Generic[T]):
+class PendingCall(Generic[T]):
     """What is asked, and who waits for the answer."""
 
     path: str
@@ -39,19 +39,19 @@ class Call(Generic[T]):
             self.answered.set_exception(error)
 
 
-class Calls:
+class PendingCalls:
     def __init__(self, max_in_flight: int) -> None:
         self._max_in_flight = max_in_flight
-        self._waiting: deque[Call[Any]] = deque()
-        self._sent: deque[Call[Any]] = deque()  # not answered yet, in order
-        self._session: Session | None = None  # None: not connected
+        self._waiting: deque[PendingCall[Any]] = deque()
+        self._sent: deque[PendingCall[Any]] = deque()  # not answered yet, in order
+        self._session: ZooKeeperSession | None = None  # None: not connected
         self._connection = 0  # counts them: what an earlier one still answers is for nobody
 
-    def add(self, *calls: Call[Any]) -> None:
+    def add(self, *calls: PendingCall[Any]) -> None:
         self._waiting.extend(calls)
         self._send()
 
-    def add_first(self, calls: Sequence[Call[Any]]) -> None:
+    def add_first(self, calls: Sequence[PendingCall[Any]]) -> None:
         """Before all that waits."""
         self._waiting.extendleft(reversed(calls))
         self._send()
@@ -59,7 +59,7 @@ class Calls:
     def unanswered(self) -> list[asyncio.Future[Any]]:
         return [call.answered for call in (*self._sent, *self._waiting)]
 
-    def connected(self, session: Session) -> None:
+    def connected(self, session: ZooKeeperSession) -> None:
         self._session = session
         self._send()
 
@@ -87,7 +87,7 @@ class Calls:
                 self._sent.append(call)
                 self._session.ask(call.request, partial(self._answered, self._connection, call))
 
-    def _answered(self, connection: int, call: Call[Any], answer: object, zxid: int) -> None:
+    def _answered(self, connection: int, call: PendingCall[Any], answer: object, zxid: int) -> None:
         if connection != self._connection or isinstance(answer, OF_THE_CONNECTION):
             return  # what was lost with a connection is dealt with when the loss is told
         first = self._sent.popleft()

@@ -32,50 +32,50 @@ from leadline.coordination.tree import (
     Outcome,
     SessionExpired,
     SessionState,
-    Set,
+    SetData,
     check_operation,
     check_path,
     parent_of,
 )
 from leadline.coordination.watches import SessionWatches, Subscription, Watches
-from leadline.coordination.zookeeper.calls import Call, Calls
+from leadline.coordination.zookeeper.calls import PendingCall, PendingCalls
 from leadline.coordination.zookeeper.requests import Chroot, Request, check_size, node_of, or_error
-from leadline.coordination.zookeeper.session import Address, Session
+from leadline.coordination.zookeeper.session import ConnectString, ZooKeeperSession
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 
-class Kind(Enum):
+class WatchKind(Enum):
     """ZooKeeper's kinds of watches."""
 
     NODE = "node"
     CHILDREN = "children"
 
 
-Arm = tuple[Kind, str]  # a watch that is set, or about to be
+Arm = tuple[WatchKind, str]  # a watch that is set, or about to be
 
-USES_UP: dict[Change, tuple[Kind, ...]] = {
-    Change.CREATED: (Kind.NODE,),
-    Change.SET: (Kind.NODE,),
-    Change.DELETED: (Kind.NODE, Kind.CHILDREN),
-    Change.CHILDREN: (Kind.CHILDREN,),
+USES_UP: dict[Change, tuple[WatchKind, ...]] = {
+    Change.CREATED: (WatchKind.NODE,),
+    Change.SET: (WatchKind.NODE,),
+    Change.DELETED: (WatchKind.NODE, WatchKind.CHILDREN),
+    Change.CHILDREN: (WatchKind.CHILDREN,),
 }
 
 
 class ZooKeeperTree:
     """Tree, in ZooKeeper, below the chroot of zookeeper.connect."""
 
-    def __init__(self, address: Address, session_timeout_ms: int, max_in_flight: int) -> None:
+    def __init__(self, address: ConnectString, session_timeout_ms: int, max_in_flight: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._address, self._session_timeout_ms = address, session_timeout_ms
         self._chroot = Chroot(address.chroot)
-        self._calls = Calls(max_in_flight)
+        self._calls = PendingCalls(max_in_flight)
         self._first_connected: asyncio.Future[None] = self._loop.create_future()
         self._over: str | None = None  # why the session is
         self._watches = Watches(self._loop)
-        self._arms: dict[Arm, Call[object]] = {}
+        self._arms: dict[Arm, PendingCall[object]] = {}
         self._session_watches = SessionWatches(self._loop)
         self._ending: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
@@ -87,7 +87,7 @@ class ZooKeeperTree:
         cls, connect: str, *, session_timeout_ms: int, connection_timeout_ms: int, max_in_flight: int
     ) -> "ZooKeeperTree":
         """The arguments are Kafka's zookeeper.*. InvalidSetting for what is no address, ConnectionLost in the end."""
-        tree = cls(Address.parse(connect), session_timeout_ms, max_in_flight)
+        tree = cls(ConnectString.parse(connect), session_timeout_ms, max_in_flight)
         try:
             async with asyncio.timeout(connection_timeout_ms / 1000):
                 await tree._first_connected
@@ -147,7 +147,7 @@ class ZooKeeperTree:
         raise ConnectionLost(operation.path, "it was created by this call or by somebody else")
 
     async def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> int:
-        operation = Set(path, data, expected_version)
+        operation = SetData(path, data, expected_version)
         check_operation(operation)
         return await self._ask(path, self._chroot.write(operation), lambda stat, _: int(stat.version)).answered
 
@@ -221,21 +221,23 @@ class ZooKeeperTree:
         *,
         may_repeat: bool = False,
         creates: bool = False,
-    ) -> Call[T]:
+    ) -> PendingCall[T]:
         """SessionExpired, TooLarge."""
         if self._over is not None:
             raise SessionExpired(path, f"the session is over: {self._over}")
         check_size(path, request)
-        call = Call(path, request, partial(or_error, path, creates, read), self._loop.create_future(), may_repeat)
+        call = PendingCall(
+            path, request, partial(or_error, path, creates, read), self._loop.create_future(), may_repeat
+        )
         self._calls.add(call)
         return call
 
     # The session
 
     def _begin_session(self) -> None:
-        self._current = Session(self._address, self._session_timeout_ms, self._state_changed, self._event_told)
+        self._current = ZooKeeperSession(self._address, self._session_timeout_ms, self._state_changed, self._event_told)
 
-    def _state_changed(self, session: Session, state: SessionState) -> None:
+    def _state_changed(self, session: ZooKeeperSession, state: SessionState) -> None:
         if session is not self._current:
             return
         if state is SessionState.CONNECTED:
@@ -290,7 +292,7 @@ class ZooKeeperTree:
             raise SessionExpired(path, f"the session is over: {self._over}")
         self._calls.add(*self._arms_missing(path))
         try:
-            for kind in Kind:
+            for kind in WatchKind:
                 if (call := self._arms.get((kind, path))) is not None:
                     await asyncio.wait([call.answered])
                     call.answered.result()
@@ -314,26 +316,31 @@ class ZooKeeperTree:
         calls = [call for path in self._watches.paths() for call in self._arms_missing(path)]
         self._calls.add_first(calls)
 
-    def _arms_missing(self, path: str) -> list[Call[object]]:
+    def _arms_missing(self, path: str) -> list[PendingCall[object]]:
         kinds = [kind for kind in self._kinds_wanted(path) if (kind, path) not in self._arms]
         for kind in kinds:
             self._arms[kind, path] = self._arm(kind, path)
         return [self._arms[kind, path] for kind in kinds]
 
-    def _kinds_wanted(self, path: str) -> Sequence[Kind]:
+    def _kinds_wanted(self, path: str) -> Sequence[WatchKind]:
         if self._watches.has_children_watch(path):
-            return Kind.NODE, Kind.CHILDREN  # in this order: what happens between the two is told by the first
-        return (Kind.NODE,) if self._watches.has_watch(path) else ()
+            return (
+                WatchKind.NODE,
+                WatchKind.CHILDREN,
+            )  # in this order: what happens between the two is told by the first
+        return (WatchKind.NODE,) if self._watches.has_watch(path) else ()
 
-    def _arm(self, kind: Kind, path: str) -> Call[object]:
-        request = self._chroot.exists if kind is Kind.NODE else self._chroot.children
+    def _arm(self, kind: WatchKind, path: str) -> PendingCall[object]:
+        request = self._chroot.exists if kind is WatchKind.NODE else self._chroot.children
         read = partial(or_error, path, False, lambda *_: None)
-        call: Call[object] = Call(path, request(path, watch=True), read, self._loop.create_future(), may_repeat=True)
+        call: PendingCall[object] = PendingCall(
+            path, request(path, watch=True), read, self._loop.create_future(), may_repeat=True
+        )
         call.refused = partial(self._unset, (kind, path), call)
         call.answered.add_done_callback(_look_away)
         return call
 
-    def _unset(self, arm: Arm, call: Call[object]) -> None:
+    def _unset(self, arm: Arm, call: PendingCall[object]) -> None:
         if self._arms.get(arm) is call:
             del self._arms[arm]
 

@@ -24,7 +24,7 @@ from leadline.coordination.tree import (
     NotEmpty,
     Operation,
     Outcome,
-    Set,
+    SetData,
     TooLarge,
     TreeError,
     parent_of,
@@ -78,7 +78,7 @@ class Chroot(NamedTuple):
                 if sequential and operation.path == ROOT:
                     path = self.path + ROOT
                 return serialization.Create(path, data, OPEN_ACL_UNSAFE, ephemeral | sequential << 1)
-            case Set(data=data, expected_version=version):
+            case SetData(data=data, expected_version=version):
                 return serialization.SetData(path, data, version)
             case Delete(expected_version=version):
                 return serialization.Delete(path, version)
@@ -99,7 +99,7 @@ class Chroot(NamedTuple):
         match operation:
             case Create():
                 return self.created(result, zxid)
-            case Set():
+            case SetData():
                 return int(result.version)
         return None
 

@@ -31,7 +31,7 @@ CHANGES = {
 }
 
 
-class Address(NamedTuple):
+class ConnectString(NamedTuple):
     """What zookeeper.connect says: `host:port,host:port/chroot`."""
 
     hosts: str
@@ -39,7 +39,7 @@ class Address(NamedTuple):
     chroot: str  # the node below which all lies; empty: the root
 
     @classmethod
-    def parse(cls, connect: str) -> "Address":
+    def parse(cls, connect: str) -> "ConnectString":
         """InvalidSetting if it makes no sense."""
         hosts, _, below = connect.partition("/")
         chroot = f"/{below.rstrip('/')}" if below.rstrip("/") else ""
@@ -51,14 +51,14 @@ class Address(NamedTuple):
         return cls(hosts, count, chroot)
 
 
-class Session:
+class ZooKeeperSession:
     """`on_state` and `on_event` are called on the loop, and so is whoever asks. Paths are whole, chroot included."""
 
     def __init__(
         self,
-        address: Address,
+        address: ConnectString,
         timeout_ms: int,
-        on_state: "Callable[[Session, SessionState], None]",
+        on_state: "Callable[[ZooKeeperSession, SessionState], None]",
         on_event: Callable[[Event], None],
     ) -> None:
         self.id = 0  # 0: it was never connected
@@ -132,7 +132,7 @@ class Session:
 class _Answer:
     """Where kazoo puts an answer."""
 
-    def __init__(self, session: Session, done: Callable[[object, int], None]) -> None:
+    def __init__(self, session: ZooKeeperSession, done: Callable[[object, int], None]) -> None:
         self._session, self._done = session, done
 
     def set(self, answer: object) -> None:

@@ -22,7 +22,7 @@ Bools = npt.NDArray[np.bool_]
 NOWHERE = (1 << 63) - 1  # an offset behind all others
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     CRC = "crc"  # the bytes of a batch are not those that its checksum was made of
     FRAME = "no batch"  # bytes that are none
     TORN = "torn tail"  # a last batch that is not whole
@@ -40,7 +40,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    kind: Kind
+    kind: FindingKind
     tp: TopicPartition | None  # None: of a whole log directory
     path: str
     position: int
@@ -48,7 +48,7 @@ class Finding:
     offset: Offset | None = None
 
     @property
-    def place(self) -> tuple[Kind, str, int]:
+    def place(self) -> tuple[FindingKind, str, int]:
         """By which it is the same as another one."""
         return self.kind, self.path, self.position
 
@@ -57,7 +57,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Batches:
+class BatchColumns:
     """The batches of one file, or of several of one log, in their order: a column for each field."""
 
     position: Longs
@@ -71,7 +71,7 @@ class Batches:
     COLUMNS = 7
 
     @classmethod
-    def of(cls, rows: Sequence[int]) -> "Batches":
+    def of(cls, rows: Sequence[int]) -> "BatchColumns":
         """From the fields of one batch behind those of another."""
         return cls(*np.array(rows, np.int64).reshape(-1, cls.COLUMNS).T)
 
@@ -91,17 +91,19 @@ class Batches:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class FileContent:
     """What was read of one file of a log."""
 
     tp: TopicPartition
     path: str
     base_offset: Offset
     next_base: Offset | None  # of the segment behind it
-    batches: Batches
+    batches: BatchColumns
     unreadable: tuple[tuple[int, int], ...] = ()  # from where to where in the file: what should be there is not known
 
-    def finding(self, kind: Kind, position: int, text: str, offset: Offset | None = None, path: str = "") -> Finding:
+    def finding(
+        self, kind: FindingKind, position: int, text: str, offset: Offset | None = None, path: str = ""
+    ) -> Finding:
         return Finding(kind, self.tp, path or self.path, int(position), text, None if offset is None else int(offset))
 
     @property
@@ -115,7 +117,7 @@ class Read:
         return any(end == position for _, end in self.unreadable)
 
 
-def settle(read: Read) -> tuple[Read, list[Finding]]:
+def settle(read: FileContent) -> tuple[FileContent, list[Finding]]:
     """Batches whose offsets fit in nowhere are told; for all that follows, they get those that would."""
     base, last = read.batches.base.copy(), read.batches.last.copy()
     findings: list[Finding] = []
@@ -131,12 +133,12 @@ def settle(read: Read) -> tuple[Read, list[Finding]]:
             continue
         behind = int(base[wrong + 1]) if wrong + 1 < len(base) else due + int(last[wrong] - base[wrong]) + 1
         text = f"the offsets {base[wrong]} to {last[wrong]}, where {due} is the next"
-        findings.append(read.finding(Kind.ORDER, read.batches.position[wrong], text, due))
+        findings.append(read.finding(FindingKind.ORDER, read.batches.position[wrong], text, due))
         base[wrong], last[wrong] = due, behind - 1
     return replace(read, batches=replace(read.batches, base=base, last=last)), findings
 
 
-def order(read: Read, compacted_until: Offset) -> Iterator[Finding]:
+def order(read: FileContent, compacted_until: Offset) -> Iterator[Finding]:
     """Offsets go on where they ended, from the file's base to that of the next one; compaction may leave gaps."""
     batches = read.batches
     expected = np.concatenate(([read.base_offset], batches.last + 1))
@@ -145,19 +147,19 @@ def order(read: Read, compacted_until: Offset) -> Iterator[Finding]:
     for n in np.flatnonzero(following != expected[: len(following)]).tolist():
         at, due, found = int(positions[n]), int(expected[n]), int(following[n])
         if found < due:
-            yield read.finding(Kind.ORDER, at, f"offset {found} follows, but {due} is the next", found)
+            yield read.finding(FindingKind.ORDER, at, f"offset {found} follows, but {due} is the next", found)
         elif due >= compacted_until and not read.is_unreadable_before(at):
-            yield read.finding(Kind.MISSING, at, f"offsets {due} to {found - 1} are not there", due)
+            yield read.finding(FindingKind.MISSING, at, f"offsets {due} to {found - 1} are not there", due)
 
 
-def epochs(read: Read, entries: Sequence[EpochEntry]) -> Iterator[Finding]:
+def epochs(read: FileContent, entries: Sequence[EpochEntry]) -> Iterator[Finding]:
     """Each batch has the epoch in force at its offset; without a checkpoint, epochs at least do not go back."""
     batches = read.batches
     if not entries:
         back = np.flatnonzero(np.diff(batches.epoch) < 0) + 1
         for n in back.tolist():
             text = f"epoch {batches.epoch[n]} behind epoch {batches.epoch[n - 1]}"
-            yield read.finding(Kind.EPOCH, batches.position[n], text, batches.base[n])
+            yield read.finding(FindingKind.EPOCH, batches.position[n], text, batches.base[n])
         return
     starts = np.array([_long(entry.start_offset) for entry in entries])
     numbers = np.array([_long(entry.epoch) for entry in entries])
@@ -165,7 +167,7 @@ def epochs(read: Read, entries: Sequence[EpochEntry]) -> Iterator[Finding]:
     due = np.where(slot >= 0, numbers[slot], batches.epoch)
     for n in np.flatnonzero(due != batches.epoch).tolist():
         text = f"the batch of offset {batches.base[n]} has epoch {batches.epoch[n]}, the checkpoint says {due[n]}"
-        yield read.finding(Kind.EPOCH, batches.position[n], text, batches.base[n])
+        yield read.finding(FindingKind.EPOCH, batches.position[n], text, batches.base[n])
 
 
 def _long(number: int) -> int:
@@ -173,12 +175,12 @@ def _long(number: int) -> int:
     return max(min(number, NOWHERE), -NOWHERE)
 
 
-def short(last: Read, high_watermark: Offset | None) -> Iterator[Finding]:
+def short(last: FileContent, high_watermark: Offset | None) -> Iterator[Finding]:
     """The last file of a log ends at its high watermark or behind it: what lies below was promised to clients."""
     end = last.batches.end or last.base_offset
     if high_watermark is not None and end < high_watermark:
         yield last.finding(
-            Kind.SHORT, last.end, f"the log ends at offset {end}, its high watermark is {high_watermark}", end
+            FindingKind.SHORT, last.end, f"the log ends at offset {end}, its high watermark is {high_watermark}", end
         )
 
 

@@ -13,25 +13,25 @@ from functools import cached_property
 import numpy as np
 
 from leadline.model import Offset, TopicPartition
-from leadline.spark.audit.checks import Batches, Bools, Finding, Kind, Longs, Read, found
+from leadline.spark.audit.checks import BatchColumns, Bools, FileContent, Finding, FindingKind, Longs, found
 
 
 @dataclass(frozen=True)
-class Replica:
+class ReplicaContent:
     """What was read of one log, as far as a range of offsets goes."""
 
     tp: TopicPartition
-    files: tuple[Read, ...]
+    files: tuple[FileContent, ...]
     log_start: Offset
     high_watermark: Offset | None
     cleaned_until: Offset = 0  # compaction has been at work below
 
     @cached_property
-    def batches(self) -> Batches:
+    def batches(self) -> BatchColumns:
         columns = zip(*(file.batches.columns() for file in self.files), strict=True)
-        return Batches(*map(np.concatenate, columns)) if self.files else Batches.of([])
+        return BatchColumns(*map(np.concatenate, columns)) if self.files else BatchColumns.of([])
 
-    def file_of(self, row: int) -> Read:
+    def file_of(self, row: int) -> FileContent:
         """The file that the n-th batch of all is in."""
         for file in self.files:
             if row < len(file.batches):
@@ -39,7 +39,7 @@ class Replica:
             row -= len(file.batches)
         return self.files[-1]
 
-    def place_of(self, offset: Offset) -> tuple[Read, int]:
+    def place_of(self, offset: Offset) -> tuple[FileContent, int]:
         """The file and the position of the batch that holds an offset, or follows it."""
         file = max((file for file in self.files if file.base_offset <= offset), key=lambda file: file.base_offset)
         row = int(np.searchsorted(file.batches.last, offset))
@@ -50,13 +50,13 @@ class Replica:
         return any(file.unreadable for file in self.files)
 
 
-def committed_until(replicas: Sequence[Replica]) -> Offset:
+def committed_until(replicas: Sequence[ReplicaContent]) -> Offset:
     """Below this all of them must agree: the highest watermark that one has; without any, what all of them hold."""
     marks = [each.high_watermark for each in replicas if each.high_watermark is not None]
     return max(marks) if marks else min((each.batches.end or 0 for each in replicas), default=0)
 
 
-def compare(replicas: Sequence[Replica], first: Offset, until: Offset) -> Iterator[Finding]:
+def compare(replicas: Sequence[ReplicaContent], first: Offset, until: Offset) -> Iterator[Finding]:
     """Where the others differ from the first one, in offsets that both hold, batch by batch. The fewer are wrong."""
     holding = [each for each in replicas if len(each.batches)]
     for other in holding[1:]:
@@ -64,7 +64,7 @@ def compare(replicas: Sequence[Replica], first: Offset, until: Offset) -> Iterat
 
 
 def _compare(
-    all_of_them: Sequence[Replica], one: Replica, other: Replica, first: Offset, until: Offset
+    all_of_them: Sequence[ReplicaContent], one: ReplicaContent, other: ReplicaContent, first: Offset, until: Offset
 ) -> Iterator[Finding]:
     ours, theirs = one.batches, other.batches
     first = max(first, int(ours.base[0]), int(theirs.base[0]), one.log_start, other.log_start)
@@ -84,17 +84,17 @@ def _compare(
     yield from _lacking(other, one, first, until)
 
 
-def _votes(replicas: Iterable[Replica], version: tuple[int, ...]) -> int:
+def _votes(replicas: Iterable[ReplicaContent], version: tuple[int, ...]) -> int:
     """How many have a batch as it is."""
     rows = ((each.batches, int(np.searchsorted(each.batches.base, version[0]))) for each in replicas)
     return sum(row < len(batches) and batches.version(row) == version for batches, row in rows)
 
 
-def _alike(ours: Batches, rows: Longs, theirs: Batches, their_rows: Longs) -> bool:
+def _alike(ours: BatchColumns, rows: Longs, theirs: BatchColumns, their_rows: Longs) -> bool:
     return len(rows) == len(their_rows) and not _differences(ours, rows, theirs, their_rows).any()
 
 
-def _differences(ours: Batches, rows: Longs, theirs: Batches, their_rows: Longs) -> Bools:
+def _differences(ours: BatchColumns, rows: Longs, theirs: BatchColumns, their_rows: Longs) -> Bools:
     differ = np.zeros(len(rows), np.bool_)
     for name in ("base", "last", "size", "epoch", "crc"):
         differ |= getattr(ours, name)[rows] != getattr(theirs, name)[their_rows]
@@ -107,7 +107,7 @@ def _runs(flags: Bools) -> Iterator[tuple[int, int]]:
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
-def _difference(right: Replica, right_row: int, wrong: Replica, row: int, last: Offset) -> Finding:
+def _difference(right: ReplicaContent, right_row: int, wrong: ReplicaContent, row: int, last: Offset) -> Finding:
     """Of batches up to one that ends with `last`."""
     due, found = right.batches, wrong.batches
     base, mark = int(found.base[row]), wrong.high_watermark
@@ -119,12 +119,12 @@ def _difference(right: Replica, right_row: int, wrong: Replica, row: int, last: 
     ]
     there = f"as in {right.file_of(right_row).path} at byte {due.position[right_row]}"
     above = "; above its own high watermark: it will be cut off there" if mark is not None and base >= mark else ""
-    kind = Kind.EPOCH if found.epoch[row] != due.epoch[right_row] else Kind.BYTES
+    kind = FindingKind.EPOCH if found.epoch[row] != due.epoch[right_row] else FindingKind.BYTES
     text = f"{offsets}: {', '.join(parts)} {there}{above}"
     return wrong.file_of(row).finding(kind, found.position[row], text, base)
 
 
-def _lacking(holder: Replica, lacking: Replica, first: Offset, until: Offset) -> Iterator[Finding]:
+def _lacking(holder: ReplicaContent, lacking: ReplicaContent, first: Offset, until: Offset) -> Iterator[Finding]:
     """Batches of the one that the other does not have, or has cut differently."""
     held, lacked = holder.batches, lacking.batches
     rows = np.flatnonzero((held.base >= first) & (held.last < until) & ~np.isin(held.base, lacked.base))
@@ -134,7 +134,9 @@ def _lacking(holder: Replica, lacking: Replica, first: Offset, until: Offset) ->
             continue  # what cannot be read was told already
         row, last_row = rows[begin], rows[begin + count - 1]
         is_there = lacked.base[at] <= held.base[row]
-        kind, what = (Kind.BYTES, "are part of a larger batch") if is_there else (Kind.MISSING, "are not there")
+        kind, what = (
+            (FindingKind.BYTES, "are part of a larger batch") if is_there else (FindingKind.MISSING, "are not there")
+        )
         there = f"{holder.file_of(row).path} from byte {held.position[row]} on"
         text = f"offsets {held.base[row]} to {held.last[last_row]} {what}; they are in {there}"
         yield lacking.file_of(at).finding(kind, lacked.position[at], text, held.base[row])
@@ -144,7 +146,7 @@ def _lacking(holder: Replica, lacking: Replica, first: Offset, until: Offset) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class ReplicaRecords:
     """The records of one log, without those of aborted transactions."""
 
     offset: Longs
@@ -154,7 +156,7 @@ class Records:
 
 
 def compare_compacted(
-    one: Replica, records: Records, other: Replica, their_records: Records, until: Offset
+    one: ReplicaContent, records: ReplicaRecords, other: ReplicaContent, their_records: ReplicaRecords, until: Offset
 ) -> Iterator[Finding]:
     """Each record of the first one is in the other, and the same there, unless that was compacted and may lack it."""
     first, cleaned_until = max(one.log_start, other.log_start), other.cleaned_until
@@ -164,15 +166,17 @@ def compare_compacted(
     at, there = found(theirs, records.offset)
     rows = np.flatnonzero(inside & there)
     for row in rows[records.content[rows] != their_records.content[at[rows]]].tolist():
-        yield _of_record(other, int(records.offset[row]), "differs from that", one, Kind.BYTES)
+        yield _of_record(other, int(records.offset[row]), "differs from that", one, FindingKind.BYTES)
     newest = _newest(records, their_records, cleaned_until)
     for row in np.flatnonzero(inside & ~there & ~records.may_go).tolist():
         offset = int(records.offset[row])
         if offset >= cleaned_until or newest.get(int(records.key[row]), -1) <= offset:
-            yield _of_record(other, offset, "is not there, and nothing newer of its key; it is", one, Kind.MISSING)
+            yield _of_record(
+                other, offset, "is not there, and nothing newer of its key; it is", one, FindingKind.MISSING
+            )
 
 
-def _newest(one: Records, other: Records, until: Offset) -> dict[int, Offset]:
+def _newest(one: ReplicaRecords, other: ReplicaRecords, until: Offset) -> dict[int, Offset]:
     """The last offset of each key below an offset, by either."""
     found: dict[int, Offset] = {}
     for records in (one, other):
@@ -183,7 +187,7 @@ def _newest(one: Records, other: Records, until: Offset) -> dict[int, Offset]:
     return found
 
 
-def _of_record(here: Replica, offset: Offset, what: str, there: Replica, kind: Kind) -> Finding:
+def _of_record(here: ReplicaContent, offset: Offset, what: str, there: ReplicaContent, kind: FindingKind) -> Finding:
     """At the batch that holds an offset, or would."""
     file, position = here.place_of(offset)
     other, other_position = there.place_of(offset)

@@ -40,8 +40,8 @@ from leadline.records.batch import (
 from leadline.records.control import read_end_marker
 from leadline.records.record import records_of
 from leadline.spark.audit import checks, indexes
-from leadline.spark.audit.checks import Batches, Finding, Kind, Read
-from leadline.spark.audit.comparison import Records
+from leadline.spark.audit.checks import BatchColumns, FileContent, Finding, FindingKind
+from leadline.spark.audit.comparison import ReplicaRecords
 from leadline.spark.files import segments
 from leadline.spark.files.segments import FILES, FOREVER_MS, LogFiles, SegmentFile, opened
 
@@ -52,7 +52,7 @@ LARGEST_BYTES = 128 << 20  # of a batch that is searched for
 UNUSED_ATTRIBUTES = ~0x7F
 
 
-class Window:
+class FileWindow:
     """A piece of a file in memory, moved along."""
 
     def __init__(self, fd: int, size: int) -> None:
@@ -86,26 +86,28 @@ class Window:
 
 
 @dataclass(slots=True)
-class Scan:
+class FileScan:
     """What is found on the way through a file."""
 
     rows: "array[int]" = field(default_factory=lambda: array("q"))
-    wrong: list[tuple[Kind, int, str]] = field(default_factory=list)
+    wrong: list[tuple[FindingKind, int, str]] = field(default_factory=list)
     unreadable: list[tuple[int, int]] = field(default_factory=list)
     in_transaction: list[tuple[Header, bytes | None]] = field(default_factory=list)  # with the bytes of a marker
 
 
-def scan(path: str, *, checksums: bool, is_last: bool) -> Scan:
+def scan(path: str, *, checksums: bool, is_last: bool) -> FileScan:
     """All of a file. `is_last`: of the log; it may be growing."""
-    found = Scan()
+    found = FileScan()
     with opened(path) as fd:
         at = 0
         for attempt in range(RETRIES + 1):
             size = os.fstat(fd).st_size
-            window = Window(fd, WINDOW_BYTES if checksums else PAGE_BYTES)
+            window = FileWindow(fd, WINDOW_BYTES if checksums else PAGE_BYTES)
             at = _scan(window, at, size, checksums, found)
             while at < size and (behind := _next_batch(fd, at + 1, size)) is not None:
-                found.wrong.append((Kind.FRAME, at, f"{behind - at} bytes are no batch; the next begins at {behind}"))
+                found.wrong.append(
+                    (FindingKind.FRAME, at, f"{behind - at} bytes are no batch; the next begins at {behind}")
+                )
                 found.unreadable.append((at, behind))
                 at = _scan(window, behind, size, checksums, found)
             if at == size or not is_last or attempt == RETRIES:
@@ -118,7 +120,7 @@ def scan(path: str, *, checksums: bool, is_last: bool) -> Scan:
     return found
 
 
-def _scan(window: Window, at: int, size: int, checksums: bool, found: Scan) -> int:
+def _scan(window: FileWindow, at: int, size: int, checksums: bool, found: FileScan) -> int:
     """Take in batches up to where none begins; hands back where that is."""
     unpack, take, reach = HEADER.unpack_from, found.rows.extend, window.reach
     while at < size:
@@ -130,7 +132,9 @@ def _scan(window: Window, at: int, size: int, checksums: bool, found: Scan) -> i
         if magic != MAGIC or length < MIN_LENGTH or behind > size:
             return at
         if checksums and window.crc(at + ATTRIBUTES_AT, behind) != crc:
-            found.wrong.append((Kind.CRC, at, f"the batch of offset {base}: its bytes do not give its CRC {crc}"))
+            found.wrong.append(
+                (FindingKind.CRC, at, f"the batch of offset {base}: its bytes do not give its CRC {crc}")
+            )
         if attributes & IN_TRANSACTION:
             is_marker = attributes & CONTROL and length < PAGE_BYTES and reach(at, behind)
             marker = bytes(window.bytes(at, behind)) if is_marker else None
@@ -167,7 +171,7 @@ def _is_batch(fd: int, header: Header, position: int, size: int) -> bool:
     return len(data) == header.size and crc_of(data, 0, header.size) == header.crc
 
 
-def _tail(fd: int, at: int, size: int, is_last: bool, found: Scan) -> None:
+def _tail(fd: int, at: int, size: int, is_last: bool, found: FileScan) -> None:
     """What is left behind the last batch. Zeros at a log's end are room that was reserved."""
     head = os.pread(fd, HEADER_BYTES, at)
     found.unreadable.append((at, size))
@@ -175,14 +179,16 @@ def _tail(fd: int, at: int, size: int, is_last: bool, found: Scan) -> None:
         if is_last:
             found.unreadable.pop()
         else:
-            found.wrong.append((Kind.FRAME, at, f"{size - at} bytes of zero up to the end"))
+            found.wrong.append((FindingKind.FRAME, at, f"{size - at} bytes of zero up to the end"))
         return
     try:
         if len(head) == HEADER_BYTES:
             check_frame(header_at(head).length, header_at(head).magic)
-        found.wrong.append((Kind.TORN, at, f"the last batch is cut off: {size - at} bytes of it are left"))
+        found.wrong.append((FindingKind.TORN, at, f"the last batch is cut off: {size - at} bytes of it are left"))
     except WireError as error:
-        found.wrong.append((Kind.FRAME, at, f"{error}; nor is any of the {size - at} bytes up to the end part of one"))
+        found.wrong.append(
+            (FindingKind.FRAME, at, f"{error}; nor is any of the {size - at} bytes up to the end part of one")
+        )
 
 
 def _is_zero(fd: int, at: int) -> bool:
@@ -198,11 +204,13 @@ def _is_zero(fd: int, at: int) -> bool:
 
 def examine(
     log: LogFiles, segment: SegmentFile, above: SegmentFile | None, *, checksums: bool
-) -> tuple[Read, list[Finding]]:
+) -> tuple[FileContent, list[Finding]]:
     """What a segment holds, and what is wrong with it and with its indexes."""
     found = scan(segment.path, checksums=checksums, is_last=above is None)
     next_base = None if above is None else above.base_offset
-    raw = Read(log.tp, segment.path, segment.base_offset, next_base, Batches.of(found.rows), tuple(found.unreadable))
+    raw = FileContent(
+        log.tp, segment.path, segment.base_offset, next_base, BatchColumns.of(found.rows), tuple(found.unreadable)
+    )
     findings = [raw.finding(kind, position, text) for kind, position, text in found.wrong]
     read, unsettled = checks.settle(raw)
     findings += unsettled
@@ -211,7 +219,7 @@ def examine(
     return read, findings
 
 
-def _indexes(log: LogFiles, segment: SegmentFile, read: Read, found: Scan) -> Iterator[Finding]:
+def _indexes(log: LogFiles, segment: SegmentFile, read: FileContent, found: FileScan) -> Iterator[Finding]:
     for kind, entry, check in (
         (names.INDEX, OFFSET_ENTRY, _offset_index),
         (names.TIME_INDEX, TIME_ENTRY, _time_index),
@@ -221,12 +229,12 @@ def _indexes(log: LogFiles, segment: SegmentFile, read: Read, found: Scan) -> It
             data = read_file(FILES, path)
         except FileNotFoundError:
             if len(read.batches):
-                yield read.finding(Kind.FILE, 0, "it is not there", path=path)
+                yield read.finding(FindingKind.FILE, 0, "it is not there", path=path)
             continue
         whole = len(data) // entry.itemsize * entry.itemsize
         if whole < len(data):
             text = f"an entry is cut off: {len(data) - whole} of {entry.itemsize} bytes"
-            yield read.finding(Kind.FILE, whole, text, path=path)
+            yield read.finding(FindingKind.FILE, whole, text, path=path)
         yield from check(read, path, np.frombuffer(data[:whole], entry))
     yield from _txn_index(log, segment, read, found)
 
@@ -243,11 +251,11 @@ def _entries(stored: "npt.NDArray[np.void]") -> "npt.NDArray[np.int64]":
     return columns[: int(used[-1]) + 1 if len(used) else 0]
 
 
-def _offset_index(read: Read, path: str, stored: "npt.NDArray[np.void]") -> Iterator[Finding]:
+def _offset_index(read: FileContent, path: str, stored: "npt.NDArray[np.void]") -> Iterator[Finding]:
     return indexes.offset_index(read, path, _entries(stored))
 
 
-def _time_index(read: Read, path: str, stored: "npt.NDArray[np.void]") -> Iterator[Finding]:
+def _time_index(read: FileContent, path: str, stored: "npt.NDArray[np.void]") -> Iterator[Finding]:
     def has_time(row: int, offset: Offset, timestamp: int) -> bool:
         position, size = int(read.batches.position[row]), int(read.batches.size[row])
         with opened(read.path) as fd:
@@ -263,7 +271,7 @@ def _time_index(read: Read, path: str, stored: "npt.NDArray[np.void]") -> Iterat
     return indexes.time_index(read, path, _entries(stored), has_time)
 
 
-def _txn_index(log: LogFiles, segment: SegmentFile, read: Read, found: Scan) -> Iterator[Finding]:
+def _txn_index(log: LogFiles, segment: SegmentFile, read: FileContent, found: FileScan) -> Iterator[Finding]:
     path = segment.beside(names.TXN_INDEX)
     try:
         data = read_file(FILES, path)
@@ -272,17 +280,17 @@ def _txn_index(log: LogFiles, segment: SegmentFile, read: Read, found: Scan) -> 
     try:
         entries = txn_index.decode(path, data)
     except CorruptFile as error:
-        yield read.finding(Kind.TXN_INDEX, error.position, error.reason, path=path)
+        yield read.finding(FindingKind.TXN_INDEX, error.position, error.reason, path=path)
         return
     if len(data) % txn_index.ENTRY_BYTES:
         text = f"an entry is cut off: {len(data) % txn_index.ENTRY_BYTES} of {txn_index.ENTRY_BYTES} bytes"
-        yield read.finding(Kind.FILE, len(entries) * txn_index.ENTRY_BYTES, text, path=path)
+        yield read.finding(FindingKind.FILE, len(entries) * txn_index.ENTRY_BYTES, text, path=path)
     if log.cleaned_until is None or segment.base_offset >= log.cleaned_until:  # compaction drops markers and entries
         aborted, is_known = _aborted(log, segment, found)
         yield from indexes.txn_index(read, path, entries, aborted, is_known)
 
 
-def _aborted(log: LogFiles, segment: SegmentFile, found: Scan) -> tuple[list[AbortedTxn], bool]:
+def _aborted(log: LogFiles, segment: SegmentFile, found: FileScan) -> tuple[list[AbortedTxn], bool]:
     """The transactions that were aborted in a segment; and whether all that were open at its begin are known."""
     producers, is_known = ProducerState(log.tp, FOREVER_MS), segment.base_offset == 0
     path = segment.beside(names.SNAPSHOT)
@@ -314,24 +322,24 @@ def snapshots(log: LogFiles) -> Iterator[Finding]:
         try:
             decode_snapshot(path, read_file(FILES, path))
         except CorruptFile as error:
-            yield Finding(Kind.FILE, log.tp, path, error.position, error.reason, offset)
+            yield Finding(FindingKind.FILE, log.tp, path, error.position, error.reason, offset)
         except FileNotFoundError:
             continue
 
 
-def epochs(log: LogFiles, reads: Sequence[Read]) -> Iterator[Finding]:
+def epochs(log: LogFiles, reads: Sequence[FileContent]) -> Iterator[Finding]:
     """Held against the checkpoint as it is once the batches were read: it is written before them."""
     path = os.path.join(log.directory, names.EPOCHS_FILE)
     try:
         entries = checkpoints.read_epochs(FILES, path)
     except CorruptFile as error:
-        yield Finding(Kind.FILE, log.tp, path, error.position, error.reason)
+        yield Finding(FindingKind.FILE, log.tp, path, error.position, error.reason)
         return
     for read in reads:
         yield from checks.epochs(read, entries)
 
 
-def records(log: LogFiles, until: Offset) -> Records:
+def records(log: LogFiles, until: Offset) -> ReplicaRecords:
     """All below an offset, each by a hash that only this process can compare. CorruptFile if some cannot be read."""
     offsets, keys, contents, may_go = array("q"), array("q"), array("q"), bytearray()
     aborted = segments.aborted_in(log, log.log_start, until)
@@ -344,4 +352,4 @@ def records(log: LogFiles, until: Offset) -> Records:
         contents.extend(map(hash, zip(*both, times, headers, strict=True)))
         may_go.extend(key is None or value is None for key, value in zip(*both, strict=True))
     offset, key, content = (np.array(column, np.int64) for column in (offsets, keys, contents))
-    return Records(offset, key, content, np.frombuffer(may_go, np.bool_))
+    return ReplicaRecords(offset, key, content, np.frombuffer(may_go, np.bool_))

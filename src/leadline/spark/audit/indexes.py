@@ -10,7 +10,7 @@ import numpy as np
 from leadline.log.index import OffsetIndex, TimeIndex
 from leadline.log.txn_index import ENTRY_BYTES, AbortedTxn
 from leadline.model import Offset
-from leadline.spark.audit.checks import NOWHERE, Bools, Finding, Kind, Longs, Read, found
+from leadline.spark.audit.checks import NOWHERE, Bools, FileContent, Finding, FindingKind, Longs, found
 
 Entries = Longs  # of an index, a row each
 
@@ -20,7 +20,7 @@ def _goes_back(column: Longs, least: int) -> Bools:
     return np.append(np.zeros(min(len(column), 1), np.bool_), np.diff(column) < least)
 
 
-def offset_index(read: Read, path: str, entries: Entries) -> Iterator[Finding]:
+def offset_index(read: FileContent, path: str, entries: Entries) -> Iterator[Finding]:
     """An entry has the position at which an append begins, and the last offset of one of its batches."""
     batches, offsets, positions = read.batches, read.base_offset + entries[:, 0], entries[:, 1]
     begin, begins = found(batches.position, positions)
@@ -35,7 +35,7 @@ def offset_index(read: Read, path: str, entries: Entries) -> Iterator[Finding]:
     }
     for n, text in _first_of_each(wrong):
         told = text.format(offset=offsets[n], position=positions[n], log=read.path)
-        yield read.finding(Kind.INDEX, n * OffsetIndex.ENTRY.size, told, offsets[n], path)
+        yield read.finding(FindingKind.INDEX, n * OffsetIndex.ENTRY.size, told, offsets[n], path)
 
 
 def _within(positions: Longs, ranges: Iterable[tuple[int, int]]) -> Bools:
@@ -58,7 +58,7 @@ def _first_of_each(wrong: Mapping[str, Bools]) -> Iterator[tuple[int, str]]:
 HasTime = Callable[[int, Offset, int], bool]  # whether the record of an offset, in the n-th batch, has a time
 
 
-def time_index(read: Read, path: str, entries: Entries, has_time: HasTime) -> Iterator[Finding]:
+def time_index(read: FileContent, path: str, entries: Entries, has_time: HasTime) -> Iterator[Finding]:
     """An entry has the largest time of a batch and the batch's last offset; of old Kafkas, that of the record."""
     batches, times, offsets = read.batches, entries[:, 0], read.base_offset + entries[:, 1]
     at = np.searchsorted(batches.last, offsets)
@@ -75,11 +75,11 @@ def time_index(read: Read, path: str, entries: Entries, has_time: HasTime) -> It
     }
     for n, text in _first_of_each(wrong):
         told = text.format(offset=offsets[n], time=times[n], largest=largest[n], log=read.path)
-        yield read.finding(Kind.TIME_INDEX, n * TimeIndex.ENTRY.size, told, offsets[n], path)
+        yield read.finding(FindingKind.TIME_INDEX, n * TimeIndex.ENTRY.size, told, offsets[n], path)
 
 
 def txn_index(
-    read: Read, path: str, entries: Sequence[AbortedTxn], aborted: Sequence[AbortedTxn], is_known: bool
+    read: FileContent, path: str, entries: Sequence[AbortedTxn], aborted: Sequence[AbortedTxn], is_known: bool
 ) -> Iterator[Finding]:
     """There is an entry for each marker of an abort. `is_known`: also of transactions that began before the file."""
     expected = {txn.last_offset: txn for txn in aborted}
@@ -93,10 +93,10 @@ def txn_index(
             text = f"{_txn(entry)}, but in {read.path} it is {_txn(due)}"
         else:
             continue
-        yield read.finding(Kind.TXN_INDEX, n * ENTRY_BYTES, text, entry.last_offset, path)
+        yield read.finding(FindingKind.TXN_INDEX, n * ENTRY_BYTES, text, entry.last_offset, path)
     for due in expected.values():
         text = f"no entry for {_txn(due)}, which {read.path} holds"
-        yield read.finding(Kind.TXN_INDEX, len(entries) * ENTRY_BYTES, text, due.last_offset, path)
+        yield read.finding(FindingKind.TXN_INDEX, len(entries) * ENTRY_BYTES, text, due.last_offset, path)
 
 
 def _txn(txn: AbortedTxn) -> str:

@@ -17,8 +17,8 @@ from leadline.errors import CorruptFile
 from leadline.log import names
 from leadline.model import Offset, TopicPartition, format_id
 from leadline.spark.audit import checks, comparison, files
-from leadline.spark.audit.checks import Finding, Kind, Read
-from leadline.spark.audit.comparison import Records, Replica
+from leadline.spark.audit.checks import FileContent, Finding, FindingKind
+from leadline.spark.audit.comparison import ReplicaContent, ReplicaRecords
 from leadline.spark.files import segments
 from leadline.spark.files.segments import EVERYTHING, LogFiles
 
@@ -32,7 +32,7 @@ ROUNDS = 4  # of units for each core, between two reports
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class AuditTask:
     logs: tuple[LogFiles, ...]  # replicas of one partition
     first: Offset
     until: Offset  # exclusive
@@ -40,7 +40,7 @@ class Unit:
 
 
 @dataclass(slots=True)
-class Result:
+class AuditResult:
     findings: list[Finding] = field(default_factory=list)
     untold: int = 0  # findings that were too many
     files: int = 0
@@ -55,7 +55,7 @@ class Result:
             else:
                 self.untold += 1
 
-    def add(self, other: "Result") -> None:
+    def add(self, other: "AuditResult") -> None:
         self.findings += other.findings
         self.untold += other.untold
         self.files += other.files
@@ -67,14 +67,14 @@ class Result:
 # What there is to do
 
 
-def units(logs: Sequence[LogFiles], *, checksums: bool, unit_bytes: int = UNIT_BYTES) -> Iterator[Unit]:
+def units(logs: Sequence[LogFiles], *, checksums: bool, unit_bytes: int = UNIT_BYTES) -> Iterator[AuditTask]:
     """Replicas are what has the same name and the same topic id, as far as it is known."""
     by_partition: dict[tuple[TopicPartition, str], list[LogFiles]] = defaultdict(list)
     for log in logs:
         by_partition[log.tp, str(log.topic_id or "")].append(log)
     for _, replicas in sorted(by_partition.items()):
         cuts = [0, *_cuts(replicas, unit_bytes), EVERYTHING]
-        yield from (Unit(tuple(replicas), first, until, checksums) for first, until in pairwise(cuts))
+        yield from (AuditTask(tuple(replicas), first, until, checksums) for first, until in pairwise(cuts))
 
 
 def _cuts(replicas: Sequence[LogFiles], unit_bytes: int) -> Iterator[Offset]:
@@ -93,7 +93,7 @@ def logs_of(paths: Sequence[str], topics: Sequence[str] = ()) -> tuple[list[LogF
     """What is there, and what is wrong with it before any log was opened. NoLogs."""
     damaged: list[CorruptFile] = []
     logs = segments.logs_in(paths, topics, damaged.append)
-    findings = [Finding(Kind.FILE, None, error.path, error.position, error.reason) for error in damaged]
+    findings = [Finding(FindingKind.FILE, None, error.path, error.position, error.reason) for error in damaged]
     return logs, findings + list(_strangers(logs))
 
 
@@ -105,13 +105,13 @@ def _strangers(logs: Sequence[LogFiles]) -> Iterator[Finding]:
         if log.topic_id is not None and first.topic_id is not None and log.topic_id != first.topic_id:
             ids = f"{format_id(log.topic_id)}, but in {first.directory} it is {format_id(first.topic_id)}"
             path = os.path.join(log.directory, names.PARTITION_METADATA_FILE)
-            yield Finding(Kind.TOPIC, log.tp, path, 0, f"the topic's id is {ids}")
+            yield Finding(FindingKind.TOPIC, log.tp, path, 0, f"the topic's id is {ids}")
 
 
 # One unit
 
 
-def audit_unit(unit: Unit) -> Result:
+def audit_unit(unit: AuditTask) -> AuditResult:
     """Beside a broker that runs, files change while they are read: there, what is found must be found twice."""
     started = time.perf_counter()
     result = _audited(unit)
@@ -131,8 +131,8 @@ def _is_stopped(log: LogFiles) -> bool:
     return os.path.exists(os.path.join(log.log_dir, names.CLEAN_SHUTDOWN_FILE))
 
 
-def _audited(unit: Unit) -> Result:
-    result = Result()
+def _audited(unit: AuditTask) -> AuditResult:
+    result = AuditResult()
     replicas = [(log, replica) for log in unit.logs if (replica := _replica(unit, log, result)) is not None]
     replicas.sort(key=lambda each: (each[1].batches.epoch.max(initial=-1), each[1].batches.end or 0), reverse=True)
     until = min(comparison.committed_until([replica for _, replica in replicas]), unit.until)
@@ -145,10 +145,10 @@ def _audited(unit: Unit) -> Result:
     return result
 
 
-def _replica(unit: Unit, log: LogFiles, result: Result) -> Replica | None:
+def _replica(unit: AuditTask, log: LogFiles, result: AuditResult) -> ReplicaContent | None:
     """None if there are no files, or some were removed while they were read: then nothing can be said of it."""
-    reads: list[Read] = []
-    own: list[Read] = []
+    reads: list[FileContent] = []
+    own: list[FileContent] = []
     for segment, above in segments.holding(log, unit.first, unit.until):
         is_own = segment.base_offset >= unit.first
         try:
@@ -157,7 +157,7 @@ def _replica(unit: Unit, log: LogFiles, result: Result) -> Replica | None:
             return None
         except OSError as error:
             text = f"it cannot be read: {error.strerror}"
-            result.tell([Finding(Kind.FILE, log.tp, error.filename or segment.path, 0, text)])
+            result.tell([Finding(FindingKind.FILE, log.tp, error.filename or segment.path, 0, text)])
             return None
         reads.append(read)
         if is_own:
@@ -172,17 +172,17 @@ def _replica(unit: Unit, log: LogFiles, result: Result) -> Replica | None:
         result.tell(checks.short(reads[-1], log.high_watermark) if reads else ())
     if not reads:
         return None
-    return Replica(log.tp, tuple(reads), log.log_start, log.high_watermark, log.cleaned_until or 0)
+    return ReplicaContent(log.tp, tuple(reads), log.log_start, log.high_watermark, log.cleaned_until or 0)
 
 
-def _compare_compacted(replicas: Sequence[tuple[LogFiles, Replica]], until: Offset) -> Iterator[Finding]:
+def _compare_compacted(replicas: Sequence[tuple[LogFiles, ReplicaContent]], until: Offset) -> Iterator[Finding]:
     """Each with each: what one of them dropped, two others may still have."""
-    read: list[tuple[Replica, Records]] = []
+    read: list[tuple[ReplicaContent, ReplicaRecords]] = []
     for log, replica in replicas:
         try:
             read.append((replica, files.records(log, until)))
         except CorruptFile as error:
-            yield Finding(Kind.FRAME, log.tp, error.path, error.position, error.reason)
+            yield Finding(FindingKind.FRAME, log.tp, error.path, error.position, error.reason)
         except FileNotFoundError:
             continue  # compacted once more meanwhile
     for one, other in permutations(read, 2):
@@ -192,7 +192,7 @@ def _compare_compacted(replicas: Sequence[tuple[LogFiles, Replica]], until: Offs
 # All of them
 
 
-def audit_all(spark: "SparkSession", work: Sequence[Unit]) -> Iterator[Result]:
+def audit_all(spark: "SparkSession", work: Sequence[AuditTask]) -> Iterator[AuditResult]:
     """Results as they come, a round of units at a time: as many as there are cores, some times over."""
     context = spark.sparkContext
     at_once = max(context.defaultParallelism * ROUNDS, 1)

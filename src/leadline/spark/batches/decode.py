@@ -40,7 +40,7 @@ from leadline.records.batch import (
 )
 from leadline.records.control import ControlType, read_end_marker
 from leadline.records.record import body_of, headers_of
-from leadline.spark.batches.places import Bodies, Longs, Places, WrongBody, header_places, places, skip
+from leadline.spark.batches.places import Longs, RecordBytes, RecordPositions, WrongBody, header_places, places, skip
 
 END_UNKNOWN: Offset = (1 << 63) - 1  # as last offset of an aborted transaction: its marker in the data tells
 PIECE_BYTES = 8 << 20  # of decompressed batches, which become one record batch of Arrow's
@@ -62,7 +62,7 @@ SCHEMA_WITH_HEADERS = pa.schema([*COLUMNS, pa.field("headers", HEADERS)])
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RecordFilter:
     """The records that a reader asks for, out of the batches at hand."""
 
     first: Offset
@@ -83,7 +83,7 @@ class WrongBatch(CorruptMessage):
         self.position, self.offset, self.reason = position, header.base_offset, reason
 
 
-def decode(data: Buffer, wanted: Wanted) -> pa.RecordBatch:
+def decode(data: Buffer, wanted: RecordFilter) -> pa.RecordBatch:
     """All records at once; for data that may be packed so well that this is too much, there is `pieces`."""
     found = list(pieces(data, wanted))
     if len(found) == 1:
@@ -94,7 +94,7 @@ def decode(data: Buffer, wanted: Wanted) -> pa.RecordBatch:
     return pa.concat_batches(found) if found else pa.RecordBatch.from_pylist([], wanted.schema)
 
 
-def pieces(data: Buffer, wanted: Wanted) -> Iterator[pa.RecordBatch]:
+def pieces(data: Buffer, wanted: RecordFilter) -> Iterator[pa.RecordBatch]:
     """The records in their order, none of them from behind a batch that is damaged."""
     piece = _Piece(data)
     for position, header in _chosen(data, wanted):
@@ -110,7 +110,7 @@ def pieces(data: Buffer, wanted: Wanted) -> Iterator[pa.RecordBatch]:
 # Which batches
 
 
-def _chosen(data: Buffer, wanted: Wanted) -> Iterator[tuple[int, Header]]:
+def _chosen(data: Buffer, wanted: RecordFilter) -> Iterator[tuple[int, Header]]:
     """The batches with records that are wanted. What is skipped is not looked at: whoever wants it checks it."""
     void = _Void(data, wanted.aborted) if wanted.aborted else None
     for position, header in _walk(data):
@@ -214,25 +214,27 @@ class _Piece:
         self.size += len(body.records)
         self.records += body.record_count
 
-    def columns(self, wanted: Wanted) -> pa.RecordBatch:
+    def columns(self, wanted: RecordFilter) -> pa.RecordBatch:
         bodies = self._joined()
         try:
             return _columns(self.headers, bodies, places(bodies), wanted)
         except WrongBody as error:
             raise WrongBatch(self._positions[error.body], self.headers[error.body], str(error)) from error
 
-    def _joined(self) -> Bodies:
+    def _joined(self) -> RecordBytes:
         """As one buffer: the one they came in, if none of them was compressed."""
         counts = _longs(body.record_count for body in self._bodies)
         sizes = _longs(len(body.records) for body in self._bodies)
         if any(header.attributes & CODEC_MASK for header in self.headers):
             ends = np.cumsum(sizes)
-            return Bodies(b"".join((*(body.records for body in self._bodies), SLACK)), ends - sizes, ends, counts)
+            return RecordBytes(b"".join((*(body.records for body in self._bodies), SLACK)), ends - sizes, ends, counts)
         begins = _longs(body.at for body in self._bodies)
-        return Bodies(self._data, begins, begins + sizes, counts)
+        return RecordBytes(self._data, begins, begins + sizes, counts)
 
 
-def _columns(headers: Sequence[Header], bodies: Bodies, parts: Places, wanted: Wanted) -> pa.RecordBatch:
+def _columns(
+    headers: Sequence[Header], bodies: RecordBytes, parts: RecordPositions, wanted: RecordFilter
+) -> pa.RecordBatch:
     def by_row(values: Iterable[int]) -> Longs:
         return np.repeat(_longs(values), bodies.counts)
 
@@ -260,7 +262,7 @@ def _columns(headers: Sequence[Header], bodies: Bodies, parts: Places, wanted: W
     return pa.record_batch(columns, schema=wanted.schema)
 
 
-def _check_deltas(bodies: Bodies, parts: Places, last_delta: Longs) -> None:
+def _check_deltas(bodies: RecordBytes, parts: RecordPositions, last_delta: Longs) -> None:
     """Offsets lie within what their batch says; as unsigned numbers, those below it lie above it, too."""
     outside = parts.offset_delta.view(np.uint64) > last_delta.view(np.uint64)
     if outside.any():
@@ -289,7 +291,7 @@ def _binary(data: Buffer, at: Longs, sizes: Longs) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), count, [valid, *cut.buffers()[1:]])
 
 
-def _headers(bodies: Bodies, parts: Places) -> pa.Array:
+def _headers(bodies: RecordBytes, parts: RecordPositions) -> pa.Array:
     data, found = bodies.data, header_places(bodies.data, parts)
     if found is None:
         return pa.array(list(_headers_one_by_one(bodies, parts)), HEADERS)
@@ -304,7 +306,7 @@ def _headers(bodies: Bodies, parts: Places) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(ends), both, HEADERS)
 
 
-def _headers_one_by_one(bodies: Bodies, parts: Places) -> Iterator[list[Mapping[str, object]]]:
+def _headers_one_by_one(bodies: RecordBytes, parts: RecordPositions) -> Iterator[list[Mapping[str, object]]]:
     for at, end in zip(parts.headers_at.tolist(), parts.end.tolist(), strict=True):
         try:
             yield [header._asdict() for header in headers_of(bodies.data, at, end)]

@@ -26,7 +26,7 @@ NO_HEADERS = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class RowColumns:
     """Rows of one topic, as lists. `timestamps`: ms."""
 
     topic: str
@@ -38,7 +38,7 @@ class Columns:
 
 
 @dataclass(slots=True)
-class Body:
+class OpenBatch:
     """The records of a batch that is not full yet."""
 
     data: bytearray = field(default_factory=bytearray)
@@ -48,27 +48,27 @@ class Body:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EncodedBatch:
     tp: TopicPartition
     data: bytearray
     count: int
 
 
-class Packing:
+class BatchEncoder:
     """Rows come in, full batches go out."""
 
     def __init__(self, codec: Codec, batch_bytes: int) -> None:
         self._fields = BatchFields(codec=codec, transactional=True, producer_id=0, producer_epoch=0, base_sequence=0)
         self._batch_bytes = batch_bytes
-        self._open: dict[TopicPartition, Body] = {}
+        self._open: dict[TopicPartition, OpenBatch] = {}
 
-    def add(self, rows: Columns) -> Iterator[Batch]:
+    def add(self, rows: RowColumns) -> Iterator[EncodedBatch]:
         for partition in np.unique(rows.partitions).tolist():
             which = np.flatnonzero(rows.partitions == partition)
             yield from self._add(TopicPartition(rows.topic, partition), rows, which)
 
-    def _add(self, tp: TopicPartition, rows: Columns, which: Ints) -> Iterator[Batch]:
-        body, encode, limit = self._open.setdefault(tp, Body()), varint.encode, self._batch_bytes
+    def _add(self, tp: TopicPartition, rows: RowColumns, which: Ints) -> Iterator[EncodedBatch]:
+        body, encode, limit = self._open.setdefault(tp, OpenBatch()), varint.encode, self._batch_bytes
         keys, values, timestamps, headers = rows.keys, rows.values, rows.timestamps, rows.headers
         for n in which.tolist():
             key, value, timestamp = keys[n], values[n], timestamps[n]
@@ -88,18 +88,18 @@ class Packing:
                 body.newest = timestamp
             if len(body.data) >= limit:
                 yield self._close(tp)
-                body = self._open[tp] = Body()
+                body = self._open[tp] = OpenBatch()
 
-    def rest(self) -> Iterator[Batch]:
+    def rest(self) -> Iterator[EncodedBatch]:
         """What is not full, at the end."""
         for tp in sorted(self._open):
             if self._open[tp].count:
                 yield self._close(tp)
 
-    def _close(self, tp: TopicPartition) -> Batch:
+    def _close(self, tp: TopicPartition) -> EncodedBatch:
         body = self._open.pop(tp)
         data = build_of(body.data, body.count, body.base_timestamp, body.newest, self._fields)
-        return Batch(tp, data, body.count)
+        return EncodedBatch(tp, data, body.count)
 
 
 def _headers(headers: Sequence[dict[str, str | bytes | None]] | None) -> bytes:

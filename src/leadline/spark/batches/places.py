@@ -37,7 +37,7 @@ MANY_HEADERS = 100  # of one record; above, they are not worth a step each over 
 
 
 @dataclass(frozen=True, slots=True)
-class Bodies:
+class RecordBytes:
     """The records of batches, as far as they need no decompression any more."""
 
     data: Buffer
@@ -51,7 +51,7 @@ class Bodies:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class RecordPositions:
     """A row for each record, in their order."""
 
     timestamp_delta: Longs
@@ -63,12 +63,12 @@ class Places:
     headers_at: Longs  # where their count stands
     end: Longs
 
-    def only(self, rows: Bools) -> "Places":
-        return Places(*(getattr(self, each.name)[rows] for each in fields(self)))
+    def only(self, rows: Bools) -> "RecordPositions":
+        return RecordPositions(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
-class HeaderPlaces:
+class HeaderPositions:
     """A row for each header of a record, in their order."""
 
     counts: Longs  # by record
@@ -86,7 +86,7 @@ class WrongBody(CorruptMessage):
         self.body = body
 
 
-def places(bodies: Bodies) -> Places:
+def places(bodies: RecordBytes) -> RecordPositions:
     """WrongBody where lengths contradict each other."""
     if (bodies.counts < 0).any() or (bodies.counts * LEAST_RECORD_BYTES > bodies.ends - bodies.begins).any():
         return exact(bodies)  # and be told why
@@ -94,12 +94,12 @@ def places(bodies: Bodies) -> Places:
     return fast(bodies) or exact(bodies)
 
 
-def compiled(bodies: Bodies) -> Places | None:
+def compiled(bodies: RecordBytes) -> RecordPositions | None:
     """As `plain`, where it was built."""
-    columns = np.empty((len(fields(Places)), int(bodies.counts.sum())), np.int64)
+    columns = np.empty((len(fields(RecordPositions)), int(bodies.counts.sum())), np.int64)
     if not native_places.fill(bodies.data, bodies.begins, bodies.ends, bodies.counts, columns):
         return None
-    return Places(*columns)
+    return RecordPositions(*columns)
 
 
 # By columns
@@ -109,7 +109,7 @@ class _Misfit(Exception):
     """A body does not end where its last record does."""
 
 
-def plain(bodies: Bodies) -> Places | None:
+def plain(bodies: RecordBytes) -> RecordPositions | None:
     """None if any of the records is unusual, or wrong."""
     view = _View(bodies.data)
     try:
@@ -125,10 +125,10 @@ def plain(bodies: Bodies) -> Places | None:
     headers_at = value_at + np.maximum(value_bytes, 0)
     if view.too_long or not (headers_at < end).all():
         return None
-    return Places(timestamp_delta, offset_delta, key_at, key_bytes, value_at, value_bytes, headers_at, end)
+    return RecordPositions(timestamp_delta, offset_delta, key_at, key_bytes, value_at, value_bytes, headers_at, end)
 
 
-def _starts(view: "_View", bodies: Bodies) -> Longs:
+def _starts(view: "_View", bodies: RecordBytes) -> Longs:
     """Where each record begins: the k-th ones of all batches, then the next, until only few batches have any left."""
     order = np.argsort(-bodies.counts, kind="stable")
     counts, ends, at = bodies.counts[order], bodies.ends[order], bodies.begins[order]
@@ -226,7 +226,7 @@ class _View:
         return value, size
 
 
-def header_places(data: Buffer, rows: Places) -> HeaderPlaces | None:
+def header_places(data: Buffer, rows: RecordPositions) -> HeaderPositions | None:
     """None if any of the headers is unusual, or wrong."""
     view = _View(data)
     try:
@@ -246,10 +246,10 @@ def header_places(data: Buffer, rows: Places) -> HeaderPlaces | None:
         return None
     if view.too_long or (parts[1] < 0).any() or not np.array_equal(at, rows.end):
         return None
-    return HeaderPlaces(counts, *parts)
+    return HeaderPositions(counts, *parts)
 
 
-def _header_counts(view: _View, rows: Places) -> tuple[Longs, Longs]:
+def _header_counts(view: _View, rows: RecordPositions) -> tuple[Longs, Longs]:
     """Of each record, and the positions behind them: for nearly all, a single byte of zero, perhaps the very last."""
     counts, at = np.zeros(len(rows.end), np.int64), rows.headers_at + 1
     some = np.flatnonzero(np.frombuffer(view.data, np.uint8)[rows.headers_at])
@@ -272,7 +272,7 @@ def skip(data: Buffer, position: int, count: int) -> int:
     return min(position, len(data))
 
 
-def exact(bodies: Bodies) -> Places:
+def exact(bodies: RecordBytes) -> RecordPositions:
     found = array("q")
     each = zip(bodies.begins.tolist(), bodies.ends.tolist(), bodies.counts.tolist(), strict=True)
     for number, (begin, end, count) in enumerate(each):
@@ -283,8 +283,8 @@ def exact(bodies: Bodies) -> Places:
                 found.extend(_row(span, begin))
         except CorruptMessage as error:
             raise WrongBody(number, str(error)) from error
-    columns = np.array(found, np.int64).reshape(-1, len(fields(Places))).T
-    return Places(*map(np.ascontiguousarray, columns))
+    columns = np.array(found, np.int64).reshape(-1, len(fields(RecordPositions))).T
+    return RecordPositions(*map(np.ascontiguousarray, columns))
 
 
 def _row(span: Span, begin: int) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 from leadline.config.settings import nearest
 from leadline.errors import BY_CODE, NotCoordinator, UnknownTopicOrPartition
 from leadline.model import BrokerId, Offset, TopicId, TopicPartition, by_topic
-from leadline.spark.client.connection import Access, Address, Connection, Refused, Unreachable
+from leadline.spark.client.connection import AccessRefused, BrokerAddress, ClientConnection, ClientSecurity, Unreachable
 from leadline.spark.errors import JobFailed
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
@@ -49,7 +49,7 @@ NO_ID = uuid.UUID(int=0)
 PASSING = {code for code, kind in BY_CODE.items() if kind.retriable}
 
 
-class Answered(JobFailed):
+class RequestFailed(JobFailed):
     """A broker said no: what was asked, and its code."""
 
     def __init__(self, what: str, code: int, more: str | None = None) -> None:
@@ -66,7 +66,7 @@ class NoSuchTopic(JobFailed):
     """What was asked for is not there; says what is, if it is nearly that."""
 
 
-class Topic(NamedTuple):
+class TopicMetadata(NamedTuple):
     name: str
     id: TopicId
     leaders: dict[int, BrokerId]  # of each partition; NO_LEADER while there is none
@@ -78,7 +78,7 @@ class Topic(NamedTuple):
 
 
 @dataclass(slots=True)
-class Patience:
+class Retries:
     """How long something is tried again, with longer and longer pauses."""
 
     timeout_s: float
@@ -96,19 +96,19 @@ class Patience:
         self.pause_s = min(2 * self.pause_s, LONGEST_PAUSE_S)
 
 
-class Cluster:
+class ClusterClient:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.servers = properties.get("bootstrap.servers", "")
-        self.access = Access.of(properties)
+        self.access = ClientSecurity.of(properties)
         self.timeout_s = int(properties.get("default.api.timeout.ms", 60_000)) / 1000
         self._bootstrap = list(addresses(self.servers))
-        self._brokers: dict[BrokerId, Address] = {}
+        self._brokers: dict[BrokerId, BrokerAddress] = {}
         self._controller: BrokerId = NO_LEADER
-        self._connections: dict[Address, Connection] = {}
-        self._topics: dict[str, Topic] = {}
-        self._coordinators: dict[tuple[int, str], Address] = {}
+        self._connections: dict[BrokerAddress, ClientConnection] = {}
+        self._topics: dict[str, TopicMetadata] = {}
+        self._coordinators: dict[tuple[int, str], BrokerAddress] = {}
 
-    def __enter__(self) -> "Cluster":
+    def __enter__(self) -> "ClusterClient":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -121,23 +121,23 @@ class Cluster:
 
     # Who is where
 
-    def topics(self, names: Collection[str] | None = None) -> dict[str, Topic]:
+    def topics(self, names: Collection[str] | None = None) -> dict[str, TopicMetadata]:
         """As they are now: those of the names that exist, or all."""
         asked = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         answer = self._metadata(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
-        found: dict[str, Topic] = {}
+        found: dict[str, TopicMetadata] = {}
         for topic in answer.topics:
             if topic.error_code in (0, LEADER_NOT_AVAILABLE) and topic.name is not None:
                 leaders = {part.partition_index: part.leader_id for part in topic.partitions}
-                found[topic.name] = Topic(topic.name, topic.topic_id, leaders, topic.is_internal)
+                found[topic.name] = TopicMetadata(topic.name, topic.topic_id, leaders, topic.is_internal)
             elif topic.error_code != UnknownTopicOrPartition.code:
-                raise Answered(f"topic {topic.name}", topic.error_code)
+                raise RequestFailed(f"topic {topic.name}", topic.error_code)
         self._topics |= found
         for gone in set(names or ()) - found.keys():
             self._topics.pop(gone, None)
         return found
 
-    def existing(self, names: Collection[str]) -> dict[str, Topic]:
+    def existing(self, names: Collection[str]) -> dict[str, TopicMetadata]:
         """As `topics`; NoSuchTopic if one is missing."""
         found = self.topics(names)
         for name in names:
@@ -145,30 +145,32 @@ class Cluster:
                 raise NoSuchTopic(f"there is no topic {name} at {self.servers}{nearest(name, self.topics())}")
         return found
 
-    def created(self, name: str) -> Topic:
+    def created(self, name: str) -> TopicMetadata:
         """A topic to write to: created, if it is missing and the brokers create topics by themselves."""
 
-        def ask() -> Topic:
+        def ask() -> TopicMetadata:
             asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
             codes = {topic.error_code for topic in self._metadata(asked).topics}
             found = self.topics([name])
             if name not in found:
-                raise Answered(f"there is no topic {name} at {self.servers}", max(codes))
+                raise RequestFailed(f"there is no topic {name} at {self.servers}", max(codes))
             return found[name]
 
         return self.topics([name]).get(name) or self.retried(ask, timeout_s=min(CREATION_S, self.timeout_s))
 
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:
         answer = self.ask_anyone(request, MetadataResponse)
-        self._brokers = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        self._brokers = {broker.node_id: BrokerAddress(broker.host, broker.port) for broker in answer.brokers}
         self._controller = answer.controller_id
         return answer
 
     def ask_anyone(self, request: Message, kind: type[M]) -> M:
         """The first broker that answers."""
-        patience = Patience(self.timeout_s)
+        patience = Retries(self.timeout_s)
         while True:
-            error: Exception = Refused("kafka.bootstrap.servers is empty: expected host:port, or several by commas")
+            error: Exception = AccessRefused(
+                "kafka.bootstrap.servers is empty: expected host:port, or several by commas"
+            )
             for address in dict.fromkeys([*self._brokers.values(), *self._bootstrap]):
                 try:
                     return self._connection(address).ask(request, kind)
@@ -177,13 +179,13 @@ class Cluster:
                     self.forget(address)
             patience.wait(error)
 
-    def _connection(self, address: Address) -> Connection:
+    def _connection(self, address: BrokerAddress) -> ClientConnection:
         found = self._connections.get(address)
         if found is None:
-            found = self._connections[address] = Connection(address, self.access)
+            found = self._connections[address] = ClientConnection(address, self.access)
         return found
 
-    def forget(self, address: Address) -> None:
+    def forget(self, address: BrokerAddress) -> None:
         """Nobody answers there, for now."""
         if (connection := self._connections.pop(address, None)) is not None:
             connection.close()
@@ -198,21 +200,21 @@ class Cluster:
 
         return self.retried(ask)
 
-    def controller(self) -> Connection:
+    def controller(self) -> ClientConnection:
         """Whoever it is now."""
         self.topics([])
         if self._controller not in self._brokers:
-            raise Answered("the controller", LEADER_NOT_AVAILABLE)
+            raise RequestFailed("the controller", LEADER_NOT_AVAILABLE)
         return self._connection(self._brokers[self._controller])
 
-    def leader(self, tp: TopicPartition) -> Connection:
+    def leader(self, tp: TopicPartition) -> ClientConnection:
         """Of the partition, as far as is known. Answered or Unreachable while there is none."""
         topic = self._topics.get(tp.topic) or self.existing([tp.topic])[tp.topic]
         if tp.partition not in topic.leaders:
             raise NoSuchTopic(f"topic {tp.topic} has {len(topic.leaders)} partitions; there is no {tp}")
         leader = topic.leaders[tp.partition]
         if leader == NO_LEADER or leader not in self._brokers:
-            raise Answered(str(tp), LEADER_NOT_AVAILABLE)
+            raise RequestFailed(str(tp), LEADER_NOT_AVAILABLE)
         return self._connection(self._brokers[leader])
 
     def led_by_another(self, topic: str) -> None:
@@ -221,12 +223,12 @@ class Cluster:
 
     def retried(self, what: Callable[[], T], topics: Collection[str] = (), timeout_s: float | None = None) -> T:
         """The answer, also if it takes some tries; leaders are looked up again before each."""
-        patience = Patience(self.timeout_s if timeout_s is None else timeout_s)
+        patience = Retries(self.timeout_s if timeout_s is None else timeout_s)
         while True:
             try:
                 return what()
-            except (Unreachable, Answered) as error:
-                if isinstance(error, Answered) and not error.may_pass:
+            except (Unreachable, RequestFailed) as error:
+                if isinstance(error, RequestFailed) and not error.may_pass:
                     raise
                 patience.wait(error)
             for topic in topics:
@@ -235,30 +237,30 @@ class Cluster:
     def each_leader(
         self,
         partitions: Collection[TopicPartition],
-        ask: Callable[[Connection, list[TopicPartition]], Mapping[TopicPartition, tuple[int, T]]],
+        ask: Callable[[ClientConnection, list[TopicPartition]], Mapping[TopicPartition, tuple[int, T]]],
     ) -> dict[TopicPartition, T]:
         """What the leaders answer, each for its own: `ask` returns an error code and an answer for each partition."""
         found: dict[TopicPartition, T] = {}
 
         def ask_for_the_rest() -> dict[TopicPartition, T]:
-            by_leader: dict[Connection, list[TopicPartition]] = defaultdict(list)
+            by_leader: dict[ClientConnection, list[TopicPartition]] = defaultdict(list)
             for tp in partitions:
                 if tp not in found:
                     by_leader[self.leader(tp)].append(tp)
-            failed: Answered | None = None
+            failed: RequestFailed | None = None
             for connection, tps in by_leader.items():
                 for tp, (code, answer) in self.on(connection, partial(ask, connection, tps)).items():
                     if code == 0:
                         found[tp] = answer
                     else:
-                        failed = Answered(str(tp), code)
+                        failed = RequestFailed(str(tp), code)
             if failed is not None:
                 raise failed
             return found
 
         return self.retried(ask_for_the_rest, {tp.topic for tp in partitions})
 
-    def on(self, connection: Connection, ask: Callable[[], T]) -> T:
+    def on(self, connection: ClientConnection, ask: Callable[[], T]) -> T:
         """What happens on a connection; a broken one is forgotten."""
         try:
             return ask()
@@ -276,7 +278,9 @@ class Cluster:
         `committed`: the latest is the end of what is decided, not that of what is replicated.
         """
 
-        def ask(connection: Connection, tps: list[TopicPartition]) -> dict[TopicPartition, tuple[int, Offset | None]]:
+        def ask(
+            connection: ClientConnection, tps: list[TopicPartition]
+        ) -> dict[TopicPartition, tuple[int, Offset | None]]:
             topics = [
                 ListOffsetsRequest.ListOffsetsTopic(
                     name=name,
@@ -309,14 +313,14 @@ class Cluster:
     def sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """In bytes on the leaders' disks. Answered if we may not know."""
 
-        def ask(connection: Connection, tps: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        def ask(connection: ClientConnection, tps: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
             asked = [
                 DescribeLogDirsRequest.DescribableLogDirTopic(topic=name, partitions=[tp.partition for tp in each])
                 for name, each in by_topic(tps).items()
             ]
             answer = connection.ask(DescribeLogDirsRequest(topics=asked), DescribeLogDirsResponse)
             if answer.error_code:
-                raise Answered("sizes of partitions", answer.error_code)
+                raise RequestFailed("sizes of partitions", answer.error_code)
             return dict.fromkeys(tps, (0, 0)) | {
                 TopicPartition(topic.name, part.partition_index): (0, part.partition_size)
                 for each_dir in answer.results
@@ -329,24 +333,24 @@ class Cluster:
 
     # Groups
 
-    def coordinator(self, kind: int, key: str) -> Connection:
+    def coordinator(self, kind: int, key: str) -> ClientConnection:
         address = self._coordinators.get((kind, key))
         if address is None:
             answer = self.ask_anyone(FindCoordinatorRequest(key=key, key_type=kind), FindCoordinatorResponse)
             if answer.error_code:
-                raise Answered(f"coordinator of {key}", answer.error_code, answer.error_message)
-            address = self._coordinators[kind, key] = Address(answer.host, answer.port)
+                raise RequestFailed(f"coordinator of {key}", answer.error_code, answer.error_message)
+            address = self._coordinators[kind, key] = BrokerAddress(answer.host, answer.port)
         return self._connection(address)
 
-    def coordinated(self, kind: int, key: str, ask: Callable[[Connection], T]) -> T:
+    def coordinated(self, kind: int, key: str, ask: Callable[[ClientConnection], T]) -> T:
         """What the coordinator answers, whoever that is by then."""
 
         def once() -> T:
             try:
                 connection = self.coordinator(kind, key)
                 return self.on(connection, lambda: ask(connection))
-            except (Unreachable, Answered) as error:
-                if not isinstance(error, Answered) or error.code in (NotCoordinator.code, 15):
+            except (Unreachable, RequestFailed) as error:
+                if not isinstance(error, RequestFailed) or error.code in (NotCoordinator.code, 15):
                     self._coordinators.pop((kind, key), None)
                 raise
 
@@ -354,10 +358,10 @@ class Cluster:
 
     def committed(
         self, group: str, partitions: Collection[TopicPartition] | None = None
-    ) -> dict[TopicPartition, "Committed"]:
+    ) -> dict[TopicPartition, "CommittedOffset"]:
         """What a group has committed, of these partitions or of all; what may yet change is waited for."""
 
-        def ask(connection: Connection) -> dict[TopicPartition, Committed]:
+        def ask(connection: ClientConnection) -> dict[TopicPartition, CommittedOffset]:
             topics = None
             if partitions is not None:
                 topics = [
@@ -375,9 +379,9 @@ class Cluster:
             }
             for code in (answer.error_code, *(part.error_code for part in found.values())):
                 if code:
-                    raise Answered(f"group {group}", code)
+                    raise RequestFailed(f"group {group}", code)
             return {
-                tp: Committed(part.committed_offset, part.metadata or "")
+                tp: CommittedOffset(part.committed_offset, part.metadata or "")
                 for tp, part in found.items()
                 if part.committed_offset >= 0
             }
@@ -387,7 +391,7 @@ class Cluster:
     def commit(self, group: str, offsets: Mapping[TopicPartition, Offset], metadata: str = "") -> None:
         """For a group without members."""
 
-        def ask(connection: Connection) -> None:
+        def ask(connection: ClientConnection) -> None:
             topics = [
                 OffsetCommitRequest.OffsetCommitRequestTopic(
                     name=name,
@@ -404,23 +408,23 @@ class Cluster:
             for topic in answer.topics:
                 for part in topic.partitions:
                     if part.error_code:
-                        raise Answered(f"group {group}: {topic.name}-{part.partition_index}", part.error_code)
+                        raise RequestFailed(f"group {group}: {topic.name}-{part.partition_index}", part.error_code)
 
         self.coordinated(GROUP, group, ask)
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     offset: Offset
     metadata: str
 
 
-def addresses(servers: str) -> Iterator[Address]:
+def addresses(servers: str) -> Iterator[BrokerAddress]:
     """Out of host:port,host:port; a protocol in front is passed over, as Kafka's clients do."""
     for server in filter(None, (part.strip() for part in servers.split(","))):
         host, colon, port = server.rpartition("://")[2].rpartition(":")
         if not (colon and host and port.isdigit() and int(port) < 1 << 16):
-            raise Refused(f"kafka.bootstrap.servers={servers}: {server!r} is not host:port")
-        yield Address(host.strip("[]"), int(port))
+            raise AccessRefused(f"kafka.bootstrap.servers={servers}: {server!r} is not host:port")
+        yield BrokerAddress(host.strip("[]"), int(port))
 
 
 def _known(offsets: Mapping[TopicPartition, Offset | None]) -> dict[TopicPartition, Offset]:

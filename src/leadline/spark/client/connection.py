@@ -49,11 +49,11 @@ class Unreachable(JobFailed):
     """Nobody answers there, or not as a broker would; worth another try, or another broker."""
 
 
-class Refused(JobFailed):
+class AccessRefused(JobFailed):
     """The broker does not let us in, or a property that says how to get in is wrong: no use to try again."""
 
 
-class Address(NamedTuple):
+class BrokerAddress(NamedTuple):
     host: str
     port: int
 
@@ -62,7 +62,7 @@ class Address(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ClientSecurity:
     """How to get into a cluster, out of a client's properties."""
 
     client_id: str
@@ -72,10 +72,10 @@ class Access:
     properties: Mapping[str, str]
 
     @classmethod
-    def of(cls, properties: Mapping[str, str]) -> "Access":
+    def of(cls, properties: Mapping[str, str]) -> "ClientSecurity":
         protocol = properties.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-            raise Refused(f"security.protocol={protocol}: it is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL")
+            raise AccessRefused(f"security.protocol={protocol}: it is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL")
         sasl = protocol.startswith("SASL")
         return cls(
             properties.get("client.id", "leadline-spark"),
@@ -86,8 +86,8 @@ class Access:
         )
 
 
-class Connection:
-    def __init__(self, address: Address, access: Access) -> None:
+class ClientConnection:
+    def __init__(self, address: BrokerAddress, access: ClientSecurity) -> None:
         self.address, self._access = address, access
         self._correlation_id = 0
         self._buffer = bytearray(BUFFER_BYTES)
@@ -137,7 +137,7 @@ class Connection:
         if theirs is None or theirs[0] > newest or theirs[-1] < kind.VERSIONS[0]:
             known = f"{theirs[0]} to {theirs[-1]}" if theirs is not None else "none"
             name = kind.__name__.removesuffix("Request")
-            raise Refused(f"{self.address} knows {known} of {name}, and we know {kind.VERSIONS[0]} to {newest}")
+            raise AccessRefused(f"{self.address} knows {known} of {name}, and we know {kind.VERSIONS[0]} to {newest}")
         return min(newest, theirs[-1])
 
     def _connected(self) -> socket.socket:
@@ -153,7 +153,7 @@ class Connection:
             return context.wrap_socket(sock, server_hostname=self.address.host)
         except (ssl.SSLCertVerificationError, OSError) as error:
             sock.close()
-            raise Refused(f"{self.address}: no TLS: {error}") from None
+            raise AccessRefused(f"{self.address}: no TLS: {error}") from None
 
     def _introduce(self) -> None:
         """Learn which versions the broker knows; one that is older than our newest question says so in version 0."""
@@ -174,10 +174,10 @@ class Connection:
         from kafka.net.sasl import SASL_MECHANISMS, get_sasl_mechanism
 
         if mechanism not in SASL_MECHANISMS:
-            raise Refused(f"sasl.mechanism={mechanism}: it is one of {', '.join(SASL_MECHANISMS)}")
+            raise AccessRefused(f"sasl.mechanism={mechanism}: it is one of {', '.join(SASL_MECHANISMS)}")
         shaken = self.ask(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse)
         if shaken.error_code:
-            raise Refused(f"sasl.mechanism={mechanism}: {self.address} has {', '.join(shaken.mechanisms)}")
+            raise AccessRefused(f"sasl.mechanism={mechanism}: {self.address} has {', '.join(shaken.mechanisms)}")
         username, password = credentials(self._access.properties)
         try:
             side = get_sasl_mechanism(mechanism)(
@@ -190,7 +190,7 @@ class Connection:
             while not side.is_done():
                 self._exchange(side)
         except (KafkaError, ValueError, KeyError) as error:
-            raise Refused(f"{self.address}: {mechanism}: {error}") from None
+            raise AccessRefused(f"{self.address}: {mechanism}: {error}") from None
 
     def _exchange(self, side: "object") -> None:
         from kafka.net.sasl.abc import SaslMechanism
@@ -199,7 +199,7 @@ class Connection:
         request = SaslAuthenticateRequest(auth_bytes=side.auth_bytes())
         answer = self.ask(request, SaslAuthenticateResponse)
         if answer.error_code:
-            raise Refused(f"{self.address} does not let us in: {answer.error_message or 'wrong credentials'}")
+            raise AccessRefused(f"{self.address} does not let us in: {answer.error_message or 'wrong credentials'}")
         side.receive(answer.auth_bytes)
 
     def _write(self, request: Message, version: int) -> None:
@@ -247,7 +247,7 @@ def credentials(properties: Mapping[str, str]) -> tuple[str, str]:
     username = properties.get("sasl.username", found.get("username"))
     password = properties.get("sasl.password", found.get("password"))
     if username is None or password is None:
-        raise Refused("sasl.jaas.config: username=\"...\" password=\"...\" are missing in it")  # fmt: skip
+        raise AccessRefused("sasl.jaas.config: username=\"...\" password=\"...\" are missing in it")  # fmt: skip
     return username, password
 
 
@@ -255,14 +255,16 @@ def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     for store in ("truststore", "keystore"):
         kind = properties.get(f"ssl.{store}.type", "PEM" if f"ssl.{store}.location" not in properties else "JKS")
         if kind.upper() != "PEM":
-            raise Refused(f"ssl.{store}.location is a {kind.upper()} store; only PEM can be read: ssl.{store}.type=PEM")
+            raise AccessRefused(
+                f"ssl.{store}.location is a {kind.upper()} store; only PEM can be read: ssl.{store}.type=PEM"
+            )
     authorities = properties.get("ssl.truststore.location", properties.get("ssl.ca.location"))
     written_out = properties.get("ssl.truststore.certificates", properties.get("ssl.ca.pem"))
     try:
         context = ssl.create_default_context(cafile=authorities, cadata=written_out)
         _present_ourselves(context, properties)
     except (OSError, ValueError) as error:
-        raise Refused(f"ssl: a certificate or key cannot be read: {error}") from None
+        raise AccessRefused(f"ssl: a certificate or key cannot be read: {error}") from None
     if properties.get("ssl.endpoint.identification.algorithm", "https").lower() in ("", "none"):
         context.check_hostname = False
     return context
@@ -275,4 +277,4 @@ def _present_ourselves(context: ssl.SSLContext, properties: Mapping[str, str]) -
         key = properties.get("ssl.key.location", keystore)
         context.load_cert_chain(certificate, key, properties.get("ssl.key.password"))
     elif "ssl.keystore.certificate.chain" in properties:
-        raise Refused("ssl.keystore.certificate.chain: only files can be read: ssl.keystore.location")
+        raise AccessRefused("ssl.keystore.certificate.chain: only files can be read: ssl.keystore.location")

@@ -14,9 +14,9 @@ from leadline.errors import OffsetOutOfRange
 from leadline.log.txn_index import AbortedTxn
 from leadline.model import Buffer, Offset
 from leadline.records.batch import walk
-from leadline.spark.batches.decode import END_UNKNOWN, Wanted, pieces
-from leadline.spark.client.cluster import Answered, Cluster, NoSuchTopic, Patience
-from leadline.spark.client.connection import Connection, Unreachable
+from leadline.spark.batches.decode import END_UNKNOWN, RecordFilter, pieces
+from leadline.spark.client.cluster import ClusterClient, NoSuchTopic, RequestFailed, Retries
+from leadline.spark.client.connection import ClientConnection, Unreachable
 from leadline.spark.positions import Loss, told
 from leadline.spark.ranges import Range
 from leadline.wire.messages import FetchRequest, FetchResponse
@@ -26,7 +26,7 @@ WAIT_MS = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Fetching:
+class FetchOptions:
     """How ranges are fetched."""
 
     committed: bool = False
@@ -35,39 +35,39 @@ class Fetching:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedBatches:
     data: Buffer  # whole batches, and perhaps the begin of another; good until the next ones are asked for
     first: Offset  # what lies before it in the data was not asked for
     aborted: tuple[AbortedTxn, ...] | None  # None: of readers who want all records
 
 
-def rows(cluster: Cluster, one: Range, how: Fetching, *, headers: bool) -> Iterator[pa.RecordBatch]:
+def rows(cluster: ClusterClient, one: Range, how: FetchOptions, *, headers: bool) -> Iterator[pa.RecordBatch]:
     """The records of a range, as `decode` gives them."""
     for fetched in fetch(cluster, one, how):
-        wanted = Wanted(fetched.first, one.until, headers, fetched.aborted)
+        wanted = RecordFilter(fetched.first, one.until, headers, fetched.aborted)
         yield from (found for found in pieces(fetched.data, wanted) if found.num_rows)
 
 
-def fetch(cluster: Cluster, one: Range, how: Fetching) -> Iterator[Fetched]:
+def fetch(cluster: ClusterClient, one: Range, how: FetchOptions) -> Iterator[FetchedBatches]:
     """All bytes of a range, in order. DataLoss if some are gone and that matters."""
     yield from _Fetch(cluster, one, how).run()
 
 
 class _Fetch:
-    def __init__(self, cluster: Cluster, one: Range, how: Fetching) -> None:
+    def __init__(self, cluster: ClusterClient, one: Range, how: FetchOptions) -> None:
         self.cluster, self.tp, self.until, self.how = cluster, one.tp, one.until, how
         self.position = one.first
-        self._connection: Connection | None = None
+        self._connection: ClientConnection | None = None
         self._due: int | None = None  # the version of a request whose answer has not been taken yet
         self._spare: bytearray | None = None
-        self._patience = Patience(cluster.timeout_s)
+        self._patience = Retries(cluster.timeout_s)
 
-    def run(self) -> Iterator[Fetched]:
+    def run(self) -> Iterator[FetchedBatches]:
         try:
             while self.position < self.until:
                 try:
                     part = self._answer()
-                except (Unreachable, Answered, NoSuchTopic) as error:
+                except (Unreachable, RequestFailed, NoSuchTopic) as error:
                     self._recover(error)
                     continue
                 behind = _behind(part, self.position)
@@ -88,10 +88,10 @@ class _Fetch:
         answer = self._connection.answer(self._due, FetchResponse)
         self._due = None
         if answer.error_code:
-            raise Answered(f"fetch of {self.tp}", answer.error_code)
+            raise RequestFailed(f"fetch of {self.tp}", answer.error_code)
         ((part,),) = [topic.partitions for topic in answer.responses]
         if part.error_code:
-            raise Answered(f"fetch of {self.tp} from offset {self.position}", part.error_code)
+            raise RequestFailed(f"fetch of {self.tp} from offset {self.position}", part.error_code)
         return part
 
     def _ask(self) -> None:
@@ -108,12 +108,12 @@ class _Fetch:
         )
         self._due = self._connection.send(request)
 
-    def _move_on(self, part: FetchResponse.PartitionData, behind: Offset) -> Fetched:
+    def _move_on(self, part: FetchResponse.PartitionData, behind: Offset) -> FetchedBatches:
         """Ask for what comes next, into another buffer, and hand out what came."""
         assert self._connection is not None
         assert isinstance(part.records, memoryview)
-        self._patience = Patience(self.cluster.timeout_s)
-        fetched = Fetched(part.records, self.position, _aborted(part) if self.how.committed else None)
+        self._patience = Retries(self.cluster.timeout_s)
+        fetched = FetchedBatches(part.records, self.position, _aborted(part) if self.how.committed else None)
         self.position = behind
         if behind < self.until:
             self._spare = self._connection.swap_buffer(self._spare)
@@ -134,9 +134,9 @@ class _Fetch:
         """So that another try makes sense; raises if it makes none."""
         if isinstance(error, NoSuchTopic):
             self._lose(self.until, "the topic or the partition no longer exists")
-        elif isinstance(error, Answered) and error.code == OffsetOutOfRange.code:
+        elif isinstance(error, RequestFailed) and error.code == OffsetOutOfRange.code:
             self._look_for_the_rest()
-        elif isinstance(error, Answered) and not error.may_pass:
+        elif isinstance(error, RequestFailed) and not error.may_pass:
             raise error
         else:
             if isinstance(error, Unreachable) and self._connection is not None:

@@ -19,8 +19,8 @@ from leadline.errors import InvalidProducerEpoch, ProducerFenced, TransactionCoo
 from leadline.model import NO_PRODUCER_ID, Offset, TopicPartition, by_topic
 from leadline.records.batch import sequence_after
 from leadline.spark.batches.encode import signed
-from leadline.spark.client.cluster import GROUP, TRANSACTION, Answered, Cluster, Committed, Patience
-from leadline.spark.client.connection import Connection, Refused, Unreachable
+from leadline.spark.client.cluster import GROUP, TRANSACTION, ClusterClient, CommittedOffset, RequestFailed, Retries
+from leadline.spark.client.connection import AccessRefused, ClientConnection, Unreachable
 from leadline.spark.errors import JobFailed
 from leadline.wire.messages import (
     AddOffsetsToTxnRequest,
@@ -47,7 +47,7 @@ class Fenced(JobFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Unsent:
+class StagedBatch:
     """A batch on its way: its bytes are read when it is its turn."""
 
     tp: TopicPartition
@@ -58,18 +58,18 @@ class Unsent:
 
 
 @dataclass(slots=True)
-class Transaction:
-    cluster: Cluster
+class ClientTransaction:
+    cluster: ClusterClient
     transactional_id: str
     timeout_ms: int
     producer_id: int = NO_PRODUCER_ID
     epoch: int = -1
     sequences: dict[TopicPartition, int] = field(default_factory=dict)  # the next of each partition
     ends: dict[TopicPartition, Offset] = field(default_factory=dict)  # behind the last record of each
-    on_stored: Callable[[Unsent, Offset], None] | None = None  # told of each batch, with its first offset
+    on_stored: Callable[[StagedBatch, Offset], None] | None = None  # told of each batch, with its first offset
 
     def begin(self) -> None:
-        def ask(connection: Connection) -> None:
+        def ask(connection: ClientConnection) -> None:
             request = InitProducerIdRequest(
                 transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms
             )
@@ -85,7 +85,7 @@ class Transaction:
             for name, tps in by_topic(partitions).items()
         ]
 
-        def ask(connection: Connection) -> None:
+        def ask(connection: ClientConnection) -> None:
             request = AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self.transactional_id,
                 v3_and_below_producer_id=self.producer_id,
@@ -101,27 +101,29 @@ class Transaction:
 
     # Records
 
-    def send(self, batches: Iterable[Unsent]) -> None:
+    def send(self, batches: Iterable[StagedBatch]) -> None:
         """All of them, those of a partition in their order."""
-        queues: dict[TopicPartition, deque[Unsent]] = defaultdict(deque)
+        queues: dict[TopicPartition, deque[StagedBatch]] = defaultdict(deque)
         for batch in batches:
             queues[batch.tp].append(batch)
-        patience = Patience(self.cluster.timeout_s)
+        patience = Retries(self.cluster.timeout_s)
         while queues:
             try:
                 for connection, round_ in self._rounds(queues):
                     self.cluster.on(connection, partial(self._produce, connection, round_, queues))
-                    patience = Patience(self.cluster.timeout_s)
-            except (Unreachable, Answered) as error:
-                if isinstance(error, Answered) and not error.may_pass:
+                    patience = Retries(self.cluster.timeout_s)
+            except (Unreachable, RequestFailed) as error:
+                if isinstance(error, RequestFailed) and not error.may_pass:
                     raise
                 patience.wait(error)
                 for tp in queues:
                     self.cluster.led_by_another(tp.topic)
 
-    def _rounds(self, queues: Mapping[TopicPartition, deque[Unsent]]) -> list[tuple[Connection, list[Unsent]]]:
+    def _rounds(
+        self, queues: Mapping[TopicPartition, deque[StagedBatch]]
+    ) -> list[tuple[ClientConnection, list[StagedBatch]]]:
         """For each leader one batch of each of its partitions, as many as fit into a request."""
-        rounds: dict[Connection, list[list[Unsent]]] = defaultdict(lambda: [[]])
+        rounds: dict[ClientConnection, list[list[StagedBatch]]] = defaultdict(lambda: [[]])
         for tp, queue in queues.items():
             requests = rounds[self.cluster.leader(tp)]
             if requests[-1] and sum(batch.size for batch in requests[-1]) + queue[0].size > REQUEST_BYTES:
@@ -130,7 +132,7 @@ class Transaction:
         return [(connection, request) for connection, requests in rounds.items() for request in requests]
 
     def _produce(
-        self, connection: Connection, batches: list[Unsent], queues: dict[TopicPartition, deque[Unsent]]
+        self, connection: ClientConnection, batches: list[StagedBatch], queues: dict[TopicPartition, deque[StagedBatch]]
     ) -> None:
         by_tp = {batch.tp: batch for batch in batches}
         topics = [
@@ -148,7 +150,7 @@ class Transaction:
             transactional_id=self.transactional_id, acks=-1, timeout_ms=timeout_ms, topic_data=topics
         )
         answer = connection.ask(request, ProduceResponse)
-        failed: Answered | None = None
+        failed: RequestFailed | None = None
         for topic in answer.responses:
             for part in topic.partition_responses:
                 tp = TopicPartition(topic.name, part.index)
@@ -159,10 +161,12 @@ class Transaction:
         if failed is not None:
             raise failed
 
-    def _signed(self, batch: Unsent) -> bytearray:
+    def _signed(self, batch: StagedBatch) -> bytearray:
         return signed(batch.load(), self.producer_id, self.epoch, self.sequences.get(batch.tp, 0))
 
-    def _stored(self, queues: dict[TopicPartition, deque[Unsent]], batch: Unsent, base_offset: Offset) -> None:
+    def _stored(
+        self, queues: dict[TopicPartition, deque[StagedBatch]], batch: StagedBatch, base_offset: Offset
+    ) -> None:
         tp = batch.tp
         self.sequences[tp] = sequence_after(self.sequences.get(tp, 0), batch.count)
         self.ends[tp] = base_offset + batch.count
@@ -174,7 +178,7 @@ class Transaction:
 
     # The end
 
-    def note(self, group: str, notes: Mapping[TopicPartition, Committed]) -> None:
+    def note(self, group: str, notes: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Committed for a group, if the transaction is."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
@@ -183,10 +187,10 @@ class Transaction:
             group_id=group,
         )
 
-        def add(connection: Connection) -> None:
+        def add(connection: ClientConnection) -> None:
             self._check(f"group {group}", connection.ask(request, AddOffsetsToTxnResponse).error_code)
 
-        def commit(connection: Connection) -> None:
+        def commit(connection: ClientConnection) -> None:
             answer = connection.ask(self._offsets(group, notes), TxnOffsetCommitResponse)
             for topic in answer.topics:
                 for part in topic.partitions:
@@ -195,7 +199,7 @@ class Transaction:
         self.cluster.coordinated(TRANSACTION, self.transactional_id, add)
         self.cluster.coordinated(GROUP, group, commit)
 
-    def _offsets(self, group: str, notes: Mapping[TopicPartition, Committed]) -> TxnOffsetCommitRequest:
+    def _offsets(self, group: str, notes: Mapping[TopicPartition, CommittedOffset]) -> TxnOffsetCommitRequest:
         return TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group,
@@ -222,7 +226,7 @@ class Transaction:
 
     def abort(self) -> None:
         """As far as that is possible: what is left open is aborted by the next `begin`, or when its time is over."""
-        with suppress(Answered, Fenced, Unreachable, Refused):
+        with suppress(RequestFailed, Fenced, Unreachable, AccessRefused):
             self._end(committed=False)
 
     def _end(self, *, committed: bool) -> None:
@@ -233,7 +237,7 @@ class Transaction:
             committed=committed,
         )
 
-        def ask(connection: Connection) -> None:
+        def ask(connection: ClientConnection) -> None:
             self._check("commit" if committed else "abort", connection.ask(request, EndTxnResponse).error_code)
 
         self.cluster.coordinated(TRANSACTION, self.transactional_id, ask)
@@ -242,7 +246,7 @@ class Transaction:
         if code:
             raise self._error(what, code)
 
-    def _error(self, what: str, code: int, more: str | None = None) -> Answered:
+    def _error(self, what: str, code: int, more: str | None = None) -> RequestFailed:
         if code in FENCED and what != "begin":
             raise Fenced(f"another producer took over the transactional id {self.transactional_id}: {what} is refused")
-        return Answered(f"transaction {self.transactional_id}: {what}", code, more)
+        return RequestFailed(f"transaction {self.transactional_id}: {what}", code, more)

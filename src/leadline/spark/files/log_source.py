@@ -27,11 +27,11 @@ from pyspark.sql.types import StructType
 
 from leadline.config.settings import nearest
 from leadline.spark.files import segments
-from leadline.spark.files.log_part import Part, in_columns
-from leadline.spark.files.log_views import CHECKPOINTS, RECORDS_WITH_HEADERS, VIEWS, By, checkpoints_of
+from leadline.spark.files.log_part import LogPart, in_columns
+from leadline.spark.files.log_views import CHECKPOINTS, RECORDS_WITH_HEADERS, VIEWS, SplitBy, checkpoints_of
 from leadline.spark.files.segments import LogFiles, SegmentFile
 from leadline.spark.ranges import SPLIT_BYTES, Range, plan
-from leadline.spark.topics.options import BadOption, Given
+from leadline.spark.topics.options import BadOption, SourceOptions
 
 NAMES = "path paths view topic until includeHeaders minPartitions".split()
 UNTIL = {"high-watermark": False, "log-end": True}
@@ -54,7 +54,7 @@ class LogOptions:
 
 
 def log_options(options: Mapping[str, str]) -> LogOptions:
-    given = Given(options, NAMES, ["isolation.level"])
+    given = SourceOptions(options, NAMES, ["isolation.level"])
     view = (given.text("view") or "records").strip()
     if view not in VIEWS:
         raise BadOption(f"view={view}: there are {', '.join(VIEWS)}{nearest(view, VIEWS)}")
@@ -76,7 +76,7 @@ def _choice(name: str, text: str, known: Mapping[str, bool]) -> bool:
     return known[text.strip()]
 
 
-def _paths(given: Given) -> tuple[str, ...]:
+def _paths(given: SourceOptions) -> tuple[str, ...]:
     single, several = given.text("path"), given.text("paths")
     try:
         found = [] if several is None else json.loads(several)
@@ -104,7 +104,7 @@ class LeadlineLogSource(DataSource):
 
 @dataclass
 class LogTask(InputPartition):
-    parts: tuple[Part, ...] = ()
+    parts: tuple[LogPart, ...] = ()
     log_dirs: tuple[str, ...] = ()  # whose own checkpoints are read as well
 
 
@@ -129,12 +129,12 @@ class LogReader(DataSourceReader):
 
 def tasks(options: LogOptions) -> list[InputPartition]:
     logs, by = segments.logs_in(options.paths, options.topics), VIEWS[options.view].by
-    if by is By.FILES:
+    if by is SplitBy.FILES:
         return list(_file_tasks(logs, options.min_partitions))
-    if by is By.OFFSETS:
+    if by is SplitBy.OFFSETS:
         return list(_record_tasks(logs, options))
     log_dirs = {log.log_dir for log in logs} if options.view == "checkpoints" else ()
-    return [LogTask(tuple(map(Part, logs)), tuple(sorted(log_dirs)))]
+    return [LogTask(tuple(map(LogPart, logs)), tuple(sorted(log_dirs)))]
 
 
 def _record_tasks(logs: Iterable[LogFiles], options: LogOptions) -> Iterator[InputPartition]:
@@ -151,7 +151,7 @@ def _record_tasks(logs: Iterable[LogFiles], options: LogOptions) -> Iterator[Inp
             sizes[log.tp] = log.size / max(until - log.log_start, 1)
         least = -(-options.min_partitions // len(by_dir))
         for task in plan(ranges, sizes, min_tasks=least):
-            parts = [Part(by_tp[one.tp], (), one.first, one.until, committed, options.headers) for one in task]
+            parts = [LogPart(by_tp[one.tp], (), one.first, one.until, committed, options.headers) for one in task]
             yield LogTask(tuple(parts))
 
 
@@ -173,4 +173,4 @@ def _file_tasks(logs: Iterable[LogFiles], least: int) -> Iterator[InputPartition
 
 
 def _file_task(by_log: Iterable[list[tuple[LogFiles, SegmentFile]]]) -> LogTask:
-    return LogTask(tuple(Part(some[0][0], tuple(segment for _, segment in some)) for some in by_log))
+    return LogTask(tuple(LogPart(some[0][0], tuple(segment for _, segment in some)) for some in by_log))

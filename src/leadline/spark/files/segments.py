@@ -27,7 +27,7 @@ from leadline.model import Offset, TopicId, TopicPartition
 from leadline.records.batch import HEADER_BYTES, Header, check_frame, header_at, walk
 from leadline.records.control import read_end_marker
 from leadline.runtime.ports import Files, OsFiles
-from leadline.spark.batches.decode import Wanted, WrongBatch, pieces
+from leadline.spark.batches.decode import RecordFilter, WrongBatch, pieces
 from leadline.spark.errors import JobFailed
 
 T = TypeVar("T")
@@ -268,7 +268,7 @@ def rows(
     log: LogFiles, first: Offset, until: Offset, *, headers: bool = False, aborted: tuple[AbortedTxn, ...] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The records of a range, as `decode` gives them. CorruptFile where the log is damaged."""
-    wanted = Wanted(max(first, log.log_start), until, headers, aborted)
+    wanted = RecordFilter(max(first, log.log_start), until, headers, aborted)
     for path, position, data in batches_of(log, wanted.first, until):
         try:
             yield from pieces(data, wanted)

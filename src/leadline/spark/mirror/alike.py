@@ -1,7 +1,7 @@
 """What a mirror needs beside records: topics made like those of another cluster, and the groups that there are."""
 
 from leadline.errors import TopicAlreadyExists
-from leadline.spark.client.cluster import Answered, Cluster, Topic
+from leadline.spark.client.cluster import ClusterClient, RequestFailed, TopicMetadata
 from leadline.spark.errors import JobFailed
 from leadline.wire.messages import (
     CreateTopicsRequest,
@@ -23,14 +23,14 @@ class TooFewPartitions(JobFailed):
     """A copy keeps partitions, and has fewer of them."""
 
 
-def settings(cluster: Cluster, topic: str) -> dict[str, str]:
+def settings(cluster: ClusterClient, topic: str) -> dict[str, str]:
     """What was set for the topic itself."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC, resource_name=topic, configuration_keys=None
     )
     (result,) = cluster.ask_anyone(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse).results
     if result.error_code:
-        raise Answered(f"settings of topic {topic}", result.error_code, result.error_message)
+        raise RequestFailed(f"settings of topic {topic}", result.error_code, result.error_message)
     return {
         each.name: each.value
         for each in result.configs
@@ -38,7 +38,7 @@ def settings(cluster: Cluster, topic: str) -> dict[str, str]:
     }
 
 
-def create(cluster: Cluster, name: str, partitions: int, configs: dict[str, str]) -> None:
+def create(cluster: ClusterClient, name: str, partitions: int, configs: dict[str, str]) -> None:
     """A topic, unless it is there."""
     topic = CreateTopicsRequest.CreatableTopic(
         name=name,
@@ -52,13 +52,13 @@ def create(cluster: Cluster, name: str, partitions: int, configs: dict[str, str]
         request = CreateTopicsRequest(topics=[topic], timeout_ms=CREATE_MS)
         (result,) = cluster.on(controller, lambda: controller.ask(request, CreateTopicsResponse)).topics
         if result.error_code not in (0, TopicAlreadyExists.code):
-            raise Answered(f"creating topic {name}", result.error_code, result.error_message)
+            raise RequestFailed(f"creating topic {name}", result.error_code, result.error_message)
 
     cluster.retried(ask)
     cluster.created(name)
 
 
-def create_like(target: Cluster, name: str, source: Cluster, original: Topic) -> None:
+def create_like(target: ClusterClient, name: str, source: ClusterClient, original: TopicMetadata) -> None:
     """A topic for a copy: as many partitions, the same settings. One that is there must have enough partitions."""
     found = target.topics([name]).get(name)
     if found is None:
@@ -70,12 +70,12 @@ def create_like(target: Cluster, name: str, source: Cluster, original: Topic) ->
         )
 
 
-def groups(cluster: Cluster) -> list[str]:
+def groups(cluster: ClusterClient) -> list[str]:
     """Of consumers, by name; also those that only commit."""
     answers = cluster.each_broker(ListGroupsRequest(), ListGroupsResponse)
     for answer in answers:
         if answer.error_code:
-            raise Answered("groups", answer.error_code)
+            raise RequestFailed("groups", answer.error_code)
     return sorted(
         {each.group_id for answer in answers for each in answer.groups if each.protocol_type in ("", CONSUMER_PROTOCOL)}
     )

@@ -16,9 +16,9 @@ from leadline.records.batch import Header, crc_of, walk
 from leadline.records.build import BatchFields, build
 from leadline.records.control import ControlType, read_end_marker
 from leadline.records.record import records_of
-from leadline.spark.batches.encode import Batch
-from leadline.spark.client.cluster import Cluster
-from leadline.spark.client.fetching import Fetched, Fetching, fetch
+from leadline.spark.batches.encode import EncodedBatch
+from leadline.spark.client.cluster import ClusterClient
+from leadline.spark.client.fetching import FetchedBatches, FetchOptions, fetch
 from leadline.spark.ranges import Range, Task
 from leadline.spark.topics.staging import Staged, Staging
 
@@ -26,26 +26,26 @@ Span = tuple[Offset, int]  # records whose offsets follow each other: the first,
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class CopyTask:
     source: Mapping[str, str]  # properties of a client
     task: Task
     prefix: str  # of the topics' names over there
-    how: Fetching
+    how: FetchOptions
     staging: Staging
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class CopyOutput:
     staged: Staged
     spans: tuple[tuple[Span, ...], ...]  # of each staged piece, the offsets that its records had
     newest_ms: int
 
 
-def copy(job: Job) -> Copied:
+def copy(job: CopyTask) -> CopyOutput:
     spans: list[tuple[Span, ...]] = []
     newest_ms = NO_TIMESTAMP
 
-    def batches() -> Iterator[Batch]:
+    def batches() -> Iterator[EncodedBatch]:
         nonlocal newest_ms
         for one in job.task:
             there = TopicPartition(job.prefix + one.tp.topic, one.tp.partition)
@@ -55,11 +55,11 @@ def copy(job: Job) -> Copied:
                     if found:
                         newest_ms = max(newest_ms, header.max_timestamp)
                         spans.append(found)
-                        yield Batch(there, data, sum(length for _, length in found))
+                        yield EncodedBatch(there, data, sum(length for _, length in found))
 
-    with Cluster(job.source) as cluster:
+    with ClusterClient(job.source) as cluster:
         staged = job.staging.write(batches())
-    return Copied(staged, tuple(spans), newest_ms)
+    return CopyOutput(staged, tuple(spans), newest_ms)
 
 
 def committed(data: Buffer, aborted: tuple[AbortedTxn, ...]) -> Iterator[tuple[int, Header]]:
@@ -83,7 +83,7 @@ def _check(data: Buffer, position: int, header: Header) -> None:
         raise CorruptMessage(f"the batch at offset {header.base_offset}: its CRC is {crc}, but it says {header.crc}")
 
 
-def taken(fetched: Fetched, position: int, header: Header, one: Range) -> tuple[bytearray, tuple[Span, ...]]:
+def taken(fetched: FetchedBatches, position: int, header: Header, one: Range) -> tuple[bytearray, tuple[Span, ...]]:
     """The batch as it goes over, and the offsets that its records had; none if it has none in the range."""
     first = max(fetched.first, one.first)
     inside = first <= header.base_offset and header.last_offset < one.until

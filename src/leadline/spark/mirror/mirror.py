@@ -24,20 +24,20 @@ from pyspark.sql import SparkSession
 from leadline.errors import UnknownMemberId
 from leadline.model import NO_TIMESTAMP, Offset, TopicPartition
 from leadline.records.compression import Codec
-from leadline.spark.batches.encode import Columns, Packing
-from leadline.spark.client.cluster import Answered, Cluster, Committed
-from leadline.spark.client.fetching import Fetching, rows
-from leadline.spark.client.transaction import Transaction, Unsent
+from leadline.spark.batches.encode import BatchEncoder, RowColumns
+from leadline.spark.client.cluster import ClusterClient, CommittedOffset, RequestFailed
+from leadline.spark.client.fetching import FetchOptions, rows
+from leadline.spark.client.transaction import ClientTransaction, StagedBatch
 from leadline.spark.errors import JobFailed
 from leadline.spark.mirror.alike import create, create_like, groups
-from leadline.spark.mirror.copying import Copied, Job, copy
-from leadline.spark.mirror.offset_map import OffsetMap, Run
-from leadline.spark.positions import Now, Positions, go_on, losses, told
+from leadline.spark.mirror.copying import CopyOutput, CopyTask, copy
+from leadline.spark.mirror.offset_map import OffsetMap, OffsetRun
+from leadline.spark.positions import ClusterOffsets, Positions, go_on, losses, told
 from leadline.spark.ranges import Range, admit, plan
 from leadline.spark.session import run_tasks
 from leadline.spark.topics import resolve
 from leadline.spark.topics.options import Topics
-from leadline.spark.topics.sink import Left, unsent
+from leadline.spark.topics.sink import TaskStaged, unsent
 from leadline.spark.topics.staging import Staging
 
 BATCH_BYTES = 256 << 20  # of one round
@@ -50,7 +50,7 @@ class BadMirror(JobFailed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class MirrorSpec:
     """What a person asked for."""
 
     name: str
@@ -66,7 +66,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class RoundSummary:
     """What a round has done, and what is left."""
 
     records: int
@@ -80,7 +80,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CopyPosition:
     """How far a partition is copied."""
 
     source: Offset
@@ -88,11 +88,11 @@ class Place:
     id: str
 
     @property
-    def note(self) -> Committed:
-        return Committed(self.target, json.dumps({"source": self.source, "id": self.id}))
+    def note(self) -> CommittedOffset:
+        return CommittedOffset(self.target, json.dumps({"source": self.source, "id": self.id}))
 
     @classmethod
-    def of(cls, note: Committed, group: str) -> "Place":
+    def of(cls, note: CommittedOffset, group: str) -> "CopyPosition":
         try:
             found = json.loads(note.metadata)
             return cls(int(found["source"]), note.offset, str(found["id"]))
@@ -102,7 +102,7 @@ class Place:
             ) from None
 
 
-RunTasks = Callable[[Sequence[Job]], list[Copied]]
+RunTasks = Callable[[Sequence[CopyTask]], list[CopyOutput]]
 
 
 def on_spark(spark: SparkSession) -> RunTasks:
@@ -111,10 +111,10 @@ def on_spark(spark: SparkSession) -> RunTasks:
 
 @dataclass(slots=True)
 class Mirror:
-    wish: Wish
+    wish: MirrorSpec
     run: RunTasks  # on Spark
-    source: Cluster
-    target: Cluster
+    source: ClusterClient
+    target: ClusterClient
     map: OffsetMap = field(default_factory=OffsetMap)
     _known: set[str] = field(default_factory=set)  # topics that are ready over there
 
@@ -135,19 +135,19 @@ class Mirror:
             self.target.earliest([self.map_tp])[self.map_tp],
             self.target.latest([self.map_tp], committed=True)[self.map_tp],
         )
-        for found in rows(self.target, one, Fetching(committed=True), headers=False):
+        for found in rows(self.target, one, FetchOptions(committed=True), headers=False):
             keys, values = found.column("key").to_pylist(), found.column("value").to_pylist()
             for key, value in zip(keys, values, strict=True):
                 self.map.take(key, value)
 
-    def round(self) -> Told:
+    def round(self) -> RoundSummary:
         started = time.monotonic()
         at = resolve.now(self.source, resolve.find(self.source, self.wish.topics), committed=True)
         if self._begin(self._places(), at) == at.latest:
             moved, busy = self._translate(at)
-            return Told(0, 0, 0, 0, NO_TIMESTAMP, time.monotonic() - started, moved, busy)
+            return RoundSummary(0, 0, 0, 0, NO_TIMESTAMP, time.monotonic() - started, moved, busy)
         self._prepare(at)
-        transaction = Transaction(self.target, self.id, TRANSACTION_MS)
+        transaction = ClientTransaction(self.target, self.id, TRANSACTION_MS)
         transaction.begin()  # from here on nobody else moves what was noted
         places = self._places()
         begin = self._begin(places, at)
@@ -157,7 +157,7 @@ class Mirror:
         self._commit(transaction, copied, places, at, end)
         left = {tp: at.latest[tp] - end[tp] for tp in end}
         moved, busy = self._translate(at)
-        return Told(
+        return RoundSummary(
             sum(piece.count for each in copied for piece in each.staged.pieces),
             sum(each.staged.bytes for each in copied),
             sum(left.values()),
@@ -171,16 +171,16 @@ class Mirror:
     def _there(self, tp: TopicPartition) -> TopicPartition:
         return TopicPartition(self.wish.prefix + tp.topic, tp.partition)
 
-    def _places(self) -> dict[TopicPartition, Place]:
+    def _places(self) -> dict[TopicPartition, CopyPosition]:
         """By the partitions over there."""
-        return {tp: Place.of(note, self.id) for tp, note in self.target.committed(self.id).items()}
+        return {tp: CopyPosition.of(note, self.id) for tp, note in self.target.committed(self.id).items()}
 
-    def _prepare(self, at: Now) -> None:
+    def _prepare(self, at: ClusterOffsets) -> None:
         for name in {tp.topic for tp in at.latest} - self._known:
             create_like(self.target, self.wish.prefix + name, self.source, self.source.existing([name])[name])
             self._known.add(name)
 
-    def _begin(self, places: Mapping[TopicPartition, Place], at: Now) -> dict[TopicPartition, Offset]:
+    def _begin(self, places: Mapping[TopicPartition, CopyPosition], at: ClusterOffsets) -> dict[TopicPartition, Offset]:
         """Where each partition goes on; one that is new, from what is there of it."""
         copied = {tp: places[self._there(tp)] for tp in at.latest if self._there(tp) in places}
         ids = {tp.topic: place.id for tp, place in copied.items() if place.id}
@@ -190,19 +190,19 @@ class Mirror:
             raise told(lost)
         return go_on(before, at)
 
-    def _copied(self, ranges: list[Range], sizes: Mapping[TopicPartition, float]) -> list[Copied]:
-        how = Fetching(committed=True, fail_on_data_loss=self.wish.fail_on_data_loss)
+    def _copied(self, ranges: list[Range], sizes: Mapping[TopicPartition, float]) -> list[CopyOutput]:
+        how = FetchOptions(committed=True, fail_on_data_loss=self.wish.fail_on_data_loss)
         staging = Staging.of(self.wish.staging, self.id)
         tasks = plan(ranges, sizes, min_tasks=self.wish.min_tasks)
-        jobs = [Job(self.wish.source, task, self.wish.prefix, how, staging) for task in tasks]
+        jobs = [CopyTask(self.wish.source, task, self.wish.prefix, how, staging) for task in tasks]
         return self.run(jobs) if jobs else []
 
     def _commit(
         self,
-        transaction: Transaction,
-        copied: Sequence[Copied],
-        places: Mapping[TopicPartition, Place],
-        at: Now,
+        transaction: ClientTransaction,
+        copied: Sequence[CopyOutput],
+        places: Mapping[TopicPartition, CopyPosition],
+        at: ClusterOffsets,
         end: Mapping[TopicPartition, Offset],
     ) -> None:
         """Records, map and places: all or nothing."""
@@ -210,7 +210,7 @@ class Mirror:
         staging = Staging.of(self.wish.staging, self.id)
         transaction.on_stored = self._noticed(news)
         try:
-            lefts = [Left(staging, each.staged, None) for each in copied]
+            lefts = [TaskStaged(staging, each.staged, None) for each in copied]
             pieces = {piece.tp for each in copied for piece in each.staged.pieces}
             if pieces:
                 transaction.add({*pieces, self.map_tp})
@@ -227,19 +227,19 @@ class Mirror:
             self.map.take_runs(tp, runs)
         staging.clear()
 
-    def _noticed(self, news: OffsetMap) -> Callable[[Unsent, Offset], None]:
-        def stored(batch: Unsent, base_offset: Offset) -> None:
+    def _noticed(self, news: OffsetMap) -> Callable[[StagedBatch, Offset], None]:
+        def stored(batch: StagedBatch, base_offset: Offset) -> None:
             assert isinstance(batch.tag, tuple)
             for first, length in batch.tag:
-                news.add(batch.tp, Run(first, base_offset, length))
+                news.add(batch.tp, OffsetRun(first, base_offset, length))
                 base_offset += length
 
         return stored
 
-    def _written(self, news: OffsetMap) -> list[Unsent]:
+    def _written(self, news: OffsetMap) -> list[StagedBatch]:
         records = list(news.to_records())
         now_ms = time.time_ns() // 1_000_000
-        columns = Columns(
+        columns = RowColumns(
             self.id,
             [key.encode() for key, _ in records],
             [value.encode() for _, value in records],
@@ -247,27 +247,27 @@ class Mirror:
             [now_ms] * len(records),
             np.zeros(len(records), np.int64),
         )
-        packing = Packing(Codec.LZ4, 256 << 10)
+        packing = BatchEncoder(Codec.LZ4, 256 << 10)
         batches = [*packing.add(columns), *packing.rest()]
-        return [Unsent(batch.tp, len(batch.data), batch.count, partial(bytes, batch.data)) for batch in batches]
+        return [StagedBatch(batch.tp, len(batch.data), batch.count, partial(bytes, batch.data)) for batch in batches]
 
     def _notes(
         self,
-        transaction: Transaction,
-        places: Mapping[TopicPartition, Place],
-        at: Now,
+        transaction: ClientTransaction,
+        places: Mapping[TopicPartition, CopyPosition],
+        at: ClusterOffsets,
         end: Mapping[TopicPartition, Offset],
-    ) -> dict[TopicPartition, Committed]:
-        found: dict[TopicPartition, Committed] = {}
+    ) -> dict[TopicPartition, CommittedOffset]:
+        found: dict[TopicPartition, CommittedOffset] = {}
         for tp, until in end.items():
             there = self._there(tp)
             target = transaction.ends.get(there, places[there].target if there in places else 0)
-            found[there] = Place(until, target, at.ids.get(tp.topic, "")).note
+            found[there] = CopyPosition(until, target, at.ids.get(tp.topic, "")).note
         return found
 
     # Groups
 
-    def _translate(self, at: Now) -> tuple[int, tuple[str, ...]]:
+    def _translate(self, at: ClusterOffsets) -> tuple[int, tuple[str, ...]]:
         """Offsets of the source's groups, committed over there, for groups of the same name; never backwards."""
         if self.wish.groups is None:
             return 0, ()
@@ -278,13 +278,13 @@ class Mirror:
                 continue
             try:
                 moved += self._translate_group(group, at)
-            except Answered as error:
+            except RequestFailed as error:
                 if error.code != UnknownMemberId.code:
                     raise
                 busy.append(group)
         return moved, tuple(busy)
 
-    def _translate_group(self, group: str, at: Now) -> bool:
+    def _translate_group(self, group: str, at: ClusterOffsets) -> bool:
         here = self.source.committed(group, list(at.latest))
         there = self.target.committed(group, [self._there(tp) for tp in here]) if here else {}
         ahead = {}

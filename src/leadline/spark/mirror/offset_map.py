@@ -22,22 +22,22 @@ from leadline.model import Offset, TopicPartition
 RUNS_PER_RECORD = 5000
 
 
-class Run(NamedTuple):
+class OffsetRun(NamedTuple):
     source: Offset
     target: Offset
     length: int
 
 
-Side = Callable[[Run], Offset]
+Side = Callable[[OffsetRun], Offset]
 _SOURCE: Side = attrgetter("source")
 _TARGET: Side = attrgetter("target")
 
 
 class OffsetMap:
     def __init__(self) -> None:
-        self._runs: dict[TopicPartition, list[Run]] = defaultdict(list)
+        self._runs: dict[TopicPartition, list[OffsetRun]] = defaultdict(list)
 
-    def add(self, tp: TopicPartition, run: Run) -> None:
+    def add(self, tp: TopicPartition, run: OffsetRun) -> None:
         """Behind those that are there; what goes on where the last one ends becomes one with it."""
         runs = self._runs[tp]
         last = runs[-1] if runs else None
@@ -63,7 +63,7 @@ class OffsetMap:
             return there(runs[0])
         return there(runs[n]) + min(offset - here(runs[n]), runs[n].length)
 
-    def runs(self) -> Mapping[TopicPartition, list[Run]]:
+    def runs(self) -> Mapping[TopicPartition, list[OffsetRun]]:
         return self._runs
 
     def to_records(self) -> Iterator[tuple[str, str]]:
@@ -79,4 +79,4 @@ class OffsetMap:
 
     def take_runs(self, tp: TopicPartition, runs: Iterable[Iterable[int]]) -> None:
         for run in runs:
-            self.add(tp, Run(*run))
+            self.add(tp, OffsetRun(*run))

@@ -5,16 +5,16 @@ Pure: values.
 
 from dataclasses import dataclass
 
-from leadline.spark.report.forecast import Forecast, Limits
+from leadline.spark.report.forecast import Forecast, TopicLimits
 from leadline.spark.report.lag import Lag
-from leadline.spark.report.measure import Figures
+from leadline.spark.report.measure import TopicFigures
 
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
     name: str
-    figures: Figures
-    limits: Limits
+    figures: TopicFigures
+    limits: TopicLimits
     forecast: Forecast | None
     lags: list[Lag]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leadline.spark.report.measure import Part
-from leadline.spark.report.traffic import DAY_MS, Slots, bulk, joined
+from leadline.spark.report.measure import PartitionFigures
+from leadline.spark.report.traffic import DAY_MS, TimeSlots, bulk, joined
 
 RECENT = 0.25
 FORESEEN_MS = 10 * 365 * DAY_MS  # what lies beyond is not worth a date
@@ -23,7 +23,7 @@ TOO_SHORT_MS = 10 * 60_000  # a log that covers less tells of no day
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TopicLimits:
     """What bounds a topic, as far as it is known."""
 
     retention_ms: int | None = None  # None: unknown; -1: none
@@ -47,7 +47,7 @@ class Forecast:
     is_too_short: bool = False  # nothing is foretold
 
 
-def forecast(parts: Mapping[int, Part], limits: Limits) -> Forecast | None:
+def forecast(parts: Mapping[int, PartitionFigures], limits: TopicLimits) -> Forecast | None:
     """None: too little is known of when the records were written."""
     size = sum(part.stored for part in parts.values())
     slots = bulk(joined(part.slots for part in parts.values()))
@@ -63,7 +63,7 @@ def forecast(parts: Mapping[int, Part], limits: Limits) -> Forecast | None:
     return Forecast(size, first, last, rate, overall, settles_at, settles_ms, by, full)
 
 
-def _rate(slots: Slots, share: float) -> float:
+def _rate(slots: TimeSlots, share: float) -> float:
     """Bytes a day, in the last share of the time, at least in one slot of it."""
     end = int(slots.starts[-1]) + slots.width_ms
     span = max((end - int(slots.starts[0])) * share, slots.width_ms)
@@ -75,14 +75,16 @@ def _rate(slots: Slots, share: float) -> float:
 Settling = tuple[int, int, str]  # bytes, when, by which setting
 
 
-def _by_time(first_ms: int, rate: float, limits: Limits) -> Settling | None:
+def _by_time(first_ms: int, rate: float, limits: TopicLimits) -> Settling | None:
     keep = limits.retention_ms
     if keep is None or keep < 0 or "delete" not in limits.cleanup_policy:
         return None
     return round(rate * keep / DAY_MS), first_ms + keep, "retention.ms"
 
 
-def _by_size(parts: Mapping[int, Part], size: int, now_ms: int, rate: float, limits: Limits) -> Settling | None:
+def _by_size(
+    parts: Mapping[int, PartitionFigures], size: int, now_ms: int, rate: float, limits: TopicLimits
+) -> Settling | None:
     keep = limits.retention_bytes
     if keep is None or keep < 0 or "delete" not in limits.cleanup_policy or not rate or not size:
         return None
@@ -90,7 +92,7 @@ def _by_size(parts: Mapping[int, Part], size: int, now_ms: int, rate: float, lim
     return keep * len(waits), now_ms + round(max(0.0, *waits) * DAY_MS), "retention.bytes"
 
 
-def _disk_full(size: int, now_ms: int, rate: float, settles_at: int | None, limits: Limits) -> int | None:
+def _disk_full(size: int, now_ms: int, rate: float, settles_at: int | None, limits: TopicLimits) -> int | None:
     if limits.disk_free is None or rate <= 0:
         return None
     if settles_at is not None and settles_at - size <= limits.disk_free:

@@ -16,21 +16,21 @@ from leadline.coordinator.group_records import OffsetKey
 from leadline.errors import WireError
 from leadline.model import Offset, TopicPartition
 from leadline.spark.batches.places import Longs
-from leadline.spark.report.traffic import Slots
+from leadline.spark.report.traffic import TimeSlots
 
 MOST_COMMITS = 2000  # of one group and partition that are held; beyond that, every other one goes
 
 
-class Committed(NamedTuple):
+class CommitPoint(NamedTuple):
     ms: int
     offset: Offset
 
 
 @dataclass(slots=True)
-class Commits:
+class CommitHistory:
     """By group and partition, in their order; an offset of -1: the group forgot it."""
 
-    found: dict[tuple[str, TopicPartition], list[Committed]] = field(default_factory=dict)
+    found: dict[tuple[str, TopicPartition], list[CommitPoint]] = field(default_factory=dict)
 
     def add(self, at: Offset, ms: int, key: bytes | None, value: bytes | None, topics: frozenset[str]) -> None:
         """A record of the journal."""
@@ -38,15 +38,15 @@ class Commits:
             parsed = group_records.read_key(key)
             if isinstance(parsed, OffsetKey) and parsed.tp.topic in topics:
                 offset = -1 if value is None else group_records.read_offset(value, at).offset
-                self._add(parsed.group, parsed.tp, [Committed(ms, offset)])
+                self._add(parsed.group, parsed.tp, [CommitPoint(ms, offset)])
         except WireError:
             return  # of a kind that only a newer Kafka knows; a report does without it
 
-    def merge(self, other: "Commits") -> None:
+    def merge(self, other: "CommitHistory") -> None:
         for (group, tp), commits in other.found.items():
             self._add(group, tp, commits)
 
-    def _add(self, group: str, tp: TopicPartition, commits: Iterable[Committed]) -> None:
+    def _add(self, group: str, tp: TopicPartition, commits: Iterable[CommitPoint]) -> None:
         known = self.found.setdefault((group, tp), [])
         known.extend(commits)
         if len(known) > MOST_COMMITS:
@@ -64,19 +64,19 @@ class Lag:
     by_partition: Mapping[int, tuple[Offset, Offset]]  # committed and log end, at last
 
 
-def histories(commits: Commits, topic: str, slots: Mapping[int, Slots]) -> list[Lag]:
+def histories(commits: CommitHistory, topic: str, slots: Mapping[int, TimeSlots]) -> list[Lag]:
     """Of all groups that committed on a topic, by name. `slots` is the traffic of its partitions, of one width."""
     groups = sorted({group for group, tp in commits.found if tp.topic == topic})
     return [_history(group, commits, topic, slots) for group in groups]
 
 
-def _history(group: str, commits: Commits, topic: str, slots: Mapping[int, Slots]) -> Lag:
+def _history(group: str, commits: CommitHistory, topic: str, slots: Mapping[int, TimeSlots]) -> Lag:
     mine = {tp.partition: sorted(c) for (name, tp), c in commits.found.items() if (name, tp.topic) == (group, topic)}
     times = _times(mine.values(), slots.values())
     behind = np.zeros(len(times), np.int64)
     now: dict[int, tuple[Offset, Offset]] = {}
     for partition, found in sorted(mine.items()):
-        ends = slots.get(partition, Slots()).end_at(times)
+        ends = slots.get(partition, TimeSlots()).end_at(times)
         n = np.searchsorted([commit.ms for commit in found], times, side="left")
         offsets = np.array([-1, *(commit.offset for commit in found)], np.int64)[n]
         behind += np.where(offsets < 0, 0, np.maximum(ends - offsets, 0))
@@ -85,7 +85,7 @@ def _history(group: str, commits: Commits, topic: str, slots: Mapping[int, Slots
     return Lag(group, times, behind, now)
 
 
-def _times(commits: Iterable[list[Committed]], slots: Iterable[Slots]) -> Longs:
+def _times(commits: Iterable[list[CommitPoint]], slots: Iterable[TimeSlots]) -> Longs:
     """When the lag is told: at the end of each slot with records or commits, from the first commit on."""
     all_slots = list(slots)
     width = max((each.width_ms for each in all_slots), default=1000)

@@ -20,18 +20,18 @@ from leadline.model import Buffer, Offset
 from leadline.records.batch import CODEC_MASK, CONTROL, HEADER_BYTES, Header, codec_of, walk
 from leadline.records.compression import Codec, compress
 from leadline.records.record import body_of
-from leadline.spark.batches.decode import Wanted, pieces
+from leadline.spark.batches.decode import RecordFilter, pieces
 from leadline.spark.batches.places import Longs
-from leadline.spark.report.sketches import Histogram, HotKeys, Kept, KeyColumn, KeySample
-from leadline.spark.report.traffic import Slots
+from leadline.spark.report.sketches import CompactionEstimate, Histogram, HotKeys, KeyColumn, KeySample
+from leadline.spark.report.traffic import TimeSlots
 
 TRIED_BYTES = 512 << 10  # of a range, on which all codecs are tried
 TRIED_AT_ONCE = 8  # batches out of those that are handed over together
-EVERY_OFFSET = Wanted(0, (1 << 63) - 1)
+EVERY_OFFSET = RecordFilter(0, (1 << 63) - 1)
 
 
 @dataclass(slots=True)
-class Part:
+class PartitionFigures:
     """One partition, or a range of it."""
 
     batches: int = 0
@@ -40,9 +40,9 @@ class Part:
     payload: int = 0
     keyless: int = 0  # records without a key
     tombstones: int = 0  # records without a value
-    slots: Slots = field(default_factory=Slots)
+    slots: TimeSlots = field(default_factory=TimeSlots)
 
-    def merge(self, other: "Part") -> None:
+    def merge(self, other: "PartitionFigures") -> None:
         self.batches += other.batches
         self.records += other.records
         self.stored += other.stored
@@ -53,7 +53,7 @@ class Part:
 
 
 @dataclass(slots=True)
-class Packed:
+class CodecFigures:
     """Batches of one codec."""
 
     batches: int = 0
@@ -73,18 +73,18 @@ class Packed:
 
 
 @dataclass(slots=True)
-class Figures:
+class TopicFigures:
     """Of a topic, or of some ranges of it."""
 
-    parts: dict[int, Part] = field(default_factory=dict)
+    parts: dict[int, PartitionFigures] = field(default_factory=dict)
     sizes: Histogram = field(default_factory=Histogram)  # of payloads
     hot: HotKeys = field(default_factory=HotKeys)
     last: KeySample = field(default_factory=KeySample)
-    codecs: dict[Codec, Packed] = field(default_factory=dict)
+    codecs: dict[Codec, CodecFigures] = field(default_factory=dict)
     tried: dict[Codec, int] = field(default_factory=dict)  # what the batches of the sample would take with each codec
     tried_stored: int = 0  # and what they take now
 
-    def merge(self, other: "Figures") -> None:
+    def merge(self, other: "TopicFigures") -> None:
         for partition, part in other.parts.items():
             self.part(partition).merge(part)
         self.sizes.merge(other.sizes)
@@ -96,13 +96,13 @@ class Figures:
             self.tried[codec] = self.tried.get(codec, 0) + size
         self.tried_stored += other.tried_stored
 
-    def part(self, partition: int) -> Part:
-        return self.parts.setdefault(partition, Part())
+    def part(self, partition: int) -> PartitionFigures:
+        return self.parts.setdefault(partition, PartitionFigures())
 
-    def packed(self, codec: Codec) -> Packed:
-        return self.codecs.setdefault(codec, Packed())
+    def packed(self, codec: Codec) -> CodecFigures:
+        return self.codecs.setdefault(codec, CodecFigures())
 
-    def kept(self) -> Kept:
+    def kept(self) -> CompactionEstimate:
         """What compaction would leave; an estimate never tells more than there is."""
         found, keyed = self.last.kept(), self.records - sum(part.keyless for part in self.parts.values())
         return replace(found, keys=min(found.keys, keyed), bytes=min(found.bytes, self.stored))
@@ -120,19 +120,19 @@ class Figures:
         return sum(part.batches for part in self.parts.values())
 
 
-def merged(some: Iterable[Figures]) -> Figures:
-    whole = Figures()
+def merged(some: Iterable[TopicFigures]) -> TopicFigures:
+    whole = TopicFigures()
     for each in some:
         whole.merge(each)
     return whole
 
 
-class Measuring:
+class RangeMeasure:
     """A range on its way into figures."""
 
     def __init__(self, partition: int, first: Offset, until: Offset) -> None:
         self.partition, self.first, self.until = partition, first, until
-        self.figures = Figures()
+        self.figures = TopicFigures()
         self._to_try = TRIED_BYTES
 
     def add(self, data: Buffer) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from leadline.spark.report import plots, quantities
 from leadline.spark.report.findings import TopicReport
-from leadline.spark.report.forecast import Forecast, Limits
+from leadline.spark.report.forecast import Forecast, TopicLimits
 from leadline.spark.report.page_parts import lead, plot, table
 from leadline.spark.report.plots import Limit, Line
 from leadline.spark.report.traffic import DAY_MS, bulk, joined
@@ -53,7 +53,7 @@ def _settles(found: Forecast) -> str:
     return "grows on" if found.settles_at is None else quantities.size(found.settles_at)
 
 
-def _outcome(found: Forecast, limits: Limits) -> str:
+def _outcome(found: Forecast, limits: TopicLimits) -> str:
     if found.disk_full_ms is not None:
         return f"At that rate the disk is full on {quantities.day(found.disk_full_ms)}."
     if found.settles_at is None or found.settles_ms is None:

@@ -13,11 +13,11 @@ from leadline.records.compression import Codec
 from leadline.spark.report import plots, quantities
 from leadline.spark.report.findings import TopicReport
 from leadline.spark.report.lag import Lag
-from leadline.spark.report.measure import Figures
+from leadline.spark.report.measure import TopicFigures
 from leadline.spark.report.page_growth import growth
 from leadline.spark.report.page_parts import card, lead, note, plot, table
 from leadline.spark.report.plots import Bar, Column, Line
-from leadline.spark.report.traffic import Slots, bulk, joined
+from leadline.spark.report.traffic import TimeSlots, bulk, joined
 
 HOT_KEYS = 10
 COMPACTED = {"delete": "is not compacted. If it were", "unknown": "was never compacted. If it were"}
@@ -185,7 +185,7 @@ def _ratio(unpacked: int, packed: int) -> str:
     return f"{unpacked / packed:.2f} to 1" if packed else "nothing"
 
 
-def _needed(size: int, figures: Figures) -> str:
+def _needed(size: int, figures: TopicFigures) -> str:
     """Of what the sample has without compression."""
     return quantities.share(size, figures.tried.get(Codec.NONE, 0))
 
@@ -233,7 +233,7 @@ def _of_whole_slots(
     return [("quietest slot", min(counts), min(weights)), ("latest whole slot", counts[-1], weights[-1])]
 
 
-def _filled(slots: Slots) -> list[tuple[int, int, int]]:
+def _filled(slots: TimeSlots) -> list[tuple[int, int, int]]:
     """Every slot between the first and the last, also those without a record."""
     starts, records, sizes = (column.tolist() for column in (slots.starts, slots.records, slots.bytes))
     found = {at: (at, count, size) for at, count, size in zip(starts, records, sizes, strict=True)}
@@ -246,7 +246,7 @@ def _stepped(points: Sequence[tuple[int, float]], width_ms: int) -> list[tuple[i
     return [*points, (points[-1][0] + width_ms, points[-1][1])]
 
 
-def _field(topic: TopicReport, whole: Slots) -> str:
+def _field(topic: TopicReport, whole: TimeSlots) -> str:
     first, last = int(whole.starts[0]), int(whole.starts[-1])
     width = whole.width_ms
     while (last - first) // width > CELLS:

@@ -12,10 +12,10 @@ import numpy as np
 from leadline.records.compression import Codec
 from leadline.spark.report import quantities
 from leadline.spark.report.findings import Report, TopicReport
-from leadline.spark.report.forecast import Limits
+from leadline.spark.report.forecast import TopicLimits
 from leadline.spark.report.lag import Lag
-from leadline.spark.report.measure import Part
-from leadline.spark.report.sketches import Hot
+from leadline.spark.report.measure import PartitionFigures
+from leadline.spark.report.sketches import HotKey
 from leadline.spark.report.traffic import DAY_MS
 
 FEW_RECORDS = 100  # of which one should not say much
@@ -66,14 +66,14 @@ def _skew(topic: TopicReport) -> Iterator[Remark]:
         yield Remark(Weight.WORTH_KNOWING, topic.name, text, "skew")
 
 
-def _cause(topic: TopicReport, partition: int, part: Part) -> str:
+def _cause(topic: TopicReport, partition: int, part: PartitionFigures) -> str:
     hot = [each for each in topic.figures.hot.top(50) if each.partition == partition]
     if hot and hot[0].bytes * 3 >= part.stored:
         return f": key {_named(hot[0])}"
     return ""
 
 
-def _named(hot: Hot) -> str:
+def _named(hot: HotKey) -> str:
     return f"“{quantities.shown(hot.key, 24)}”"
 
 
@@ -125,7 +125,7 @@ def _growth(topic: TopicReport) -> Iterator[Remark]:
         yield Remark(Weight.WORTH_KNOWING, topic.name, f"nothing is ever deleted, and {grows}", "growth")
 
 
-def _keeps_all(limits: Limits) -> bool:
+def _keeps_all(limits: TopicLimits) -> bool:
     return limits.retention_ms == limits.retention_bytes == -1 and "delete" in limits.cleanup_policy
 
 

@@ -17,18 +17,18 @@ from pyspark.sql import SparkSession
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.errors import CorruptFile, WireError
 from leadline.model import Buffer, Offset, TopicPartition, by_topic
-from leadline.spark.batches.decode import Wanted, pieces
-from leadline.spark.client.cluster import Answered, Cluster, NoSuchTopic
-from leadline.spark.client.connection import Connection, Refused, Unreachable
-from leadline.spark.client.fetching import Fetching, fetch
+from leadline.spark.batches.decode import RecordFilter, pieces
+from leadline.spark.client.cluster import ClusterClient, NoSuchTopic, RequestFailed
+from leadline.spark.client.connection import AccessRefused, ClientConnection, Unreachable
+from leadline.spark.client.fetching import FetchOptions, fetch
 from leadline.spark.errors import JobFailed
 from leadline.spark.files import segments
 from leadline.spark.files.segments import LogFiles
 from leadline.spark.ranges import Range, plan
 from leadline.spark.report.findings import Report, TopicReport
-from leadline.spark.report.forecast import Limits, forecast
-from leadline.spark.report.lag import Commits, histories
-from leadline.spark.report.measure import Figures, Measuring
+from leadline.spark.report.forecast import TopicLimits, forecast
+from leadline.spark.report.lag import CommitHistory, histories
+from leadline.spark.report.measure import RangeMeasure, TopicFigures
 from leadline.spark.topics import resolve
 from leadline.spark.topics.options import Subscribed
 from leadline.wire.messages import (
@@ -41,7 +41,7 @@ from leadline.wire.messages import (
 LEAST_TASKS = 8  # where there is as much to read: for all cores, and for a progress that moves
 TOPIC_RESOURCE = 2
 SETTINGS = ("retention.ms", "retention.bytes", "cleanup.policy")
-EXPECTED = (Answered, CorruptFile, NoSuchTopic, OSError, Refused, Unreachable, WireError)
+EXPECTED = (RequestFailed, CorruptFile, NoSuchTopic, OSError, AccessRefused, Unreachable, WireError)
 
 
 class NothingToReport(JobFailed):
@@ -49,24 +49,24 @@ class NothingToReport(JobFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ReportRange:
     """A range for a task, and where it lies: in files, or else at the brokers."""
 
     range: Range
     log: LogFiles | None = None
 
 
-Task = tuple[Piece, ...]
+Task = tuple[ReportRange, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ReportPlan:
     """What is to be read, split into tasks."""
 
     where: str  # for a person
     tasks: list[Task]
     partitions: Sequence[TopicPartition]  # that are reported, also those without a record
-    limits: Mapping[str, Limits]
+    limits: Mapping[str, TopicLimits]
     size: int  # bytes, about
 
     @property
@@ -77,29 +77,31 @@ class Work:
 # What there is to read
 
 
-def from_brokers(properties: Mapping[str, str], topics: Sequence[str]) -> Work:
+def from_brokers(properties: Mapping[str, str], topics: Sequence[str]) -> ReportPlan:
     """Topics by name; none: all but the internal ones."""
-    with Cluster(properties) as cluster:
+    with ClusterClient(properties) as cluster:
         known = cluster.topics()
         chosen = sorted(topics or (name for name, topic in known.items() if not topic.is_internal))
         read = [*chosen, *([OFFSETS_TOPIC] if OFFSETS_TOPIC in known and OFFSETS_TOPIC not in chosen else [])]
         at = resolve.now(cluster, resolve.find(cluster, Subscribed(tuple(read))), committed=False)
         average = resolve.bytes_per_offset(cluster, at)
         ranges = [Range(tp, at.earliest[tp], until) for tp, until in sorted(at.latest.items())]
-        tasks = [tuple(map(Piece, task)) for task in plan(ranges, average, min_tasks=LEAST_TASKS)]
+        tasks = [tuple(map(ReportRange, task)) for task in plan(ranges, average, min_tasks=LEAST_TASKS)]
         size = sum(one.length * average.get(one.tp, 0.0) for one in ranges)
         partitions = [one.tp for one in ranges if one.tp.topic in chosen]
-        return Work(cluster.servers, tasks, partitions, _limits(cluster, chosen, partitions), round(size))
+        return ReportPlan(cluster.servers, tasks, partitions, _limits(cluster, chosen, partitions), round(size))
 
 
-def _limits(cluster: Cluster, topics: Sequence[str], partitions: Sequence[TopicPartition]) -> dict[str, Limits]:
+def _limits(
+    cluster: ClusterClient, topics: Sequence[str], partitions: Sequence[TopicPartition]
+) -> dict[str, TopicLimits]:
     """As far as the brokers tell."""
     disks: dict[TopicPartition, tuple[int, int]] = {}
     settings: dict[str, dict[str, str]] = {}
     try:
         disks = cluster.each_leader(partitions, _disks)
         settings = _settings(cluster, topics)
-    except (Answered, Refused):
+    except (RequestFailed, AccessRefused):
         pass  # without the right to know, a report does without
     found = {}
     for topic in topics:
@@ -107,12 +109,12 @@ def _limits(cluster: Cluster, topics: Sequence[str], partitions: Sequence[TopicP
         free, total = min(of_topic, default=(None, None))
         given = settings.get(topic, {})
         keep_ms, keep_bytes = (int(given[name]) if name in given else None for name in SETTINGS[:2])
-        found[topic] = Limits(keep_ms, keep_bytes, given.get("cleanup.policy", "unknown"), free, total)
+        found[topic] = TopicLimits(keep_ms, keep_bytes, given.get("cleanup.policy", "unknown"), free, total)
     return found
 
 
 def _disks(
-    connection: Connection, partitions: Sequence[TopicPartition]
+    connection: ClientConnection, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, tuple[int, int]]]:
     """Of the disk that each of them lies on: free and whole."""
     asked = [
@@ -129,7 +131,7 @@ def _disks(
     }
 
 
-def _settings(cluster: Cluster, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+def _settings(cluster: ClusterClient, topics: Sequence[str]) -> dict[str, dict[str, str]]:
     asked = [
         DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(SETTINGS)
@@ -144,7 +146,7 @@ def _settings(cluster: Cluster, topics: Sequence[str]) -> dict[str, dict[str, st
     }
 
 
-def from_files(paths: Sequence[str], topics: Sequence[str]) -> Work:
+def from_files(paths: Sequence[str], topics: Sequence[str]) -> ReportPlan:
     """Topics by name; none: all but the internal ones."""
     fullest: dict[TopicPartition, LogFiles] = {}
     for log in segments.logs_in(paths):
@@ -157,42 +159,44 @@ def from_files(paths: Sequence[str], topics: Sequence[str]) -> Work:
     logs = {tp: log for tp, log in sorted(fullest.items()) if tp.topic in chosen or tp.topic == OFFSETS_TOPIC}
     ranges = [Range(tp, log.log_start, segments.readable_until(log, committed=False)) for tp, log in logs.items()]
     average = {one.tp: logs[one.tp].size / max(one.length, 1) for one in ranges}
-    tasks = [tuple(Piece(one, logs[one.tp]) for one in task) for task in plan(ranges, average, min_tasks=LEAST_TASKS)]
+    tasks = [
+        tuple(ReportRange(one, logs[one.tp]) for one in task) for task in plan(ranges, average, min_tasks=LEAST_TASKS)
+    ]
     limits = {topic: _limits_of_files([log for tp, log in logs.items() if tp.topic == topic]) for topic in chosen}
     partitions = [tp for tp in logs if tp.topic in chosen]
-    return Work(", ".join(paths), tasks, partitions, limits, sum(log.size for log in logs.values()))
+    return ReportPlan(", ".join(paths), tasks, partitions, limits, sum(log.size for log in logs.values()))
 
 
-def _limits_of_files(logs: Sequence[LogFiles]) -> Limits:
+def _limits_of_files(logs: Sequence[LogFiles]) -> TopicLimits:
     """Files do not tell how long they are to be kept; the disk tells what it has."""
     disks = [os.statvfs(log.log_dir) for log in logs]
     free, total = min((disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize) for disk in disks)
     policy = "compact" if any(log.cleaned_until is not None for log in logs) else "unknown"
-    return Limits(None, None, policy, free, total)
+    return TopicLimits(None, None, policy, free, total)
 
 
 # What tasks do
 
 
 @dataclass(slots=True)
-class Outcome:
+class ReportOutcome:
     """Of a task, or of several."""
 
-    topics: dict[str, Figures] = field(default_factory=dict)
-    commits: Commits = field(default_factory=Commits)
+    topics: dict[str, TopicFigures] = field(default_factory=dict)
+    commits: CommitHistory = field(default_factory=CommitHistory)
     errors: list[str] = field(default_factory=list)
 
-    def merge(self, other: "Outcome") -> "Outcome":
+    def merge(self, other: "ReportOutcome") -> "ReportOutcome":
         for topic, figures in other.topics.items():
-            self.topics.setdefault(topic, Figures()).merge(figures)
+            self.topics.setdefault(topic, TopicFigures()).merge(figures)
         self.commits.merge(other.commits)
         self.errors += other.errors
         return self
 
 
-def measure(properties: Mapping[str, str], topics: frozenset[str], task: Task) -> Outcome:
-    outcome = Outcome()
-    with Cluster(properties) as cluster:
+def measure(properties: Mapping[str, str], topics: frozenset[str], task: Task) -> ReportOutcome:
+    outcome = ReportOutcome()
+    with ClusterClient(properties) as cluster:
         for piece in task:
             try:
                 _measure(cluster, topics, piece, outcome)
@@ -201,11 +205,11 @@ def measure(properties: Mapping[str, str], topics: frozenset[str], task: Task) -
     return outcome
 
 
-def _measure(cluster: Cluster, topics: frozenset[str], piece: Piece, outcome: Outcome) -> None:
+def _measure(cluster: ClusterClient, topics: frozenset[str], piece: ReportRange, outcome: ReportOutcome) -> None:
     one = piece.range
-    measuring = Measuring(one.tp.partition, one.first, one.until)
+    measuring = RangeMeasure(one.tp.partition, one.first, one.until)
     if one.tp.topic in topics:
-        outcome.topics.setdefault(one.tp.topic, Figures())
+        outcome.topics.setdefault(one.tp.topic, TopicFigures())
     try:
         for data in _bytes_of(cluster, piece):
             if one.tp.topic in topics:
@@ -217,17 +221,17 @@ def _measure(cluster: Cluster, topics: frozenset[str], piece: Piece, outcome: Ou
             outcome.topics[one.tp.topic].merge(measuring.figures)
 
 
-def _bytes_of(cluster: Cluster, piece: Piece) -> Iterator[Buffer]:
+def _bytes_of(cluster: ClusterClient, piece: ReportRange) -> Iterator[Buffer]:
     if piece.log is None:
-        for fetched in fetch(cluster, piece.range, Fetching(fail_on_data_loss=False)):
+        for fetched in fetch(cluster, piece.range, FetchOptions(fail_on_data_loss=False)):
             yield fetched.data
     else:
         for _, _, data in segments.batches_of(piece.log, piece.range.first, piece.range.until):
             yield data
 
 
-def _add_commits(data: Buffer, first: Offset, until: Offset, topics: frozenset[str], commits: Commits) -> None:
-    for rows in pieces(data, Wanted(first, until)):
+def _add_commits(data: Buffer, first: Offset, until: Offset, topics: frozenset[str], commits: CommitHistory) -> None:
+    for rows in pieces(data, RecordFilter(first, until)):
         times = rows.column("timestamp").view(pa.int64())
         columns = (rows.column("offset"), times, rows.column("key"), rows.column("value"))
         for at, ms, key, value in zip(*(column.to_pylist() for column in columns), strict=True):
@@ -237,29 +241,29 @@ def _add_commits(data: Buffer, first: Offset, until: Offset, topics: frozenset[s
 # The whole
 
 
-def make(spark: SparkSession, work: Work, properties: Mapping[str, str]) -> Report:
+def make(spark: SparkSession, work: ReportPlan, properties: Mapping[str, str]) -> Report:
     """Runs the tasks. NothingToReport if there is no record anywhere."""
-    outcome = Outcome()
+    outcome = ReportOutcome()
     if work.tasks:
         tasks = spark.sparkContext.parallelize(work.tasks, len(work.tasks))
-        do: Callable[[Task], Outcome] = partial(measure, dict(properties), work.topics)
-        outcome = tasks.map(do).treeReduce(Outcome.merge)
+        do: Callable[[Task], ReportOutcome] = partial(measure, dict(properties), work.topics)
+        outcome = tasks.map(do).treeReduce(ReportOutcome.merge)
     return finished(work, outcome)
 
 
-def finished(work: Work, outcome: Outcome) -> Report:
+def finished(work: ReportPlan, outcome: ReportOutcome) -> Report:
     for tp in work.partitions:
-        outcome.topics.setdefault(tp.topic, Figures()).part(tp.partition)
+        outcome.topics.setdefault(tp.topic, TopicFigures()).part(tp.partition)
     found = [_of_topic(name, figures, work, outcome.commits) for name, figures in outcome.topics.items()]
     if not any(each.figures.records for each in found) and not outcome.errors:
         raise NothingToReport(f"there is no record in any topic of {work.where}")
     return Report(work.where, sorted(found, key=lambda each: (-each.figures.stored, each.name)), outcome.errors)
 
 
-def _of_topic(name: str, figures: Figures, work: Work, commits: Commits) -> TopicReport:
+def _of_topic(name: str, figures: TopicFigures, work: ReportPlan, commits: CommitHistory) -> TopicReport:
     width = max((part.slots.width_ms for part in figures.parts.values()), default=0)
     for part in figures.parts.values():
         part.slots.widen(width)
-    limits = work.limits.get(name, Limits())
+    limits = work.limits.get(name, TopicLimits())
     slots = {partition: part.slots for partition, part in figures.parts.items()}
     return TopicReport(name, figures, limits, forecast(figures.parts, limits), histories(commits, name, slots))

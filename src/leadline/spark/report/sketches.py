@@ -130,7 +130,7 @@ class KeyColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class Hot:
+class HotKey:
     partition: int
     key: bytes
     records: int  # at least
@@ -161,8 +161,8 @@ class HotKeys:
             self.found = {key: (n - dropped, size) for key, (n, size) in self.found.items() if n > dropped}
             self.error += dropped
 
-    def top(self, count: int) -> list[Hot]:
-        hot = [Hot(partition, key, *found) for (partition, key), found in self.found.items()]
+    def top(self, count: int) -> list[HotKey]:
+        hot = [HotKey(partition, key, *found) for (partition, key), found in self.found.items()]
         return sorted(hot, key=lambda each: (-each.records, each.key))[:count]
 
 
@@ -175,7 +175,7 @@ def _most(counts: Longs) -> tuple[Longs, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CompactionEstimate:
     """What compaction would leave."""
 
     keys: int
@@ -218,10 +218,10 @@ class KeySample:
         self.sizes = np.concatenate((self.sizes, sizes))[rows]
         self.tombstones = np.concatenate((self.tombstones, tombstones))[rows]
 
-    def kept(self) -> Kept:
+    def kept(self) -> CompactionEstimate:
         times = 1 << self.level
         count, size = len(self.hashes), int(self.sizes.sum())
-        return Kept(count * times, size * times, int(self.tombstones.sum()) * times, self.level == 0)
+        return CompactionEstimate(count * times, size * times, int(self.tombstones.sum()) * times, self.level == 0)
 
 
 def _hashes(partition: int, keys: Iterable[bytes]) -> Iterable[int]:

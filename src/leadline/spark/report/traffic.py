@@ -25,7 +25,7 @@ def _none() -> Longs:
 
 
 @dataclass(slots=True)
-class Slots:
+class TimeSlots:
     width_ms: int = WIDTHS_MS[0]
     starts: Longs = field(default_factory=_none)  # in ms since 1970, ascending, multiples of the width
     records: Longs = field(default_factory=_none)
@@ -39,7 +39,7 @@ class Slots:
         times, ones = times[timed], np.ones(int(np.count_nonzero(timed)), np.int64)
         self._join(times // self.width_ms * self.width_ms, ones, sizes[timed], offsets[timed] + 1)
 
-    def merge(self, other: "Slots") -> None:
+    def merge(self, other: "TimeSlots") -> None:
         self.untimed += other.untimed
         self.widen(other.width_ms)
         self._join(other.starts // self.width_ms * self.width_ms, other.records, other.bytes, other.ends)
@@ -70,15 +70,15 @@ class Slots:
         return np.where(n > 0, reached[np.maximum(n - 1, 0)], 0)
 
 
-def joined(parts: Iterable[Slots]) -> Slots:
+def joined(parts: Iterable[TimeSlots]) -> TimeSlots:
     """All in one; offsets of several partitions have no common meaning."""
-    whole = Slots()
+    whole = TimeSlots()
     for part in parts:
         whole.merge(part)
     return whole
 
 
-def bulk(slots: Slots, share: float = 0.999) -> Slots:
+def bulk(slots: TimeSlots, share: float = 0.999) -> TimeSlots:
     """Without the first and the last slots in which so few records lie that their times are likely wrong.
 
     Only where it matters: the rest must be far shorter than the whole.
@@ -93,4 +93,4 @@ def bulk(slots: Slots, share: float = 0.999) -> Slots:
     if rest_ms * STRAY >= whole_ms:
         return slots
     some = slice(first, last + 1)
-    return Slots(slots.width_ms, slots.starts[some], slots.records[some], slots.bytes[some], slots.ends[some])
+    return TimeSlots(slots.width_ms, slots.starts[some], slots.records[some], slots.bytes[some], slots.ends[some])

@@ -13,29 +13,29 @@ import pyarrow.compute as pc
 
 from leadline.spark.batches.decode import SCHEMA_WITH_HEADERS
 from leadline.spark.table.evolution import additions
-from leadline.spark.table.payload import DEAD_LETTERS, RESERVED, Shaped, shape_of
-from leadline.spark.table.tables import DELETED, Columns, State, Table, TableError
-from leadline.spark.table.tasks import Files
+from leadline.spark.table.payload import DEAD_LETTERS, RESERVED, ShapedRecords, shape_of
+from leadline.spark.table.tables import DELETED, OriginColumns, Table, TableError, TableState
+from leadline.spark.table.tasks import ParquetFiles
 from leadline.spark.table.upserts import Place, ids_in, ids_of, is_later, last_of_each_key, last_places, with_slot
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class DeadLetterReplay:
     replayed: int  # became rows, or were found to be rows already
     left: int
     cause: str = ""  # of the first one that is left
 
 
-def replay(table: Table, dead: Table, registry: str) -> Replayed:
+def replay(table: Table, dead: Table, registry: str) -> DeadLetterReplay:
     found, letters = table.state(), dead.state()
     if found is None or letters is None:
-        return Replayed(0, 0)
+        return DeadLetterReplay(0, 0)
     if letters.progress.batch > found.progress.batch:
         raise TableError(f"a batch of {table.uri} was cut off: run `leadline pipeline table` again before this")
     state, dead_state = table.take_over(found.origin), dead.take_over(letters.origin)
     before = dead.columns(DEAD_LETTERS.names).read_all()
     shaped, state = _shaped(before, table, state, registry)
-    columns = Columns.of(state.origin.format)
+    columns = OriginColumns.of(state.origin.format)
     rows = _rows(shaped, columns, table, by_key=state.origin.mode == "upsert")
     if rows is not None:
         _add(rows, table, state, columns)
@@ -43,10 +43,14 @@ def replay(table: Table, dead: Table, registry: str) -> Replayed:
     left = pa.Table.from_batches(bad, DEAD_LETTERS)
     if left.num_rows < before.num_rows:
         dead.rewrite(left.to_reader(), dead_state.progress)
-    return Replayed(before.num_rows - left.num_rows, left.num_rows, left["cause"][0].as_py() if left.num_rows else "")
+    return DeadLetterReplay(
+        before.num_rows - left.num_rows, left.num_rows, left["cause"][0].as_py() if left.num_rows else ""
+    )
 
 
-def _shaped(letters: pa.Table, table: Table, state: State, registry: str) -> tuple[list[Shaped], State]:
+def _shaped(
+    letters: pa.Table, table: Table, state: TableState, registry: str
+) -> tuple[list[ShapedRecords], TableState]:
     """By partition; again, if the table had to get columns first."""
     shape = shape_of(state.origin.format, registry, by_key=state.origin.mode == "upsert")
     batches = list(_decoded(letters))
@@ -79,7 +83,7 @@ def _decoded(letters: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
             yield partition, batch
 
 
-def _rows(shaped: list[Shaped], columns: Columns, table: Table, *, by_key: bool) -> pa.Table | None:
+def _rows(shaped: list[ShapedRecords], columns: OriginColumns, table: Table, *, by_key: bool) -> pa.Table | None:
     """Those that are not in the table yet; by key, those that nothing newer took the place of."""
     batches = [each.rows.append_column(DELETED, each.deleted) for each in shaped if each.rows.num_rows]
     if not batches:
@@ -97,14 +101,14 @@ def _rows(shaped: list[Shaped], columns: Columns, table: Table, *, by_key: bool)
     return rows if rows.num_rows else None
 
 
-def _add(rows: pa.Table, table: Table, state: State, columns: Columns) -> None:
+def _add(rows: pa.Table, table: Table, state: TableState, columns: OriginColumns) -> None:
     progress, slot = state.progress, table.slot(state.origin)
     if state.origin.mode == "upsert":
         rows = with_slot(rows, slot, state.origin.partition_by, columns) if slot else rows
         table.upsert(rows, columns.key, progress, progress)
         return
     with ExitStack() as open_files:
-        files = open_files.enter_context(Files(table.data_directory, columns, state.origin.partition_by, slot))
+        files = open_files.enter_context(ParquetFiles(table.data_directory, columns, state.origin.partition_by, slot))
         for batch in rows.drop_columns([DELETED]).to_batches():
             files.write(batch)
         table.append(files.finish(), progress, progress)

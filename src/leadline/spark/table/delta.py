@@ -27,11 +27,11 @@ from leadline.spark.table.tables import (
     DELETED,
     NO_BATCH,
     DataFile,
-    Origin,
-    Progress,
-    Slice,
-    State,
+    OffsetSlice,
     TableError,
+    TableOrigin,
+    TableProgress,
+    TableState,
     WriterRefused,
     check_writer,
     one_line,
@@ -58,32 +58,32 @@ class Delta:
     def data_directory(self) -> str:
         return self.uri
 
-    def slot(self, origin: Origin) -> str | None:
+    def slot(self, origin: TableOrigin) -> str | None:
         if origin.partition_by == "none":
             return None
         return origin.partition_by if origin.format == "raw" else f"_{origin.partition_by}"
 
-    def state(self) -> State | None:
+    def state(self) -> TableState | None:
         if not DeltaTable.is_deltatable(self.uri):
             return None
         return self._state_of(DeltaTable(self.uri))
 
-    def _state_of(self, table: DeltaTable) -> State:
-        origin = Origin.of(table.metadata().configuration)
+    def _state_of(self, table: DeltaTable) -> TableState:
+        origin = TableOrigin.of(table.metadata().configuration)
         if origin is None:
             raise TableError(f"{self.uri} is a Delta table that follows no topic: choose another place")
         schema = pa.schema(table.schema().to_arrow())
-        return State(origin, self._progress_of(table), schema)
+        return TableState(origin, self._progress_of(table), schema)
 
-    def _progress_of(self, table: DeltaTable) -> Progress:
+    def _progress_of(self, table: DeltaTable) -> TableProgress:
         offsets = {n: _noted(table, f"{OFFSET}{n}", -1) for n in range(_noted(table, PARTITIONS, 0))}
-        return Progress(
+        return TableProgress(
             _noted(table, BATCH, NO_BATCH),
             {partition: offset for partition, offset in offsets.items() if offset >= 0},
             _noted(table, WRITER, 0),
         )
 
-    def create(self, origin: Origin, schema: pa.Schema, progress: Progress) -> None:
+    def create(self, origin: TableOrigin, schema: pa.Schema, progress: TableProgress) -> None:
         if slot := self.slot(origin):
             schema = schema.append(pa.field(slot, SLOTS[origin.partition_by]))
         DeltaTable.create(
@@ -95,25 +95,25 @@ class Delta:
             raise_if_key_not_exists=False,
         )
 
-    def take_over(self, origin: Origin) -> State:
+    def take_over(self, origin: TableOrigin) -> TableState:
         state = self._state_of(DeltaTable(self.uri))
         if state.origin != origin:
             DeltaTable(self.uri).alter.set_table_properties(origin.properties(), raise_if_not_exists=False)
         after = replace(state.progress, epoch=state.progress.epoch + 1)
         self._commit(state.progress, after)
-        return State(origin, after, state.schema)
+        return TableState(origin, after, state.schema)
 
-    def add_columns(self, fields: Sequence[pa.Field], before: Progress) -> None:
+    def add_columns(self, fields: Sequence[pa.Field], before: TableProgress) -> None:
         self._guarded(before, lambda table: table.alter.add_columns(Schema.from_arrow(pa.schema(fields)).fields))
 
-    def append(self, files: Sequence[DataFile], before: Progress, after: Progress) -> None:
+    def append(self, files: Sequence[DataFile], before: TableProgress, after: TableProgress) -> None:
         self._commit(before, after, [self._action(file) for file in files])
 
     def _action(self, file: DataFile) -> AddAction:
         stats = {"numRecords": file.rows, "minValues": dict(file.lowest), "maxValues": dict(file.highest)}
         return AddAction(file.path, file.size, dict(file.slot), 0, True, json.dumps(stats))
 
-    def _commit(self, before: Progress, after: Progress, actions: Sequence[AddAction] = ()) -> None:
+    def _commit(self, before: TableProgress, after: TableProgress, actions: Sequence[AddAction] = ()) -> None:
         def commit(table: DeltaTable) -> None:
             table.create_write_transaction(
                 list(actions),
@@ -125,7 +125,7 @@ class Delta:
 
         self._guarded(before, commit)
 
-    def upsert(self, rows: pa.Table, key: str, before: Progress, after: Progress) -> None:
+    def upsert(self, rows: pa.Table, key: str, before: TableProgress, after: TableProgress) -> None:
         columns = {f"`{name}`": f"s.`{name}`" for name in rows.column_names if name != DELETED}
         deleted = f"s.`{DELETED}`"
 
@@ -141,13 +141,13 @@ class Delta:
         else:
             self._commit(before, after)
 
-    def rewrite(self, rows: pa.RecordBatchReader, before: Progress) -> None:
+    def rewrite(self, rows: pa.RecordBatchReader, before: TableProgress) -> None:
         def commit(table: DeltaTable) -> None:
             write_deltalake(table, rows, mode="overwrite", commit_properties=_properties(before))
 
         self._guarded(before, commit, tries=1)  # the rows can be read once
 
-    def _guarded(self, before: Progress, commit: Callable[[DeltaTable], object], tries: int = TRIES) -> None:
+    def _guarded(self, before: TableProgress, commit: Callable[[DeltaTable], object], tries: int = TRIES) -> None:
         """Commit upon the newest version, unless this writer was overtaken in it; again, if others were quicker."""
         for left in reversed(range(tries)):
             table = self._mine(before)
@@ -162,7 +162,7 @@ class Delta:
         if self._local is not None:
             flush_newest(self._local / "_delta_log")
 
-    def _mine(self, before: Progress) -> DeltaTable:
+    def _mine(self, before: TableProgress) -> DeltaTable:
         """The newest version, if it is the one that this writer left behind."""
         table = DeltaTable(self.uri)
         check_writer(self.uri, _noted(table, WRITER, 0), _noted(table, BATCH, NO_BATCH), before)
@@ -170,7 +170,7 @@ class Delta:
 
     # Readers and upkeep
 
-    def columns(self, names: Sequence[str] | None = None, where: Slice | None = None) -> pa.RecordBatchReader:
+    def columns(self, names: Sequence[str] | None = None, where: OffsetSlice | None = None) -> pa.RecordBatchReader:
         dataset = DeltaTable(self.uri).to_pyarrow_dataset()
         chosen = None if names is None else list(names)
         return dataset.scanner(columns=chosen, filter=None if where is None else _filter(where)).to_reader()
@@ -189,13 +189,13 @@ def _noted(table: DeltaTable, name: str, default: int) -> int:
     return default if version is None else version
 
 
-def _filter(where: Slice) -> pc.Expression:
+def _filter(where: OffsetSlice) -> pc.Expression:
     offset = pc.field(where.columns.offset)
     in_range = (offset >= where.first) & (offset < where.until)
     return (pc.field(where.columns.partition) == where.partition) & in_range
 
 
-def _properties(progress: Progress) -> CommitProperties:
+def _properties(progress: TableProgress) -> CommitProperties:
     numbers = {
         WRITER: progress.epoch,
         BATCH: progress.batch,

@@ -21,16 +21,25 @@ from pyspark.sql import SparkSession
 
 from leadline.model import Offset, TopicPartition, format_id
 from leadline.spark.batches.decode import SPARK_SCHEMA_WITH_HEADERS
-from leadline.spark.client.cluster import Cluster, Topic
-from leadline.spark.client.fetching import Fetching
+from leadline.spark.client.cluster import ClusterClient, TopicMetadata
+from leadline.spark.client.fetching import FetchOptions
 from leadline.spark.positions import Loss, told
 from leadline.spark.ranges import Range, Task, admit, plan
 from leadline.spark.session import run_tasks
 from leadline.spark.table.evolution import additions
 from leadline.spark.table.payload import BESIDE, DEAD_LETTERS, RESERVED
-from leadline.spark.table.tables import Columns, DataFile, Origin, Progress, State, Table, TableError, check_origin
-from leadline.spark.table.tasks import Done, Job, do
-from leadline.spark.table.upserts import Waiting, last_of_each_key, rows_by_key, with_slot
+from leadline.spark.table.tables import (
+    DataFile,
+    OriginColumns,
+    Table,
+    TableError,
+    TableOrigin,
+    TableProgress,
+    TableState,
+    check_origin,
+)
+from leadline.spark.table.tasks import TaskOutput, WriteTask, do
+from leadline.spark.table.upserts import PendingRows, last_of_each_key, rows_by_key, with_slot
 
 BATCH_BYTES, BY_KEY_BYTES = 512 << 20, 64 << 20  # of a topic, at most, in one commit
 ROUNDS = 3  # of tasks that find columns which the table lacks: one finds, one writes
@@ -38,7 +47,7 @@ DEAD = "_dead_letters"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class TableSpec:
     """What a person asked for."""
 
     topic: str
@@ -54,7 +63,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class BatchSummary:
     """What a batch has done, and what is left."""
 
     batch: int
@@ -69,7 +78,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class PlannedBatch:
     """Which offsets a batch takes, and what is known of the rest."""
 
     begin: Mapping[TopicPartition, Offset]
@@ -88,31 +97,31 @@ class Batch:
         return sum(rest.values()), int(size)
 
 
-class Following:
+class TableWriter:
     """A table that follows its topic. It is this writer's from the start on."""
 
-    def __init__(self, spark: SparkSession, cluster: Cluster, table: Table, dead: Table, wish: Wish) -> None:
+    def __init__(self, spark: SparkSession, cluster: ClusterClient, table: Table, dead: Table, wish: TableSpec) -> None:
         self.spark, self.cluster, self.table, self.dead, self.wish = spark, cluster, table, dead, wish
         self.topic = cluster.existing([wish.topic])[wish.topic]
         self.origin = origin_of(wish, self.topic)
-        self.columns = Columns.of(wish.format)
+        self.columns = OriginColumns.of(wish.format)
         self.state = self._begin(table, self.origin, schema_of(wish.format))
         self.dead_state = self._begin_dead()
         if self.dead_state and self.dead_state.progress.batch > self.state.progress.batch + 1:
             raise TableError(f"{dead.uri} is ahead of {table.uri}: it belongs to another table")
 
-    def _begin(self, table: Table, origin: Origin, schema: pa.Schema) -> State:
+    def _begin(self, table: Table, origin: TableOrigin, schema: pa.Schema) -> TableState:
         found = table.state()
         if found is None:
-            table.create(origin, schema, Progress())
+            table.create(origin, schema, TableProgress())
             return table.take_over(origin)
         check_origin(found.origin, origin, table.uri)
         if (found.origin.mode, origin.mode) == ("append", "upsert"):
             before = table.take_over(found.origin).progress  # it is not by key before its rows are
-            table.rewrite(rows_by_key(table, Columns.of(origin.format)), before)
+            table.rewrite(rows_by_key(table, OriginColumns.of(origin.format)), before)
         return table.take_over(origin)
 
-    def _begin_dead(self) -> State | None:
+    def _begin_dead(self) -> TableState | None:
         found = self.dead.state()
         if found is None:
             return None
@@ -122,7 +131,7 @@ class Following:
 
     # One batch
 
-    def next_batch(self) -> Batch | None:
+    def next_batch(self) -> PlannedBatch | None:
         """None: the table has all there is."""
         self.topic = self.cluster.existing([self.wish.topic])[self.wish.topic]
         check_origin(self.origin, origin_of(self.wish, self.topic), self.table.uri)
@@ -133,7 +142,7 @@ class Following:
         begin = self._without_the_lost(begin, earliest, latest)
         average = self._bytes_per_offset(earliest, latest)
         end = self._resumed(latest) or admit(begin, latest, average, max_bytes=self._batch_bytes)
-        batch = Batch(begin, end, latest, average)
+        batch = PlannedBatch(begin, end, latest, average)
         return batch if batch.ranges else None
 
     @property
@@ -172,7 +181,7 @@ class Following:
         sizes = self.cluster.sizes(self.topic.partitions)
         return {tp: size / max(latest[tp] - earliest[tp], 1) for tp, size in sizes.items()}
 
-    def take(self, batch: Batch) -> Told:
+    def take(self, batch: PlannedBatch) -> BatchSummary:
         started = time.monotonic()
         done = self._done(batch)
         after = self.state.progress.after({tp.partition: until for tp, until in batch.end.items()})
@@ -186,7 +195,7 @@ class Following:
         if self.wish.group:
             self.cluster.commit(self.wish.group, batch.end)
         lag_offsets, lag_bytes = batch.left()
-        return Told(
+        return BatchSummary(
             after.batch,
             sum(each.records for each in done),
             sum(each.size for each in done),
@@ -198,10 +207,10 @@ class Following:
             time.monotonic() - started,
         )
 
-    def _done(self, batch: Batch) -> list[Done]:
+    def _done(self, batch: PlannedBatch) -> list[TaskOutput]:
         """Until the table has all columns that the records need."""
         tasks = plan(batch.ranges, batch.bytes_per_offset, min_tasks=self.spark.sparkContext.defaultParallelism)
-        done: list[Done] = []
+        done: list[TaskOutput] = []
         unknown: list[pa.DataType] = []
         for _ in range(ROUNDS):
             results = self._run(tasks)
@@ -213,17 +222,17 @@ class Following:
             self._add_columns(unknown)
         raise TableError(f"{self.table.uri}: records have fields that its columns do not get to hold: {unknown[0]}")
 
-    def _run(self, tasks: Sequence[Task]) -> list[Done]:
-        results: list[Done] = run_tasks(self.spark, partial(do, self._job()), tasks)
+    def _run(self, tasks: Sequence[Task]) -> list[TaskOutput]:
+        results: list[TaskOutput] = run_tasks(self.spark, partial(do, self._job()), tasks)
         for each in results:
             if each.error:
                 raise TableError(each.error)
         return results
 
-    def _job(self) -> Job:
-        return Job(
+    def _job(self) -> WriteTask:
+        return WriteTask(
             self.wish.properties,
-            Fetching(committed=self.wish.committed, fail_on_data_loss=self.wish.fail_on_data_loss),
+            FetchOptions(committed=self.wish.committed, fail_on_data_loss=self.wish.fail_on_data_loss),
             self.wish.format,
             self.wish.registry,
             self.columns,
@@ -244,9 +253,9 @@ class Following:
         assert found is not None
         self.state = replace(self.state, schema=found.schema)
 
-    def _upsert(self, files: Sequence[DataFile], after: Progress) -> None:
+    def _upsert(self, files: Sequence[DataFile], after: TableProgress) -> None:
         """Files of tasks are read here, never part of the table, and gone afterwards."""
-        with Waiting(self._directory, files) as waiting:
+        with PendingRows(self._directory, files) as waiting:
             rows = last_of_each_key(waiting.rows(), self.columns)
             if slot := self.table.slot(self.origin):
                 rows = with_slot(rows, slot, self.wish.partition_by, self.columns)
@@ -257,36 +266,36 @@ class Following:
         """Where tasks put their files."""
         return f"{self.table.data_directory}/_by_key" if self.wish.mode == "upsert" else self.table.data_directory
 
-    def _commit_dead(self, files: Sequence[DataFile], after: Progress) -> None:
+    def _commit_dead(self, files: Sequence[DataFile], after: TableProgress) -> None:
         if not files or (self.dead_state is not None and self.dead_state.progress.batch == after.batch):
             return
         if self.dead_state is None:
-            self.dead.create(dead_origin(self.origin), DEAD_LETTERS, Progress())
+            self.dead.create(dead_origin(self.origin), DEAD_LETTERS, TableProgress())
             self.dead_state = self.dead.take_over(dead_origin(self.origin))
         before = self.dead_state.progress
         ahead = replace(after, epoch=before.epoch)
         self.dead.append(files, before, ahead)
         self.dead_state = replace(self.dead_state, progress=ahead)
 
-    def batches(self) -> Iterator[Told]:
+    def batches(self) -> Iterator[BatchSummary]:
         """One after the other, until the table has all there is by then."""
         while (batch := self.next_batch()) is not None:
             yield self.take(batch)
 
 
-def check_table(cluster: Cluster, table: Table, wish: Wish) -> None:
+def check_table(cluster: ClusterClient, table: Table, wish: TableSpec) -> None:
     """Before anything is written anywhere: there is such a topic, and a table, if there is one, is its own."""
     origin = origin_of(wish, cluster.existing([wish.topic])[wish.topic])
     if (found := table.state()) is not None:
         check_origin(found.origin, origin, table.uri)
 
 
-def origin_of(wish: Wish, topic: Topic) -> Origin:
+def origin_of(wish: TableSpec, topic: TopicMetadata) -> TableOrigin:
     isolation = "read_committed" if wish.committed else "read_uncommitted"
-    return Origin(topic.name, format_id(topic.id), wish.format, wish.mode, wish.partition_by, isolation)
+    return TableOrigin(topic.name, format_id(topic.id), wish.format, wish.mode, wish.partition_by, isolation)
 
 
-def dead_origin(origin: Origin) -> Origin:
+def dead_origin(origin: TableOrigin) -> TableOrigin:
     return replace(origin, format="raw", mode="append", partition_by="none")
 
 

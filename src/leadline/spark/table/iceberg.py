@@ -36,13 +36,13 @@ from sqlalchemy.exc import SQLAlchemyError
 from leadline.spark.table.tables import (
     DELETED,
     PROPERTY,
-    Columns,
     DataFile,
-    Origin,
-    Progress,
-    Slice,
-    State,
+    OffsetSlice,
+    OriginColumns,
     TableError,
+    TableOrigin,
+    TableProgress,
+    TableState,
     WriterRefused,
     check_writer,
     one_line,
@@ -86,25 +86,25 @@ class Iceberg:
     def data_directory(self) -> str:
         return f"{self._table().location()}/data" if self._elsewhere else str(self._root / "data")
 
-    def slot(self, origin: Origin) -> str | None:
+    def slot(self, origin: TableOrigin) -> str | None:
         return None
 
     def _table(self) -> Opened:
         return self._catalog.load_table(self._identifier)
 
-    def state(self) -> State | None:
+    def state(self) -> TableState | None:
         if not self._elsewhere and not (self._root / "catalog.db").exists():
             return None
         try:
             table = self._table()
         except NoSuchTableError:
             return None
-        origin = Origin.of(table.properties)
+        origin = TableOrigin.of(table.properties)
         if origin is None:
             raise TableError(f"{self.uri} is an Iceberg table that follows no topic: choose another place")
-        return State(origin, _progress_of(table), _plain(table.schema().as_arrow()))
+        return TableState(origin, _progress_of(table), _plain(table.schema().as_arrow()))
 
-    def create(self, origin: Origin, schema: pa.Schema, progress: Progress) -> None:
+    def create(self, origin: TableOrigin, schema: pa.Schema, progress: TableProgress) -> None:
         self._catalog.create_namespace_if_not_exists(self._identifier.rpartition(".")[0])
         location = None if self._elsewhere else self._root.as_uri()
         properties = {**origin.properties(), **ALONE, PROGRESS: _text(progress)}
@@ -114,21 +114,21 @@ class Iceberg:
             if origin.partition_by != "none":
                 transform: Transform[Any, Any] = DayTransform() if origin.partition_by == "day" else HourTransform()
                 with transaction.update_spec() as spec:
-                    spec.add_field(Columns.of(origin.format).timestamp, transform, origin.partition_by)
+                    spec.add_field(OriginColumns.of(origin.format).timestamp, transform, origin.partition_by)
 
-    def take_over(self, origin: Origin) -> State:
+    def take_over(self, origin: TableOrigin) -> TableState:
         state = self.state()
         assert state is not None
-        after = Progress(state.progress.batch, state.progress.offsets, state.progress.epoch + 1)
+        after = TableProgress(state.progress.batch, state.progress.offsets, state.progress.epoch + 1)
         self._commit(state.progress, after, _add_nothing(after), {**origin.properties(), **ALONE})
-        return State(origin, after, state.schema)
+        return TableState(origin, after, state.schema)
 
-    def add_columns(self, fields: Sequence[pa.Field], before: Progress) -> None:
+    def add_columns(self, fields: Sequence[pa.Field], before: TableProgress) -> None:
         table = self._mine(before)
         with table.update_schema() as update:
             update.union_by_name(pa.schema(fields))
 
-    def append(self, files: Sequence[DataFile], before: Progress, after: Progress) -> None:
+    def append(self, files: Sequence[DataFile], before: TableProgress, after: TableProgress) -> None:
         if not files:
             self._commit(before, after, _add_nothing(after))
             return
@@ -141,7 +141,7 @@ class Iceberg:
 
         self._commit(before, after, change)
 
-    def upsert(self, rows: pa.Table, key: str, before: Progress, after: Progress) -> None:
+    def upsert(self, rows: pa.Table, key: str, before: TableProgress, after: TableProgress) -> None:
         kept = rows.filter(pa.compute.invert(rows[DELETED])).drop_columns([DELETED])
 
         def change(transaction: Transaction) -> None:
@@ -152,13 +152,13 @@ class Iceberg:
 
         self._commit(before, after, change if rows.num_rows else _add_nothing(after))
 
-    def rewrite(self, rows: pa.RecordBatchReader, before: Progress) -> None:
+    def rewrite(self, rows: pa.RecordBatchReader, before: TableProgress) -> None:
         self._commit(before, before, lambda transaction: transaction.overwrite(rows.read_all()), tries=1)
 
     def _commit(
         self,
-        before: Progress,
-        after: Progress,
+        before: TableProgress,
+        after: TableProgress,
         change: Callable[[Transaction], None],
         properties: Mapping[str, str] | None = None,
         tries: int = TRIES,
@@ -177,7 +177,7 @@ class Iceberg:
                 if not left:
                     raise WriterRefused(f"{self.uri}: others committed at the same time: {error}") from None
 
-    def _mine(self, before: Progress) -> Opened:
+    def _mine(self, before: TableProgress) -> Opened:
         table = self._table()
         progress = _progress_of(table)
         check_writer(self.uri, progress.epoch, progress.batch, before)
@@ -185,7 +185,7 @@ class Iceberg:
 
     # Readers and upkeep
 
-    def columns(self, names: Sequence[str] | None = None, where: Slice | None = None) -> pa.RecordBatchReader:
+    def columns(self, names: Sequence[str] | None = None, where: OffsetSlice | None = None) -> pa.RecordBatchReader:
         chosen = ("*",) if names is None else tuple(names)
         rows = "true" if where is None else _filter(where)
         return self._table().scan(rows, chosen).to_arrow_batch_reader()
@@ -234,12 +234,12 @@ class Iceberg:
         return orphans
 
 
-def _filter(where: Slice) -> str:
+def _filter(where: OffsetSlice) -> str:
     partition, offset = where.columns.partition, where.columns.offset
     return f"{partition} = {where.partition} and {offset} >= {where.first} and {offset} < {where.until}"
 
 
-def _add_nothing(after: Progress) -> Callable[[Transaction], None]:
+def _add_nothing(after: TableProgress) -> Callable[[Transaction], None]:
     """A snapshot without files: a commit that only sets properties would not exclude that of another writer."""
 
     def change(transaction: Transaction) -> None:
@@ -249,17 +249,17 @@ def _add_nothing(after: Progress) -> Callable[[Transaction], None]:
     return change
 
 
-def _summary(progress: Progress) -> dict[str, str]:
+def _summary(progress: TableProgress) -> dict[str, str]:
     return {PROGRESS: _text(progress)}
 
 
-def _text(progress: Progress) -> str:
+def _text(progress: TableProgress) -> str:
     return json.dumps({"batch": progress.batch, "offsets": dict(progress.offsets), "epoch": progress.epoch})
 
 
-def _progress_of(table: Opened) -> Progress:
+def _progress_of(table: Opened) -> TableProgress:
     found = json.loads(table.properties[PROGRESS])
-    return Progress(found["batch"], {int(n): offset for n, offset in found["offsets"].items()}, found["epoch"])
+    return TableProgress(found["batch"], {int(n): offset for n, offset in found["offsets"].items()}, found["epoch"])
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:

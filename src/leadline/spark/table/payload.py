@@ -45,7 +45,7 @@ Parser = Callable[[bytes], Document]  # Conflict: it is none
 
 
 @dataclass(frozen=True, slots=True)
-class Shaped:
+class ShapedRecords:
     """What became of some records."""
 
     rows: pa.RecordBatch
@@ -53,30 +53,30 @@ class Shaped:
     bad: pa.RecordBatch | None = None  # with a column for the cause
     unknown: pa.DataType = NOTHING  # fields without a column, as a struct; if there are any, the rows are of no use
 
-    def with_bad(self, more: pa.RecordBatch, topic: str, partition: int, cause: str) -> "Shaped":
+    def with_bad(self, more: pa.RecordBatch, topic: str, partition: int, cause: str) -> "ShapedRecords":
         """And these records, as they were decoded, all for the same cause."""
         dead = _dead(more, topic, partition, [cause] * more.num_rows)
         both = dead if self.bad is None else pa.concat_batches([self.bad, dead])
         return replace(self, bad=both)
 
 
-def raw(batch: pa.RecordBatch, topic: str, partition: int, _: pa.Schema) -> Shaped:
-    return Shaped(spark_columns(batch, topic, partition), batch.column("value").is_null())
+def raw(batch: pa.RecordBatch, topic: str, partition: int, _: pa.Schema) -> ShapedRecords:
+    return ShapedRecords(spark_columns(batch, topic, partition), batch.column("value").is_null())
 
 
 def documents(parse: Parser, quick: "Quick | None" = None) -> "Shape":
     """Records whose values are documents. `quick` does all of them at once, or gives up."""
 
-    def shape(batch: pa.RecordBatch, topic: str, partition: int, schema: pa.Schema) -> Shaped:
+    def shape(batch: pa.RecordBatch, topic: str, partition: int, schema: pa.Schema) -> ShapedRecords:
         fields = pa.schema([field for field in schema if field.name not in RESERVED])
         if quick is not None and (columns := quick(batch.column("value"), fields)) is not None:
-            return Shaped(_row(batch, partition, columns, fields), batch.column("value").is_null())
+            return ShapedRecords(_row(batch, partition, columns, fields), batch.column("value").is_null())
         return _one_by_one(batch, topic, partition, fields, parse)
 
     return shape
 
 
-Shape = Callable[[pa.RecordBatch, str, int, pa.Schema], Shaped]
+Shape = Callable[[pa.RecordBatch, str, int, pa.Schema], ShapedRecords]
 Quick = Callable[[pa.Array, pa.Schema], "list[pa.Array] | None"]
 
 
@@ -91,7 +91,7 @@ def _row(batch: pa.RecordBatch, partition: int, columns: Sequence[pa.Array], fie
     return pa.record_batch([*beside, *columns], schema=pa.schema([*BESIDE, *fields]))
 
 
-def _one_by_one(batch: pa.RecordBatch, topic: str, partition: int, fields: pa.Schema, parse: Parser) -> Shaped:
+def _one_by_one(batch: pa.RecordBatch, topic: str, partition: int, fields: pa.Schema, parse: Parser) -> ShapedRecords:
     known: pa.DataType = pa.struct(list(fields))
     fit = _Fit(known)
     found: list[dict[str, object] | Conflict] = []
@@ -108,7 +108,7 @@ def _one_by_one(batch: pa.RecordBatch, topic: str, partition: int, fields: pa.Sc
     is_bad = pa.array([isinstance(each, Conflict) for each in found], pa.bool_())
     rest, bad = batch.filter(pc.invert(is_bad)), batch.filter(is_bad)
     dead = _dead(bad, topic, partition, causes) if causes else None
-    return Shaped(_row(rest, partition, columns, fields), rest.column("value").is_null(), dead, unknown)
+    return ShapedRecords(_row(rest, partition, columns, fields), rest.column("value").is_null(), dead, unknown)
 
 
 def _columns(found: "list[dict[str, object] | Conflict]", known: pa.DataType) -> list[pa.Array]:
@@ -268,7 +268,7 @@ def shape_of(format: str, registry: str, *, by_key: bool) -> Shape:
 def _with_keys(shape: Shape) -> Shape:
     """Records without a key are bad."""
 
-    def checked(batch: pa.RecordBatch, topic: str, partition: int, schema: pa.Schema) -> Shaped:
+    def checked(batch: pa.RecordBatch, topic: str, partition: int, schema: pa.Schema) -> ShapedRecords:
         if not batch.column("key").null_count:
             return shape(batch, topic, partition, schema)
         has_key = batch.column("key").is_valid()

@@ -20,14 +20,14 @@ import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
 from leadline.model import Offset, TopicPartition
-from leadline.spark.client.cluster import Cluster, Committed
-from leadline.spark.client.transaction import Transaction
+from leadline.spark.client.cluster import ClusterClient, CommittedOffset
+from leadline.spark.client.transaction import ClientTransaction
 from leadline.spark.ranges import Range
 from leadline.spark.session import run_tasks
 from leadline.spark.table.homes import home
-from leadline.spark.table.tables import Columns, Slice, TableError
+from leadline.spark.table.tables import OffsetSlice, OriginColumns, TableError
 from leadline.spark.topics.options import WriteOptions
-from leadline.spark.topics.sink import Left, stage, unsent
+from leadline.spark.topics.sink import TaskStaged, stage, unsent
 from leadline.spark.topics.staging import Staging
 
 BATCH_RECORDS = 100_000
@@ -37,13 +37,13 @@ TRANSACTION_MS = 600_000
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ReplaySource:
     """Rows with a partition and an offset: of a table, or of Parquet files."""
 
     kind: str  # delta, iceberg or parquet
     uri: str
 
-    def columns(self, names: Sequence[str], where: Slice | None = None) -> Iterator[pa.RecordBatch]:
+    def columns(self, names: Sequence[str], where: OffsetSlice | None = None) -> Iterator[pa.RecordBatch]:
         if self.kind != "parquet":
             yield from home(self.kind, self.uri).columns(names, where)
             return
@@ -69,7 +69,7 @@ class Source:
         return list(state.schema.names)
 
 
-def check_source(source: Source) -> None:
+def check_source(source: ReplaySource) -> None:
     names = source.names()
     for name in NEEDED:
         if name not in names:
@@ -79,8 +79,8 @@ def check_source(source: Source) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    source: Source
+class ReplaySpec:
+    source: ReplaySource
     topic: str
     properties: Mapping[str, str]  # of the client
     name: str = ""  # of the replay; empty: made out of source and topic
@@ -94,20 +94,20 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReplaySummary:
     records: int
     left: int  # offsets of the source
     seconds: float
 
 
 class Replay:
-    def __init__(self, spark: SparkSession, cluster: Cluster, wish: Wish) -> None:
+    def __init__(self, spark: SparkSession, cluster: ClusterClient, wish: ReplaySpec) -> None:
         self.spark, self.cluster, self.wish = spark, cluster, wish
         check_source(wish.source)
         self.ends = ends_of(wish.source)
         check_partitions(cluster, wish, self.ends)
 
-    def batches(self) -> Iterator[Told]:
+    def batches(self) -> Iterator[ReplaySummary]:
         """Until all is in the topic. No faster than the rate asks for."""
         started, records = time.monotonic(), 0
         while (told := self._batch()) is not None:
@@ -116,9 +116,9 @@ class Replay:
                 time.sleep(max(records / self.wish.rate - (time.monotonic() - started), 0))
             yield told
 
-    def _batch(self) -> Told | None:
+    def _batch(self) -> ReplaySummary | None:
         began = time.monotonic()
-        transaction = Transaction(self.cluster, self.wish.id, TRANSACTION_MS)
+        transaction = ClientTransaction(self.cluster, self.wish.id, TRANSACTION_MS)
         transaction.begin()  # first: from here on nobody else can move the remarks
         places = places_of(self.cluster, self.wish)
         ranges = self._ranges(places)
@@ -136,7 +136,7 @@ class Replay:
         records = sum(piece.count for left in lefts for piece in left.staged.pieces)
         after = {**places, **{one.tp.partition: one.until for one in ranges}}
         left_over = sum(max(end - after.get(partition, first), 0) for partition, (first, end) in self.ends.items())
-        return Told(records, left_over, time.monotonic() - began)
+        return ReplaySummary(records, left_over, time.monotonic() - began)
 
     def _ranges(self, places: Mapping[int, Offset]) -> list[Range]:
         """The same number of offsets of each partition that has any left."""
@@ -149,23 +149,25 @@ class Replay:
             for n in unfinished
         ]
 
-    def _staged(self, ranges: Sequence[Range]) -> list[Left]:
+    def _staged(self, ranges: Sequence[Range]) -> list[TaskStaged]:
         options = WriteOptions(topic=self.wish.topic, timestamps=True, client=self.wish.properties)
         staging = Staging.of(None, self.wish.id)
         task = partial(_stage, self.wish.source, options, staging)
         return run_tasks(self.spark, task, ranges)
 
-    def _send(self, transaction: Transaction, ranges: Sequence[Range], lefts: Sequence[Left]) -> None:
+    def _send(self, transaction: ClientTransaction, ranges: Sequence[Range], lefts: Sequence[TaskStaged]) -> None:
         transaction.add({one.tp for one in ranges})
         with unsent(lefts) as batches:
             transaction.send(batches)
-        notes = {one.tp: Committed(transaction.ends.get(one.tp, 0), json.dumps({"next": one.until})) for one in ranges}
+        notes = {
+            one.tp: CommittedOffset(transaction.ends.get(one.tp, 0), json.dumps({"next": one.until})) for one in ranges
+        }
         transaction.note(self.wish.id, notes)
         transaction.commit()
 
 
-def _stage(source: Source, options: WriteOptions, staging: Staging, one: Range) -> Left:
-    where = Slice(Columns.of("raw"), one.tp.partition, one.first, one.until)
+def _stage(source: ReplaySource, options: WriteOptions, staging: Staging, one: Range) -> TaskStaged:
+    where = OffsetSlice(OriginColumns.of("raw"), one.tp.partition, one.first, one.until)
     known = source.names()
     names = [name for name in TAKEN if name in known]
     rows = pa.Table.from_batches(list(source.columns([*names, "offset"], where)))
@@ -175,7 +177,7 @@ def _stage(source: Source, options: WriteOptions, staging: Staging, one: Range) 
     return stage(iter(ordered.combine_chunks().to_batches()), options, staging, None)
 
 
-def ends_of(source: Source) -> dict[int, tuple[Offset, Offset]]:
+def ends_of(source: ReplaySource) -> dict[int, tuple[Offset, Offset]]:
     """Of each partition, the lowest offset and the one behind the highest."""
     found: dict[int, tuple[Offset, Offset]] = {}
     for batch in source.columns(["partition", "offset"]):
@@ -186,7 +188,7 @@ def ends_of(source: Source) -> dict[int, tuple[Offset, Offset]]:
     return found
 
 
-def check_partitions(cluster: Cluster, wish: Wish, ends: Mapping[int, object]) -> None:
+def check_partitions(cluster: ClusterClient, wish: ReplaySpec, ends: Mapping[int, object]) -> None:
     count = len(cluster.existing([wish.topic])[wish.topic].leaders)
     if ends and max(ends) >= count:
         raise TableError(
@@ -195,7 +197,7 @@ def check_partitions(cluster: Cluster, wish: Wish, ends: Mapping[int, object]) -
         )
 
 
-def places_of(cluster: Cluster, wish: Wish) -> dict[int, Offset]:
+def places_of(cluster: ClusterClient, wish: ReplaySpec) -> dict[int, Offset]:
     """How far each partition has come."""
     noted = cluster.committed(wish.id)
     return {

@@ -31,7 +31,7 @@ class WriterRefused(TableError):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class TableOrigin:
     """What a table is made from. Fixed when it is created, but for the mode."""
 
     topic: str
@@ -45,7 +45,7 @@ class Origin:
         return {PROPERTY + name.replace("_", "."): value for name, value in asdict(self).items()}
 
     @classmethod
-    def of(cls, properties: Mapping[str, str]) -> "Origin | None":
+    def of(cls, properties: Mapping[str, str]) -> "TableOrigin | None":
         names = {name: PROPERTY + name.replace("_", ".") for name in cls.__dataclass_fields__}
         if not all(key in properties for key in names.values()):
             return None
@@ -53,23 +53,23 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TableProgress:
     """How far a table has come."""
 
     batch: int = NO_BATCH  # the last one that is in it
     offsets: Mapping[int, Offset] = field(default_factory=dict)  # of each partition, the next one to be read
     epoch: int = 0  # of its writer
 
-    def after(self, ends: Mapping[int, Offset]) -> "Progress":
+    def after(self, ends: Mapping[int, Offset]) -> "TableProgress":
         return replace(self, batch=self.batch + 1, offsets={**self.offsets, **ends})
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TableState:
     """A table as of one of its versions."""
 
-    origin: Origin
-    progress: Progress
+    origin: TableOrigin
+    progress: TableProgress
     schema: pa.Schema
 
 
@@ -86,7 +86,7 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class OriginColumns:
     """Under which names a table keeps where its records come from."""
 
     key: str
@@ -99,16 +99,16 @@ class Columns:
         return [self.key, self.partition, self.offset, self.timestamp]
 
     @classmethod
-    def of(cls, format: str) -> "Columns":
+    def of(cls, format: str) -> "OriginColumns":
         prefix = "" if format == "raw" else "_"
         return cls(*(prefix + name for name in ("key", "partition", "offset", "timestamp")))
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class OffsetSlice:
     """Rows that come from some offsets of one partition."""
 
-    columns: Columns
+    columns: OriginColumns
     partition: int
     first: Offset
     until: Offset  # exclusive
@@ -123,28 +123,28 @@ class Table(Protocol):
     def data_directory(self) -> str:
         """Where files must lie before they are appended."""
 
-    def slot(self, origin: Origin) -> str | None:
+    def slot(self, origin: TableOrigin) -> str | None:
         """The column that a table is partitioned by, of which no file knows; None: the table knows by itself."""
 
-    def state(self) -> State | None:
+    def state(self) -> TableState | None:
         """None: there is no table. TableError: there is one, and it follows no topic."""
 
-    def create(self, origin: Origin, schema: pa.Schema, progress: Progress) -> None: ...
+    def create(self, origin: TableOrigin, schema: pa.Schema, progress: TableProgress) -> None: ...
 
-    def take_over(self, origin: Origin) -> State:
+    def take_over(self, origin: TableOrigin) -> TableState:
         """Begin a new writer's epoch; whoever wrote until now is refused from now on."""
 
-    def add_columns(self, fields: Sequence[pa.Field], before: Progress) -> None: ...
+    def add_columns(self, fields: Sequence[pa.Field], before: TableProgress) -> None: ...
 
-    def append(self, files: Sequence[DataFile], before: Progress, after: Progress) -> None: ...
+    def append(self, files: Sequence[DataFile], before: TableProgress, after: TableProgress) -> None: ...
 
-    def upsert(self, rows: pa.Table, key: str, before: Progress, after: Progress) -> None:
+    def upsert(self, rows: pa.Table, key: str, before: TableProgress, after: TableProgress) -> None:
         """Rows with the column DELETED: one for each key, which takes the place of what the table has for it."""
 
-    def rewrite(self, rows: pa.RecordBatchReader, before: Progress) -> None:
+    def rewrite(self, rows: pa.RecordBatchReader, before: TableProgress) -> None:
         """These rows take the place of all."""
 
-    def columns(self, names: Sequence[str] | None = None, where: Slice | None = None) -> pa.RecordBatchReader:
+    def columns(self, names: Sequence[str] | None = None, where: OffsetSlice | None = None) -> pa.RecordBatchReader:
         """All rows, or those of a slice, in no order."""
 
     def compact(self) -> Mapping[str, int]: ...
@@ -155,7 +155,7 @@ class Table(Protocol):
 DELETED = "_deleted"
 
 
-def check_origin(found: Origin, wanted: Origin, uri: str) -> None:
+def check_origin(found: TableOrigin, wanted: TableOrigin, uri: str) -> None:
     """TableError if the table follows another topic, or in another way."""
     if found.topic != wanted.topic:
         raise TableError(f"{uri} follows the topic {found.topic}, not {wanted.topic}")
@@ -170,7 +170,7 @@ def check_origin(found: Origin, wanted: Origin, uri: str) -> None:
             raise TableError(f"{uri} was made with {option} {getattr(found, name)}, not {getattr(wanted, name)}")
 
 
-def check_writer(uri: str, epoch: int, batch: int, before: Progress) -> None:
+def check_writer(uri: str, epoch: int, batch: int, before: TableProgress) -> None:
     """WriterRefused unless the table, at this epoch and batch, is as its writer left it."""
     if epoch != before.epoch:
         raise WriterRefused(f"{uri} has another writer now: it began epoch {epoch}, and this one has {before.epoch}")

@@ -17,29 +17,29 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from leadline.errors import CorruptMessage
-from leadline.spark.client.cluster import Answered, Cluster, NoSuchTopic
-from leadline.spark.client.connection import Refused, Unreachable
-from leadline.spark.client.fetching import Fetching, rows
+from leadline.spark.client.cluster import ClusterClient, NoSuchTopic, RequestFailed
+from leadline.spark.client.connection import AccessRefused, Unreachable
+from leadline.spark.client.fetching import FetchOptions, rows
 from leadline.spark.positions import DataLoss
 from leadline.spark.ranges import Task
 from leadline.spark.table.evolution import NOTHING, merged
-from leadline.spark.table.payload import Shaped, shape_of
-from leadline.spark.table.tables import DELETED, Columns, DataFile
+from leadline.spark.table.payload import ShapedRecords, shape_of
+from leadline.spark.table.tables import DELETED, DataFile, OriginColumns
 
-EXPECTED = (Answered, CorruptMessage, DataLoss, NoSuchTopic, OSError, Refused, Unreachable)
+EXPECTED = (RequestFailed, CorruptMessage, DataLoss, NoSuchTopic, OSError, AccessRefused, Unreachable)
 SLOT_FORMATS = {"day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}
 ROW_GROUP_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class WriteTask:
     """What all tasks of a batch must know."""
 
     properties: Mapping[str, str]  # of the client
-    how: Fetching
+    how: FetchOptions
     format: str
     registry: str  # of schemas, for formats that need one
-    columns: Columns
+    columns: OriginColumns
     schema: pa.Schema  # of the table, as far as records fill it
     directory: str  # where files go: the table's
     dead_directory: str
@@ -49,7 +49,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class TaskOutput:
     """What became of a task."""
 
     files: list[DataFile] = field(default_factory=list)
@@ -65,17 +65,17 @@ class Done:
         return bool(self.unknown.num_fields)
 
 
-def do(job: Job, task: Task) -> Done:
+def do(job: WriteTask, task: Task) -> TaskOutput:
     try:
-        with Cluster(job.properties) as cluster, ExitStack() as open_files:
+        with ClusterClient(job.properties) as cluster, ExitStack() as open_files:
             return _do(job, task, cluster, open_files)
     except EXPECTED as error:
-        return Done(error=str(error))
+        return TaskOutput(error=str(error))
 
 
-def _do(job: Job, task: Task, cluster: Cluster, open_files: ExitStack) -> Done:
-    good = open_files.enter_context(Files(job.directory, job.columns, job.partition_by, job.slot))
-    dead = open_files.enter_context(Files(job.dead_directory, Columns.of("raw"), "none", None))
+def _do(job: WriteTask, task: Task, cluster: ClusterClient, open_files: ExitStack) -> TaskOutput:
+    good = open_files.enter_context(ParquetFiles(job.directory, job.columns, job.partition_by, job.slot))
+    dead = open_files.enter_context(ParquetFiles(job.dead_directory, OriginColumns.of("raw"), "none", None))
     unknown, records, size, newest_ms = NOTHING, 0, 0, -1
     for batch, shaped in _shaped(job, task, cluster):
         unknown = merged(unknown, shaped.unknown, widen=True)
@@ -87,26 +87,26 @@ def _do(job: Job, task: Task, cluster: Cluster, open_files: ExitStack) -> Done:
             if shaped.bad is not None:
                 dead.write(shaped.bad)
     if unknown.num_fields:
-        return Done(unknown=unknown)
-    return Done(good.finish(), dead.finish(), NOTHING, records, size, newest_ms)
+        return TaskOutput(unknown=unknown)
+    return TaskOutput(good.finish(), dead.finish(), NOTHING, records, size, newest_ms)
 
 
-def _shaped(job: Job, task: Task, cluster: Cluster) -> Iterator[tuple[pa.RecordBatch, Shaped]]:
+def _shaped(job: WriteTask, task: Task, cluster: ClusterClient) -> Iterator[tuple[pa.RecordBatch, ShapedRecords]]:
     shape = shape_of(job.format, job.registry, by_key=job.by_key)
     for one in task:
         for batch in rows(cluster, one, job.how, headers=True):
             yield batch, shape(batch, one.tp.topic, one.tp.partition, job.schema)
 
 
-class Files:
+class ParquetFiles:
     """Parquet files of a task, one for each slot of time."""
 
-    def __init__(self, directory: str, columns: Columns, partition_by: str, slot: str | None) -> None:
+    def __init__(self, directory: str, columns: OriginColumns, partition_by: str, slot: str | None) -> None:
         self._filesystem, self._root = pa.fs.FileSystem.from_uri(as_uri(directory))
         self._columns, self._partition_by, self._slot = columns, partition_by, slot
         self._open: dict[str, _File] = {}
 
-    def __enter__(self) -> "Files":
+    def __enter__(self) -> "ParquetFiles":
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -146,7 +146,7 @@ class _File:
         root: str,
         path: str,
         schema: pa.Schema,
-        columns: Columns,
+        columns: OriginColumns,
         slot: Mapping[str, str],
     ) -> None:
         self._filesystem, self._whole, self._path, self._slot = filesystem, f"{root}/{path}", path, slot

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from leadline.spark.table.tables import Columns, DataFile, Table
+from leadline.spark.table.tables import DataFile, OriginColumns, Table
 from leadline.spark.table.tasks import SLOT_FORMATS, as_uri
 
 Place = tuple[int, int, int]  # time, partition, offset
@@ -22,7 +22,7 @@ def is_later(one: Place, other: Place) -> bool:
     return offset > other_offset if partition == other_partition else (time, partition) > (other_time, other_partition)
 
 
-def last_places(batches: Iterable[pa.RecordBatch], columns: Columns) -> dict[bytes | None, Place]:
+def last_places(batches: Iterable[pa.RecordBatch], columns: OriginColumns) -> dict[bytes | None, Place]:
     """Of each key."""
     found: dict[bytes | None, Place] = {}
     for batch in batches:
@@ -42,7 +42,7 @@ def ids_of(places: Iterable[Place]) -> pa.Array:
     return _ids(partitions, pa.array([offset for _, _, offset in chosen], pa.int64()))
 
 
-def ids_in(rows: pa.RecordBatch | pa.Table, columns: Columns) -> pa.Array:
+def ids_in(rows: pa.RecordBatch | pa.Table, columns: OriginColumns) -> pa.Array:
     return _ids(rows.column(columns.partition), rows.column(columns.offset))
 
 
@@ -51,25 +51,25 @@ def _ids(partitions: pa.Array, offsets: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(partitions.cast(pa.string()), offsets.cast(pa.string()), "/")
 
 
-def last_of_each_key(rows: pa.Table, columns: Columns) -> pa.Table:
+def last_of_each_key(rows: pa.Table, columns: OriginColumns) -> pa.Table:
     ids = ids_of(last_places(rows.to_batches(), columns).values())
     return rows.filter(pc.is_in(ids_in(rows, columns), ids))
 
 
-def with_slot(rows: pa.Table, slot: str, partition_by: str, columns: Columns) -> pa.Table:
+def with_slot(rows: pa.Table, slot: str, partition_by: str, columns: OriginColumns) -> pa.Table:
     """The column that the table is partitioned by."""
     text = pc.strftime(rows[columns.timestamp], SLOT_FORMATS[partition_by])
     return rows.append_column(slot, text.cast(pa.date32()) if partition_by == "day" else text)
 
 
-def rows_by_key(table: Table, columns: Columns) -> pa.RecordBatchReader:
+def rows_by_key(table: Table, columns: OriginColumns) -> pa.RecordBatchReader:
     """What a table would hold if it had been by key from the start."""
     ids = ids_of(last_places(table.columns(columns.names), columns).values())
     reader = table.columns()
     return pa.RecordBatchReader.from_batches(reader.schema, _living(reader, columns, ids))
 
 
-def _living(batches: Iterable[pa.RecordBatch], columns: Columns, ids: pa.Array) -> Iterator[pa.RecordBatch]:
+def _living(batches: Iterable[pa.RecordBatch], columns: OriginColumns, ids: pa.Array) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         last = batch.filter(pc.is_in(ids_in(batch, columns), ids))
         yield last.filter(pc.invert(_is_tombstone(last)))
@@ -86,14 +86,14 @@ def _is_tombstone(batch: pa.RecordBatch) -> pa.Array:
     return empty
 
 
-class Waiting:
+class PendingRows:
     """Files with rows that are not in the table yet. They are deleted in the end."""
 
     def __init__(self, directory: str, files: Sequence[DataFile]) -> None:
         self._filesystem, root = pa.fs.FileSystem.from_uri(as_uri(directory))
         self._paths = [f"{root}/{file.path}" for file in files]
 
-    def __enter__(self) -> "Waiting":
+    def __enter__(self) -> "PendingRows":
         return self
 
     def __exit__(self, *_: object) -> None:

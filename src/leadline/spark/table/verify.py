@@ -23,13 +23,13 @@ from pyspark.sql import SparkSession
 
 from leadline.model import Offset, TopicPartition, format_id
 from leadline.records.batch import walk
-from leadline.spark.batches.decode import Wanted, decode
-from leadline.spark.client.cluster import Cluster
-from leadline.spark.client.fetching import Fetched, Fetching, fetch
+from leadline.spark.batches.decode import RecordFilter, decode
+from leadline.spark.client.cluster import ClusterClient
+from leadline.spark.client.fetching import FetchedBatches, FetchOptions, fetch
 from leadline.spark.ranges import Range, plan
 from leadline.spark.session import run_tasks
 from leadline.spark.table.homes import home
-from leadline.spark.table.tables import Columns, Origin, Slice, State, Table, TableError
+from leadline.spark.table.tables import OffsetSlice, OriginColumns, Table, TableError, TableOrigin, TableState
 
 Longs = npt.NDArray[np.int64]
 
@@ -89,22 +89,24 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class VerifyTask:
     properties: Mapping[str, str]
     kind: str  # of the table's format
     uri: str
     dead_uri: str | None
-    origin: Origin
+    origin: TableOrigin
 
 
-def verify(spark: SparkSession, cluster: Cluster, kind: str, uri: str, dead_uri: str) -> tuple[State, list[Verdict]]:
+def verify(
+    spark: SparkSession, cluster: ClusterClient, kind: str, uri: str, dead_uri: str
+) -> tuple[TableState, list[Verdict]]:
     """By partition."""
     state = home(kind, uri).state()
     if state is None:
         raise TableError(f"there is no {kind} table at {uri}")
     tps = check_topic(cluster, state.origin, uri)
     has_dead = home(kind, dead_uri).state() is not None
-    job = Job(dict(cluster.access.properties), kind, uri, dead_uri if has_dead else None, state.origin)
+    job = VerifyTask(dict(cluster.access.properties), kind, uri, dead_uri if has_dead else None, state.origin)
     ranges = ranges_of(cluster, tps, state)
     tasks = [(one,) for one in ranges] if state.origin.mode == "upsert" else plan(ranges, {}, min_tasks=len(ranges))
     found: list[list[Verdict]] = []
@@ -116,7 +118,7 @@ def verify(spark: SparkSession, cluster: Cluster, kind: str, uri: str, dead_uri:
     return state, [reduce(Verdict.and_then, parts) for parts in by_partition.values()]
 
 
-def check_topic(cluster: Cluster, origin: Origin, uri: str) -> list[TopicPartition]:
+def check_topic(cluster: ClusterClient, origin: TableOrigin, uri: str) -> list[TopicPartition]:
     topic = cluster.existing([origin.topic])[origin.topic]
     if format_id(topic.id) != origin.topic_id:
         raise TableError(
@@ -125,7 +127,7 @@ def check_topic(cluster: Cluster, origin: Origin, uri: str) -> list[TopicPartiti
     return topic.partitions
 
 
-def ranges_of(cluster: Cluster, tps: Sequence[TopicPartition], state: State) -> list[Range]:
+def ranges_of(cluster: ClusterClient, tps: Sequence[TopicPartition], state: TableState) -> list[Range]:
     """What the log still has of what the table has."""
     earliest = cluster.earliest(tps)
     ends = {tp: state.progress.offsets.get(tp.partition, 0) for tp in tps}
@@ -136,18 +138,18 @@ def ranges_of(cluster: Cluster, tps: Sequence[TopicPartition], state: State) -> 
 
 
 @dataclass(slots=True)
-class Log:
+class LogContent:
     """What a log has at the offsets of a range."""
 
     visible: list[pa.RecordBatch] = field(default_factory=list)
     control: list[Longs] = field(default_factory=list)
     aborted: list[Longs] = field(default_factory=list)
 
-    def add(self, fetched: Fetched, one: Range) -> None:
-        seen = decode(fetched.data, Wanted(fetched.first, one.until, False, fetched.aborted))
+    def add(self, fetched: FetchedBatches, one: Range) -> None:
+        seen = decode(fetched.data, RecordFilter(fetched.first, one.until, False, fetched.aborted))
         self.visible.append(seen)
         if fetched.aborted:
-            every = decode(fetched.data, Wanted(fetched.first, one.until))
+            every = decode(fetched.data, RecordFilter(fetched.first, one.until))
             self.aborted.append(np.setdiff1d(_longs(every, "offset"), _longs(seen, "offset")))
         for _, header in walk(fetched.data):
             if header.is_control:
@@ -155,20 +157,20 @@ class Log:
                 self.control.append(offsets[(offsets >= fetched.first) & (offsets < one.until)])
 
 
-def judge(job: Job, task: Sequence[Range]) -> list[Verdict]:
-    with Cluster(job.properties) as cluster:
+def judge(job: VerifyTask, task: Sequence[Range]) -> list[Verdict]:
+    with ClusterClient(job.properties) as cluster:
         return [_judge(job, one, _read(cluster, job, one)) for one in task]
 
 
-def _read(cluster: Cluster, job: Job, one: Range) -> Log:
-    log = Log()
-    for fetched in fetch(cluster, one, Fetching(committed=job.origin.isolation == "read_committed")):
+def _read(cluster: ClusterClient, job: VerifyTask, one: Range) -> LogContent:
+    log = LogContent()
+    for fetched in fetch(cluster, one, FetchOptions(committed=job.origin.isolation == "read_committed")):
         log.add(fetched, one)
     return log
 
 
-def _judge(job: Job, one: Range, log: Log) -> Verdict:
-    columns = Columns.of(job.origin.format)
+def _judge(job: VerifyTask, one: Range, log: LogContent) -> Verdict:
+    columns = OriginColumns.of(job.origin.format)
     table = list(_rows(home(job.kind, job.uri), columns, one, value=job.origin.format == "raw"))
     rows, dead, seen = _all(table, columns.offset), _dead(job, one), _all(log.visible, "offset")
     control, aborted = _joined(log.control), _joined(log.aborted)
@@ -206,7 +208,7 @@ def _judge(job: Job, one: Range, log: Log) -> Verdict:
     )
 
 
-def _expected_by_key(log: Log, seen: Longs, dead: Longs) -> Longs:
+def _expected_by_key(log: LogContent, seen: Longs, dead: Longs) -> Longs:
     """Of a whole partition: of each key the last record, unless that is a tombstone; and dead letters."""
     letters, last = set(dead.tolist()), dict[bytes | None, tuple[Offset, bool]]()
     for batch in log.visible:
@@ -218,15 +220,15 @@ def _expected_by_key(log: Log, seen: Longs, dead: Longs) -> Longs:
     return np.union1d(kept, np.intersect1d(seen, dead))
 
 
-def _rows(table: Table, columns: Columns, one: Range, *, value: bool) -> Iterator[pa.RecordBatch]:
+def _rows(table: Table, columns: OriginColumns, one: Range, *, value: bool) -> Iterator[pa.RecordBatch]:
     names = [*columns.names, *(["value"] if value else [])]
-    yield from table.columns(names, Slice(columns, one.tp.partition, one.first, one.until))
+    yield from table.columns(names, OffsetSlice(columns, one.tp.partition, one.first, one.until))
 
 
-def _dead(job: Job, one: Range) -> Longs:
+def _dead(job: VerifyTask, one: Range) -> Longs:
     if job.dead_uri is None:
         return NONE
-    columns = Columns.of("raw")
+    columns = OriginColumns.of("raw")
     return _all(_rows(home(job.kind, job.dead_uri), columns, one, value=False), columns.offset)
 
 

@@ -61,27 +61,27 @@ class Edge(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Offsets:
+class StartingOffsets:
     by_partition: Mapping[TopicPartition, Offset]  # or EARLIEST, or LATEST
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class StartingTimes:
     by_partition: Mapping[TopicPartition, int]  # ms since 1970
 
 
 @dataclass(frozen=True, slots=True)
-class Time:
+class StartingTime:
     ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Ago:
+class StartingAgo:
     ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Last:
+class LastOffsets:
     offsets: int  # of each partition
 
 
@@ -90,7 +90,7 @@ class OfGroup:
     name: str  # where it has committed nothing: earliest
 
 
-Where = Edge | Offsets | Times | Time | Ago | Last | OfGroup
+Where = Edge | StartingOffsets | StartingTimes | StartingTime | StartingAgo | LastOffsets | OfGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +172,7 @@ REFUSED = {
 }
 
 
-class Given:
+class SourceOptions:
     """Options as they came, looked up by any case; what was wrong is told with the name as it is documented."""
 
     def __init__(self, options: Mapping[str, str], names: list[str], kafka: list[str]) -> None:
@@ -226,7 +226,7 @@ def _servers(client: Mapping[str, str]) -> None:
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    given = Given(options, READ, ACCESS + READING)
+    given = SourceOptions(options, READ, ACCESS + READING)
     _servers(given.client)
     for name in BATCH_ONLY if streaming else STREAM_ONLY:
         if given.has(name):
@@ -264,7 +264,7 @@ def _check_numbers(client: Mapping[str, str], names: str) -> None:
             number(f"kafka.{name}", client[name], 1)
 
 
-def _topics(given: Given) -> Topics:
+def _topics(given: SourceOptions) -> Topics:
     ways = [name for name in ("subscribe", "subscribePattern", "assign") if given.has(name)]
     if len(ways) != 1:
         raise BadOption(f"expected one of subscribe, subscribePattern and assign, not {' and '.join(ways) or 'none'}")
@@ -323,32 +323,32 @@ def _by_partition(name: str, text: str, least: int) -> dict[TopicPartition, int]
     return found
 
 
-def _starting(given: Given, streaming: bool) -> Where:
+def _starting(given: SourceOptions, streaming: bool) -> Where:
     """A time for all counts most, then times, then offsets: the connector's order."""
     if (text := given.text("startingTimestamp")) is not None:
-        return Time(number("startingTimestamp", text))
+        return StartingTime(number("startingTimestamp", text))
     if (text := given.text("startingOffsetsByTimestamp")) is not None:
-        return Times(_by_partition("startingOffsetsByTimestamp", text, 0))
+        return StartingTimes(_by_partition("startingOffsetsByTimestamp", text, 0))
     text = (given.text("startingOffsets") or ("latest" if streaming else "earliest")).strip()
     where: Where | None = _edge(text) or _relative(text) or _of_group(text, given)
     if where is None:
-        where = Offsets(_by_partition("startingOffsets", text, EARLIEST))
-    latest = where is Edge.LATEST or (isinstance(where, Offsets) and LATEST in where.by_partition.values())
+        where = StartingOffsets(_by_partition("startingOffsets", text, EARLIEST))
+    latest = where is Edge.LATEST or (isinstance(where, StartingOffsets) and LATEST in where.by_partition.values())
     if latest and not streaming:
         raise BadOption(f"startingOffsets={text}: a batch read cannot begin at the latest offset")
     return where
 
 
-def _ending(given: Given) -> Where:
+def _ending(given: SourceOptions) -> Where:
     if (text := given.text("endingTimestamp")) is not None:
-        return Time(number("endingTimestamp", text))
+        return StartingTime(number("endingTimestamp", text))
     if (text := given.text("endingOffsetsByTimestamp")) is not None:
-        return Times(_by_partition("endingOffsetsByTimestamp", text, 0))
+        return StartingTimes(_by_partition("endingOffsetsByTimestamp", text, 0))
     text = (given.text("endingOffsets") or "latest").strip()
     where: Where | None = _edge(text)
     if where is None:
-        where = Offsets(_by_partition("endingOffsets", text, EARLIEST))
-    if where is Edge.EARLIEST or (isinstance(where, Offsets) and EARLIEST in where.by_partition.values()):
+        where = StartingOffsets(_by_partition("endingOffsets", text, EARLIEST))
+    if where is Edge.EARLIEST or (isinstance(where, StartingOffsets) and EARLIEST in where.by_partition.values()):
         raise BadOption(f"endingOffsets={text}: a read cannot end at the earliest offset")
     return where
 
@@ -357,15 +357,15 @@ def _edge(text: str) -> Edge | None:
     return Edge[text.upper()] if text.lower() in ("earliest", "latest") else None
 
 
-def _relative(text: str) -> Ago | Last | None:
+def _relative(text: str) -> StartingAgo | LastOffsets | None:
     if match := re.fullmatch(r"last\s+(\d{1,18})", text, re.IGNORECASE):
-        return Last(int(match[1]))
+        return LastOffsets(int(match[1]))
     if match := re.fullmatch(r"(.+)\s+ago", text, re.IGNORECASE):
-        return Ago(_duration("startingOffsets", match[1]))
+        return StartingAgo(_duration("startingOffsets", match[1]))
     return None
 
 
-def _of_group(text: str, given: Given) -> OfGroup | None:
+def _of_group(text: str, given: SourceOptions) -> OfGroup | None:
     if text.lower() != "committed":
         return None
     if "group.id" not in given.client:
@@ -387,7 +387,7 @@ def _duration(name: str, text: str) -> int:
     return int(match[1]) * _UNITS_MS[unit]
 
 
-def _strategy(given: Given) -> bool:
+def _strategy(given: SourceOptions) -> bool:
     text = (given.text("startingOffsetsByTimestampStrategy") or "error").lower()
     if text not in ("error", "latest"):
         raise BadOption(f"startingOffsetsByTimestampStrategy={text}: expected error or latest")
@@ -398,7 +398,7 @@ def _strategy(given: Given) -> bool:
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    given = Given(options, WRITE, ACCESS + WRITING)
+    given = SourceOptions(options, WRITE, ACCESS + WRITING)
     _servers(given.client)
     client = given.client
     _check_numbers(client, "request.timeout.ms default.api.timeout.ms transaction.timeout.ms batch.size")

@@ -6,35 +6,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from leadline.model import Offset, TopicPartition, format_id
-from leadline.spark.client.cluster import NO_ID, Answered, Cluster, NoSuchTopic, Topic
-from leadline.spark.positions import Loss, Now, told
+from leadline.spark.client.cluster import NO_ID, ClusterClient, NoSuchTopic, RequestFailed, TopicMetadata
+from leadline.spark.positions import ClusterOffsets, Loss, told
 from leadline.spark.ranges import Range
 from leadline.spark.topics.options import (
     EARLIEST,
     LATEST,
-    Ago,
     Assigned,
     BadOption,
     Edge,
-    Last,
-    Offsets,
+    LastOffsets,
     OfGroup,
     ReadOptions,
+    StartingAgo,
+    StartingOffsets,
+    StartingTime,
+    StartingTimes,
     Subscribed,
-    Time,
-    Times,
     Topics,
     Where,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ResolvedTopics:
     partitions: list[TopicPartition]
     ids: Mapping[str, str]  # of the topics, where the brokers know them
 
 
-def find(cluster: Cluster, topics: Topics, *, all_of_them: bool = True) -> Found:
+def find(cluster: ClusterClient, topics: Topics, *, all_of_them: bool = True) -> ResolvedTopics:
     """The partitions that are meant. `all_of_them`: NoSuchTopic if one that is named is missing."""
     if isinstance(topics, Subscribed):
         found = cluster.existing(topics.names) if all_of_them else cluster.topics(topics.names)
@@ -46,7 +46,7 @@ def find(cluster: Cluster, topics: Topics, *, all_of_them: bool = True) -> Found
     return _found(found, [tp for topic in found.values() for tp in topic.partitions])
 
 
-def _assigned(cluster: Cluster, topics: Assigned, all_of_them: bool) -> Found:
+def _assigned(cluster: ClusterClient, topics: Assigned, all_of_them: bool) -> ResolvedTopics:
     names = {tp.topic for tp in topics.partitions}
     found = cluster.existing(names) if all_of_them else cluster.topics(names)
     there = [tp for tp in topics.partitions if tp.topic in found and tp.partition in found[tp.topic].leaders]
@@ -58,16 +58,18 @@ def _assigned(cluster: Cluster, topics: Assigned, all_of_them: bool) -> Found:
     return _found(found, there)
 
 
-def _found(topics: Mapping[str, Topic], partitions: list[TopicPartition]) -> Found:
-    return Found(sorted(partitions), {name: format_id(topic.id) for name, topic in topics.items() if topic.id != NO_ID})
+def _found(topics: Mapping[str, TopicMetadata], partitions: list[TopicPartition]) -> ResolvedTopics:
+    return ResolvedTopics(
+        sorted(partitions), {name: format_id(topic.id) for name, topic in topics.items() if topic.id != NO_ID}
+    )
 
 
-def now(cluster: Cluster, found: Found, *, committed: bool) -> Now:
+def now(cluster: ClusterClient, found: ResolvedTopics, *, committed: bool) -> ClusterOffsets:
     latest = cluster.latest(found.partitions, committed=committed)
-    return Now(cluster.earliest(found.partitions), latest, found.ids)
+    return ClusterOffsets(cluster.earliest(found.partitions), latest, found.ids)
 
 
-def begin(cluster: Cluster, at: Now, options: ReadOptions) -> dict[TopicPartition, Offset]:
+def begin(cluster: ClusterClient, at: ClusterOffsets, options: ReadOptions) -> dict[TopicPartition, Offset]:
     """Where a new reader begins. DataLoss if it is told to begin with what is gone."""
     where = options.start
     offsets = _by_time(cluster, at, where, "starting", strict=not options.no_later_record_is_latest)
@@ -86,26 +88,26 @@ def begin(cluster: Cluster, at: Now, options: ReadOptions) -> dict[TopicPartitio
     return {tp: max(offset, at.earliest[tp]) for tp, offset in offsets.items()}
 
 
-def _begin(cluster: Cluster, at: Now, where: Where) -> dict[TopicPartition, Offset]:
+def _begin(cluster: ClusterClient, at: ClusterOffsets, where: Where) -> dict[TopicPartition, Offset]:
     match where:
         case Edge.EARLIEST:
             return dict(at.earliest)
-        case Last(count):
+        case LastOffsets(count):
             return {tp: max(latest - count, at.earliest[tp]) for tp, latest in at.latest.items()}
         case OfGroup(group):
             committed = cluster.committed(group, list(at.latest))
             return {tp: committed[tp].offset if tp in committed else at.earliest[tp] for tp in at.latest}
-        case Offsets(given):
+        case StartingOffsets(given):
             return _given("startingOffsets", given, at)
     return dict(at.latest)
 
 
-def end(cluster: Cluster, at: Now, options: ReadOptions) -> dict[TopicPartition, Offset]:
+def end(cluster: ClusterClient, at: ClusterOffsets, options: ReadOptions) -> dict[TopicPartition, Offset]:
     """Where a batch ends."""
     offsets = _by_time(cluster, at, options.end, "ending", strict=False)
     if offsets is not None:
         return offsets
-    if not isinstance(options.end, Offsets):
+    if not isinstance(options.end, StartingOffsets):
         return dict(at.latest)
     offsets = _given("endingOffsets", options.end.by_partition, at)
     for tp, offset in offsets.items():
@@ -114,13 +116,13 @@ def end(cluster: Cluster, at: Now, options: ReadOptions) -> dict[TopicPartition,
     return offsets
 
 
-def _given(name: str, given: Mapping[TopicPartition, Offset], at: Now) -> dict[TopicPartition, Offset]:
+def _given(name: str, given: Mapping[TopicPartition, Offset], at: ClusterOffsets) -> dict[TopicPartition, Offset]:
     _check_same(name, given, at)
     edges = {EARLIEST: at.earliest, LATEST: at.latest}
     return {tp: edges[offset][tp] if offset in edges else offset for tp, offset in given.items()}
 
 
-def _check_same(name: str, given: Mapping[TopicPartition, object], at: Now) -> None:
+def _check_same(name: str, given: Mapping[TopicPartition, object], at: ClusterOffsets) -> None:
     """The connector's law: who names partitions names all."""
     if given.keys() != at.latest.keys():
         missing = ", ".join(map(str, sorted(at.latest.keys() - given.keys())))
@@ -130,15 +132,15 @@ def _check_same(name: str, given: Mapping[TopicPartition, object], at: Now) -> N
 
 
 def _by_time(
-    cluster: Cluster, at: Now, where: Where, name: str, *, strict: bool
+    cluster: ClusterClient, at: ClusterOffsets, where: Where, name: str, *, strict: bool
 ) -> dict[TopicPartition, Offset] | None:
     """The first offsets at or behind times; None if `where` is no time. `strict`: there must be such records."""
     match where:
-        case Times(times):
+        case StartingTimes(times):
             _check_same(f"{name}OffsetsByTimestamp", times, at)
-        case Time(ms):
+        case StartingTime(ms):
             times = dict.fromkeys(at.latest, ms)
-        case Ago(ms):
+        case StartingAgo(ms):
             times, strict = dict.fromkeys(at.latest, time.time_ns() // 1_000_000 - ms), False
         case _:
             return None
@@ -152,11 +154,11 @@ def _by_time(
     return {tp: at.latest[tp] if offset is None else min(offset, at.latest[tp]) for tp, offset in found.items()}
 
 
-def bytes_per_offset(cluster: Cluster, at: Now) -> dict[TopicPartition, float]:
+def bytes_per_offset(cluster: ClusterClient, at: ClusterOffsets) -> dict[TopicPartition, float]:
     """As it is on average; nothing where the brokers do not tell."""
     try:
         sizes = cluster.sizes(list(at.latest))
-    except Answered:
+    except RequestFailed:
         return {}
     return {
         tp: size / (at.latest[tp] - at.earliest[tp])

@@ -29,12 +29,12 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
 
-from leadline.spark.batches.encode import Batch, Columns, Packing
+from leadline.spark.batches.encode import BatchEncoder, EncodedBatch, RowColumns
 from leadline.spark.batches.partitioning import Ints, partitions_of_keys
-from leadline.spark.client.cluster import Cluster, Committed
-from leadline.spark.client.transaction import Transaction, Unsent
+from leadline.spark.client.cluster import ClusterClient, CommittedOffset
+from leadline.spark.client.transaction import ClientTransaction, StagedBatch
 from leadline.spark.topics.options import BadOption, WriteOptions
-from leadline.spark.topics.staging import Piece, Staged, Staging
+from leadline.spark.topics.staging import Staged, StagedPiece, Staging
 
 HEADERS = "array<struct<key: string, value: binary>>"
 TYPES: dict[str, tuple[type[DataType], ...]] = {
@@ -50,7 +50,7 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # what Sp
 
 
 @dataclass
-class Left(WriterCommitMessage):
+class TaskStaged(WriterCommitMessage):
     """What a task has left behind, and of which batch."""
 
     staging: Staging
@@ -79,13 +79,13 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
 class Rows:
     """Rows of a task on their way into batches."""
 
-    def __init__(self, cluster: Cluster, options: WriteOptions) -> None:
+    def __init__(self, cluster: ClusterClient, options: WriteOptions) -> None:
         self._cluster, self._options = cluster, options
-        self._packing = Packing(options.codec, options.batch_bytes)
+        self._packing = BatchEncoder(options.codec, options.batch_bytes)
         self._partitions: dict[str, int] = {}  # of each topic, how many
         self._turn = uuid.uuid4().int % 1000  # records without a key take turns, a set of rows at a time
 
-    def batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[Batch]:
+    def batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[EncodedBatch]:
         for found in rows:
             for topic, of_topic in self._by_topic(found):
                 yield from self._packing.add(self._columns(topic, of_topic))
@@ -101,10 +101,10 @@ class Rows:
         for topic in pc.unique(topics).to_pylist():
             yield topic, rows.filter(pc.equal(topics, topic))
 
-    def _columns(self, topic: str, rows: pa.RecordBatch) -> Columns:
+    def _columns(self, topic: str, rows: pa.RecordBatch) -> RowColumns:
         names = rows.schema.names
         keys = _bytes(rows, "key") if "key" in names else pa.nulls(rows.num_rows, pa.binary())
-        return Columns(
+        return RowColumns(
             topic,
             keys.to_pylist(),
             _bytes(rows, "value").to_pylist(),
@@ -143,20 +143,20 @@ def _bytes(rows: pa.RecordBatch, name: str) -> pa.Array:
     return rows.column(name).cast(pa.binary())
 
 
-def stage(rows: Iterator[pa.RecordBatch], options: WriteOptions, staging: Staging, query: str | None) -> Left:
-    with Cluster(options.client) as cluster:
-        return Left(staging, staging.write(Rows(cluster, options).batches(rows)), query)
+def stage(rows: Iterator[pa.RecordBatch], options: WriteOptions, staging: Staging, query: str | None) -> TaskStaged:
+    with ClusterClient(options.client) as cluster:
+        return TaskStaged(staging, staging.write(Rows(cluster, options).batches(rows)), query)
 
 
 # The driver
 
 
 @contextmanager
-def unsent(lefts: Sequence[Left], tags: Sequence[object] | None = None) -> Iterator[list[Unsent]]:
+def unsent(lefts: Sequence[TaskStaged], tags: Sequence[object] | None = None) -> Iterator[list[StagedBatch]]:
     """What the tasks left behind, in the order of the tasks; `tags`: one for each batch of it."""
     with closing(StagedFiles()) as files:
         found = [
-            Unsent(piece.tp, piece.size, piece.count, partial(files.load, left, piece))
+            StagedBatch(piece.tp, piece.size, piece.count, partial(files.load, left, piece))
             for left in lefts
             for piece in left.staged.pieces
         ]
@@ -169,7 +169,7 @@ class StagedFiles:
     def __init__(self) -> None:
         self._open: dict[str, BinaryIO] = {}  # the one that was opened first comes first
 
-    def load(self, left: Left, piece: Piece) -> bytes:
+    def load(self, left: TaskStaged, piece: StagedPiece) -> bytes:
         file = self._open.get(left.staged.path)
         if file is None:
             if len(self._open) >= MOST_OPEN:
@@ -192,15 +192,15 @@ class Writer(DataSourceArrowWriter):
         self.job = str(uuid.uuid4())
         self.staging = Staging.of(options.staging, self.job)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Left:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskStaged:
         return stage(iterator, self.options, self.staging, None)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        lefts = [message for message in messages if isinstance(message, Left)]
+        lefts = [message for message in messages if isinstance(message, TaskStaged)]
         if any(left.staged.pieces for left in lefts):
             name = self.options.transactional_id or f"leadline-spark-{self.job}"
-            with Cluster(self.options.client) as cluster:
-                write_once(cluster, Transaction(cluster, name, self.options.transaction_timeout_ms), lefts, None)
+            with ClusterClient(self.options.client) as cluster:
+                write_once(cluster, ClientTransaction(cluster, name, self.options.transaction_timeout_ms), lefts, None)
         self.staging.clear()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -212,7 +212,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         check_columns(schema, options)
         self.options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Left:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskStaged:
         context = TaskContext.get()
         assert context is not None
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
@@ -220,25 +220,25 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return stage(iterator, self.options, Staging.of(self.options.staging, f"{query}-{batch}"), query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        lefts = [message for message in messages if isinstance(message, Left)]
+        lefts = [message for message in messages if isinstance(message, TaskStaged)]
         if any(left.staged.pieces for left in lefts):
             assert lefts[0].query is not None
-            note = Note(lefts[0].query, batchId)
+            note = BatchNote(lefts[0].query, batchId)
             name = self.options.transactional_id or note.group
-            with Cluster(self.options.client) as cluster:
-                write_once(cluster, Transaction(cluster, name, self.options.transaction_timeout_ms), lefts, note)
+            with ClusterClient(self.options.client) as cluster:
+                write_once(cluster, ClientTransaction(cluster, name, self.options.transaction_timeout_ms), lefts, note)
         self._clear(lefts)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        self._clear([message for message in messages if isinstance(message, Left)])
+        self._clear([message for message in messages if isinstance(message, TaskStaged)])
 
-    def _clear(self, lefts: Sequence[Left]) -> None:
+    def _clear(self, lefts: Sequence[TaskStaged]) -> None:
         for staging in {left.staging for left in lefts}:
             staging.clear()
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class BatchNote:
     """That a batch of a query is written: the remark of a group's committed offsets."""
 
     query: str
@@ -252,7 +252,7 @@ class Note:
     def remark(self) -> str:
         return json.dumps({"batch": self.batch})
 
-    def is_taken(self, cluster: Cluster) -> bool:
+    def is_taken(self, cluster: ClusterClient) -> bool:
         """Whether this batch, or a later one, has been noted."""
         return any(_batch(found.metadata) >= self.batch for found in cluster.committed(self.group).values())
 
@@ -264,7 +264,9 @@ def _batch(remark: str) -> int:
         return -1
 
 
-def write_once(cluster: Cluster, transaction: Transaction, lefts: Sequence[Left], note: Note | None) -> bool:
+def write_once(
+    cluster: ClusterClient, transaction: ClientTransaction, lefts: Sequence[TaskStaged], note: BatchNote | None
+) -> bool:
     """All that the tasks left behind, and the note; False if the note says that it is there already."""
     transaction.begin()  # first: from here on nobody else can write the note
     if note is not None and note.is_taken(cluster):
@@ -274,7 +276,9 @@ def write_once(cluster: Cluster, transaction: Transaction, lefts: Sequence[Left]
         with unsent(lefts) as batches:
             transaction.send(batches)
         if note is not None:
-            transaction.note(note.group, {tp: Committed(end, note.remark) for tp, end in transaction.ends.items()})
+            transaction.note(
+                note.group, {tp: CommittedOffset(end, note.remark) for tp, end in transaction.ends.items()}
+            )
         transaction.commit()
     except Exception:
         transaction.abort()

@@ -33,9 +33,9 @@ from pyspark.sql.types import StructType
 
 from leadline.model import Offset, TopicPartition
 from leadline.spark.batches.decode import SPARK_SCHEMA, SPARK_SCHEMA_WITH_HEADERS, spark_columns
-from leadline.spark.client.cluster import Answered, Cluster, NoSuchTopic
-from leadline.spark.client.fetching import FETCH_BYTES, Fetching, rows
-from leadline.spark.positions import BadCheckpoint, Now, Positions, go_on, is_another, losses, told
+from leadline.spark.client.cluster import ClusterClient, NoSuchTopic, RequestFailed
+from leadline.spark.client.fetching import FETCH_BYTES, FetchOptions, rows
+from leadline.spark.positions import BadCheckpoint, ClusterOffsets, Positions, go_on, is_another, losses, told
 from leadline.spark.ranges import Range, Task, admit, plan
 from leadline.spark.topics import resolve
 from leadline.spark.topics.options import (
@@ -90,15 +90,17 @@ class TaskPartition(InputPartition):
     task: Task
 
 
-_clusters: dict[frozenset[tuple[str, str]], Cluster] = {}  # a process runs many tasks, one by one: connections stay
+_clusters: dict[
+    frozenset[tuple[str, str]], ClusterClient
+] = {}  # a process runs many tasks, one by one: connections stay
 
 
-def cluster_of(client: Mapping[str, str]) -> Cluster:
+def cluster_of(client: Mapping[str, str]) -> ClusterClient:
     key = frozenset(client.items())
     if key not in _clusters:
         if len(_clusters) >= MOST_CLUSTERS:
             close_clusters()
-        _clusters[key] = Cluster(client)
+        _clusters[key] = ClusterClient(client)
     return _clusters[key]
 
 
@@ -111,7 +113,7 @@ def close_clusters() -> None:
 def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, TaskPartition):
         return  # Spark makes one of its own where nothing is planned
-    how = Fetching(
+    how = FetchOptions(
         options.committed,
         options.fail_on_data_loss,
         int(options.client.get("max.partition.fetch.bytes", FETCH_BYTES)),
@@ -131,7 +133,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         options = self.options
-        with Cluster(options.client) as cluster:
+        with ClusterClient(options.client) as cluster:
             at = resolve.now(cluster, resolve.find(cluster, options.topics), committed=options.committed)
             if isinstance(options.topics, Matching) and not at.latest:
                 raise NoSuchTopic(f"subscribePattern={options.topics.pattern}: no topic at {cluster.servers} matches")
@@ -187,17 +189,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"options": self.options}
 
     @property
-    def _cluster(self) -> Cluster:
+    def _cluster(self) -> ClusterClient:
         return cluster_of(self.options.client)
 
-    def _now(self, *, all_of_them: bool) -> Now:
+    def _now(self, *, all_of_them: bool) -> ClusterOffsets:
         found = resolve.find(self._cluster, self.options.topics, all_of_them=all_of_them)
         at = resolve.now(self._cluster, found, committed=self.options.committed)
         self._latest = Positions(at.latest, "", at.ids)
         if self._target is None:
             return at
         bounded = {tp: min(until, self._target[tp]) for tp, until in at.latest.items() if tp in self._target}
-        return Now(at.earliest, bounded, at.ids)
+        return ClusterOffsets(at.earliest, bounded, at.ids)
 
     def initialOffset(self) -> dict[str, object]:
         at = self._now(all_of_them=True)
@@ -231,7 +233,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._last_batch_s = time.monotonic()
         return Positions(end, group, at.ids).to_json()
 
-    def _admitted(self, begin: Mapping[TopicPartition, Offset], at: Now) -> dict[TopicPartition, Offset]:
+    def _admitted(self, begin: Mapping[TopicPartition, Offset], at: ClusterOffsets) -> dict[TopicPartition, Offset]:
         sizes = self._bytes_per_offset(at) if self.options.max_bytes is not None else {}
         return admit(begin, at.latest, sizes, max_offsets=self.options.max_offsets, max_bytes=self.options.max_bytes)
 
@@ -244,7 +246,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             sum(end[tp] - begin[tp] for tp in end) < self.options.min_offsets and waited_ms < self.options.max_delay_ms
         )
 
-    def _check(self, before: Positions, at: Now) -> None:
+    def _check(self, before: Positions, at: ClusterOffsets) -> None:
         asked = names(self.options.topics)
         if asked and before.topics and before.topics.isdisjoint(asked):
             raise BadCheckpoint(
@@ -263,18 +265,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
         before, after = Positions.from_json(start), Positions.from_json(end)
         cluster = self._cluster
-        known = Now({}, after.offsets, after.ids)
+        known = ClusterOffsets({}, after.offsets, after.ids)
         new = [tp for tp in after.offsets if tp not in before.offsets or is_another(before, known, tp.topic)]
         begin = {**before.offsets, **cluster.earliest(new)}
         end_of = {tp: until for tp, until in after.offsets.items() if begin[tp] < until}
         if not end_of:
             return []
         at = self._now(all_of_them=False)
-        self._check(Positions(end_of, after.group, after.ids), Now(dict.fromkeys(at.latest, 0), at.latest, at.ids))
+        self._check(
+            Positions(end_of, after.group, after.ids), ClusterOffsets(dict.fromkeys(at.latest, 0), at.latest, at.ids)
+        )
         ranges = [Range(tp, begin[tp], min(until, at.latest.get(tp, 0))) for tp, until in sorted(end_of.items())]
         return planned(self.options, ranges, self._bytes_per_offset(at))
 
-    def _bytes_per_offset(self, at: Now) -> dict[TopicPartition, float]:
+    def _bytes_per_offset(self, at: ClusterOffsets) -> dict[TopicPartition, float]:
         now_s = time.monotonic()
         if self._sizes_since_s is None or now_s - self._sizes_since_s > SIZES_S:
             self._sizes, self._sizes_since_s = resolve.bytes_per_offset(self._cluster, at), now_s
@@ -293,8 +297,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         try:
             self._cluster.commit(done.group, offsets)
-        except Answered as error:
-            raise Answered(
+        except RequestFailed as error:
+            raise RequestFailed(
                 f"the progress cannot be committed to group {done.group} (kafka.group.id names another, "
                 "commitProgress=false commits none)",
                 error.code,

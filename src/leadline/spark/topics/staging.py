@@ -17,7 +17,7 @@ from typing import BinaryIO
 from pyarrow import fs
 
 from leadline.model import TopicPartition
-from leadline.spark.batches.encode import Batch
+from leadline.spark.batches.encode import EncodedBatch
 from leadline.spark.errors import JobFailed
 
 FOLDER = "leadline-staging"
@@ -28,7 +28,7 @@ class StagingFailed(JobFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class StagedPiece:
     """A batch in a staged file."""
 
     tp: TopicPartition
@@ -42,7 +42,7 @@ class Staged:
     """What one task has left behind."""
 
     path: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[StagedPiece, ...]
 
     @property
     def bytes(self) -> int:
@@ -68,17 +68,17 @@ class Staging:
             raise StagingFailed(f"stagingLocation={self.location}: {error}") from None
         return system, f"{path}/{FOLDER}/{self.job}"
 
-    def write(self, batches: Iterable[Batch]) -> Staged:
+    def write(self, batches: Iterable[EncodedBatch]) -> Staged:
         system, home = self._home()
         path = f"{home}/{uuid.uuid4()}"
-        pieces: list[Piece] = []
+        pieces: list[StagedPiece] = []
         position = 0
         try:
             system.create_dir(home, recursive=True)
             with system.open_output_stream(path) as file:
                 for batch in batches:
                     file.write(batch.data)
-                    pieces.append(Piece(batch.tp, position, len(batch.data), batch.count))
+                    pieces.append(StagedPiece(batch.tp, position, len(batch.data), batch.count))
                     position += len(batch.data)
         except OSError as error:
             raise StagingFailed(f"{path} cannot be written (stagingLocation): {error}") from None

@@ -18,7 +18,7 @@ from leadline.coordination.tree import (
     NodeExists,
     SessionExpired,
     SessionState,
-    Set,
+    SetData,
     TooLarge,
     TreeError,
 )
@@ -405,7 +405,7 @@ class Storm:
             try:
                 created = await self.tree.create(path)
                 assert (await self.tree.create(path + "e", ephemeral=True)).path == path + "e"
-                await self.tree.multi([Set(path, b"1", 0), Check("/", 0)])
+                await self.tree.multi([SetData(path, b"1", 0), Check("/", 0)])
                 self.created[path] = created.czxid
             except (ConnectionLost, SessionExpired):
                 await asyncio.sleep(0.001)

@@ -18,7 +18,7 @@ from leadline.records.build import build, empty
 from leadline.records.record import Record
 from leadline.runtime.ports import OsFiles
 from leadline.spark.audit import files, job
-from leadline.spark.audit.checks import Finding, Kind
+from leadline.spark.audit.checks import Finding, FindingKind
 from leadline.spark.audit.job import audit_unit, logs_of, units
 from leadline.spark.files.segments import logs_in
 from tests.support.damage import spoil, with_right_crc
@@ -36,7 +36,7 @@ def findings(paths: list[str], *, checksums: bool = True, unit_bytes: int = 1 <<
     return found
 
 
-def told(found: list[Finding]) -> set[tuple[Kind, str, int]]:
+def told(found: list[Finding]) -> set[tuple[FindingKind, str, int]]:
     return {one.place for one in found}
 
 
@@ -118,9 +118,9 @@ def test_what_a_running_broker_puts_right_meanwhile_is_no_finding(
         checkpoints.write_offsets(OsFiles(), str(replicas.dirs[0] / names.CLEANED_OFFSETS_FILE), end)
 
     monkeypatch.setattr(job, "time", Pauses(lambda _: None))
-    assert Kind.MISSING in {one.kind for one in findings(replicas.paths)}
+    assert FindingKind.MISSING in {one.kind for one in findings(replicas.paths)}
     monkeypatch.setattr(job, "time", Pauses(checkpoint))
-    assert Kind.MISSING not in {one.kind for one in findings(replicas.paths[:1])}
+    assert FindingKind.MISSING not in {one.kind for one in findings(replicas.paths[:1])}
 
 
 # Planted damage
@@ -143,40 +143,44 @@ def some_segment(folder: Path, rnd: random.Random) -> tuple[Path, int, Header]:
     return path, position, header
 
 
-Planted = tuple[set[Kind], Path, int]  # one of these kinds, at this place
+Planted = tuple[set[FindingKind], Path, int]  # one of these kinds, at this place
 
 
 def flip_a_byte(folder: Path, rnd: random.Random) -> Planted:
     path, position, header = some_segment(folder, rnd)
     at = position + rnd.randrange(header.size)
     write_at(path, at, bytes([path.read_bytes()[at] ^ rnd.randint(1, 255)]))
-    return set(Kind), path, position
+    return set(FindingKind), path, position
 
 
 def change_an_epoch(folder: Path, rnd: random.Random) -> Planted:
     path, position, header = some_segment(folder, rnd)
     write_at(path, position + 12, (header.leader_epoch + rnd.choice([-1, 1, 7])).to_bytes(4, "big", signed=True))
-    return {Kind.EPOCH}, path, position
+    return {FindingKind.EPOCH}, path, position
 
 
 def change_an_offset(folder: Path, rnd: random.Random) -> Planted:
     path, position, header = some_segment(folder, rnd)
     write_at(path, position, (header.base_offset + rnd.choice([-1, 1, 1000, 1 << 40])).to_bytes(8, "big"))
-    return {Kind.ORDER, Kind.MISSING}, path, position
+    return {FindingKind.ORDER, FindingKind.MISSING}, path, position
 
 
 def remove_a_batch(folder: Path, rnd: random.Random) -> Planted:
     path, position, header = some_segment(folder, rnd)
     data = path.read_bytes()
     path.write_bytes(data[:position] + data[position + header.size :])
-    return {Kind.MISSING}, path, position
+    return {FindingKind.MISSING}, path, position
 
 
 def tear_the_tail(folder: Path, rnd: random.Random) -> Planted:
     path = max(folder.glob("*.log"))
     position, header = batches_in(path)[-1]
     os.truncate(path, position + rnd.randrange(1, header.size))
-    return {Kind.TORN, Kind.SHORT}, path, position  # the begin of an offset is zeros: as if there was nothing yet
+    return (
+        {FindingKind.TORN, FindingKind.SHORT},
+        path,
+        position,
+    )  # the begin of an offset is zeros: as if there was nothing yet
 
 
 def swap_the_bytes_of_a_batch(folder: Path, rnd: random.Random) -> Planted:
@@ -185,7 +189,7 @@ def swap_the_bytes_of_a_batch(folder: Path, rnd: random.Random) -> Planted:
     data = bytearray(path.read_bytes()[position : position + header.size])
     data[-2] ^= 1
     write_at(path, position, with_right_crc(data))
-    return {Kind.BYTES}, path, position
+    return {FindingKind.BYTES}, path, position
 
 
 def wrong_entry(kind: str, size: int, layout: str) -> Callable[[Path, random.Random], Planted]:
@@ -197,7 +201,7 @@ def wrong_entry(kind: str, size: int, layout: str) -> Callable[[Path, random.Ran
         while bytes(entry) == bytes(data[at : at + size]):
             entry[rnd.randrange(size)] ^= 1 << rnd.randrange(8)
         write_at(path, at, entry)
-        return {Kind.INDEX, Kind.TIME_INDEX, Kind.TXN_INDEX}, path, at
+        return {FindingKind.INDEX, FindingKind.TIME_INDEX, FindingKind.TXN_INDEX}, path, at
 
     plant.__name__ = f"wrong_entry_of_{kind[1:]}"
     return plant
@@ -206,7 +210,7 @@ def wrong_entry(kind: str, size: int, layout: str) -> Callable[[Path, random.Ran
 def damage_a_snapshot(folder: Path, rnd: random.Random) -> Planted:
     path = rnd.choice(list(folder.glob("*.snapshot")))
     write_at(path, 10, bytes([path.read_bytes()[10] ^ 1]))
-    return {Kind.FILE}, path, 2
+    return {FindingKind.FILE}, path, 2
 
 
 DAMAGES = [
@@ -307,7 +311,7 @@ def test_a_record_that_compaction_should_have_kept_is_missed(tmp_path: Path, los
     data = path.read_bytes()
     instead = b"" if loss == "the batch" else bytes(empty(header))
     path.write_bytes(data[:position] + instead + data[position + header.size :])
-    found = [one for one in findings(replicas.paths) if one.kind is Kind.MISSING]
+    found = [one for one in findings(replicas.paths) if one.kind is FindingKind.MISSING]
     assert {(one.path, one.offset) for one in found} == {(str(path), header.base_offset)}
     assert "nothing newer of its key" in found[0].text
 
@@ -318,7 +322,7 @@ def test_a_record_that_differs_from_another_replicas_is_found(tmp_path: Path) ->
     data = bytearray(path.read_bytes()[position : position + header.size])
     data[-2] ^= 1
     write_at(path, position, with_right_crc(data))
-    assert (Kind.BYTES, str(path), position) in told(findings(replicas.paths))
+    assert (FindingKind.BYTES, str(path), position) in told(findings(replicas.paths))
 
 
 # What else may be wrong
@@ -338,7 +342,7 @@ def test_a_replica_that_diverged_is_told_by_its_epoch(tmp_path: Path) -> None:
     replicas.stop()
     checkpoints.write_offsets(OsFiles(), str(replicas.dirs[1] / names.HIGH_WATERMARKS_FILE), {replicas.tp: end})
     (found,) = findings(replicas.paths)
-    assert (found.kind, found.offset) == (Kind.EPOCH, end)
+    assert (found.kind, found.offset) == (FindingKind.EPOCH, end)
     assert found.path.startswith(str(replicas.dirs[1]))
     assert "epoch 1, not 2" in found.text
     assert "it will be cut off there" in found.text
@@ -348,7 +352,7 @@ def test_a_log_that_ends_below_its_own_high_watermark_has_lost_records(replicas:
     end = replicas.leader.log_end
     checkpoints.write_offsets(OsFiles(), str(replicas.dirs[2] / names.HIGH_WATERMARKS_FILE), {replicas.tp: end + 1})
     (found,) = findings(replicas.paths)
-    assert (found.kind, found.path) == (Kind.SHORT, str(max(replicas.folders[2].glob("*.log"))))
+    assert (found.kind, found.path) == (FindingKind.SHORT, str(max(replicas.folders[2].glob("*.log"))))
 
 
 def test_replicas_of_topics_that_only_share_a_name_are_not_compared(tmp_path: Path) -> None:
@@ -360,14 +364,14 @@ def test_replicas_of_topics_that_only_share_a_name_are_not_compared(tmp_path: Pa
     replicas.stop()
     swap_the_bytes_of_a_batch(replicas.folders[1], random.Random(SEED))
     (found,) = findings(replicas.paths)
-    assert (found.kind, found.path) == (Kind.TOPIC, str(replicas.folders[1] / names.PARTITION_METADATA_FILE))
+    assert (found.kind, found.path) == (FindingKind.TOPIC, str(replicas.folders[1] / names.PARTITION_METADATA_FILE))
 
 
 @pytest.mark.parametrize("name", [names.HIGH_WATERMARKS_FILE, f"orders-0/{names.EPOCHS_FILE}"])
 def test_a_checkpoint_that_cannot_be_read_is_a_finding(replicas: Replicas, name: str) -> None:
     path = replicas.dirs[1] / name
     path.write_text("0\n9\nnonsense\n")
-    assert {(one.kind, one.path) for one in findings(replicas.paths)} == {(Kind.FILE, str(path))}
+    assert {(one.kind, one.path) for one in findings(replicas.paths)} == {(FindingKind.FILE, str(path))}
 
 
 @pytest.mark.parametrize("kind", ["index", "timeindex"])
@@ -375,7 +379,10 @@ def test_an_index_that_is_gone_or_cut_off_is_a_finding(replicas: Replicas, kind:
     gone, cut = sorted(replicas.folders[0].glob(f"*.{kind}"))[:2]
     gone.unlink()
     os.truncate(cut, cut.stat().st_size - 1)
-    assert {(one.kind, one.path) for one in findings(replicas.paths)} == {(Kind.FILE, str(gone)), (Kind.FILE, str(cut))}
+    assert {(one.kind, one.path) for one in findings(replicas.paths)} == {
+        (FindingKind.FILE, str(gone)),
+        (FindingKind.FILE, str(cut)),
+    }
 
 
 def test_a_topic_that_is_deleted_meanwhile_is_passed_over(replicas: Replicas) -> None:
@@ -393,13 +400,13 @@ def test_a_file_that_the_disk_does_not_hand_out_is_a_finding(
     path = str(min(replicas.folders[1].glob("*.log")))
     read = files.scan
 
-    def scan(of: str, **how: bool) -> files.Scan:
+    def scan(of: str, **how: bool) -> files.FileScan:
         if of == path:
             raise OSError(errno.EIO, os.strerror(errno.EIO), of)
         return read(of, **how)
 
     monkeypatch.setattr(files, "scan", scan)
-    assert [one.place for one in findings(replicas.paths)] == [(Kind.FILE, path, 0)]
+    assert [one.place for one in findings(replicas.paths)] == [(FindingKind.FILE, path, 0)]
 
 
 def test_findings_that_are_too_many_are_counted(replicas: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:

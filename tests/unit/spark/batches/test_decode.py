@@ -13,12 +13,12 @@ from leadline.records.compression import Codec
 from leadline.records.record import Record, RecordHeader
 from leadline.spark.batches import decode as decoding
 from leadline.spark.batches import places
-from leadline.spark.batches.decode import END_UNKNOWN, Wanted, decode, pieces, spark_columns
+from leadline.spark.batches.decode import END_UNKNOWN, RecordFilter, decode, pieces, spark_columns
 from tests.support.damage import with_right_crc
 from tests.support.logs import START_MS, at_offset, batch, marker
 
-ALL = Wanted(0, 1 << 62)
-ALL_WITH_HEADERS = Wanted(0, 1 << 62, headers=True)
+ALL = RecordFilter(0, 1 << 62)
+ALL_WITH_HEADERS = RecordFilter(0, 1 << 62, headers=True)
 
 
 @pytest.fixture(autouse=True, params=["numpy", "compiled"])
@@ -28,7 +28,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(places, "native_places", compiled)
 
 
-def offsets(data: bytes | bytearray, wanted: Wanted = ALL) -> list[int]:
+def offsets(data: bytes | bytearray, wanted: RecordFilter = ALL) -> list[int]:
     found: list[int] = decode(data, wanted).column("offset").to_pylist()
     return found
 
@@ -63,9 +63,9 @@ def test_null_is_not_empty() -> None:
 
 def test_only_what_is_wanted_comes_out() -> None:
     data = log_of(batch(10), batch(10), batch(10))
-    assert offsets(data, Wanted(5, 22)) == list(range(5, 22))
-    assert offsets(data, Wanted(30, 40)) == []
-    assert offsets(data, Wanted(7, 7)) == []
+    assert offsets(data, RecordFilter(5, 22)) == list(range(5, 22))
+    assert offsets(data, RecordFilter(30, 40)) == []
+    assert offsets(data, RecordFilter(7, 7)) == []
 
 
 def test_nothing_gives_columns_without_rows() -> None:
@@ -131,17 +131,17 @@ def transactions() -> bytes:
 
 @pytest.mark.parametrize("last", [5, END_UNKNOWN])
 def test_records_of_aborted_transactions_are_left_out(last: int) -> None:
-    wanted = Wanted(0, 100, aborted=(AbortedTxn(1, 0, last, 0),))
+    wanted = RecordFilter(0, 100, aborted=(AbortedTxn(1, 0, last, 0),))
     assert offsets(transactions(), wanted) == [2, 3, 6, 7, 9, 10, 11]
 
 
 def test_control_batches_are_always_left_out() -> None:
     assert offsets(transactions()) == [0, 1, 2, 3, 6, 7, 9, 10, 11]
-    assert offsets(transactions(), Wanted(0, 100, aborted=())) == [0, 1, 2, 3, 6, 7, 9, 10, 11]
+    assert offsets(transactions(), RecordFilter(0, 100, aborted=())) == [0, 1, 2, 3, 6, 7, 9, 10, 11]
 
 
 def test_an_aborted_transaction_whose_marker_is_not_here_covers_the_rest() -> None:
-    wanted = Wanted(0, 100, aborted=(AbortedTxn(1, 10, END_UNKNOWN, 0), AbortedTxn(2, 50, 60, 0)))
+    wanted = RecordFilter(0, 100, aborted=(AbortedTxn(1, 10, END_UNKNOWN, 0), AbortedTxn(2, 50, 60, 0)))
     assert offsets(transactions(), wanted) == [0, 1, 2, 3, 6, 7, 9]
 
 
@@ -154,7 +154,7 @@ def test_a_wrong_checksum_names_offset_and_position() -> None:
     data[-3] ^= 1
     with pytest.raises(CorruptMessage, match=f"offset 3 at byte {second}: its CRC"):
         decode(data, ALL)
-    assert offsets(data, Wanted(0, 3)) == [0, 1, 2]
+    assert offsets(data, RecordFilter(0, 3)) == [0, 1, 2]
 
 
 @pytest.mark.parametrize("magic", [0, 1])

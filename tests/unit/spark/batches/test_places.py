@@ -16,8 +16,8 @@ from leadline.records.build import BatchFields, build
 from leadline.records.compression import Codec
 from leadline.records.record import Record, RecordHeader, records_of
 from leadline.spark.batches import places
-from leadline.spark.batches.decode import SLACK, Wanted, decode
-from leadline.spark.batches.places import Bodies, Places, WrongBody
+from leadline.spark.batches.decode import SLACK, RecordFilter, decode
+from leadline.spark.batches.places import RecordBytes, RecordPositions, WrongBody
 from tests.support.damage import with_right_crc
 
 quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -63,7 +63,7 @@ def one_by_one(data: bytes) -> list[tuple[object, ...]]:
 
 
 def by_columns(data: bytes) -> list[tuple[object, ...]]:
-    batch = decode(data, Wanted(0, (1 << 63) - 1, headers=True))
+    batch = decode(data, RecordFilter(0, (1 << 63) - 1, headers=True))
     return [
         (
             row["offset"],
@@ -114,10 +114,10 @@ def test_any_bytes_give_columns_or_an_error_for_the_client(way: None, data: byte
     head = bytearray(build([Record(0, 0, None, None)]))[:HEADER_BYTES]
     for each in (data, head + data):
         with suppress(CorruptMessage, UnsupportedForMessageFormat):
-            decode(each, Wanted(0, 100, headers=True))
+            decode(each, RecordFilter(0, 100, headers=True))
 
 
-def columns_of(found: Places) -> list[list[int]]:
+def columns_of(found: RecordPositions) -> list[list[int]]:
     return [getattr(found, each.name).tolist() for each in fields(found)]
 
 
@@ -130,10 +130,10 @@ def test_whatever_a_fast_way_takes_for_plain_is_what_the_exact_one_finds(
     framed = [b"".join([varint.encode(len(body)) + body] * count) for body, count in given_bodies]
     ends = np.cumsum([len(body) for body in framed])
     begins = ends - [len(body) for body in framed]
-    bodies = Bodies(b"".join((*framed, SLACK)), begins, ends, np.array([count for _, count in given_bodies]))
+    bodies = RecordBytes(b"".join((*framed, SLACK)), begins, ends, np.array([count for _, count in given_bodies]))
     out = np.empty((8, int(bodies.counts.sum())), np.int64)
     plain = places.plain(bodies)
-    compiled = Places(*out) if native_places.fill(bodies.data, begins, ends, bodies.counts, out) else None
+    compiled = RecordPositions(*out) if native_places.fill(bodies.data, begins, ends, bodies.counts, out) else None
     try:
         exact = places.exact(bodies)
     except WrongBody:
@@ -147,7 +147,7 @@ def test_whatever_a_fast_way_takes_for_plain_is_what_the_exact_one_finds(
             assert extents(fast, at) == extents(exact, at)
 
 
-def extents(found: Places, part: str) -> list[tuple[int, int] | None]:
+def extents(found: RecordPositions, part: str) -> list[tuple[int, int] | None]:
     at, size = getattr(found, f"{part}_at").tolist(), getattr(found, f"{part}_bytes").tolist()
     return [None if size < 0 else (at, size) for at, size in zip(at, size, strict=True)]
 
@@ -157,6 +157,6 @@ def test_headers_are_read_record_by_record_where_they_are_many() -> None:
     data = build([Record(0, 0, None, None, many)])
     header = header_at(data)
     body = np.array([HEADER_BYTES]), np.array([header.size]), np.array([1])
-    found = places.plain(Bodies(bytes(data), *body))
+    found = places.plain(RecordBytes(bytes(data), *body))
     assert found is not None
     assert places.header_places(bytes(data), found) is None

@@ -2,35 +2,35 @@
 
 import pytest
 
-from leadline.spark.client.cluster import Answered, addresses
-from leadline.spark.client.connection import Access, Address, Refused, credentials, tls_context
+from leadline.spark.client.cluster import RequestFailed, addresses
+from leadline.spark.client.connection import AccessRefused, BrokerAddress, ClientSecurity, credentials, tls_context
 
 
 def test_addresses() -> None:
     found = list(addresses("a:1, PLAINTEXT://b:2,[::1]:3,"))
-    assert found == [Address("a", 1), Address("b", 2), Address("::1", 3)]
+    assert found == [BrokerAddress("a", 1), BrokerAddress("b", 2), BrokerAddress("::1", 3)]
 
 
 @pytest.mark.parametrize("servers", ["host", "host:", ":9092", "host:port", "host:99999"])
 def test_what_is_no_address_is_refused(servers: str) -> None:
-    with pytest.raises(Refused, match="is not host:port"):
+    with pytest.raises(AccessRefused, match="is not host:port"):
         list(addresses(servers))
 
 
 def test_an_answer_is_told_by_its_name() -> None:
-    assert str(Answered("orders-0", 6)) == "orders-0: NotLeaderOrFollower (6)"
-    assert str(Answered("orders-0", 30, "no")) == "orders-0: error 30 (30): no"
-    assert Answered("orders-0", 6).may_pass
-    assert not Answered("orders-0", 30).may_pass
+    assert str(RequestFailed("orders-0", 6)) == "orders-0: NotLeaderOrFollower (6)"
+    assert str(RequestFailed("orders-0", 30, "no")) == "orders-0: error 30 (30): no"
+    assert RequestFailed("orders-0", 6).may_pass
+    assert not RequestFailed("orders-0", 30).may_pass
 
 
 def test_how_to_get_in() -> None:
-    access = Access.of(
+    access = ClientSecurity.of(
         {"security.protocol": "sasl_ssl", "sasl.mechanism": "scram-sha-256", "request.timeout.ms": "500"}
     )
     assert (access.tls, access.mechanism, access.timeout_s) == (True, "SCRAM-SHA-256", 0.5)
-    with pytest.raises(Refused, match="it is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"):
-        Access.of({"security.protocol": "TLS"})
+    with pytest.raises(AccessRefused, match="it is PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL"):
+        ClientSecurity.of({"security.protocol": "TLS"})
 
 
 def test_credentials_are_found_in_either_clients_words() -> None:

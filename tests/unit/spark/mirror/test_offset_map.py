@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leadline.model import TopicPartition
-from leadline.spark.mirror.offset_map import OffsetMap, Run
+from leadline.spark.mirror.offset_map import OffsetMap, OffsetRun
 
 TP = TopicPartition("orders", 1)
 
@@ -23,7 +23,7 @@ def copied(draw: st.DrawFn) -> list[tuple[int, int]]:
 def mapped(pairs: list[tuple[int, int]]) -> OffsetMap:
     found = OffsetMap()
     for source, target in pairs:
-        found.add(TP, Run(source, target, 1))
+        found.add(TP, OffsetRun(source, target, 1))
     return found
 
 
@@ -49,8 +49,8 @@ def test_it_comes_back_as_it_was_written(pairs: list[tuple[int, int]]) -> None:
 
 def test_what_follows_each_other_is_one_run() -> None:
     there = mapped([(n, n + 7) for n in range(100)])
-    there.add(TP, Run(100, 107, 50))
-    assert dict(there.runs()) == {TP: [Run(0, 7, 150)]}
+    there.add(TP, OffsetRun(100, 107, 50))
+    assert dict(there.runs()) == {TP: [OffsetRun(0, 7, 150)]}
 
 
 def test_nothing_is_known_of_what_was_not_copied() -> None:

@@ -3,75 +3,77 @@
 import numpy as np
 import pytest
 
-from leadline.spark.report.forecast import Forecast, Limits, forecast
-from leadline.spark.report.measure import Part
-from leadline.spark.report.traffic import DAY_MS, Slots
+from leadline.spark.report.forecast import Forecast, TopicLimits, forecast
+from leadline.spark.report.measure import PartitionFigures
+from leadline.spark.report.traffic import DAY_MS, TimeSlots
 
 HOUR_MS = 3_600_000
 NOW_MS = 20_000 * DAY_MS
 
 
-def part(days: float = 8, a_day: int = 2400) -> Part:
+def part(days: float = 8, a_day: int = 2400) -> PartitionFigures:
     """That was written to evenly, once an hour, until now."""
     hours = round(days * 24)
-    slots = Slots()
+    slots = TimeSlots()
     times = NOW_MS - HOUR_MS * np.arange(hours, 0, -1)
     slots.add(times, np.full(hours, a_day // 24), np.arange(hours))
     slots.widen(HOUR_MS)
-    return Part(hours, hours, hours * a_day // 24, slots=slots)
+    return PartitionFigures(hours, hours, hours * a_day // 24, slots=slots)
 
 
-def foreseen(limits: Limits, *parts: Part) -> Forecast:
+def foreseen(limits: TopicLimits, *parts: PartitionFigures) -> Forecast:
     found = forecast(dict(enumerate(parts or (part(),))), limits)
     assert found is not None
     return found
 
 
 def test_the_rate_is_that_of_late() -> None:
-    found = foreseen(Limits())
+    found = foreseen(TopicLimits())
     assert found.rate == pytest.approx(2400)
     assert found.overall_rate == pytest.approx(2400)
     faster = part()
     faster.slots.bytes[-48:] *= 10
-    assert foreseen(Limits(), faster).rate == pytest.approx(24_000)
+    assert foreseen(TopicLimits(), faster).rate == pytest.approx(24_000)
 
 
 def test_retention_by_time_settles_at_the_rate_times_the_time() -> None:
-    found = foreseen(Limits(retention_ms=10 * DAY_MS))
+    found = foreseen(TopicLimits(retention_ms=10 * DAY_MS))
     assert (found.settles_at, found.by) == (24_000, "retention.ms")
     assert found.settles_ms == NOW_MS + 2 * DAY_MS
 
 
 def test_retention_by_size_settles_when_the_last_partition_is_full() -> None:
-    found = foreseen(Limits(retention_ms=-1, retention_bytes=24_000), part(a_day=2400), part(a_day=1200))
+    found = foreseen(TopicLimits(retention_ms=-1, retention_bytes=24_000), part(a_day=2400), part(a_day=1200))
     assert (found.settles_at, found.by) == (48_000, "retention.bytes")
     assert found.settles_ms == NOW_MS + 12 * DAY_MS
 
 
 def test_the_setting_that_is_met_first_counts() -> None:
-    assert foreseen(Limits(retention_ms=9 * DAY_MS, retention_bytes=100_000)).by == "retention.ms"
-    assert foreseen(Limits(retention_ms=90 * DAY_MS, retention_bytes=20_000)).by == "retention.bytes"
+    assert foreseen(TopicLimits(retention_ms=9 * DAY_MS, retention_bytes=100_000)).by == "retention.ms"
+    assert foreseen(TopicLimits(retention_ms=90 * DAY_MS, retention_bytes=20_000)).by == "retention.bytes"
 
 
-@pytest.mark.parametrize("limits", [Limits(), Limits(-1, -1), Limits(DAY_MS, 1, cleanup_policy="compact")])
-def test_without_retention_it_grows_on(limits: Limits) -> None:
+@pytest.mark.parametrize(
+    "limits", [TopicLimits(), TopicLimits(-1, -1), TopicLimits(DAY_MS, 1, cleanup_policy="compact")]
+)
+def test_without_retention_it_grows_on(limits: TopicLimits) -> None:
     assert foreseen(limits).settles_at is None
 
 
 def test_the_disk_is_full_unless_retention_comes_first() -> None:
-    assert foreseen(Limits(disk_free=24_000)).disk_full_ms == NOW_MS + 10 * DAY_MS
-    assert foreseen(Limits(10 * DAY_MS, disk_free=24_000)).disk_full_ms is None
-    assert foreseen(Limits(30 * DAY_MS, disk_free=24_000)).disk_full_ms == NOW_MS + 10 * DAY_MS
-    assert foreseen(Limits(disk_free=1 << 60)).disk_full_ms is None
+    assert foreseen(TopicLimits(disk_free=24_000)).disk_full_ms == NOW_MS + 10 * DAY_MS
+    assert foreseen(TopicLimits(10 * DAY_MS, disk_free=24_000)).disk_full_ms is None
+    assert foreseen(TopicLimits(30 * DAY_MS, disk_free=24_000)).disk_full_ms == NOW_MS + 10 * DAY_MS
+    assert foreseen(TopicLimits(disk_free=1 << 60)).disk_full_ms is None
 
 
 def test_of_a_few_minutes_nothing_is_foretold() -> None:
-    slots = Slots()
+    slots = TimeSlots()
     slots.add(NOW_MS + np.arange(0, 300_000, 1000), np.full(300, 1000), np.arange(300))
-    found = foreseen(Limits(DAY_MS, disk_free=1000), Part(stored=300_000, slots=slots))
+    found = foreseen(TopicLimits(DAY_MS, disk_free=1000), PartitionFigures(stored=300_000, slots=slots))
     assert found.is_too_short
     assert found.settles_at is found.disk_full_ms is None
 
 
 def test_without_times_there_is_no_forecast() -> None:
-    assert forecast({0: Part(1, 1, 100)}, Limits()) is None
+    assert forecast({0: PartitionFigures(1, 1, 100)}, TopicLimits()) is None

@@ -6,23 +6,23 @@ from leadline.coordinator.group_offsets import OffsetAndMetadata
 from leadline.coordinator.group_records import group_key, offset_key, offset_value
 from leadline.model import TopicPartition
 from leadline.spark.report import lag
-from leadline.spark.report.lag import Commits, histories
-from leadline.spark.report.traffic import Slots
+from leadline.spark.report.lag import CommitHistory, histories
+from leadline.spark.report.traffic import TimeSlots
 
 TP = TopicPartition("orders", 0)
 TOPICS = frozenset({"orders"})
 
 
-def traffic(*seconds: int) -> Slots:
+def traffic(*seconds: int) -> TimeSlots:
     """One record at each of the times."""
-    found = Slots()
+    found = TimeSlots()
     found.add(np.array(seconds) * 1000, np.ones(len(seconds), np.int64), np.arange(len(seconds)))
     return found
 
 
-def commits(*given: tuple[int, int], group: str = "billing", tp: TopicPartition = TP) -> Commits:
+def commits(*given: tuple[int, int], group: str = "billing", tp: TopicPartition = TP) -> CommitHistory:
     """Seconds and offsets."""
-    found = Commits()
+    found = CommitHistory()
     for at, offset in given:
         value = None if offset < 0 else offset_value(OffsetAndMetadata(offset, "", at * 1000))
         found.add(0, at * 1000, offset_key(group, tp), value, TOPICS)
@@ -58,7 +58,7 @@ def test_what_a_group_forgot_is_no_lag() -> None:
 
 
 def test_other_records_of_the_journal_are_passed_over() -> None:
-    found = Commits()
+    found = CommitHistory()
     for key in (group_key("billing"), None, b"", b"\x00\x63whatever", b"\x00\x01"):
         found.add(0, 0, key, b"", TOPICS)
     assert found.found == {}

@@ -14,7 +14,7 @@ from leadline.records.build import BatchFields, build
 from leadline.records.compression import Codec
 from leadline.records.record import Record, RecordHeader
 from leadline.spark.report import sketches
-from leadline.spark.report.measure import Figures, Measuring, merged
+from leadline.spark.report.measure import RangeMeasure, TopicFigures, merged
 from tests.support.damage import with_right_crc
 from tests.support.logs import START_MS, at_offset, marker
 
@@ -44,8 +44,8 @@ def some_log(seed: int, batches: int = 30) -> tuple[bytes, list[Record]]:
     return bytes(data), records
 
 
-def measured(data: bytes, first: int = 0, until: int = EVERYTHING, partition: int = 3) -> Figures:
-    measuring = Measuring(partition, first, until)
+def measured(data: bytes, first: int = 0, until: int = EVERYTHING, partition: int = 3) -> TopicFigures:
+    measuring = RangeMeasure(partition, first, until)
     measuring.add(data)
     return measuring.figures
 

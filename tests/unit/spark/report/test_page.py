@@ -12,9 +12,9 @@ from leadline.records.compression import Codec
 from leadline.records.record import Record
 from leadline.spark.report import plots
 from leadline.spark.report.findings import Report, TopicReport
-from leadline.spark.report.forecast import Limits, forecast
+from leadline.spark.report.forecast import TopicLimits, forecast
 from leadline.spark.report.lag import Lag
-from leadline.spark.report.measure import Figures, Measuring
+from leadline.spark.report.measure import RangeMeasure, TopicFigures
 from leadline.spark.report.page import page
 from leadline.spark.report.page_style import STYLE
 from leadline.spark.report.remarks import Weight, remarks
@@ -34,19 +34,19 @@ def records(count: int, keys: list[bytes | None], size: int = 100, days: int = 3
 def topic(
     name: str,
     partitions: list[list[Record]],
-    limits: Limits | None = None,
+    limits: TopicLimits | None = None,
     lags: list[Lag] | None = None,
     batch: int = 50,
 ) -> TopicReport:
-    figures = Figures()
+    figures = TopicFigures()
     for partition, mine in enumerate(partitions):
-        measuring = Measuring(partition, 0, 1 << 40)
+        measuring = RangeMeasure(partition, 0, 1 << 40)
         figures.part(partition)
         for n in range(0, len(mine), batch):
             some = mine[n : n + batch]
             measuring.add(bytes(build(some, BatchFields(base_offset=some[0].offset))))
         figures.merge(measuring.figures)
-    limits = limits or Limits()
+    limits = limits or TopicLimits()
     return TopicReport(name, figures, limits, forecast(figures.parts, limits), lags or [])
 
 
@@ -82,7 +82,7 @@ def test_a_codec_that_would_save_much_is_named_with_what_it_saves() -> None:
 
 def test_to_save_kilobytes_is_not_remarkable() -> None:
     same = [record._replace(key=b"k", value=b"again and " * 30) for record in records(400, EVEN)]
-    assert said(topic("t", [same], Limits(-1, -1))) == []
+    assert said(topic("t", [same], TopicLimits(-1, -1))) == []
 
 
 def test_a_message_that_is_far_larger_than_the_others_is_told() -> None:
@@ -95,14 +95,14 @@ def test_small_batches_are_told() -> None:
 
 
 def test_a_disk_that_is_soon_full_is_trouble() -> None:
-    found = topic("t", [records(400, EVEN)], Limits(disk_free=2000))
+    found = topic("t", [records(400, EVEN)], TopicLimits(disk_free=2000))
     (first, *_) = remarks(Report("here", [found], []))
     assert first.weight is Weight.TROUBLE
     assert first.text.startswith("at this rate the disk is full in ")
 
 
 def test_records_without_a_key_are_trouble_for_a_compacted_topic() -> None:
-    found = topic("t", [records(400, [*EVEN[:399], None])], Limits(cleanup_policy="compact"))
+    found = topic("t", [records(400, [*EVEN[:399], None])], TopicLimits(cleanup_policy="compact"))
     assert "1 record has no key, and the topic is compacted" in said(found)
 
 
@@ -161,7 +161,10 @@ def whole_page() -> tuple[str, Report]:
         HOSTILE,
         [
             topic(
-                "orders", [records(900, odd), records(50, EVEN), []], Limits(7 * DAY_MS, 10**6, disk_free=10**5), [lag]
+                "orders",
+                [records(900, odd), records(50, EVEN), []],
+                TopicLimits(7 * DAY_MS, 10**6, disk_free=10**5),
+                [lag],
             ),
             topic(HOSTILE, [records(10, EVEN, days=1)]),
             topic("empty", [[]]),
@@ -297,9 +300,9 @@ def test_every_topic_has_its_chapter_with_its_numbers() -> None:
 
 
 def test_the_page_has_the_ratio_of_each_codec() -> None:
-    figures = Measuring(0, 0, 1000)
+    figures = RangeMeasure(0, 0, 1000)
     same = [record._replace(value=b"again" * 100) for record in records(100, EVEN)]
     figures.add(bytes(build(same, BatchFields(codec=Codec.GZIP))))
     packed = figures.figures.codecs[Codec.GZIP]
-    text = page(Report("x", [TopicReport("t", figures.figures, Limits(), None, [])], []), "")
+    text = page(Report("x", [TopicReport("t", figures.figures, TopicLimits(), None, [])], []), "")
     assert f"<td>gzip</td><td>1</td><td>100</td><td>{packed.stored / 1000:.2f} KB</td>" in text

@@ -6,14 +6,14 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.spark.report.traffic import MOST, WIDTHS_MS, Slots, bulk, joined
+from leadline.spark.report.traffic import MOST, WIDTHS_MS, TimeSlots, bulk, joined
 
 DAY_MS = 86_400_000
 TIMES = st.lists(st.integers(-1, 40 * DAY_MS), min_size=1, max_size=60)
 
 
-def slots(times: list[int], first: int = 0) -> Slots:
-    found = Slots()
+def slots(times: list[int], first: int = 0) -> TimeSlots:
+    found = TimeSlots()
     offsets = np.arange(first, first + len(times))
     found.add(np.array(times, np.int64), np.full(len(times), 10), offsets)
     return found

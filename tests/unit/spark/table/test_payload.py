@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadline.spark.table.payload import BESIDE, Shaped, documents, parse_json, quick_json, shape_of
+from leadline.spark.table.payload import BESIDE, ShapedRecords, documents, parse_json, quick_json, shape_of
 from tests.support.decoded import decoded
 
 FIELDS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("price", pa.float64())])
 
 
-def as_json(batch: pa.RecordBatch, fields: pa.Schema = FIELDS) -> Shaped:
+def as_json(batch: pa.RecordBatch, fields: pa.Schema = FIELDS) -> ShapedRecords:
     return shape_of("json", "", by_key=False)(batch, "t", 3, pa.schema([*BESIDE, *fields]))
 
 

@@ -11,20 +11,20 @@ from leadline.spark.table.homes import KINDS, home
 from leadline.spark.table.lock import WriterLock
 from leadline.spark.table.tables import (
     DELETED,
-    Columns,
     DataFile,
-    Origin,
-    Progress,
-    Slice,
-    State,
+    OffsetSlice,
+    OriginColumns,
     Table,
     TableError,
+    TableOrigin,
+    TableProgress,
+    TableState,
     WriterRefused,
     check_origin,
 )
-from leadline.spark.table.tasks import Files
+from leadline.spark.table.tasks import ParquetFiles
 
-COLUMNS = Columns.of("raw")
+COLUMNS = OriginColumns.of("raw")
 SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
         ("timestamp", pa.timestamp("us", "UTC")),
     ]
 )
-ORIGIN = Origin("orders", "id", "raw", "append", "day", "read_committed")
+ORIGIN = TableOrigin("orders", "id", "raw", "append", "day", "read_committed")
 DAY_US = 86_400_000_000
 
 
@@ -53,12 +53,12 @@ def rows(*offsets: int, partition: int = 0, value: bytes = b"v") -> pa.RecordBat
 
 
 def written(table: Table, batch: pa.RecordBatch) -> list[DataFile]:
-    with Files(table.data_directory, COLUMNS, "day", table.slot(ORIGIN)) as files:
+    with ParquetFiles(table.data_directory, COLUMNS, "day", table.slot(ORIGIN)) as files:
         files.write(batch)
         return files.finish()
 
 
-def offsets_in(table: Table, where: Slice | None = None) -> list[int]:
+def offsets_in(table: Table, where: OffsetSlice | None = None) -> list[int]:
     return sorted(table.columns(["offset"], where).read_all()["offset"].to_pylist())
 
 
@@ -68,13 +68,13 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
 
 
 @pytest.fixture
-def state(table: Table) -> State:
+def state(table: Table) -> TableState:
     assert table.state() is None
-    table.create(ORIGIN, SCHEMA, Progress())
+    table.create(ORIGIN, SCHEMA, TableProgress())
     return table.take_over(ORIGIN)
 
 
-def test_files_offsets_and_batch_are_one_commit(table: Table, state: State) -> None:
+def test_files_offsets_and_batch_are_one_commit(table: Table, state: TableState) -> None:
     progress = state.progress
     for batch in range(12):  # Delta writes a checkpoint on the way
         after = progress.after({0: batch + 1, 3: 7})
@@ -82,19 +82,19 @@ def test_files_offsets_and_batch_are_one_commit(table: Table, state: State) -> N
         progress = after
     found = table.state()
     assert found is not None
-    assert found.progress == Progress(11, {0: 12, 3: 7}, 1)
+    assert found.progress == TableProgress(11, {0: 12, 3: 7}, 1)
     assert found.origin == ORIGIN
     assert offsets_in(table) == list(range(12))
 
 
-def test_a_batch_without_rows_moves_the_offsets(table: Table, state: State) -> None:
+def test_a_batch_without_rows_moves_the_offsets(table: Table, state: TableState) -> None:
     table.append([], state.progress, state.progress.after({0: 5}))
     found = table.state()
     assert found is not None
-    assert found.progress == Progress(0, {0: 5}, 1)
+    assert found.progress == TableProgress(0, {0: 5}, 1)
 
 
-def test_a_writer_that_was_overtaken_is_refused(table: Table, state: State) -> None:
+def test_a_writer_that_was_overtaken_is_refused(table: Table, state: TableState) -> None:
     files = written(table, rows(1))
     newer = table.take_over(ORIGIN)
     assert newer.progress.epoch == 2
@@ -105,7 +105,7 @@ def test_a_writer_that_was_overtaken_is_refused(table: Table, state: State) -> N
     assert offsets_in(table) == [1]
 
 
-def test_a_batch_is_not_committed_twice(table: Table, state: State) -> None:
+def test_a_batch_is_not_committed_twice(table: Table, state: TableState) -> None:
     after = state.progress.after({0: 2})
     table.append(written(table, rows(1)), state.progress, after)
     with pytest.raises(WriterRefused, match="is at batch 0, not at -1"):
@@ -113,7 +113,7 @@ def test_a_batch_is_not_committed_twice(table: Table, state: State) -> None:
     assert offsets_in(table) == [1]
 
 
-def test_of_two_that_commit_at_the_same_time_one_is_refused(table: Table, state: State) -> None:
+def test_of_two_that_commit_at_the_same_time_one_is_refused(table: Table, state: TableState) -> None:
     start, outcomes = threading.Barrier(2), list[str]()
     files = [written(table, rows(n)) for n in range(2)]
 
@@ -135,14 +135,14 @@ def test_of_two_that_commit_at_the_same_time_one_is_refused(table: Table, state:
     assert len(offsets_in(table)) == 1
 
 
-def test_a_slice_is_read_by_partition_and_offset(table: Table, state: State) -> None:
+def test_a_slice_is_read_by_partition_and_offset(table: Table, state: TableState) -> None:
     files = written(table, rows(1, 2, 3, 4)) + written(table, rows(2, 3, partition=1))
     table.append(files, state.progress, state.progress.after({0: 5}))
-    assert offsets_in(table, Slice(COLUMNS, 0, 2, 4)) == [2, 3]
-    assert offsets_in(table, Slice(COLUMNS, 1, 0, 3)) == [2]
+    assert offsets_in(table, OffsetSlice(COLUMNS, 0, 2, 4)) == [2, 3]
+    assert offsets_in(table, OffsetSlice(COLUMNS, 1, 0, 3)) == [2]
 
 
-def test_columns_are_added_and_older_rows_have_null_there(table: Table, state: State) -> None:
+def test_columns_are_added_and_older_rows_have_null_there(table: Table, state: TableState) -> None:
     first = state.progress.after({0: 1})
     table.append(written(table, rows(0)), state.progress, first)
     table.add_columns([pa.field("x", pa.struct([("a", pa.int64())]))], first)
@@ -161,7 +161,7 @@ def with_day(batch: pa.Table, table: Table) -> pa.Table:
     return batch.append_column("day", batch["timestamp"].cast(pa.timestamp("us")).cast(pa.date32(), safe=False))
 
 
-def test_rows_take_the_place_of_those_with_their_key(table: Table, state: State) -> None:
+def test_rows_take_the_place_of_those_with_their_key(table: Table, state: TableState) -> None:
     first = state.progress.after({0: 3})
     table.append(written(table, rows(0, 1, 2)), state.progress, first)
     new = pa.Table.from_batches([rows(1, 2, 9, value=b"new")]).append_column(DELETED, pa.array([False, True, False]))
@@ -172,7 +172,7 @@ def test_rows_take_the_place_of_those_with_their_key(table: Table, state: State)
     assert now.progress == first.after({0: 10})
 
 
-def test_a_table_can_be_rewritten(table: Table, state: State) -> None:
+def test_a_table_can_be_rewritten(table: Table, state: TableState) -> None:
     first = state.progress.after({0: 3})
     table.append(written(table, rows(0, 1, 2)), state.progress, first)
     kept = table.columns().read_all()
@@ -182,7 +182,7 @@ def test_a_table_can_be_rewritten(table: Table, state: State) -> None:
     assert now.progress == first
 
 
-def test_compaction_and_vacuum_keep_rows_and_progress(table: Table, state: State) -> None:
+def test_compaction_and_vacuum_keep_rows_and_progress(table: Table, state: TableState) -> None:
     progress = state.progress
     for batch in range(4):
         after = progress.after({0: batch + 1})
@@ -209,7 +209,7 @@ def test_compaction_and_vacuum_keep_rows_and_progress(table: Table, state: State
     ],
 )
 def test_a_table_of_something_else_is_refused(name: str, value: str, told: str) -> None:
-    other = Origin(**{**{field: getattr(ORIGIN, field) for field in ORIGIN.__dataclass_fields__}, name: value})
+    other = TableOrigin(**{**{field: getattr(ORIGIN, field) for field in ORIGIN.__dataclass_fields__}, name: value})
     with pytest.raises(TableError, match=told):
         check_origin(ORIGIN, other, "/data/orders")
 

@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from leadline.spark.table.tables import Columns
+from leadline.spark.table.tables import OriginColumns
 from leadline.spark.table.upserts import Place, is_later, last_of_each_key, with_slot
 
-COLUMNS = Columns.of("raw")
+COLUMNS = OriginColumns.of("raw")
 
 
 @pytest.mark.parametrize(

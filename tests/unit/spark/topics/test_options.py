@@ -7,17 +7,17 @@ import pytest
 from leadline.model import TopicPartition
 from leadline.records.compression import Codec
 from leadline.spark.topics.options import (
-    Ago,
     Assigned,
     BadOption,
     Edge,
-    Last,
+    LastOffsets,
     Matching,
-    Offsets,
     OfGroup,
+    StartingAgo,
+    StartingOffsets,
+    StartingTime,
+    StartingTimes,
     Subscribed,
-    Time,
-    Times,
     read_options,
     write_options,
 )
@@ -44,13 +44,16 @@ def test_topics(given: Mapping[str, str], topics: object) -> None:
     [
         ({}, Edge.LATEST),
         ({"startingOffsets": "Earliest"}, Edge.EARLIEST),
-        ({"startingOffsets": '{"orders": {"0": 23, "1": -2}}'}, Offsets({TP("orders", 0): 23, TP("orders", 1): -2})),
-        ({"startingOffsets": "10 minutes ago"}, Ago(600_000)),
-        ({"startingOffsets": "90s ago"}, Ago(90_000)),
-        ({"startingOffsets": "last 100"}, Last(100)),
+        (
+            {"startingOffsets": '{"orders": {"0": 23, "1": -2}}'},
+            StartingOffsets({TP("orders", 0): 23, TP("orders", 1): -2}),
+        ),
+        ({"startingOffsets": "10 minutes ago"}, StartingAgo(600_000)),
+        ({"startingOffsets": "90s ago"}, StartingAgo(90_000)),
+        ({"startingOffsets": "last 100"}, LastOffsets(100)),
         ({"startingOffsets": "committed", "kafka.group.id": "g"}, OfGroup("g")),
-        ({"startingTimestamp": "1000", "startingOffsets": "earliest"}, Time(1000)),
-        ({"startingOffsetsByTimestamp": '{"orders": {"0": 5}}'}, Times({TP("orders", 0): 5})),
+        ({"startingTimestamp": "1000", "startingOffsets": "earliest"}, StartingTime(1000)),
+        ({"startingOffsetsByTimestamp": '{"orders": {"0": 5}}'}, StartingTimes({TP("orders", 0): 5})),
     ],
 )
 def test_where_a_stream_begins(given: Mapping[str, str], start: object) -> None:

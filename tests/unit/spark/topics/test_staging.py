@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from leadline.model import TopicPartition
-from leadline.spark.batches.encode import Batch
-from leadline.spark.topics.sink import MOST_OPEN, Left, unsent
+from leadline.spark.batches.encode import EncodedBatch
+from leadline.spark.topics.sink import MOST_OPEN, TaskStaged, unsent
 from leadline.spark.topics.staging import FOLDER, Staging, StagingFailed
 
 TP = TopicPartition("t", 0)
@@ -15,7 +15,9 @@ TP = TopicPartition("t", 0)
 def test_batches_come_back_as_they_were_left(tmp_path: Path) -> None:
     staging = Staging.of(str(tmp_path), "job")
     lefts = [
-        Left(staging, staging.write([Batch(TP, bytearray(f"{task}-{n}", "ascii"), n) for n in range(3)]), None)
+        TaskStaged(
+            staging, staging.write([EncodedBatch(TP, bytearray(f"{task}-{n}", "ascii"), n) for n in range(3)]), None
+        )
         for task in range(MOST_OPEN + 5)
     ]
     with unsent(lefts) as batches:
@@ -27,7 +29,7 @@ def test_batches_come_back_as_they_were_left(tmp_path: Path) -> None:
 def test_a_job_clears_what_it_staged_and_nothing_else(tmp_path: Path) -> None:
     mine, other = Staging.of(f"file://{tmp_path}", "mine"), Staging.of(str(tmp_path), "other")
     for staging in (mine, other):
-        staging.write([Batch(TP, bytearray(b"x"), 1)])
+        staging.write([EncodedBatch(TP, bytearray(b"x"), 1)])
     mine.clear()
     mine.clear()
     assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["other"]
@@ -35,7 +37,7 @@ def test_a_job_clears_what_it_staged_and_nothing_else(tmp_path: Path) -> None:
 
 def test_a_driver_that_does_not_find_a_file_says_what_is_needed(tmp_path: Path) -> None:
     staging = Staging.of(str(tmp_path), "job")
-    left = staging.write([Batch(TP, bytearray(b"x"), 1)])
+    left = staging.write([EncodedBatch(TP, bytearray(b"x"), 1)])
     staging.clear()
     with pytest.raises(StagingFailed, match="stagingLocation must be a directory that driver and executors share"):
         staging.open(left)
