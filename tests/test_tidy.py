@@ -37,6 +37,7 @@ IMPURE = set(
     """.split()
 )
 IMPURE_CALLS = {"input", "open", "print"}
+OPENS_SOCKET = {"create_connection", "create_server", "open_connection", "start_server", "sock_connect"}
 
 # Written so that no pattern matches its own text.
 UNWANTED = re.compile(
@@ -135,6 +136,24 @@ def impurities(modules: Iterable[Module]) -> list[str]:
     return complaints
 
 
+def sockets_opened(modules: Iterable[Module]) -> list[str]:
+    """What opens a socket other than through the network port, between `broker` and `runtime`."""
+    floors = HOUSE[HOUSE.index("broker") : HOUSE.index("runtime")]
+    complaints = []
+    for module in modules:
+        if module.floor not in floors:
+            continue
+        opened = [(line, f"import {name}") for line, name in imports(module) if name.split(".")[0] == "socket"]
+        opened += [
+            (node.lineno, f"{node.func.attr}()")
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in OPENS_SOCKET
+            if not (isinstance(node.func.value, ast.Call) and ast.unparse(node.func.value.func) == "super")
+        ]
+        complaints += [f"{module.where}:{line}: {what} beside the network port" for line, what in opened]
+    return complaints
+
+
 def is_run_with_dash_m(module: Module) -> bool:
     conditions = [ast.unparse(node.test) for node in module.tree.body if isinstance(node, ast.If)]
     return "__name__ == '__main__'" in conditions
@@ -225,6 +244,10 @@ def test_pure_modules_keep_io_clocks_and_logging_out() -> None:
     assert_none(impurities(SOURCE))
 
 
+def test_sockets_are_opened_through_the_network_port() -> None:
+    assert_none(sockets_opened(SOURCE))
+
+
 def test_every_module_is_imported_or_an_entry_point() -> None:
     assert_none(dead_modules(SOURCE, entry_points()))
 
@@ -282,6 +305,21 @@ def test_a_package_resolves_its_relative_imports_from_itself() -> None:
 )
 def test_the_check_of_purity(name: str, source: str, pure: bool) -> None:
     assert (impurities([parse(name, source)]) == []) is pure
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "allowed"),
+    [
+        ("leadline.broker.net", "from leadline.runtime.network import TcpNetwork", True),
+        ("leadline.broker.net", "import socket", False),
+        ("leadline.api.fetch", "from socket import create_connection", False),
+        ("leadline.cluster.peers", "async def f(loop):\n    await loop.create_connection(f, 'h', 1)", False),
+        ("leadline.runtime.network", "import socket", True),
+        ("leadline.cli.start", "import socket", True),
+    ],
+)
+def test_the_check_of_sockets(name: str, source: str, allowed: bool) -> None:
+    assert (sockets_opened([parse(name, source)]) == []) is allowed
 
 
 def test_the_check_for_dead_modules() -> None:

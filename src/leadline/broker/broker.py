@@ -45,7 +45,7 @@ from leadline.log.log_dirs import LogDirs
 from leadline.log.log_tasks import LogTasks
 from leadline.model import ProducerId, TopicPartition
 from leadline.replication.replicas import Replicas
-from leadline.runtime.network import host_name
+from leadline.runtime.network import Network, TcpNetwork, host_name
 from leadline.runtime.ports import OsFiles, SystemChance, SystemClock, raise_descriptor_limit
 
 KAFKAS_STOP = -1  # in .kafka_cleanshutdown, where Kafka with ZooKeeper has no broker epoch either
@@ -68,8 +68,9 @@ class Broker:
     services: Services
     requests: Requests
 
-    def __init__(self, settings: BrokerSettings) -> None:
+    def __init__(self, settings: BrokerSettings, network: Network | None = None) -> None:
         self.settings = LiveSettings(settings)
+        self.network = network or TcpNetwork()
         self.is_alone = not settings.broker.zookeeper_connect  # nobody else writes to its tree
         self.clock, self.chance, self.files = SystemClock(), SystemChance(), OsFiles(CACHE.make_room)
         self.dirs = LogDirs(settings.storage, self.clock, self.chance, self.files, self._topic_config)
@@ -88,7 +89,7 @@ class Broker:
             self.tree = await self._open_tree()
             stack.push_async_callback(self.tree.close)
             identity = await self._identity()
-            self.net = Net(limits_of(self.settings.current))
+            self.net = Net(limits_of(self.settings.current), self.network)
             stack.callback(self.net.stop_listening)
             self._listen()
             self._build(identity)
@@ -171,7 +172,7 @@ class Broker:
     def _build(self, identity: Identity) -> None:
         """Nothing runs yet. The order is that of the imports: what a part uses is built before it."""
         settings = self.settings
-        brokers = InterBroker(settings, identity.broker)
+        brokers = InterBroker(settings, identity.broker, self.network)
         me = BrokerInfo(identity.broker, self.advertised, settings.broker.broker_rack)
         self.metadata = MetadataCache(me, identity.cluster_id)
         self.configs = DynamicConfigs(self.tree, me.id, self.clock)

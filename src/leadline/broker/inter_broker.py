@@ -12,6 +12,7 @@ from leadline.cluster.metadata_cache import Endpoint
 from leadline.config.live_settings import LiveSettings
 from leadline.controller.state import RegisteredBroker as Registered
 from leadline.model import BrokerId
+from leadline.runtime.network import Network
 from leadline.wire.messages import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -25,14 +26,15 @@ class InterBroker:
 
     services: Services
 
-    def __init__(self, settings: LiveSettings, me: BrokerId) -> None:
-        self._settings, self._me = settings, me
+    def __init__(self, settings: LiveSettings, me: BrokerId, network: Network) -> None:
+        self._settings, self._me, self._network = settings, me, network
 
     def channel(self, endpoint: Endpoint, lost: Callable[[], None] = lambda: None) -> TcpBrokerClient:
         """A connection to an endpoint; `lost` is called when it breaks."""
         config = self._settings.broker
         setup_ms = config.socket_connection_setup_timeout_ms, config.socket_connection_setup_timeout_max_ms
-        return TcpBrokerClient(*endpoint, str(self._me), lost, (setup_ms[0] / 1000, setup_ms[1] / 1000))
+        setup_s = setup_ms[0] / 1000, setup_ms[1] / 1000
+        return TcpBrokerClient(*endpoint, str(self._me), lost, setup_s, self._network)
 
     def source(self, id: BrokerId) -> LeaderClient:
         """A leader to fetch from. PeerLost if the metadata do not name it, or it is silent."""

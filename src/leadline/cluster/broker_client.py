@@ -8,7 +8,6 @@ after it broke; whoever waits on a broken one is told so: what was asked may hav
 """
 
 import asyncio
-import socket
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -17,6 +16,7 @@ from struct import Struct
 from typing import Protocol, TypeVar
 
 from leadline.model import Buffer
+from leadline.runtime.network import Network, TcpNetwork
 from leadline.runtime.ports import shortage
 from leadline.wire.classes import Message
 from leadline.wire.frames import parse_response, request_frame
@@ -31,7 +31,6 @@ Ask = Callable[[int, str], Buffer]  # a request's frame, with this correlation i
 Heard = Callable[[memoryview], Ask | None]  # what to ask next, after an answer that is to be looked at only now
 
 _SIZE = Struct(">i")
-_NO_LINGER = Struct("ii").pack(1, 0)
 _SHARED = memoryview(bytearray(256 * 1024))  # by all connections: what was read is taken out of it at once
 
 
@@ -84,8 +83,10 @@ class TcpBrokerClient:
         client_id: str,
         lost: Callable[[], None] = lambda: None,
         setup_timeout_s: tuple[float, float] = (10.0, 30.0),
+        network: Network | None = None,
     ) -> None:
         self.host, self.port, self.client_id, self._lost = host, port, client_id, lost
+        self.network = network or TcpNetwork()
         self._setup_timeout_s = setup_timeout_s  # of a first attempt to connect, and after several have failed
         self._timed_out = 0  # attempts in a row
         self._line: _Line | None = None
@@ -141,16 +142,14 @@ class TcpBrokerClient:
             return self._line
 
     async def _connect(self) -> "_Line":
-        loop = asyncio.get_running_loop()
         try:
-            _, line = await loop.create_connection(lambda: _Line(self, self._ids, self._lost), self.host, self.port)
+            return await self.network.connect(lambda: _Line(self, self._ids, self._lost), self.host, self.port)
         except ConnectionRefusedError as error:
             raise PeerGone(f"nobody listens on {self}: {error.strerror}") from None
         except (OSError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and shortage(error) is None:
                 raise
             raise PeerLost(f"{self} cannot be reached: {shortage(error) or error}") from None
-        return line
 
     def _break_off(self, why: PeerLost) -> None:
         if self._line is not None:
@@ -173,7 +172,7 @@ class _Line(asyncio.BufferedProtocol):
 
     def __init__(self, channel: TcpBrokerClient, ids: Iterator[int], lost: Callable[[], None]) -> None:
         self._name, self._client_id, self._ids, self._lost = repr(channel), channel.client_id, ids, lost
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._network = asyncio.get_running_loop(), channel.network
         self.broken: PeerLost | None = None
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[_Waiting] = deque()
@@ -210,20 +209,15 @@ class _Line(asyncio.BufferedProtocol):
             return
         self.broken = why
         if self._transport is not None:
-            if self._waiting:
-                self._discard(self._transport)
-            self._transport.abort()
+            if self._waiting:  # else the kernel would go on sending: it may arrive after the next request
+                self._network.reset(self._transport)
+            else:
+                self._transport.abort()
         for waiting in self._waiting:
             waiting.timer.cancel()
             if not waiting.answer.done():
                 waiting.answer.set_exception(why)
         self._waiting.clear()
-
-    def _discard(self, transport: asyncio.Transport) -> None:
-        """Else the kernel would go on sending what is unanswered: it may arrive behind what is asked next."""
-        connection = transport.get_extra_info("socket")
-        if connection is not None:
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
 
     # What asyncio calls
 

@@ -5,16 +5,17 @@ import errno
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from struct import Struct
-from typing import NoReturn
-from unittest import mock
+from typing import NoReturn, TypeVar
 
 import pytest
 
 from leadline.cluster.broker_client import Ask, PeerGone, PeerLost, TcpBrokerClient
 from leadline.model import Buffer
+from leadline.runtime.network import TcpNetwork
 from leadline.wire.frames import parse_response, request_frame, request_head, response_frame
 from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
+P = TypeVar("P", bound=asyncio.BaseProtocol)
 SIZE = Struct(">i")
 PATIENCE_S = 120
 Answer = Callable[[int, asyncio.StreamWriter], Awaitable[None]]  # for a correlation id
@@ -238,20 +239,21 @@ def test_each_attempt_to_connect_has_twice_the_time_of_the_one_before_up_to_the_
 
 def test_closing_ends_a_connection_that_is_only_being_made() -> None:
     async def test() -> None:
-        loop, begun = asyncio.get_running_loop(), asyncio.Event()
+        begun = asyncio.Event()
 
-        async def unanswered(*_: object) -> None:
-            begun.set()
-            await asyncio.Event().wait()
+        class SilentNetwork(TcpNetwork):
+            async def connect(self, protocol: Callable[[], P], host: str, port: int) -> P:
+                begun.set()
+                await asyncio.Event().wait()
+                raise AssertionError
 
-        with mock.patch.object(loop, "create_connection", unanswered):
-            channel = TcpBrokerClient("127.0.0.1", 1, "broker-1")
-            waiting = asyncio.create_task(asked(channel, 600.0))
-            await begun.wait()
-            channel.close()
-            async with asyncio.timeout(PATIENCE_S):
-                with pytest.raises(PeerLost, match="before the channel was closed"):
-                    await waiting
+        channel = TcpBrokerClient("127.0.0.1", 1, "broker-1", network=SilentNetwork())
+        waiting = asyncio.create_task(asked(channel, 600.0))
+        await begun.wait()
+        channel.close()
+        async with asyncio.timeout(PATIENCE_S):
+            with pytest.raises(PeerLost, match="before the channel was closed"):
+                await waiting
 
     asyncio.run(test())
 
@@ -289,17 +291,16 @@ def test_what_was_not_answered_in_time_does_not_arrive_later() -> None:
     ],
 )
 def test_a_shortage_here_says_nothing_of_the_peer(error: Exception, remedy: str) -> None:
-    async def refuse(*_: object, **__: object) -> NoReturn:
-        raise error
+    class ShortNetwork(TcpNetwork):
+        async def connect(self, protocol: Callable[[], P], host: str, port: int) -> P:
+            raise error
 
     async def scene(channel: TcpBrokerClient) -> None:
-        loop = asyncio.get_running_loop()
-        connect = loop.create_connection
-        loop.create_connection = refuse  # type: ignore[method-assign]
+        channel.network = ShortNetwork()
         with pytest.raises(PeerLost, match=remedy) as lost:
             await asked(channel)
         assert not isinstance(lost.value, PeerGone)
-        loop.create_connection = connect  # type: ignore[method-assign]
+        channel.network = TcpNetwork()
         assert await asked(channel) == 1
 
     run(scene, properly)
