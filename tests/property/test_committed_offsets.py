@@ -70,7 +70,7 @@ class Journal:
             group.offsets.stage(written)
             group.offsets.commit(written)
         else:
-            self.live.stage_in_transaction(group, producer, written)
+            self.live.add_pending_offsets(group, producer, written)
 
     def finish(self, producer: int, committed: bool) -> None:
         marker = EndMarker(ControlType.COMMIT if committed else ControlType.ABORT, 0, 5)
@@ -82,7 +82,7 @@ class Journal:
         gone = [tp for tp in partitions if tp in known]
         if gone:
             self.write(build_at(5, [(offset_key(group_id, tp), None) for tp in gone], BatchFields()), len(gone))
-            self.live.get_or_create(group_id).offsets.forget(gone)
+            self.live.get_or_create(group_id).offsets.delete(gone)
 
     def replayed(self) -> GroupShard:
         shard = GroupShard(0, Nobody())

@@ -88,8 +88,8 @@ class Node:
         self.services = Services(
             settings=LiveSettings(settings), metadata=metadata, configs=nobody, controller=nobody, cluster=nobody,
             peers=nobody, replicas=self.replicas, dirs=self.dirs, sessions=Sessions(1000, random.randint),
-            groups=nobody, offsets=nobody, transactions=nobody, clock=clock, is_alone=False,
-            produce_templates=ProduceTemplates(),
+            groups=nobody, offsets=nobody, transactions=nobody, markers=nobody, clock=clock,
+            is_alone=False, produce_templates=ProduceTemplates(),
         )  # fmt: skip
         self.requests = Requests(self.services)
         self.net: Net | None = None

@@ -9,9 +9,11 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from leadline.config.broker import broker_settings
-from leadline.coordinator.markers import Markers
+from leadline.coordinator.marker_channel import MarkerChannel
+from leadline.coordinator.marker_writer import MarkerWriter
 from leadline.coordinator.transaction import ProducerIdAndEpoch
-from leadline.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
+from leadline.coordinator.transaction_coordinator import TransactionCoordinator
+from leadline.coordinator.transaction_shard import TRANSACTIONS_TOPIC
 from leadline.errors import NotLeaderOrFollower, WireError
 from leadline.log.log import AppendResult
 from leadline.log.log_dirs import LogDirs
@@ -66,15 +68,35 @@ class Node:
             producer_ids.append(len(producer_ids))
             return producer_ids[-1]
 
-        markers = Markers(
-            replicas, clock, lambda tp: tp not in self.deleted, self._ended, lambda tp: replicas.me, NobodyElse()
-        )
+        self.markers = MarkerWriter(replicas, clock, self)
+        markers = MarkerChannel(replicas.me, self.markers, self, NobodyElse())
         self.transactions = TransactionCoordinator(
             replicas, clock, lambda: CONFIG, markers, lambda: 1, next_producer_id
         )
 
-    def _ended(self, partition: int, producer_id: int, committed: bool) -> None:
+    def transaction_ended(self, partition: int, producer_id: int, *, committed: bool) -> None:
         self.offsets_ended.append((partition, producer_id, committed))
+
+    def has_partition(self, tp: TopicPartition) -> bool:
+        return tp not in self.deleted
+
+    def leader_of(self, tp: TopicPartition) -> int:
+        return self.replicas.me
+
+    def hold_commits(self) -> asyncio.Event:
+        """Until the event is set, nothing that is written from now on is committed."""
+        runtime, replicated = self.transactions.runtime, asyncio.Event()
+        is_committed, committed = runtime.is_committed, runtime.committed
+
+        async def slowly(partition: int, offset: int) -> None:
+            await replicated.wait()
+            await committed(partition, offset)
+
+        def in_time(partition: int, offset: int) -> bool:
+            return replicated.is_set() and is_committed(partition, offset)
+
+        runtime.is_committed, runtime.committed = in_time, slowly  # type: ignore[method-assign]
+        return replicated
 
     def kill_after(self, writes: int) -> None:
         left = self.replicas.writes_left
@@ -104,9 +126,9 @@ class Node:
                 return
 
     def _under_way(self) -> list[asyncio.Task[None]]:
-        journal = self.transactions.runtime
-        completing = [task for shard in journal.shards.values() for task in shard.completing.values()]
-        return [*journal._loading.values(), *self.transactions._writing, *completing]
+        runtime = self.transactions.runtime
+        completing = [task for shard in runtime.shards.values() for task in shard.completing.values()]
+        return [*runtime._loading.values(), *runtime._commit_waits, *completing]
 
     def is_stable(self, tp: TopicPartition) -> bool:
         """No transaction is open there."""

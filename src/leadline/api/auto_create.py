@@ -7,7 +7,7 @@ from leadline.cluster.metadata_cache import CachedTopic
 from leadline.controller.cluster_admin import spread
 from leadline.controller.topics import check_name
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
-from leadline.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC
+from leadline.coordinator.transaction_shard import TRANSACTIONS_TOPIC
 
 
 class Wanted(NamedTuple):

@@ -15,6 +15,7 @@ from leadline.config.live_settings import LiveSettings
 from leadline.controller.cluster_admin import ClusterAdmin
 from leadline.controller.controller import Controller
 from leadline.coordinator.group_coordinator import GroupCoordinator
+from leadline.coordinator.marker_writer import MarkerWriter
 from leadline.coordinator.offset_coordinator import OffsetCoordinator
 from leadline.coordinator.transaction_coordinator import TransactionCoordinator
 from leadline.log.log_dirs import LogDirs
@@ -42,6 +43,7 @@ class Services:
     groups: GroupCoordinator
     offsets: OffsetCoordinator
     transactions: TransactionCoordinator
+    markers: MarkerWriter
     clock: Clock
     produce_templates: ProduceTemplates
     is_alone: bool  # one node by itself: nobody else has a say in it

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from leadline.api.context import Context
 from leadline.controller.topics import INTERNAL
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
-from leadline.coordinator.markers import TransactionOutcome
+from leadline.coordinator.marker_writer import TransactionOutcome
 from leadline.coordinator.transaction import ProducerIdAndEpoch, TransactionalId, TransactionState
 from leadline.errors import (
     CoordinatorLoadInProgress,
@@ -174,7 +174,7 @@ async def write_txn_markers(request: WriteTxnMarkersRequest, ctx: Context) -> Wr
         producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
         outcome = TransactionOutcome(producer, marker.coordinator_epoch, marker.transaction_result)
         wanted = [TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
-        for tp, error in (await ctx.services.transactions.markers.write(outcome, dict.fromkeys(wanted))).items():
+        for tp, error in (await ctx.services.markers.write(outcome, dict.fromkeys(wanted))).items():
             codes.setdefault(marker.producer_id, {})[tp] = NONE if error is None else error.code
     return WriteTxnMarkersResponse(
         markers=[

@@ -12,7 +12,7 @@ from leadline.api.context import Context
 from leadline.cluster.broker_client import PeerLost
 from leadline.cluster.metadata_cache import NO_LEADER
 from leadline.coordinator.transaction import ProducerIdAndEpoch
-from leadline.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC
+from leadline.coordinator.transaction_shard import TRANSACTIONS_TOPIC
 from leadline.errors import (
     ConcurrentTransactions,
     CoordinatorLoadInProgress,

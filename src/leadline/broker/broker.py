@@ -36,9 +36,10 @@ from leadline.coordination.registration import Registration, encode_registration
 from leadline.coordination.tree import Tree
 from leadline.coordinator.group_coordinator import GroupCoordinator
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
-from leadline.coordinator.markers import Markers
-from leadline.coordinator.offset_coordinator import OffsetCoordinator
-from leadline.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC, TransactionCoordinator
+from leadline.coordinator.marker_channel import MarkerChannel
+from leadline.coordinator.marker_writer import MarkerWriter
+from leadline.coordinator.transaction_coordinator import TransactionCoordinator
+from leadline.coordinator.transaction_shard import TRANSACTIONS_TOPIC
 from leadline.errors import LogDirFailed
 from leadline.log.files import CACHE, cache_capacity
 from leadline.log.log_dirs import LogDirs
@@ -62,7 +63,7 @@ class Broker:
     peers: Peers
     cluster: ClusterAdmin
     groups: GroupCoordinator
-    commits: OffsetCoordinator
+    markers: MarkerWriter
     transactions: TransactionCoordinator
     net: Net
     services: Services
@@ -105,10 +106,9 @@ class Broker:
             stack.push_async_callback(self.net.close)
             stack.push_async_callback(self.replicas.stop)
             stack.push_async_callback(self.groups.stop)
-            stack.push_async_callback(self.commits.stop)
             await (self._lead_all() if self.is_alone else self._join(stack))
             self.upkeep.start()
-            self.commits.start()
+            self.groups.start()
             self.transactions.start()
             self.net.start(self.requests.serve, self.replicas.completions)
             self._running = stack.pop_all()
@@ -187,7 +187,7 @@ class Broker:
         )
         offsets_partitions = partial(self.metadata.partition_count, OFFSETS_TOPIC)
         self.groups = GroupCoordinator(self.replicas, self.clock, settings.broker, offsets_partitions, self.chance)
-        self.commits = OffsetCoordinator(self.groups)
+        self.markers = MarkerWriter(self.replicas, self.clock, self.groups)
         self.transactions = self._transactions()
         self.services = brokers.services = Services(
             settings=settings,
@@ -200,7 +200,8 @@ class Broker:
             dirs=self.dirs,
             sessions=Sessions(settings.broker.max_incremental_fetch_session_cache_slots, self.chance.randint),
             groups=self.groups,
-            offsets=self.commits,
+            offsets=self.groups.offsets,
+            markers=self.markers,
             transactions=self.transactions,
             clock=self.clock,
             produce_templates=ProduceTemplates(),
@@ -228,18 +229,8 @@ class Broker:
         )
 
     def _transactions(self) -> TransactionCoordinator:
-        def offsets_ended(partition: int, producer_id: ProducerId, committed: bool) -> None:
-            self.groups.transaction_ended(partition, producer_id, committed=committed)
-
-        markers = Markers(
-            self.replicas,
-            self.clock,
-            self.metadata.has_partition,
-            offsets_ended,
-            self.metadata.leader_of,
-            self.peers,
-            self.settings.request_timeout_s,
-        )
+        timeout_s = self.settings.request_timeout_s
+        markers = MarkerChannel(self.metadata.me.id, self.markers, self.metadata, self.peers, timeout_s)
         count = partial(self.metadata.partition_count, TRANSACTIONS_TOPIC)
         return TransactionCoordinator(
             self.replicas, self.clock, lambda: self.settings.broker, markers, count, self.cluster.next_producer_id

@@ -52,7 +52,7 @@ def _to_its_end(change: _Change[P, T]) -> _Change[P, T]:
 
     @wraps(change)
     async def run(cluster: "ClusterAdmin", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        task = spawn(change(cluster, *args, **kwargs), cluster.under_way, change.__name__)
+        task = spawn(change(cluster, *args, **kwargs), cluster.under_way, change.__name__, quiet=True)
         try:
             return await asyncio.shield(task)
         except TreeError as error:
@@ -250,7 +250,7 @@ class ClusterAdmin:
             data = znodes.encode_log_dir_event(self.metadata.me.id)
             await self.tree.create(znodes.LOG_DIR_EVENT, data, sequential=True)
 
-        spawn(tell(), self.under_way, "telling that a log directory failed")
+        spawn(tell(), self.under_way, "telling that a log directory failed", quiet=True)
 
     # Settings
 

@@ -1,7 +1,7 @@
-"""The coordinator of groups: their members, kept in the journal `__consumer_offsets` together with their offsets.
+"""The group coordinator: members and their assignments, kept in `__consumer_offsets` together with offsets.
 
-A shell around `Group`: it finds the group, tells it what happened and carries out the effects. Nobody is
-answered before what was decided is on every in-sync replica of the journal.
+It is a shell around `ClassicGroup`: it finds the group, passes each event to it and carries out the effects. No request
+is answered before the records that it caused are committed.
 """
 
 import asyncio
@@ -26,7 +26,8 @@ from leadline.coordinator.group_member import NO_MEMBER, JoinRequest
 from leadline.coordinator.group_offsets import MAX_STRING_BYTES
 from leadline.coordinator.group_records import group_key, group_value
 from leadline.coordinator.group_shard import OFFSETS_TOPIC, GroupShard
-from leadline.coordinator.runtime import CoordinatorRecord, CoordinatorRuntime, partition_for
+from leadline.coordinator.offset_coordinator import OffsetCoordinator
+from leadline.coordinator.runtime import CoordinatorRecord, CoordinatorRuntime, InternalTopic
 from leadline.errors import (
     CoordinatorLoadInProgress,
     InvalidGroupId,
@@ -39,7 +40,7 @@ from leadline.errors import (
     UnknownServerError,
     WireError,
 )
-from leadline.model import Offset, ProducerId
+from leadline.model import ProducerId
 from leadline.records.build import BatchFields
 from leadline.records.compression import Codec
 from leadline.replication.replicas import Replicas
@@ -51,7 +52,7 @@ NONE = 0
 
 
 class GroupCoordinator:
-    """The groups whose coordinator this broker is."""
+    """The groups whose coordinator this broker is, and their offsets."""
 
     def __init__(
         self,
@@ -61,54 +62,46 @@ class GroupCoordinator:
         partition_count: Callable[[], int | None],
         chance: Chance,
     ) -> None:
-        """`partition_count`: how many partitions the journal has; None: it does not exist yet."""
+        """`partition_count`: of `__consumer_offsets`; None: the topic does not exist yet."""
         self.clock, self.config, self._chance = clock, config, chance
-        self.runtime = CoordinatorRuntime(
+        topic = InternalTopic(
             OFFSETS_TOPIC,
-            replicas,
-            clock,
-            lambda partition, _: GroupShard(partition, self),
+            partition_count,
+            lambda: self.config.offsets_topic_num_partitions,
             lambda: self.config.offsets_load_buffer_size,
+            lambda: self.config.offsets_commit_timeout_ms,
         )
+        self.runtime = CoordinatorRuntime(topic, replicas, clock, lambda partition, _: GroupShard(partition, self))
+        self.offsets = OffsetCoordinator(self.runtime, self, config)
         self._limits = GroupLimits(config.group_max_size, config.group_initial_rebalance_delay_ms)
-        self.fields = BatchFields(codec=Codec(config.offsets_topic_compression_codec))
-        self._partition_count = partition_count
-        self._partitions: int | None = None  # once known it stays: a group is not looked for elsewhere
+        self._fields = BatchFields(codec=Codec(config.offsets_topic_compression_codec))
         self._pending_requests: dict[RequestId, asyncio.Future[JoinResult | SyncResult]] = {}
         self._request_ids = count()
-        self._commit_waits: set[asyncio.Task[None]] = set()
-        self.on_loaded: list[Callable[[GroupShard], None]] = []  # a shard is in use from now on
+
+    def start(self) -> None:
+        self.offsets.start()
 
     async def stop(self) -> None:
-        """Members that wait are told to look for another coordinator."""
+        """Members that wait get NotCoordinator."""
+        await self.offsets.stop()
         await self.runtime.stop()
-        for task in self._commit_waits:
-            task.cancel()
-        await asyncio.gather(*self._commit_waits, return_exceptions=True)
 
     def loaded(self, shard: GroupShard) -> None:
-        for told in self.on_loaded:
-            told(shard)
+        self.offsets.shard_loaded(shard)
 
-    # Finding a group
+    # Look-up
 
     def partition_of(self, group_id: str) -> int:
-        """The partition of the journal that keeps a group: whoever leads it is the group's coordinator."""
-        existing = self._partition_count()
-        if existing is None:
-            self._partitions = None
-            return partition_for(group_id, self.config.offsets_topic_num_partitions)
-        if self._partitions is None:
-            self._partitions = existing
-        return partition_for(group_id, self._partitions)
+        """The partition of `__consumer_offsets` that keeps a group. Its leader is the group's coordinator."""
+        return self.runtime.partition_of(group_id)
 
-    def shard(self, group_id: str, *, may_be_nameless: bool = False) -> GroupShard:
-        """InvalidGroupId, NotCoordinator, CoordinatorLoadInProgress."""
-        if not group_id and not may_be_nameless:
+    def shard(self, group_id: str, *, may_be_empty: bool = False) -> GroupShard:
+        """The shard of a group. InvalidGroupId, NotCoordinator, CoordinatorLoadInProgress."""
+        if not group_id and not may_be_empty:
             raise InvalidGroupId("a group's id must not be empty")
         if len(group_id) * 4 > MAX_STRING_BYTES and len(group_id.encode()) > MAX_STRING_BYTES:
             raise InvalidGroupId(f"a group's id must not be longer than {MAX_STRING_BYTES} bytes")
-        return self.runtime.shard(self.partition_of(group_id))
+        return self.runtime.shard_of(group_id)
 
     def new_group(self, group_id: str) -> ClassicGroup:
         return ClassicGroup(group_id, self._limits, self.clock.now_ms())
@@ -118,18 +111,18 @@ class GroupCoordinator:
         return self.runtime.is_loading
 
     def all(self) -> Iterator[ClassicGroup]:
-        """Those whose coordinator this broker is."""
+        """All groups whose coordinator this broker is."""
         for shard in self.runtime.shards.values():
             yield from shard.groups.values()
 
     def find(self, group_id: str) -> ClassicGroup | None:
         """NotCoordinator, CoordinatorLoadInProgress."""
-        return self.shard(group_id, may_be_nameless=True).groups.get(group_id)
+        return self.shard(group_id, may_be_empty=True).groups.get(group_id)
 
-    # What members ask for
+    # Requests of members
 
     async def join(self, group_id: str, request: JoinRequest) -> JoinResult:
-        ticket, waiting = self._new_request()
+        request_id, reply = self._new_request()
         try:
             shard = self.shard(group_id)
             self._check_session(request.session_timeout_ms)
@@ -137,17 +130,17 @@ class GroupCoordinator:
             if group is None:
                 raise UnknownMemberId(f"there is no group {group_id}")
             name = request.client_id if request.instance_id is None else request.instance_id
-            effects = group.join(request, f"{name}-{self._chance.new_uuid()}", ticket, self.clock.now_ms())
+            effects = group.join(request, f"{name}-{self._chance.new_uuid()}", request_id, self.clock.now_ms())
             self.carry_out(shard, group, effects)
-            joined = await waiting
-            assert isinstance(joined, JoinResult)
-            return joined
+            result = await reply
+            assert isinstance(result, JoinResult)
+            return result
         except UnknownServerError as error:
             return JoinResult(error.code)
         except WireError as error:
             return JoinResult(error.code, request.member_id)
         finally:
-            self._pending_requests.pop(ticket, None)
+            self._pending_requests.pop(request_id, None)
 
     def _check_session(self, session_timeout_ms: int) -> None:
         least, most = self.config.group_min_session_timeout_ms, self.config.group_max_session_timeout_ms
@@ -166,27 +159,27 @@ class GroupCoordinator:
         protocol: tuple[str | None, str | None],
         assignments: Mapping[str, bytes],
     ) -> SyncResult:
-        """`protocol`: type and name, where the member tells them."""
-        ticket, waiting = self._new_request()
+        """`protocol`: type and name; None where the request has none."""
+        request_id, reply = self._new_request()
         try:
             shard = self.shard(group_id)
             group = shard.groups.get(group_id)
             if group is None:
                 raise UnknownMemberId(f"there is no group {group_id}")
-            effects = group.sync(member_id, instance_id, generation, *protocol, assignments, ticket)
+            effects = group.sync(member_id, instance_id, generation, *protocol, assignments, request_id)
             self.carry_out(shard, group, effects)
-            synced = await waiting
-            assert isinstance(synced, SyncResult)
-            return synced
-        except CoordinatorLoadInProgress:  # it has lost its place in the line: it must join again
+            result = await reply
+            assert isinstance(result, SyncResult)
+            return result
+        except CoordinatorLoadInProgress:  # the member no longer waits for an assignment, so it must join again
             return SyncResult(RebalanceInProgress.code)
         except WireError as error:
             return SyncResult(error.code)
         finally:
-            self._pending_requests.pop(ticket, None)
+            self._pending_requests.pop(request_id, None)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> int:
-        """An error code."""
+        """Returns an error code."""
         try:
             shard = self.shard(group_id)
             group = shard.groups.get(group_id)
@@ -196,24 +189,24 @@ class GroupCoordinator:
             self.carry_out(shard, group, effects)
             return code
         except CoordinatorLoadInProgress:
-            return NONE  # sessions begin once it is loaded
+            return NONE  # sessions start once the shard is loaded
         except WireError as error:
             return error.code
 
-    def leave(self, group_id: str, leavers: list[LeavingMember]) -> list[int]:
-        """An error code for each. NotCoordinator, CoordinatorLoadInProgress, CoordinatorNotAvailable."""
+    def leave(self, group_id: str, members: list[LeavingMember]) -> list[int]:
+        """Returns an error code for each member. NotCoordinator, CoordinatorLoadInProgress, CoordinatorNotAvailable."""
         shard = self.shard(group_id)
         group = shard.groups.get(group_id)
         if group is None:
-            return [UnknownMemberId.code] * len(leavers)
-        codes, effects = group.leave(leavers, self.clock.now_ms())
+            return [UnknownMemberId.code] * len(members)
+        codes, effects = group.leave(members, self.clock.now_ms())
         self.carry_out(shard, group, effects)
         return codes
 
     def _new_request(self) -> "tuple[RequestId, asyncio.Future[JoinResult | SyncResult]]":
-        ticket, waiting = next(self._request_ids), asyncio.get_running_loop().create_future()
-        self._pending_requests[ticket] = waiting
-        return ticket, waiting
+        request_id, reply = next(self._request_ids), asyncio.get_running_loop().create_future()
+        self._pending_requests[request_id] = reply
+        return request_id, reply
 
     # Effects
 
@@ -224,65 +217,42 @@ class GroupCoordinator:
                     shard.timers.set((group.id, timer), after_ms)
                 case CancelTimer(timer):
                     shard.timers.cancel((group.id, timer))
-                case SendReply(ticket, answer):
-                    self._reply(ticket, answer)
+                case SendReply(request_id, result):
+                    self._reply(request_id, result)
                 case WriteGroup():
-                    self._store(shard, group, effect)
+                    self._write_group(shard, group, effect)
 
-    def _reply(self, ticket: RequestId, answer: JoinResult | SyncResult) -> None:
-        waiting = self._pending_requests.pop(ticket, None)
-        if waiting is not None and not waiting.done():  # not if its connection is gone
-            waiting.set_result(answer)
+    def _reply(self, request_id: RequestId, result: JoinResult | SyncResult) -> None:
+        reply = self._pending_requests.pop(request_id, None)
+        if reply is not None and not reply.done():  # done: the client has disconnected
+            reply.set_result(result)
 
-    def _store(self, shard: GroupShard, group: ClassicGroup, store: WriteGroup) -> None:
-        def stored(error: WireError | None) -> None:
+    def _write_group(self, shard: GroupShard, group: ClassicGroup, write: WriteGroup) -> None:
+        def written(error: WireError | None) -> None:
             if error is not None:
-                log.warning("group %s, generation %d could not be written: %s", group.id, store.generation, error)
-            self.carry_out(shard, group, group.written(store, _error_for_members(error), self.clock.now_ms()))
+                log.warning("group %s, generation %d could not be written: %s", group.id, write.generation, error)
+            self.carry_out(shard, group, group.written(write, _error_for_members(error), self.clock.now_ms()))
 
         try:
-            entry = CoordinatorRecord(group_key(group.id), group_value(group, store.assignments))
-            offset = self.runtime.write(shard.partition, [entry], self.fields)
-        except ValueError as error:  # newer requests have room for longer names than the record
-            stored(UnknownServerError(str(error)))
+            record = CoordinatorRecord(group_key(group.id), group_value(group, write.assignments))
+            end = self.runtime.write(shard.partition, [record], self._fields)
+        except ValueError as error:  # a request has room for longer strings than a record
+            written(UnknownServerError(str(error)))
         except WireError as error:
-            stored(error)
+            written(error)
         else:
-            self.when_committed(shard.partition, offset, stored)
-
-    def when_committed(self, partition: int, offset: Offset, then: Callable[[WireError | None], None]) -> None:
-        """At once where there are no other replicas; else later, also if who asked for it has gone away."""
-        if self.runtime.is_committed(partition, offset):
-            then(None)
-            return
-        task = asyncio.create_task(self._wait_until_committed(partition, offset, then))
-        self._commit_waits.add(task)
-        task.add_done_callback(self._commit_waits.discard)
-
-    async def _wait_until_committed(
-        self, partition: int, offset: Offset, then: Callable[[WireError | None], None]
-    ) -> None:
-        timeout_ms = self.config.offsets_commit_timeout_ms
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await self.runtime.committed(partition, offset)
-        except TimeoutError:
-            then(RequestTimedOut(f"{OFFSETS_TOPIC}-{partition} has too few replicas: {timeout_ms} ms were not enough"))
-        except WireError as error:
-            then(error)
-        else:
-            then(None)
+            self.runtime.when_committed(shard.partition, end, written)
 
     # Transactions
 
     def transaction_ended(self, partition: int, producer_id: ProducerId, *, committed: bool) -> None:
-        """A marker was appended to a partition of the journal. If that is still being loaded, it is read there."""
+        """A marker was appended to a partition of `__consumer_offsets`. A shard that is still loading will read it."""
         if (shard := self.runtime.shards.get(partition)) is not None:
             shard.end_transaction(producer_id, committed=committed)
 
 
 def _error_for_members(error: WireError | None) -> WireError | None:
-    """Why an assignment could not be stored, in the words that members know."""
+    """The error that members get if their assignment could not be written."""
     if isinstance(error, RequestTimedOut):
         return RebalanceInProgress(str(error))
     if isinstance(error, RecordTooLarge | RecordListTooLarge):

@@ -1,10 +1,10 @@
-"""The offsets that a group has committed, and when they are forgotten.
+"""The offsets that one group has committed, and when they expire.
 
-A commit counts once its record is on every in-sync replica; until then it is *staged*. A commit within a transaction is
-*pending*: the marker that ends the transaction makes it a commit or lets it vanish. Two commits of one partition are
-ordered by where they stand in the journal, so that a transaction that ends late does not undo what came after it.
+An offset counts once its record is committed. Until then it is *staged*. An offset within a transaction is *pending*:
+the marker that ends the transaction commits or discards it. Of two offsets of one partition, the one whose record has
+the higher offset counts. So a transaction that ends late does not undo a later commit.
 
-Pure: no clock, no journal.
+Pure: no clock, no log.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,28 +13,28 @@ from typing import NamedTuple
 
 from leadline.model import NO_EPOCH, Offset, ProducerId, TopicPartition
 
-MAX_STRING_BYTES = 0x7FFF  # bytes of a text in the records of groups
+MAX_STRING_BYTES = 0x7FFF  # of a string in the records of groups
 
 
 class OffsetAndMetadata(NamedTuple):
-    """How far a group has read a partition, in its own words."""
+    """How far a group has read a partition."""
 
     offset: Offset
     metadata: str
-    commit_ms: int  # by the clock of the coordinator, or as an old client said
+    commit_ms: int  # by the coordinator's clock, or from an old client's request
     leader_epoch: int = NO_EPOCH
-    expire_ms: int | None = None  # an old client chose it; otherwise the broker's retention decides
-    record_offset: Offset = -1  # of its batch in the journal
+    expire_ms: int | None = None  # chosen by an old client; None: offsets.retention.minutes decides
+    record_offset: Offset = -1  # the base offset of the batch that holds its record
 
     def written_at(self, at: Offset) -> "OffsetAndMetadata":
         offset, metadata, commit_ms, leader_epoch, expire_ms, _ = self
         return OffsetAndMetadata(offset, metadata, commit_ms, leader_epoch, expire_ms, at)
 
 
-def is_longer(metadata: str, most: int) -> bool:
-    """As offset.metadata.max.bytes counts: units of UTF-16, what Java's strings consist of. It must fit its record."""
+def is_longer(metadata: str, max_length: int) -> bool:
+    """Whether metadata exceeds offset.metadata.max.bytes, counted in UTF-16 units as Java does, or its record."""
     length = len(metadata) if metadata.isascii() else len(metadata.encode("utf-16-le", "surrogatepass")) // 2
-    return length > most or len(metadata.encode()) > MAX_STRING_BYTES
+    return length > max_length or len(metadata.encode()) > MAX_STRING_BYTES
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class GroupOffsets:
     committed: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
     staged: dict[TopicPartition, OffsetAndMetadata] = field(
         default_factory=dict
-    )  # the latest that is written, not yet safe
+    )  # written, not committed yet; the latest of each partition
     pending: dict[ProducerId, dict[TopicPartition, OffsetAndMetadata]] = field(
         default_factory=dict
     )  # of open transactions
@@ -56,79 +56,79 @@ class GroupOffsets:
         self.staged.update(commits)
 
     def commit(self, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """They are safe. What is no longer staged was deleted meanwhile."""
-        self.settle({tp: commit for tp, commit in commits.items() if tp in self.staged})
+        """Staged offsets are committed. Those no longer staged were deleted meanwhile."""
+        self.apply({tp: commit for tp, commit in commits.items() if tp in self.staged})
         self.unstage(commits)
 
-    def settle_latest(self, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """They were just written, and are safe at once: nobody else has to agree."""
+    def apply_latest(self, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        """Apply offsets that were just written and are committed at once, without other replicas."""
         self.committed.update(commits)
 
-    def settle(self, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """They are safe; what was written behind them meanwhile stays."""
-        known = self.committed
+    def apply(self, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        """Apply committed offsets, except where a later one was committed meanwhile."""
+        committed = self.committed
         for tp, commit in commits.items():
-            before = known.get(tp)
+            before = committed.get(tp)
             if before is None or before.record_offset < commit.record_offset:
-                known[tp] = commit
+                committed[tp] = commit
 
     def unstage(self, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
         for tp, commit in commits.items():
             if self.staged.get(tp) == commit:
                 del self.staged[tp]
 
-    def begin(self, producer: ProducerId, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commits within a transaction."""
+    def add_pending(self, producer: ProducerId, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        """Add offsets that a transaction commits."""
         self.pending.setdefault(producer, {}).update(commits)
 
     def withdraw(self, producer: ProducerId, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
-        """They could not be made safe, and whoever made them was told so."""
-        mine = self.pending.get(producer, {})
+        """Remove pending offsets that could not be committed; their producer got an error."""
+        pending = self.pending.get(producer, {})
         for tp, commit in commits.items():
-            if mine.get(tp) == commit:
-                del mine[tp]
-        if not mine:
+            if pending.get(tp) == commit:
+                del pending[tp]
+        if not pending:
             self.pending.pop(producer, None)
 
-    def end(self, producer: ProducerId, *, committed: bool) -> None:
-        """The transaction is over."""
-        mine = self.pending.pop(producer, {})
+    def end_transaction(self, producer: ProducerId, *, committed: bool) -> None:
+        """Commit or discard the pending offsets of a producer."""
+        pending = self.pending.pop(producer, {})
         if committed:
-            self.settle(mine)
+            self.apply(pending)
 
     def is_unstable(self, tp: TopicPartition) -> bool:
-        """Something about this partition is written, and not yet decided."""
-        return tp in self.staged or any(tp in mine for mine in self.pending.values())
+        """Whether an offset of this partition is staged or pending."""
+        return tp in self.staged or any(tp in pending for pending in self.pending.values())
 
     def partitions(self) -> set[TopicPartition]:
-        """All that there are records of, whatever stage they are in."""
-        return self.committed.keys() | self.staged.keys() | {tp for mine in self.pending.values() for tp in mine}
+        """All partitions with a committed, staged or pending offset."""
+        return self.committed.keys() | self.staged.keys() | {tp for pending in self.pending.values() for tp in pending}
 
-    def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Whatever stage they are in: what a transaction holds does not come back when it ends."""
+    def delete(self, partitions: Iterable[TopicPartition]) -> None:
+        """Delete committed, staged and pending offsets. A transaction that ends later does not bring them back."""
         for tp in partitions:
             self.committed.pop(tp, None)
             self.staged.pop(tp, None)
-            for mine in self.pending.values():
-                mine.pop(tp, None)
+            for pending in self.pending.values():
+                pending.pop(tp, None)
 
     def expired(
         self, now_ms: int, retention_ms: int, *, empty_since_ms: int | None = None, subscribed: Collection[str] = ()
     ) -> list[TopicPartition]:
-        """What need not be kept: nobody reads it, and its time is up.
+        """Partitions whose offset has expired: no member subscribes to the topic, and the retention time is over.
 
-        That counts from when the group became empty, where that is known, and from the commit elsewhere.
+        The time counts from when the group became empty, or from the commit if that is not known.
         """
         return [
             tp
             for tp, commit in self.committed.items()
             if tp.topic not in subscribed
             and tp not in self.staged
-            and _is_over(commit, now_ms, retention_ms, empty_since_ms)
+            and _is_expired(commit, now_ms, retention_ms, empty_since_ms)
         ]
 
 
-def _is_over(commit: OffsetAndMetadata, now_ms: int, retention_ms: int, empty_since_ms: int | None) -> bool:
+def _is_expired(commit: OffsetAndMetadata, now_ms: int, retention_ms: int, empty_since_ms: int | None) -> bool:
     if commit.expire_ms is not None:
         return now_ms >= commit.expire_ms
     return now_ms - (commit.commit_ms if empty_since_ms is None else empty_since_ms) >= retention_ms

@@ -1,4 +1,4 @@
-"""The groups of one partition of the journal `__consumer_offsets`: read from it, and looked after until it resigns."""
+"""A shard of the group coordinator: the groups of one partition of `__consumer_offsets`, and their timers."""
 
 import logging
 from collections.abc import Iterable
@@ -20,11 +20,11 @@ log = logging.getLogger(__name__)
 
 OFFSETS_TOPIC = "__consumer_offsets"
 
-TimerName = tuple[str, tuple[str, str]]  # of a timer: its group's, and its own there
+TimerName = tuple[str, tuple[str, str]]  # the group's id, and the name of the timer within the group
 
 
 class GroupShardOwner(Protocol):
-    """Who looks after a shard."""
+    """The coordinator that a shard belongs to."""
 
     clock: Clock
 
@@ -34,17 +34,15 @@ class GroupShardOwner(Protocol):
 
 
 class GroupShard:
-    """The groups of one partition of the journal, for one leader epoch."""
+    """The groups of one partition, for one leader epoch."""
 
     def __init__(self, partition: int, coordinator: GroupShardOwner) -> None:
         self.partition = partition
         self.groups: dict[str, ClassicGroup] = {}
-        self.open_transactions: dict[
-            ProducerId, set[str]
-        ] = {}  # groups with pending commits, by the producer of the transaction
+        self.open_transactions: dict[ProducerId, set[str]] = {}  # ids of groups with pending offsets, by producer
         self.timers: Timers[TimerName] = Timers(self._timer_expired)
         self._coordinator = coordinator
-        self._recorded_groups: set[str] = set()  # while replaying: groups that have a record of their own
+        self._recorded_groups: set[str] = set()  # while loading: groups that have a record of their own
 
     def _timer_expired(self, name: TimerName) -> None:
         group_id, timer = name
@@ -57,18 +55,18 @@ class GroupShard:
             group = self.groups[group_id] = self._coordinator.new_group(group_id)
         return group
 
-    def stage_in_transaction(
-        self, group: ClassicGroup, producer_id: ProducerId, commits: dict[TopicPartition, OffsetAndMetadata]
+    def add_pending_offsets(
+        self, group: ClassicGroup, producer_id: ProducerId, offsets: dict[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        group.offsets.begin(producer_id, commits)
+        group.offsets.add_pending(producer_id, offsets)
         self.open_transactions.setdefault(producer_id, set()).add(group.id)
 
     def end_transaction(self, producer_id: ProducerId, *, committed: bool) -> None:
         for group_id in self.open_transactions.pop(producer_id, ()):
             if (group := self.groups.get(group_id)) is not None:
-                group.offsets.end(producer_id, committed=committed)
+                group.offsets.end_transaction(producer_id, committed=committed)
 
-    # Replaying
+    # Loading and unloading
 
     def replay(self, header: Header, records: Iterable[Record]) -> None:
         for record in records:
@@ -78,8 +76,7 @@ class GroupShard:
                 else:
                     self._replay(header, record)
             except CorruptMessage as error:
-                where = f"{OFFSETS_TOPIC}-{self.partition}"
-                log.error("%s, offset %d is passed over: %s", where, record.offset, error)
+                log.error("%s-%d, offset %d is skipped: %s", OFFSETS_TOPIC, self.partition, record.offset, error)
 
     def _replay(self, header: Header, record: Record) -> None:
         key = read_key(record.key)
@@ -87,7 +84,7 @@ class GroupShard:
             self._replay_group(key.group, record.value)
         elif isinstance(key, OffsetKey):
             producer_id = header.producer_id if header.is_transactional else None
-            self._replay_commit(key, record.value, header.base_offset, producer_id)
+            self._replay_offset(key, record.value, header.base_offset, producer_id)
 
     def _replay_group(self, group_id: str, value: bytes | None) -> None:
         if value is None:
@@ -101,16 +98,18 @@ class GroupShard:
         self._recorded_groups.add(group_id)
         self.groups[group_id] = group
 
-    def _replay_commit(self, key: OffsetKey, value: bytes | None, at: Offset, producer_id: ProducerId | None) -> None:
+    def _replay_offset(
+        self, key: OffsetKey, value: bytes | None, base_offset: Offset, producer_id: ProducerId | None
+    ) -> None:
         group = self.get_or_create(key.group)
         if value is not None and producer_id is not None:
-            self.stage_in_transaction(group, producer_id, {key.tp: read_offset(value, at)})
+            self.add_pending_offsets(group, producer_id, {key.tp: read_offset(value, base_offset)})
         elif value is not None:
-            group.offsets.committed[key.tp] = read_offset(value, at)
+            group.offsets.committed[key.tp] = read_offset(value, base_offset)
         elif producer_id is not None:
             group.offsets.pending.get(producer_id, {}).pop(key.tp, None)
         else:
-            group.offsets.forget([key.tp])
+            group.offsets.delete([key.tp])
 
     def loaded(self) -> None:
         now_ms = self._coordinator.clock.now_ms()

@@ -1,21 +1,22 @@
-"""The offsets that groups commit: written to their journal, told, and forgotten when nobody needs them any longer.
+"""The offsets that groups commit: written to `__consumer_offsets`, fetched, deleted and expired.
 
-A shell around `Offsets`, beside the one around `Group`: both speak of the same shards of the same journal.
+It is a shell around `GroupOffsets`. It shares the shards with the group coordinator, the shell around `ClassicGroup`.
 """
 
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
+from leadline.config.coordinators import CoordinatorConfig
 from leadline.coordinator.classic_group import ClassicGroup, GroupState
-from leadline.coordinator.group_coordinator import GroupCoordinator
+from leadline.coordinator.group_effects import Effect
 from leadline.coordinator.group_offsets import OffsetAndMetadata, is_longer
 from leadline.coordinator.group_records import group_key, offset_key, offset_value
 from leadline.coordinator.group_shard import GroupShard
 from leadline.coordinator.offset_commit_template import OffsetCommitTemplate
-from leadline.coordinator.runtime import CoordinatorRecord
+from leadline.coordinator.runtime import CoordinatorRuntime
 from leadline.errors import (
     GroupIdNotFound,
     IllegalGeneration,
@@ -35,15 +36,14 @@ from leadline.runtime.periodic import every
 log = logging.getLogger(__name__)
 
 MINUTE_MS = 60_000
-EXPIRED_AT_ONCE = 100  # groups looked at between two turns of the others
-PER_TOMBSTONE = 32  # bytes of a record around its key, at most
+GROUPS_PER_STEP = 100  # checked for expired offsets before other tasks run
 NONE = 0
 
-ErrorCodes = dict[TopicPartition, int]  # an error code for each
+ErrorCodes = dict[TopicPartition, int]
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who commits offsets."""
+    """The member that commits offsets, as its request names it."""
 
     group_id: str
     member_id: str
@@ -56,62 +56,74 @@ class OffsetTransaction(NamedTuple):
 
     producer_id: ProducerId
     producer_epoch: int
-    verified: Verification | None  # that its coordinator knows of it
+    verified: Verification | None  # None: its coordinator does not know of the transaction
 
 
 class FetchedOffset(NamedTuple):
-    """A committed offset, or why there is none to tell."""
+    """A committed offset, or an error code."""
 
-    committed: OffsetAndMetadata | None
+    committed: OffsetAndMetadata | None  # None: the group has committed none, or an error
     error: int = NONE
+
+
+class CoordinatedGroups(Protocol):
+    """The groups that offsets belong to."""
+
+    def shard(self, group_id: str, *, may_be_empty: bool = False) -> GroupShard: ...
+    def find(self, group_id: str) -> ClassicGroup | None: ...
+    def carry_out(self, shard: GroupShard, group: ClassicGroup, effects: Iterable[Effect]) -> None: ...
 
 
 class OffsetCoordinator:
     """The offsets of the groups whose coordinator this broker is."""
 
-    def __init__(self, groups: GroupCoordinator) -> None:
-        self.groups = groups
-        self._runtime, self._fields = groups.runtime, groups.fields
-        self._clock, self._config = groups.clock, groups.config
-        # Sequence 0, as Kafka writes it: what a coordinator writes is not checked for it.
-        self._commit_fields = BatchFields(codec=self._fields.codec, base_sequence=0)
-        self._expiry: asyncio.Task[None] | None = None
-        self._deleted: set[str] = set()  # topics whose offsets go from shards as they are loaded
-        groups.on_loaded.append(self._forget_deleted_topics)
+    def __init__(
+        self, runtime: CoordinatorRuntime[GroupShard], groups: CoordinatedGroups, config: CoordinatorConfig
+    ) -> None:
+        self._runtime, self._groups, self._config = runtime, groups, config
+        self._clock = runtime.clock
+        codec = Codec(config.offsets_topic_compression_codec)
+        self._tombstone_fields = BatchFields(codec=codec)
+        # Kafka writes sequence 0. It is not checked in records of a coordinator.
+        self._commit_fields = BatchFields(codec=codec, base_sequence=0)
+        self._expiration: asyncio.Task[None] | None = None
+        self._deleted_topics: set[str] = set()  # whose offsets are deleted from shards that are still loading
 
     def start(self) -> None:
         interval_ms = self._config.offsets_retention_check_interval_ms
-        self._expiry = asyncio.create_task(every(interval_ms, self._expire_all, first_ms=0), name="offset-expiration")
+        self._expiration = asyncio.create_task(
+            every(interval_ms, self._expire_all, first_ms=0), name="offset-expiration"
+        )
 
     async def stop(self) -> None:
-        if self._expiry is not None:
-            self._expiry.cancel()
-            await asyncio.gather(self._expiry, return_exceptions=True)
+        if self._expiration is not None:
+            self._expiration.cancel()
+            await asyncio.gather(self._expiration, return_exceptions=True)
 
     def commit(
         self,
-        who: ConsumerGroupMetadata,
+        member: ConsumerGroupMetadata,
         commits: Mapping[TopicPartition, OffsetAndMetadata],
         txn: OffsetTransaction | None = None,
     ) -> "ErrorCodes | asyncio.Future[ErrorCodes]":
-        """The verdict on each, once they are committed."""
+        """Commit offsets. Returns error codes; a future if other replicas must get the offsets first."""
         try:
-            shard, group = self._checked_group(who, in_transaction=txn is not None)
+            shard, group = self._checked_group(member, in_transaction=txn is not None)
         except WireError as error:
             return dict.fromkeys(commits, error.code)
-        most = self._config.offset_metadata_max_bytes
-        too_large = [tp for tp, commit in commits.items() if commit.metadata and is_longer(commit.metadata, most)]
-        verdicts: ErrorCodes = dict.fromkeys(commits, NONE)
+        max_bytes = self._config.offset_metadata_max_bytes
+        too_large = [tp for tp, commit in commits.items() if commit.metadata and is_longer(commit.metadata, max_bytes)]
+        codes: ErrorCodes = dict.fromkeys(commits, NONE)
         accepted = commits
         if too_large:
-            verdicts |= dict.fromkeys(too_large, OffsetMetadataTooLarge.code)
-            accepted = {tp: commit for tp, commit in commits.items() if verdicts[tp] == NONE}
-        return self._write_commits(shard, group, accepted, verdicts, txn) if accepted else verdicts
+            codes |= dict.fromkeys(too_large, OffsetMetadataTooLarge.code)
+            accepted = {tp: commit for tp, commit in commits.items() if codes[tp] == NONE}
+        return self._write_commits(shard, group, accepted, codes, txn) if accepted else codes
 
     def template(self, group_id: str, metadata: Mapping[TopicPartition, str]) -> OffsetCommitTemplate | None:
-        """For `commit_again`, if such a commit can be a form."""
-        most = self._config.offset_metadata_max_bytes
-        if self._commit_fields.codec is not Codec.NONE or any(is_longer(text, most) for text in metadata.values()):
+        """A template for `commit_from_template`. None: such a commit does not fit a template."""
+        max_bytes = self._config.offset_metadata_max_bytes
+        if self._commit_fields.codec is not Codec.NONE or any(is_longer(text, max_bytes) for text in metadata.values()):
             return None
         try:
             return OffsetCommitTemplate(group_id, metadata, self._commit_fields)
@@ -120,15 +132,15 @@ class OffsetCoordinator:
 
     def commit_from_template(
         self,
-        who: ConsumerGroupMetadata,
+        member: ConsumerGroupMetadata,
         template: OffsetCommitTemplate,
         offsets: Sequence[Offset],
         epochs: Sequence[int],
     ) -> "ErrorCodes | asyncio.Future[ErrorCodes]":
-        """As `commit`. `form.accepted` itself, if all are committed at once."""
+        """As `commit`. Returns `template.accepted` itself if all offsets are committed at once."""
         now_ms = self._clock.now_ms()
         try:
-            shard, group = self._checked_group(who)
+            shard, group = self._checked_group(member)
             end = self._runtime.append(shard.partition, template.batch(offsets, epochs, now_ms))
         except WireError as error:
             return dict.fromkeys(template.accepted, _error_for_committers(error).code)
@@ -136,18 +148,20 @@ class OffsetCoordinator:
         return self._written(shard, group, written, end, template.accepted)
 
     def _checked_group(
-        self, who: ConsumerGroupMetadata, *, in_transaction: bool = False
+        self, member: ConsumerGroupMetadata, *, in_transaction: bool = False
     ) -> tuple[GroupShard, ClassicGroup]:
-        """The group, if this member of it, or this stranger, may commit now."""
-        shard = self.groups.shard(who.group_id, may_be_nameless=not in_transaction)
-        group = shard.groups.get(who.group_id)
+        """The group, if the member may commit now. Otherwise an error of `ClassicGroup.check_commit`."""
+        shard = self._groups.shard(member.group_id, may_be_empty=not in_transaction)
+        group = shard.groups.get(member.group_id)
         if group is None:
-            if not in_transaction and who.generation >= 0:
-                raise IllegalGeneration(f"there is no group {who.group_id}, nor its generation {who.generation}")
-            group = shard.get_or_create(who.group_id)
-        effects = group.check_commit(who.member_id, who.instance_id, who.generation, transactional=in_transaction)
+            if not in_transaction and member.generation >= 0:
+                raise IllegalGeneration(f"there is no group {member.group_id}, nor its generation {member.generation}")
+            group = shard.get_or_create(member.group_id)
+        effects = group.check_commit(
+            member.member_id, member.instance_id, member.generation, transactional=in_transaction
+        )
         if effects:
-            self.groups.carry_out(shard, group, effects)
+            self._groups.carry_out(shard, group, effects)
         return shard, group
 
     def _write_commits(
@@ -155,19 +169,19 @@ class OffsetCoordinator:
         shard: GroupShard,
         group: ClassicGroup,
         commits: Mapping[TopicPartition, OffsetAndMetadata],
-        verdicts: ErrorCodes,
+        codes: ErrorCodes,
         txn: OffsetTransaction | None,
     ) -> "ErrorCodes | asyncio.Future[ErrorCodes]":
         group_id = group.id
-        entries = [(offset_key(group_id, tp), offset_value(commit)) for tp, commit in commits.items()]
+        records = [(offset_key(group_id, tp), offset_value(commit)) for tp, commit in commits.items()]
         try:
             verified = TRUSTED if txn is None else txn.verified
-            end = self._runtime.write(shard.partition, entries, self._in_transaction(txn), verified)
+            end = self._runtime.write(shard.partition, records, self._fields_of(txn), verified)
         except WireError as error:
-            return verdicts | dict.fromkeys(commits, _error_for_committers(error).code)
-        at = end - len(entries)
-        written = {tp: commit.written_at(at) for tp, commit in commits.items()}
-        return self._written(shard, group, written, end, verdicts, txn)
+            return codes | dict.fromkeys(commits, _error_for_committers(error).code)
+        base_offset = end - len(records)
+        written = {tp: commit.written_at(base_offset) for tp, commit in commits.items()}
+        return self._written(shard, group, written, end, codes, txn)
 
     def _written(
         self,
@@ -175,39 +189,39 @@ class OffsetCoordinator:
         group: ClassicGroup,
         commits: dict[TopicPartition, OffsetAndMetadata],
         end: Offset,
-        verdicts: ErrorCodes,
+        codes: ErrorCodes,
         txn: OffsetTransaction | None = None,
     ) -> "ErrorCodes | asyncio.Future[ErrorCodes]":
-        """They stand in the journal, up to its `end`; the verdicts hold once that is committed."""
-        offsets, is_safe = group.offsets, self._runtime.is_committed(shard.partition, end)
+        """Apply offsets that are written. `end`: of their batch. `codes` are returned once that is committed."""
+        offsets, is_committed = group.offsets, self._runtime.is_committed(shard.partition, end)
         if txn is not None:
-            shard.stage_in_transaction(group, txn.producer_id, commits)
-        elif is_safe:
-            offsets.settle_latest(commits)
+            shard.add_pending_offsets(group, txn.producer_id, commits)
+        elif is_committed:
+            offsets.apply_latest(commits)
         else:
             offsets.stage(commits)
-        if is_safe:
-            return verdicts
+        if is_committed:
+            return codes
 
-        done: asyncio.Future[ErrorCodes] = asyncio.get_running_loop().create_future()
+        reply: asyncio.Future[ErrorCodes] = asyncio.get_running_loop().create_future()
 
-        def decided(error: WireError | None) -> None:
+        def on_committed(error: WireError | None) -> None:
             if txn is None:
                 (offsets.commit if error is None else offsets.unstage)(commits)
             elif error is not None:
                 offsets.withdraw(txn.producer_id, commits)
             code = NONE if error is None else _error_for_committers(error).code
-            if not done.cancelled():
-                done.set_result(verdicts | dict.fromkeys(commits, code))
+            if not reply.cancelled():
+                reply.set_result(codes | dict.fromkeys(commits, code))
 
-        self.groups.when_committed(shard.partition, end, decided)
-        return done
+        self._runtime.when_committed(shard.partition, end, on_committed)
+        return reply
 
-    def _in_transaction(self, txn: OffsetTransaction | None) -> BatchFields:
+    def _fields_of(self, txn: OffsetTransaction | None) -> BatchFields:
         if txn is None:
             return self._commit_fields
         return BatchFields(
-            codec=self._fields.codec,
+            codec=self._commit_fields.codec,
             producer_id=txn.producer_id,
             producer_epoch=txn.producer_epoch,
             base_sequence=0,
@@ -217,8 +231,8 @@ class OffsetCoordinator:
     def fetch(
         self, group_id: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool
     ) -> dict[TopicPartition, FetchedOffset]:
-        """Offsets of these partitions, or of all that have one. NotCoordinator, CoordinatorLoadInProgress."""
-        group = self.groups.find(group_id)
+        """Offsets of these partitions; None: of all that have one. NotCoordinator, CoordinatorLoadInProgress."""
+        group = self._groups.find(group_id)
         if group is None:
             return {tp: FetchedOffset(None) for tp in partitions or ()}
         offsets = group.offsets
@@ -231,52 +245,52 @@ class OffsetCoordinator:
             for tp in (offsets.committed if partitions is None else partitions)
         }
 
-    # Deleting
+    # Deletion
 
     async def delete(self, group_id: str) -> None:
         """GroupIdNotFound, NonEmptyGroup, NotCoordinator, CoordinatorLoadInProgress."""
-        shard = self.groups.shard(group_id, may_be_nameless=True)
+        shard = self._groups.shard(group_id, may_be_empty=True)
         group = shard.groups.get(group_id)
         if group is None:
             raise GroupIdNotFound(f"there is no group {group_id}")
         group.check_deletion()
-        end = self._forget(shard, group, group.offsets.partitions(), also_group=True)
+        end = self._delete(shard, group, group.offsets.partitions(), also_group=True)
         if end is not None:
             await self._runtime.committed(shard.partition, end)
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> ErrorCodes:
         """GroupIdNotFound, NonEmptyGroup, InvalidGroupId, NotCoordinator, CoordinatorLoadInProgress."""
-        shard = self.groups.shard(group_id)
+        shard = self._groups.shard(group_id)
         group = shard.groups.get(group_id)
         if group is None:
             raise GroupIdNotFound(f"there is no group {group_id}")
-        verdicts = group.check_offset_deletion(partitions)
-        end = self._forget(shard, group, {tp for tp, code in verdicts.items() if code == NONE})
+        codes = group.check_offset_deletion(partitions)
+        end = self._delete(shard, group, {tp for tp, code in codes.items() if code == NONE})
         if end is not None:
             await self._runtime.committed(shard.partition, end)
-        return verdicts
+        return codes
 
     def topic_deleted(self, topic: str) -> None:
-        """Its offsets mean nothing to a later topic of that name."""
+        """Delete the offsets of a topic: they mean nothing to a later topic of that name."""
         if not self._is_loaded:
-            self._deleted.add(topic)
+            self._deleted_topics.add(topic)
         for shard in self._runtime.shards.values():
-            self._forget_topics(shard, {topic})
+            self._delete_topics(shard, {topic})
 
-    def _forget_deleted_topics(self, shard: GroupShard) -> None:
-        """A shard that was loaded after topics were deleted still has their offsets."""
-        self._forget_topics(shard, self._deleted)
+    def shard_loaded(self, shard: GroupShard) -> None:
+        """Delete offsets of topics that were deleted while the shard was loading."""
+        self._delete_topics(shard, self._deleted_topics)
         if self._is_loaded:
-            self._deleted.clear()
+            self._deleted_topics.clear()
 
     @property
     def _is_loaded(self) -> bool:
-        return self._expiry is not None and not self.groups.is_loading
+        return self._expiration is not None and not self._runtime.is_loading
 
-    def _forget_topics(self, shard: GroupShard, topics: set[str]) -> None:
+    def _delete_topics(self, shard: GroupShard, topics: set[str]) -> None:
         for group in list(shard.groups.values()) if topics else ():
             if gone := {tp for tp in group.offsets.partitions() if tp.topic in topics}:
-                self._forget_or_log(shard, group, gone)
+                self._delete_or_log(shard, group, gone)
 
     async def _expire_all(self) -> None:
         for shard in list(self._runtime.shards.values()):
@@ -285,47 +299,35 @@ class OffsetCoordinator:
     async def _expire(self, shard: GroupShard) -> None:
         retention_ms = self._config.offsets_retention_minutes * MINUTE_MS
         for n, group in enumerate(list(shard.groups.values())):
-            if n % EXPIRED_AT_ONCE == 0:
+            if n % GROUPS_PER_STEP == 0:
                 await asyncio.sleep(0)
-            if self._runtime.shards.get(shard.partition) is shard and group.state is not GroupState.DEAD:
-                self._forget_or_log(shard, group, set(group.expired(self._clock.now_ms(), retention_ms)))
+            if self._runtime.is_active(shard.partition, shard) and group.state is not GroupState.DEAD:
+                self._delete_or_log(shard, group, set(group.expired(self._clock.now_ms(), retention_ms)))
 
-    def _forget_or_log(self, shard: GroupShard, group: ClassicGroup, gone: AbstractSet[TopicPartition]) -> None:
+    def _delete_or_log(self, shard: GroupShard, group: ClassicGroup, gone: AbstractSet[TopicPartition]) -> None:
         try:
-            self._forget(shard, group, gone)
+            self._delete(shard, group, gone)
         except WireError as error:
-            log.warning("offsets of group %s cannot be forgotten now: %s", group.id, error)
+            log.warning("offsets of group %s cannot be deleted now: %s", group.id, error)
 
-    def _forget(
+    def _delete(
         self, shard: GroupShard, group: ClassicGroup, gone: AbstractSet[TopicPartition], *, also_group: bool = False
     ) -> Offset | None:
-        """Delete offsets of a group, and the group itself if then nothing is left of it. The offset to wait for.
+        """Delete offsets of a group, and the group itself if nothing else is left. Returns the end of the tombstones.
 
-        The tombstone of the group comes last: what a crash leaves of it is a group that can be deleted.
+        The tombstone of the group is written last. After a crash the rest is a group that can still be deleted.
         """
-        known = group.offsets.partitions()
-        keys = [offset_key(group.id, tp) for tp in known & gone]
-        dies = group.state is GroupState.EMPTY and (also_group or not known - gone)
+        partitions = group.offsets.partitions()
+        keys = [offset_key(group.id, tp) for tp in partitions & gone]
+        dies = group.state is GroupState.EMPTY and (also_group or not partitions - gone)
         if dies and group.generation > 0:
             keys.append(group_key(group.id))
-        end = self._write_tombstones(shard.partition, keys)
-        group.offsets.forget(gone)
+        end = self._runtime.write_tombstones(shard.partition, keys, self._tombstone_fields)
+        group.offsets.delete(gone)
         if dies:
             del shard.groups[group.id]
-            self.groups.carry_out(shard, group, group.die(self._clock.now_ms()))
+            self._groups.carry_out(shard, group, group.die(self._clock.now_ms()))
         return end
-
-    def _write_tombstones(self, partition: int, keys: list[bytes]) -> Offset | None:
-        """In as many batches as it takes."""
-        end: Offset | None = None
-        entries: list[CoordinatorRecord] = []
-        size = 0
-        for key in keys:
-            if entries and size + len(key) + PER_TOMBSTONE > self._runtime.max_bytes(partition):
-                end, entries, size = self._runtime.write(partition, entries, self._fields), [], 0
-            entries.append(CoordinatorRecord(key, None))
-            size += len(key) + PER_TOMBSTONE
-        return self._runtime.write(partition, entries, self._fields) if entries else end
 
 
 def _error_for_committers(error: WireError) -> WireError:

@@ -1,20 +1,26 @@
-"""An internal topic as the journal of a coordinator.
+"""The runtime under the group coordinator and the transaction coordinator.
 
-What a coordinator knows is what a replay of its journal gives. Each partition of the topic is a shard: whoever leads
-the partition is the coordinator of all that hashes to it, for one leader epoch. It first replays the shard from the
-log's start to its end, then serves; it ends when the partition is led by another, or is deleted.
+A coordinator keeps its state in an internal topic. Each partition of the topic is a shard. The broker that leads the
+partition coordinates all keys that hash to it, for one leader epoch. A shard is in one of three states:
 
-    decide over the shard's state; write; apply to the state what was written; answer once it is committed
+    loading     the records of the partition are replayed; requests get CoordinatorLoadInProgress
+    active      requests are served
+    unloading   another broker leads the partition, or it is deleted: timers end, waiting requests get NotCoordinator
 
-Between deciding and applying nothing may be awaited: the loop's one thread is all the locking there is.
+A coordinator handles a request in four steps:
+
+    decide over the state of the shard; append records; apply them to the state; reply once they are committed
+
+Nothing is awaited between deciding and applying: the loop's one thread is the only lock.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from leadline.coordinator.shard_loader import replay_log
 from leadline.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -22,45 +28,56 @@ from leadline.errors import (
     NotCoordinator,
     NotEnoughReplicas,
     NotLeaderOrFollower,
+    RequestTimedOut,
     StorageError,
     UnknownTopicOrPartition,
     WireError,
 )
 from leadline.hash_order import string_hash
-from leadline.log.log import Isolation
 from leadline.log.producer_state import TRUSTED, AppendOrigin, Verification
 from leadline.model import LeaderEpoch, Offset, TopicPartition
-from leadline.records.batch import Header, walk
+from leadline.records.batch import Header
 from leadline.records.build import BatchFields, build_at
-from leadline.records.record import Record, records_of
+from leadline.records.record import Record
 from leadline.replication.replicas import HostedPartition, Replicas
+from leadline.runtime.periodic import spawn
 from leadline.runtime.ports import Clock, shortage
 
 log = logging.getLogger(__name__)
 
-RETRY_S = 1.0  # after which a log is read again for which a resource was short
-TURN_BYTES = 64 * 1024  # replayed between two turns of the others; a larger batch is replayed whole
-PLAIN = BatchFields()
-INT_MIN = 1 << 31  # as an unsigned word: the one number whose absolute value Java cannot tell
+RETRY_S = 1.0  # before a shard is loaded again after a resource was short
+RECORD_OVERHEAD_BYTES = 32  # of a record without a value, beside its key; an upper bound
+DEFAULT_FIELDS = BatchFields()
+INT_MIN = 1 << 31  # as an unsigned word: the one integer without an absolute value in Java
+
+OnCommitted = Callable[[WireError | None], None]  # called with None once records are committed, else with the error
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record to be written; no value: its key is forgotten."""
-
     key: bytes
-    value: bytes | None
+    value: bytes | None  # None: a tombstone
 
 
 class CoordinatorShard(Protocol):
-    """What a coordinator keeps of one partition. Made empty, filled by the replay, then in use until it resigns."""
+    """The state that a coordinator keeps for one partition."""
 
     def replay(self, header: Header, records: Iterable[Record]) -> None: ...
 
     def loaded(self) -> None:
-        """All of the journal was replayed. What was under way goes on, timers start."""
+        """The shard becomes active: timers start, and work that was under way continues."""
 
     def unloaded(self) -> None:
-        """Another coordinator is responsible. Timers end; who waits is told NotCoordinator."""
+        """The shard is no longer active: timers end, and waiting requests get NotCoordinator."""
+
+
+class InternalTopic(NamedTuple):
+    """The topic of a coordinator. Its settings are read at use."""
+
+    name: str
+    partition_count: Callable[[], int | None]  # None: the topic does not exist yet
+    configured_partition_count: Callable[[], int]  # what it will be created with
+    load_buffer_bytes: Callable[[], int]
+    commit_timeout_ms: Callable[[], int] | None = None  # None: a write may wait for its replicas without limit
 
 
 S = TypeVar("S", bound=CoordinatorShard)
@@ -70,29 +87,47 @@ class CoordinatorRuntime(Generic[S]):
     """The shards of an internal topic that this broker leads."""
 
     def __init__(
-        self,
-        topic: str,
-        replicas: Replicas,
-        clock: Clock,
-        new_shard: Callable[[int, LeaderEpoch], S],
-        load_bytes: Callable[[], int],
+        self, topic: InternalTopic, replicas: Replicas, clock: Clock, new_shard: Callable[[int, LeaderEpoch], S]
     ) -> None:
-        """`load_bytes`: to be read at a time when a shard is loaded."""
-        self.topic, self.replicas, self.clock = topic, replicas, clock
-        self._load_bytes = load_bytes
-        self._tps = _TopicPartitions(topic)
-        self.shards: dict[int, S] = {}  # those in use
-        self._new_shard = new_shard
-        self._loading: dict[int, asyncio.Task[None]] = {}
-        replicas.on_lead.append(self._lead)
-        replicas.on_drop.append(self._drop)
+        self.topic, self.clock = topic, clock
+        self.shards: dict[int, S] = {}  # the active ones, by partition
+        self._replicas, self._new_shard = replicas, new_shard
+        self._partitions = _TopicPartitions(topic.name)
+        self._partition_count: int | None = None  # of the topic when it was first seen
+        self._loading: dict[int, asyncio.Task[None]] = {}  # also shards that cannot be loaded
+        self._commit_waits: set[asyncio.Task[Any]] = set()
+        replicas.on_lead.append(self._became_leader)
+        replicas.on_drop.append(self._resigned)
 
-    def shard(self, partition: int) -> S:
+    async def stop(self) -> None:
+        for partition in {*self._loading, *self.shards}:
+            self._unload(partition)
+        for task in self._commit_waits:
+            task.cancel()
+        await asyncio.gather(*self._commit_waits, return_exceptions=True)
+
+    # Shards
+
+    def partition_of(self, key: str) -> int:
+        """The partition that keeps a group or a transactional id. Its leader is the coordinator.
+
+        If the topic grows, keys stay where they are.
+        """
+        existing = self.topic.partition_count()
+        if existing is None:
+            self._partition_count = None
+            return partition_for(key, self.topic.configured_partition_count())
+        if self._partition_count is None:
+            self._partition_count = existing
+        return partition_for(key, self._partition_count)
+
+    def shard_of(self, key: str) -> S:
         """NotCoordinator, CoordinatorLoadInProgress."""
-        found = self.shards.get(partition)
-        if found is not None:
-            return found
-        tp = self._tps[partition]
+        partition = self.partition_of(key)
+        shard = self.shards.get(partition)
+        if shard is not None:
+            return shard
+        tp = self._partitions[partition]
         if partition in self._loading:
             raise CoordinatorLoadInProgress(f"{tp} is still being read")
         raise NotCoordinator(f"this broker does not lead {tp}")
@@ -101,62 +136,94 @@ class CoordinatorRuntime(Generic[S]):
     def is_loading(self) -> bool:
         return bool(self._loading)
 
+    def is_active(self, partition: int, shard: S) -> bool:
+        return self.shards.get(partition) is shard
+
+    # Records
+
     def write(
         self,
         partition: int,
-        entries: Sequence[tuple[bytes, bytes | None]],
-        fields: BatchFields | None = None,
+        records: Sequence[tuple[bytes, bytes | None]],
+        fields: BatchFields = DEFAULT_FIELDS,
         verified: Verification | None = TRUSTED,
     ) -> Offset:
-        """Append entries in one batch, with the time of now. The offset behind them: see `committed`.
+        """Append keys and values in one batch, with the current time. Returns the end offset of the batch.
 
-        Nothing is written if it raises: CoordinatorNotAvailable, NotCoordinator, or what the log has against it.
+        Nothing is written if it raises: CoordinatorNotAvailable, NotCoordinator, or an error of the log.
         """
-        return self.append(partition, build_at(self.clock.now_ms(), entries, fields or PLAIN), verified)
+        return self.append(partition, build_at(self.clock.now_ms(), records, fields), verified)
 
     def append(self, partition: int, batch: bytearray, verified: Verification | None = TRUSTED) -> Offset:
-        """As `write`, for a batch that is there already: the marker of a transaction."""
-        tp = self._tps[partition]
+        """As `write`, for a batch that is already built."""
+        tp = self._partitions[partition]
         try:
-            return self.replicas.append(tp, batch, AppendOrigin.COORDINATOR, verified).last_offset + 1
+            return self._replicas.append(tp, batch, AppendOrigin.COORDINATOR, verified).last_offset + 1
         except (UnknownTopicOrPartition, StorageError, NotEnoughReplicas) as error:
             raise CoordinatorNotAvailable(f"{tp} cannot be written: {error}") from error
         except NotLeaderOrFollower as error:
             raise NotCoordinator(f"{tp} cannot be written here: {error}") from error
 
+    def write_tombstones(
+        self, partition: int, keys: Iterable[bytes], fields: BatchFields = DEFAULT_FIELDS
+    ) -> Offset | None:
+        """Delete keys, in as many batches as needed. Returns the end offset of the last one; None: no keys."""
+        hosted = self._replicas.hosted.get(self._partitions[partition])
+        max_bytes = 0 if hosted is None else hosted.log.config.max_message_bytes // 2
+        end: Offset | None = None
+        for batch in tombstone_batches(keys, max_bytes):
+            end = self.write(partition, [CoordinatorRecord(key, None) for key in batch], fields)
+        return end
+
+    # Commitment
+
     def is_committed(self, partition: int, offset: Offset) -> bool:
-        hosted = self.replicas.hosted.get(self._tps[partition])
+        """Whether all records below the offset are on every in-sync replica."""
+        hosted = self._replicas.hosted.get(self._partitions[partition])
         return hosted is not None and hosted.leads is not None and hosted.leads.is_safe(offset)
 
-    def max_bytes(self, partition: int) -> int:
-        """Of entries that surely fit into one batch."""
-        return self.replicas.leading(self._tps[partition]).log.config.max_message_bytes // 2
+    def when_committed(self, partition: int, offset: Offset, then: OnCommitted) -> None:
+        """Call `then` once all records below the offset are committed, or with the error if they cannot be.
+
+        Without other replicas, `then` is called at once. It is called even if the client has disconnected.
+        """
+        if self.is_committed(partition, offset):
+            then(None)
+        else:
+            spawn(self._wait_until_committed(partition, offset, then), self._commit_waits)
+
+    async def _wait_until_committed(self, partition: int, offset: Offset, then: OnCommitted) -> None:
+        timeout_ms = None if self.topic.commit_timeout_ms is None else self.topic.commit_timeout_ms()
+        try:
+            async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                await self.committed(partition, offset)
+        except TimeoutError:
+            tp = self._partitions[partition]
+            then(RequestTimedOut(f"{tp} has too few replicas: {timeout_ms} ms were not enough"))
+        except WireError as error:
+            then(error)
+        else:
+            then(None)
 
     async def committed(self, partition: int, offset: Offset) -> None:
-        """Wait until all below an offset is on every in-sync replica. NotCoordinator once another leads."""
+        """Wait until all records below the offset are committed. NotCoordinator once another broker leads."""
         try:
-            await self.replicas.committed(self._tps[partition], offset)
+            await self._replicas.committed(self._partitions[partition], offset)
         except WireError as error:
             raise NotCoordinator(str(error)) from error
 
-    async def stop(self) -> None:
-        for partition in list(self._loading):
-            self._loading.pop(partition).cancel()
-        for shard in self.shards.values():
-            shard.unloaded()
-        self.shards.clear()
+    # Loading and unloading
 
-    def _lead(self, tp: TopicPartition, hosted: HostedPartition) -> None:
-        if tp.topic == self.topic:
-            self._resign(tp.partition)
-            task = asyncio.create_task(self._load(tp, hosted), name=f"loading {tp}")
-            self._loading[tp.partition] = task
+    def _became_leader(self, tp: TopicPartition, hosted: HostedPartition) -> None:
+        if tp.topic == self.topic.name:
+            self._unload(tp.partition)
+            self._loading[tp.partition] = asyncio.create_task(self._load(tp, hosted), name=f"loading {tp}")
 
-    def _drop(self, tp: TopicPartition) -> None:
-        if tp.topic == self.topic:
-            self._resign(tp.partition)
+    def _resigned(self, tp: TopicPartition) -> None:
+        if tp.topic == self.topic.name:
+            self._unload(tp.partition)
 
-    def _resign(self, partition: int) -> None:
+    def _unload(self, partition: int) -> None:
         if (task := self._loading.pop(partition, None)) is not None:
             task.cancel()
         if (shard := self.shards.pop(partition, None)) is not None:
@@ -166,7 +233,7 @@ class CoordinatorRuntime(Generic[S]):
         while True:
             shard = self._new_shard(tp.partition, hosted.leader.epoch)
             try:
-                replayed = await self._replay(hosted, shard)
+                replayed = await replay_log(hosted, shard, self.topic.load_buffer_bytes())
                 break
             except (WireError, LogDirFailed, OSError, MemoryError, RuntimeError) as error:
                 if (lacking := shortage(error)) is not None:
@@ -175,49 +242,46 @@ class CoordinatorRuntime(Generic[S]):
                 elif isinstance(error, RuntimeError):
                     raise
                 else:
-                    log.error("%s cannot be read, nobody is served from it: %s", tp, error)
-                    return  # and stays in _loading: asked for it, we say that it is not read yet
+                    log.error("%s cannot be read, so no request is served from it: %s", tp, error)
+                    return  # it stays in _loading: clients are to try again
         if replayed:
             log.info("read %s: %d records", tp, replayed)
         del self._loading[tp.partition]
         self.shards[tp.partition] = shard
         shard.loaded()
 
-    async def _replay(self, hosted: HostedPartition, shard: S) -> int:
-        """From the log's start to its end; nothing is written meanwhile, as nobody is served."""
-        offset, replayed = hosted.log.log_start, 0
-        while offset < hosted.log.log_end:
-            at = hosted.log.read(offset, self._load_bytes(), Isolation.LOG_END).slice
-            if at is None:
-                break  # compaction left nothing behind it
-            data, turn_ends_at = await asyncio.to_thread(at.file.pread, at.length, at.position), TURN_BYTES
-            for position, header in walk(data):
-                if header.last_offset >= offset:
-                    shard.replay(header, records_of(data, position, header))
-                    replayed += header.record_count
-                    offset = header.last_offset + 1
-                if position >= turn_ends_at:
-                    turn_ends_at = position + TURN_BYTES
-                    await asyncio.sleep(0)
-        return replayed
-
 
 class _TopicPartitions(dict[int, TopicPartition]):
-    """Of one topic, each made once."""
+    """The partitions of one topic, each created once."""
 
     def __init__(self, topic: str) -> None:
         super().__init__()
         self._topic = topic
 
     def __missing__(self, partition: int) -> TopicPartition:
-        found = self[partition] = TopicPartition(self._topic, partition)
-        return found
+        tp = self[partition] = TopicPartition(self._topic, partition)
+        return tp
 
 
 @lru_cache(maxsize=10_000)
 def partition_for(key: str, count: int) -> int:
-    """The partition, of so many, in which a group or a transactional id is kept: by Java's hash of its name."""
+    """The partition, out of `count`, of a group or a transactional id: by Java's hash of its name."""
     value = string_hash(key)
     if value == INT_MIN:
         return 0
     return (value if value < INT_MIN else (1 << 32) - value) % count
+
+
+def tombstone_batches(keys: Iterable[bytes], max_bytes: int) -> Iterator[list[bytes]]:
+    """Keys in groups whose tombstones fit into `max_bytes`. A single key is never too large."""
+    batch: list[bytes] = []
+    size = 0
+    for key in keys:
+        record_bytes = len(key) + RECORD_OVERHEAD_BYTES
+        if batch and size + record_bytes > max_bytes:
+            yield batch
+            batch, size = [], 0
+        batch.append(key)
+        size += record_bytes
+    if batch:
+        yield batch

@@ -1,15 +1,15 @@
-"""One transactional id: who its producer is, and how far its transaction has come.
+"""One transactional id: its producer, and the state of its transaction.
 
     Empty, CompleteCommit, CompleteAbort  --add-->  Ongoing  --end-->  PrepareCommit, PrepareAbort
     PrepareCommit, PrepareAbort  --a marker in every partition-->  CompleteCommit, CompleteAbort
 
-From the moment that it is prepared, a transaction has one outcome and no other. A producer that asks to begin anew gets
-the next epoch, and whoever has an older one gets nothing through any longer; what that one left open is aborted first.
+Once a transaction is prepared, its outcome is final. A producer that initializes gets the next epoch. Producers with an
+older epoch are fenced, and the transaction that they left open is aborted first.
 
-    what is decided is `pending` until it is committed to the journal: nothing else is decided meanwhile
-    for one producer id the epoch only grows; at its end there is another producer id
+    a decision is `pending` until it is committed to the log: nothing else is decided meanwhile
+    the epoch of a producer id only grows; after the last epoch a new producer id is used
 
-Pure: decides over values, and hands back what is to be written.
+Pure: decides over values, and returns the metadata to be written.
 """
 
 from dataclasses import dataclass, replace
@@ -28,11 +28,11 @@ from leadline.errors import (
 from leadline.model import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, ProducerId, TopicPartition
 
 EPOCH_MAX = (1 << 15) - 1
-EXHAUSTED_FROM = EPOCH_MAX - 1  # the last one is kept to fence the one before it
+EXHAUSTED_FROM = EPOCH_MAX - 1  # the last epoch is reserved for fencing the one before it
 
 
 class TransactionState(IntEnum):
-    """As numbered in the journal."""
+    """As numbered in `__transaction_state`."""
 
     EMPTY = 0
     ONGOING = 1
@@ -40,12 +40,12 @@ class TransactionState(IntEnum):
     PREPARE_ABORT = 3
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
-    DEAD = 6  # expired: about to be forgotten
-    PREPARE_EPOCH_FENCE = 7  # a newer producer came: a moment on the way to an abort, never written
+    DEAD = 6  # expired: about to be deleted
+    PREPARE_EPOCH_FENCE = 7  # a newer producer initializes: a step on the way to an abort, never written
 
     @property
     def label(self) -> str:
-        """Kafka's name for it, as clients see it."""
+        """Kafka's name for the state, as clients see it."""
         return self.name.title().replace("_", "")
 
 
@@ -76,7 +76,7 @@ COMPLETED = {
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Whom a producer says it is."""
+    """The producer id and epoch that a client claims."""
 
     producer_id: ProducerId
     epoch: int
@@ -84,26 +84,26 @@ class ProducerIdAndEpoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionMetadata:
-    """All that is known of it at a time: what the journal holds."""
+    """A transactional id at one point in time, as `__transaction_state` holds it."""
 
     producer_id: ProducerId
-    producer_epoch: int = NO_PRODUCER_EPOCH  # -1: not handed to anybody yet
+    producer_epoch: int = NO_PRODUCER_EPOCH  # -1: no producer has it yet
     timeout_ms: int
     state: TransactionState = TransactionState.EMPTY
-    partitions: frozenset[TopicPartition] = frozenset()  # those whose marker is still to be written
-    start_ms: int = NO_TIMESTAMP  # when its first partition came
+    partitions: frozenset[TopicPartition] = frozenset()  # those whose marker is not written yet
+    start_ms: int = NO_TIMESTAMP  # when its first partition was added
     last_update_ms: int = NO_TIMESTAMP
-    last_producer_id: ProducerId = NO_PRODUCER_ID  # those before the last init by a producer that named itself:
-    last_producer_epoch: int = NO_PRODUCER_EPOCH  # asking again with them, it did not get its answer
+    last_producer_id: ProducerId = NO_PRODUCER_ID  # before the last init by a producer that named its id:
+    last_producer_epoch: int = NO_PRODUCER_EPOCH  # a producer that still has these did not get the reply
 
     @property
     def is_exhausted(self) -> bool:
-        """No epoch is left for a next producer."""
+        """No epoch is left for the next producer."""
         return self.producer_epoch >= EXHAUSTED_FROM
 
-    def to(self, state: TransactionState, **changes: object) -> "TransactionMetadata":
+    def to(self, state: TransactionState) -> "TransactionMetadata":
         assert state in MAY_FOLLOW[self.state], f"{state.label} does not follow {self.state.label}"
-        return replace(self, state=state, **changes)  # type: ignore[arg-type]
+        return replace(self, state=state)
 
 
 @dataclass(slots=True)
@@ -112,16 +112,16 @@ class TransactionalId:
     metadata: TransactionMetadata  # committed
     pending: TransactionMetadata | None = None  # written, not committed yet
 
-    # Deciding: the next state, or None where there is nothing to be written
+    # Decisions: the next metadata, or None if there is nothing to write
 
     def init(
         self, timeout_ms: int, expected: ProducerIdAndEpoch | None, now_ms: int, new_id: ProducerId | None
     ) -> TransactionMetadata:
-        """A producer begins. What comes back is Empty with its epoch, or the abort of what the last one left open."""
+        """A producer initializes. Returns Empty with its epoch, or the abort of the transaction that was left open."""
         txn = self.metadata
         self._check_not_pending()
-        if expected is not None and not self._is_known(expected):
-            raise ProducerFenced(f"{self.name}: {_described(expected)} is not of this id any longer: {self._producer}")
+        if expected is not None and not self._is_recognized(expected):
+            raise ProducerFenced(f"{self.name}: {_described(expected)} no longer belongs to this id: {self._producer}")
         self._check_not_completing()
         if txn.state is TransactionState.ONGOING:
             return self.fence(now_ms)
@@ -131,8 +131,8 @@ class TransactionalId:
             producer_id, epoch, last = new_id, 0, txn.producer_epoch if expected is not None else NO_PRODUCER_EPOCH
         else:
             epoch, last = self._next_epoch(expected)
-        return txn.to(
-            TransactionState.EMPTY,
+        return replace(
+            txn.to(TransactionState.EMPTY),
             producer_id=producer_id,
             producer_epoch=epoch,
             timeout_ms=timeout_ms,
@@ -144,11 +144,11 @@ class TransactionalId:
         )
 
     def needs_producer_id(self, expected: ProducerIdAndEpoch | None) -> bool:
-        """Whether whoever begins now gets another producer id."""
+        """Whether a producer that initializes now gets a new producer id."""
         return self.metadata.is_exhausted and (expected is None or expected.epoch == self.metadata.producer_epoch)
 
-    def _is_known(self, expected: ProducerIdAndEpoch) -> bool:
-        """The epoch is another question. An id of before is known if it was given up for want of epochs."""
+    def _is_recognized(self, expected: ProducerIdAndEpoch) -> bool:
+        """Whether the producer id belongs here. A former id is recognized if it was replaced for lack of epochs."""
         return (
             self.metadata.producer_epoch == NO_PRODUCER_EPOCH
             or expected.producer_id == self.metadata.producer_id
@@ -156,26 +156,26 @@ class TransactionalId:
         )
 
     def _next_epoch(self, expected: ProducerIdAndEpoch | None) -> tuple[int, int]:
-        """The epoch for whoever begins, and the one to be known as the last."""
+        """The epoch for the producer that initializes, and the one to remember as the last."""
         txn = self.metadata
         if expected is None:
             return txn.producer_epoch + 1, NO_PRODUCER_EPOCH
         if txn.producer_epoch == NO_PRODUCER_EPOCH or expected.epoch == txn.producer_epoch:
             return txn.producer_epoch + 1, txn.producer_epoch
-        if expected.epoch == txn.last_producer_epoch:  # it asks once more, and nobody else has begun since
+        if expected.epoch == txn.last_producer_epoch:  # it retries, and no other producer has initialized since
             return txn.producer_epoch, txn.last_producer_epoch
         raise ProducerFenced(f"{self.name}: {_described(expected)} is not the last one: {self._producer}")
 
     def fence(self, now_ms: int) -> TransactionMetadata:
-        """Abort what is open, under an epoch that nobody has: its producer is gone, or too slow."""
+        """Abort the open transaction under an epoch that no producer has: its producer is gone, or too slow."""
         if self.metadata.producer_epoch >= EPOCH_MAX:
-            raise UnknownServerError(f"{self.name}: {self._producer} cannot be fenced, there is no epoch behind it")
-        fenced = self.metadata.to(
-            TransactionState.PREPARE_EPOCH_FENCE,
+            raise UnknownServerError(f"{self.name}: {self._producer} cannot be fenced, it has the last epoch")
+        fenced = replace(
+            self.metadata.to(TransactionState.PREPARE_EPOCH_FENCE),
             producer_epoch=self.metadata.producer_epoch + 1,
             last_producer_epoch=NO_PRODUCER_EPOCH,
         )
-        return fenced.to(TransactionState.PREPARE_ABORT, last_update_ms=now_ms)
+        return replace(fenced.to(TransactionState.PREPARE_ABORT), last_update_ms=now_ms)
 
     def add(
         self, producer: ProducerIdAndEpoch, partitions: frozenset[TopicPartition], now_ms: int
@@ -187,34 +187,33 @@ class TransactionalId:
         if txn.state is TransactionState.ONGOING and partitions <= txn.partitions:
             return None
         start_ms = txn.start_ms if txn.state is TransactionState.ONGOING else now_ms
-        return txn.to(
-            TransactionState.ONGOING, partitions=txn.partitions | partitions, start_ms=start_ms, last_update_ms=now_ms
-        )
+        ongoing = txn.to(TransactionState.ONGOING)
+        return replace(ongoing, partitions=txn.partitions | partitions, start_ms=start_ms, last_update_ms=now_ms)
 
     def end(self, producer: ProducerIdAndEpoch, *, commit: bool, now_ms: int) -> TransactionMetadata | None:
         self._check_producer(producer)
         self._check_not_pending()
         prepared = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
         if self.metadata.state is TransactionState.ONGOING:
-            return self.metadata.to(prepared, last_update_ms=now_ms)
+            return replace(self.metadata.to(prepared), last_update_ms=now_ms)
         if self.metadata.state is COMPLETED[prepared]:
-            return None  # it asks once more
+            return None  # a retry
         if self.metadata.state is prepared:
             raise ConcurrentTransactions(f"{self.name} is still completing: {self.metadata.state.label}")
-        wanted = "committed" if commit else "aborted"
-        raise InvalidTxnState(f"{self.name} cannot be {wanted} in state {self.metadata.state.label}")
+        outcome = "committed" if commit else "aborted"
+        raise InvalidTxnState(f"{self.name} cannot be {outcome} in state {self.metadata.state.label}")
 
     def complete(self, now_ms: int) -> TransactionMetadata:
-        """There is a marker in every partition."""
-        return self.metadata.to(COMPLETED[self.metadata.state], partitions=frozenset(), last_update_ms=now_ms)
+        """The metadata once every partition has its marker."""
+        return replace(self.metadata.to(COMPLETED[self.metadata.state]), partitions=frozenset(), last_update_ms=now_ms)
 
     def expire(self) -> TransactionMetadata:
-        return self.metadata.to(TransactionState.DEAD, partitions=frozenset())
+        return replace(self.metadata.to(TransactionState.DEAD), partitions=frozenset())
 
-    # Asking
+    # Queries
 
     def verify(self, producer: ProducerIdAndEpoch, partition: TopicPartition) -> WireError | None:
-        """What speaks against a partition being part of the transaction now."""
+        """The error if a partition does not belong to the producer's open transaction."""
         try:
             self._check_producer(producer)
             self._check_not_completing()
@@ -229,24 +228,24 @@ class TransactionalId:
         return self.pending is None and txn.state is TransactionState.ONGOING and txn.start_ms + txn.timeout_ms < now_ms
 
     def is_expired(self, now_ms: int, expiration_ms: int) -> bool:
-        """Nobody has used it for long, and nothing is open."""
+        """Whether it was idle for long, and no transaction is open."""
         idle = TransactionState.DEAD in MAY_FOLLOW[self.metadata.state] and self.pending is None
         return idle and self.metadata.last_update_ms <= now_ms - expiration_ms
 
-    # What happened
+    # Events
 
     def committed(self) -> None:
-        """What was pending is so. Until the next one begins, the start that is told is that of the last."""
+        """The pending decision is committed. After an init the start time of the last transaction is still shown."""
         assert self.pending is not None
-        begun = self.pending.state is TransactionState.EMPTY
-        self.metadata = replace(self.pending, start_ms=self.metadata.start_ms) if begun else self.pending
+        initialized = self.pending.state is TransactionState.EMPTY
+        self.metadata = replace(self.pending, start_ms=self.metadata.start_ms) if initialized else self.pending
         self.pending = None
 
     def marked(self, partition: TopicPartition) -> None:
-        """Its marker is written, or the partition is gone."""
+        """The marker of a partition is written, or the partition is deleted."""
         self.metadata = replace(self.metadata, partitions=self.metadata.partitions - {partition})
 
-    # Checks, in Kafka's order: the id, the epoch, what is under way
+    # Checks, in Kafka's order: the id, the epoch, pending decisions
 
     def _check_producer(self, producer: ProducerIdAndEpoch) -> None:
         if producer.producer_id != self.metadata.producer_id:
@@ -264,7 +263,7 @@ class TransactionalId:
 
     @property
     def _epoch(self) -> int:
-        """A fence counts from the moment that it is decided."""
+        """A fence counts as soon as it is decided."""
         pending = self.pending
         fencing = pending is not None and pending.state is TransactionState.PREPARE_ABORT
         return pending.producer_epoch if pending is not None and fencing else self.metadata.producer_epoch

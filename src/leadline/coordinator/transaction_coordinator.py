@@ -1,23 +1,25 @@
-"""The coordinator of transactions: what each transactional id is at, kept in the journal `__transaction_state`.
+"""The transaction coordinator: producers and transactions by transactional id, kept in `__transaction_state`.
 
-The law of a transaction that ends:
+How a transaction ends:
 
-    Prepare is committed to the journal; from now on its outcome stands, and the producer is told
-    a marker is committed to each of its partitions
-    Complete is committed to the journal; from now on the next one may begin
+    Prepare is committed to `__transaction_state`: the outcome is final, and the producer gets its reply
+    a marker is committed to each partition of the transaction
+    Complete is committed to `__transaction_state`: the next transaction may begin
 
-A coordinator that finds a transaction prepared when it reads its journal goes on with the second step. One that runs
-out of time is aborted under an epoch that its producer does not have.
+A coordinator that loads a prepared transaction continues with the second step. A transaction that times out is aborted
+under an epoch that its producer does not have.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from functools import partial
 from itertools import islice
 
 from leadline.config.coordinators import CoordinatorConfig
-from leadline.coordinator.markers import Markers, TransactionOutcome
-from leadline.coordinator.runtime import CoordinatorRuntime, partition_for
+from leadline.coordinator.marker_channel import MarkerChannel
+from leadline.coordinator.marker_writer import TransactionOutcome
+from leadline.coordinator.runtime import CoordinatorRuntime, InternalTopic, OnCommitted
 from leadline.coordinator.transaction import (
     COMPLETED,
     ProducerIdAndEpoch,
@@ -25,10 +27,10 @@ from leadline.coordinator.transaction import (
     TransactionMetadata,
     TransactionState,
 )
-from leadline.coordinator.transaction_records import read_key, read_value, transaction_record
+from leadline.coordinator.transaction_records import transaction_key, transaction_record
+from leadline.coordinator.transaction_shard import TRANSACTIONS_TOPIC, TransactionShard
 from leadline.errors import (
     ConcurrentTransactions,
-    CorruptMessage,
     InvalidProducerIdMapping,
     InvalidRequest,
     InvalidTransactionTimeout,
@@ -41,271 +43,46 @@ from leadline.errors import (
     WireError,
 )
 from leadline.model import LeaderEpoch, ProducerId, TopicPartition
-from leadline.records.batch import Header
-from leadline.records.record import Record
 from leadline.replication.replicas import Replicas
-from leadline.runtime.periodic import every, spawn
+from leadline.runtime.periodic import every
 from leadline.runtime.ports import Clock
 
 log = logging.getLogger(__name__)
 
-TRANSACTIONS_TOPIC = "__transaction_state"
-RETRY_SECONDS = 0.1
-COMPLETION_SECONDS = 0.5  # a producer that goes on waits so long for its last transaction to be completed
-ABORTS_AT_ONCE = 100
-PER_TOMBSTONE = 32  # bytes of a record around its key, at most
-
-
-class TransactionShard:
-    """The transactional ids of one partition of the journal, for one leader epoch."""
-
-    def __init__(self, partition: int, epoch: LeaderEpoch, complete: "Callable[[TransactionShard], None]") -> None:
-        self.partition, self.epoch = partition, epoch
-        self.transactional_ids: dict[str, TransactionalId] = {}
-        self.completing: dict[str, asyncio.Task[None]] = {}  # by transactional id: done once Complete is committed
-        self._complete = complete
-
-    def replay(self, header: Header, records: Iterable[Record]) -> None:
-        if header.is_control:
-            return
-        for record in records:
-            try:
-                self._replay(record)
-            except CorruptMessage as error:
-                log.error(
-                    "%s-%d, offset %d is passed over: %s", TRANSACTIONS_TOPIC, self.partition, record.offset, error
-                )
-
-    def _replay(self, record: Record) -> None:
-        name = read_key(record.key)
-        if name is None:
-            return  # of a newer broker
-        if record.value is None:
-            self.transactional_ids.pop(name, None)
-        else:
-            self.transactional_ids[name] = TransactionalId(name, read_value(record.value))
-
-    def loaded(self) -> None:
-        self._complete(self)
-
-    def unloaded(self) -> None:
-        for task in self.completing.values():
-            task.cancel()
+RETRY_S = 0.1
+COMPLETION_WAIT_S = 0.5  # how long a producer that continues waits for its last transaction to be completed
+ABORTS_PER_STEP = 100  # before other tasks run
 
 
 class TransactionCoordinator:
+    """The transactional ids whose coordinator this broker is."""
+
     def __init__(
         self,
         replicas: Replicas,
         clock: Clock,
         config: Callable[[], CoordinatorConfig],
-        markers: Markers,
+        markers: MarkerChannel,
         partition_count: Callable[[], int | None],
         next_producer_id: Callable[[], Awaitable[ProducerId]],
     ) -> None:
-        self.clock, self.config, self.markers = clock, config, markers
-        self._partition_count, self._next_producer_id = partition_count, next_producer_id
-        self.runtime = CoordinatorRuntime(
+        """`partition_count`: of `__transaction_state`; None: the topic does not exist yet."""
+        self._clock, self._config, self._markers = clock, config, markers
+        self._next_producer_id = next_producer_id
+        topic = InternalTopic(
             TRANSACTIONS_TOPIC,
-            replicas,
-            clock,
-            self._new_shard,
+            partition_count,
+            lambda: config().transaction_state_log_num_partitions,
             lambda: config().transaction_state_log_load_buffer_size,
         )
-        self._partitions: int | None = None  # of the journal; does not follow it if it grows, as ids would move with it
-        self._writing: set[asyncio.Task[None]] = set()
+        self.runtime = CoordinatorRuntime(topic, replicas, clock, self._new_shard)
         self._periodic_tasks: list[asyncio.Task[None]] = []
 
     def _new_shard(self, partition: int, epoch: LeaderEpoch) -> TransactionShard:
         return TransactionShard(partition, epoch, self._complete_prepared)
 
-    # What producers ask for
-
-    async def init(self, name: str, timeout_ms: int, expected: ProducerIdAndEpoch | None) -> ProducerIdAndEpoch:
-        """An epoch for a producer that begins; those before it are fenced, what they left open is aborted.
-
-        ConcurrentTransactions until the abort is complete.
-        """
-        if not name:
-            raise InvalidRequest("a transactional id must not be empty")
-        most = self.config().transaction_max_timeout_ms
-        if not 0 < timeout_ms <= most:
-            raise InvalidTransactionTimeout(
-                f"{name}: a timeout of {timeout_ms} ms is not within 1 and transaction.max.timeout.ms={most}"
-            )
-        new_id = None
-        while (decided := self._decide_init(name, timeout_ms, expected, new_id)) is None:
-            new_id = await self._next_producer_id()
-        shard, held, txn = decided
-        await asyncio.shield(self._write(shard, held, txn))
-        if txn.state is not TransactionState.EMPTY:
-            raise ConcurrentTransactions(f"{name}: the transaction that was left open is being aborted")
-        return ProducerIdAndEpoch(txn.producer_id, txn.producer_epoch)
-
-    def _decide_init(
-        self, name: str, timeout_ms: int, expected: ProducerIdAndEpoch | None, new_id: ProducerId | None
-    ) -> tuple[TransactionShard, TransactionalId, TransactionMetadata] | None:
-        """None: it takes a new producer id."""
-        shard, now_ms = self._shard(name), self.clock.now_ms()
-        held = shard.transactional_ids.get(name)
-        if new_id is None and (held is None or held.needs_producer_id(expected)):
-            return None
-        if held is None:
-            assert new_id is not None
-            fresh = TransactionMetadata(producer_id=new_id, timeout_ms=timeout_ms, last_update_ms=now_ms)
-            held = TransactionalId(name, fresh)
-        return shard, held, held.init(timeout_ms, expected, now_ms, new_id)
-
-    async def add_partitions(
-        self, name: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
-    ) -> None:
-        """Waits a moment for the transaction before to be completed. ConcurrentTransactions if that takes longer.
-
-        A producer that is refused at once would ask again later. If it aborts meanwhile, it aborts what never began.
-        """
-        shard, held = self._find(name)
-        try:
-            txn = held.add(producer, frozenset(partitions), self.clock.now_ms())
-        except ConcurrentTransactions:
-            if not await self._is_completed(shard, name):
-                raise
-            shard, held = self._find(name)
-            txn = held.add(producer, frozenset(partitions), self.clock.now_ms())
-        if txn is not None:
-            await asyncio.shield(self._write(shard, held, txn))
-
-    async def _is_completed(self, shard: TransactionShard, name: str) -> bool:
-        """Whether what was being completed is so, after a moment at most."""
-        task = shard.completing.get(name)
-        if task is None:
-            return False
-        done, _ = await asyncio.wait([task], timeout=COMPLETION_SECONDS)
-        return bool(done)
-
-    async def end(self, name: str, producer: ProducerIdAndEpoch, *, commit: bool) -> None:
-        """Back when the outcome stands; the markers are written behind it."""
-        shard, held = self._find(name)
-        txn = held.end(producer, commit=commit, now_ms=self.clock.now_ms())
-        if txn is not None:
-            await asyncio.shield(self._write(shard, held, txn))
-
-    def verify(
-        self, name: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, WireError | None]:
-        """Whether partitions are part of a producer's transaction now; with each that is not, why."""
-        try:
-            _, held = self._find(name)
-        except WireError as error:
-            return dict.fromkeys(partitions, error)
-        return {tp: held.verify(producer, tp) for tp in partitions}
-
-    # What administrators ask for
-
-    def describe(self, name: str) -> TransactionMetadata:
-        if not name:
-            raise InvalidRequest("a transactional id must not be empty")
-        held = self._shard(name).transactional_ids.get(name)
-        if held is None:
-            raise TransactionalIdNotFound(f"there is no transactional id {name}")
-        return held.metadata
-
-    def all(self) -> Iterator[TransactionalId]:
-        """Those whose coordinator this broker is."""
-        for shard in self.runtime.shards.values():
-            yield from shard.transactional_ids.values()
-
-    @property
-    def is_loading(self) -> bool:
-        return self.runtime.is_loading
-
-    # The journal
-
-    def partition_of(self, name: str) -> int:
-        """The partition of the journal that keeps an id: whoever leads it is the id's coordinator."""
-        existing = self._partition_count()
-        if existing is None:
-            self._partitions = None
-            return partition_for(name, self.config().transaction_state_log_num_partitions)
-        if self._partitions is None:
-            self._partitions = existing
-        return partition_for(name, self._partitions)
-
-    def _shard(self, name: str) -> TransactionShard:
-        """NotCoordinator, CoordinatorLoadInProgress."""
-        return self.runtime.shard(self.partition_of(name))
-
-    def _find(self, name: str) -> tuple[TransactionShard, TransactionalId]:
-        if not name:
-            raise InvalidRequest("a transactional id must not be empty")
-        shard = self._shard(name)
-        held = shard.transactional_ids.get(name)
-        if held is None:
-            raise InvalidProducerIdMapping(f"no producer is known under the transactional id {name}")
-        return shard, held
-
-    def _write(self, shard: TransactionShard, held: TransactionalId, txn: TransactionMetadata) -> "asyncio.Task[None]":
-        """Write what was decided: pending, until it is committed. Goes on if who asked for it goes away."""
-        try:
-            offset = self.runtime.write(shard.partition, [transaction_record(held.name, txn)])
-        except (RecordTooLarge, RecordListTooLarge) as error:
-            raise UnknownServerError(f"{held.name} has too many partitions: {error}") from error
-        held.pending = txn
-        shard.transactional_ids[held.name] = held
-        return spawn(self._settle(shard, held, offset), self._writing)
-
-    async def _settle(self, shard: TransactionShard, held: TransactionalId, offset: int) -> None:
-        await self.runtime.committed(shard.partition, offset)
-        if not self._is_ours(shard):
-            raise NotCoordinator(f"{held.name} has another coordinator now")
-        held.committed()
-        if held.metadata.state in COMPLETED:
-            self._complete(shard, held)
-
-    # Markers
-
-    def _complete_prepared(self, shard: TransactionShard) -> None:
-        for held in shard.transactional_ids.values():
-            if held.metadata.state in COMPLETED:
-                log.info(
-                    "%s was %s when its coordinator stopped: it is completed", held.name, held.metadata.state.label
-                )
-                self._complete(shard, held)
-
-    def _complete(self, shard: TransactionShard, held: TransactionalId) -> None:
-        held.pending = held.complete(self.clock.now_ms())
-        task = asyncio.create_task(self._bring_markers(shard, held), name=f"completing {held.name}")
-        shard.completing[held.name] = task
-        task.add_done_callback(lambda _: shard.completing.pop(held.name))
-
-    async def _bring_markers(self, shard: TransactionShard, held: TransactionalId) -> None:
-        txn = held.metadata
-        producer = ProducerIdAndEpoch(txn.producer_id, txn.producer_epoch)
-        outcome = TransactionOutcome(producer, shard.epoch, txn.state is TransactionState.PREPARE_COMMIT)
-        try:
-            await self.markers.bring(outcome, txn.partitions, held.marked)
-            await self._write_completion(shard, held)
-        except TransactionCoordinatorFenced as error:
-            log.warning("%s is left to a newer coordinator: %s", held.name, error)
-
-    async def _write_completion(self, shard: TransactionShard, held: TransactionalId) -> None:
-        txn, noted = held.complete(self.clock.now_ms()), False
-        while self._is_ours(shard):
-            try:
-                await self._write(shard, held, txn)
-                return
-            except WireError as error:
-                if not noted:
-                    log.warning("%s is tried again until it is %s: %s", held.name, txn.state.label, error)
-                    noted = True
-            await asyncio.sleep(RETRY_SECONDS)
-
-    def _is_ours(self, shard: TransactionShard) -> bool:
-        return self.runtime.shards.get(shard.partition) is shard
-
-    # Time
-
     def start(self) -> None:
-        config = self.config()
+        config = self._config()
         self._periodic_tasks = [
             asyncio.create_task(every(interval_ms, work), name=name)
             for interval_ms, work, name in (
@@ -316,77 +93,274 @@ class TransactionCoordinator:
                 ),
                 (
                     config.transaction_remove_expired_transaction_cleanup_interval_ms,
-                    self._forget_all_expired,
+                    self._delete_all_expired,
                     "transactionalId-expiration",
                 ),
             )
         ]
 
     async def stop(self) -> None:
-        """What is prepared is completed after the next start."""
+        """Prepared transactions are completed after the next start."""
         completing = [task for shard in self.runtime.shards.values() for task in shard.completing.values()]
         await self.runtime.stop()
-        for timer in self._periodic_tasks:
-            timer.cancel()
-        await asyncio.gather(*self._periodic_tasks, *completing, *self._writing, return_exceptions=True)
+        for task in self._periodic_tasks:
+            task.cancel()
+        await asyncio.gather(*self._periodic_tasks, *completing, return_exceptions=True)
+
+    # Requests of producers
+
+    async def init(self, name: str, timeout_ms: int, expected: ProducerIdAndEpoch | None) -> ProducerIdAndEpoch:
+        """A producer begins: it gets an epoch, earlier producers are fenced, their open transaction is aborted.
+
+        ConcurrentTransactions until the abort is complete.
+        """
+        if not name:
+            raise InvalidRequest("a transactional id must not be empty")
+        max_ms = self._config().transaction_max_timeout_ms
+        if not 0 < timeout_ms <= max_ms:
+            raise InvalidTransactionTimeout(
+                f"{name}: a timeout of {timeout_ms} ms is not within 1 and transaction.max.timeout.ms={max_ms}"
+            )
+        new_id = None
+        while (decision := self._decide_init(name, timeout_ms, expected, new_id)) is None:
+            new_id = await self._next_producer_id()
+        shard, transactional_id, metadata = decision
+        await self._write_and_wait(shard, transactional_id, metadata)
+        if metadata.state is not TransactionState.EMPTY:
+            raise ConcurrentTransactions(f"{name}: the transaction that was left open is being aborted")
+        return ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch)
+
+    def _decide_init(
+        self, name: str, timeout_ms: int, expected: ProducerIdAndEpoch | None, new_id: ProducerId | None
+    ) -> tuple[TransactionShard, TransactionalId, TransactionMetadata] | None:
+        """None: a new producer id is needed."""
+        shard, now_ms = self.runtime.shard_of(name), self._clock.now_ms()
+        transactional_id = shard.transactional_ids.get(name)
+        if new_id is None and (transactional_id is None or transactional_id.needs_producer_id(expected)):
+            return None
+        if transactional_id is None:
+            assert new_id is not None
+            fresh = TransactionMetadata(producer_id=new_id, timeout_ms=timeout_ms, last_update_ms=now_ms)
+            transactional_id = TransactionalId(name, fresh)
+        return shard, transactional_id, transactional_id.init(timeout_ms, expected, now_ms, new_id)
+
+    async def add_partitions(
+        self, name: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
+    ) -> None:
+        """Waits a moment until the last transaction is completed. ConcurrentTransactions if that takes longer.
+
+        A producer that is refused at once would retry later. If it aborted meanwhile, it would abort a transaction that
+        never began.
+        """
+        shard, transactional_id = self._find(name)
+        try:
+            metadata = transactional_id.add(producer, frozenset(partitions), self._clock.now_ms())
+        except ConcurrentTransactions:
+            if not await self._is_completed(shard, name):
+                raise
+            shard, transactional_id = self._find(name)
+            metadata = transactional_id.add(producer, frozenset(partitions), self._clock.now_ms())
+        if metadata is not None:
+            await self._write_and_wait(shard, transactional_id, metadata)
+
+    async def _is_completed(self, shard: TransactionShard, name: str) -> bool:
+        """Whether a transaction that is being completed is complete after a moment."""
+        task = shard.completing.get(name)
+        if task is None:
+            return False
+        done, _ = await asyncio.wait([task], timeout=COMPLETION_WAIT_S)
+        return bool(done)
+
+    async def end(self, name: str, producer: ProducerIdAndEpoch, *, commit: bool) -> None:
+        """Commit or abort. Returns once the outcome is final; the markers are written afterwards."""
+        shard, transactional_id = self._find(name)
+        metadata = transactional_id.end(producer, commit=commit, now_ms=self._clock.now_ms())
+        if metadata is not None:
+            await self._write_and_wait(shard, transactional_id, metadata)
+
+    def verify(
+        self, name: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, WireError | None]:
+        """Whether partitions belong to a producer's open transaction. Returns an error for each that does not."""
+        try:
+            _, transactional_id = self._find(name)
+        except WireError as error:
+            return dict.fromkeys(partitions, error)
+        return {tp: transactional_id.verify(producer, tp) for tp in partitions}
+
+    # Requests of administrators
+
+    def describe(self, name: str) -> TransactionMetadata:
+        if not name:
+            raise InvalidRequest("a transactional id must not be empty")
+        transactional_id = self.runtime.shard_of(name).transactional_ids.get(name)
+        if transactional_id is None:
+            raise TransactionalIdNotFound(f"there is no transactional id {name}")
+        return transactional_id.metadata
+
+    def all(self) -> Iterator[TransactionalId]:
+        """All transactional ids whose coordinator this broker is."""
+        for shard in self.runtime.shards.values():
+            yield from shard.transactional_ids.values()
+
+    @property
+    def is_loading(self) -> bool:
+        return self.runtime.is_loading
+
+    def partition_of(self, name: str) -> int:
+        """The partition of `__transaction_state` that keeps an id. Its leader is the id's coordinator."""
+        return self.runtime.partition_of(name)
+
+    def _find(self, name: str) -> tuple[TransactionShard, TransactionalId]:
+        """NotCoordinator, CoordinatorLoadInProgress, InvalidRequest, InvalidProducerIdMapping."""
+        if not name:
+            raise InvalidRequest("a transactional id must not be empty")
+        shard = self.runtime.shard_of(name)
+        transactional_id = shard.transactional_ids.get(name)
+        if transactional_id is None:
+            raise InvalidProducerIdMapping(f"the transactional id {name} has no producer")
+        return shard, transactional_id
+
+    # Writing a decision
+
+    def _write(
+        self,
+        shard: TransactionShard,
+        transactional_id: TransactionalId,
+        metadata: TransactionMetadata,
+        then: OnCommitted = lambda error: None,
+    ) -> None:
+        """Write a decision. It is pending until it is committed; then it applies, and `then` is called."""
+        try:
+            end = self.runtime.write(shard.partition, [transaction_record(transactional_id.name, metadata)])
+        except (RecordTooLarge, RecordListTooLarge) as error:
+            raise UnknownServerError(f"{transactional_id.name} has too many partitions: {error}") from error
+        transactional_id.pending = metadata
+        shard.transactional_ids[transactional_id.name] = transactional_id
+
+        def on_committed(error: WireError | None) -> None:
+            if error is None and not self.runtime.is_active(shard.partition, shard):
+                error = NotCoordinator(f"{transactional_id.name} has another coordinator now")
+            if error is None:
+                self._committed(shard, transactional_id)
+            then(error)
+
+        self.runtime.when_committed(shard.partition, end, on_committed)
+
+    async def _write_and_wait(
+        self, shard: TransactionShard, transactional_id: TransactionalId, metadata: TransactionMetadata
+    ) -> None:
+        """As `_write`. The decision applies even if the caller is cancelled."""
+        result: asyncio.Future[WireError | None] = asyncio.get_running_loop().create_future()
+
+        def on_committed(error: WireError | None) -> None:
+            if not result.cancelled():
+                result.set_result(error)
+
+        self._write(shard, transactional_id, metadata, on_committed)
+        if (error := await result) is not None:
+            raise error
+
+    def _committed(self, shard: TransactionShard, transactional_id: TransactionalId) -> None:
+        transactional_id.committed()
+        if transactional_id.metadata.state in COMPLETED:
+            self._complete(shard, transactional_id)
+
+    # Completing a prepared transaction
+
+    def _complete_prepared(self, shard: TransactionShard) -> None:
+        for transactional_id in shard.transactional_ids.values():
+            state = transactional_id.metadata.state
+            if state in COMPLETED:
+                log.info("%s was %s when its coordinator stopped: completing it", transactional_id.name, state.label)
+                self._complete(shard, transactional_id)
+
+    def _complete(self, shard: TransactionShard, transactional_id: TransactionalId) -> None:
+        """Decide the completion now, so that nothing else is decided meanwhile. It is written after the markers."""
+        name = transactional_id.name
+        transactional_id.pending = completion = transactional_id.complete(self._clock.now_ms())
+        work = self._write_markers(shard, transactional_id, completion)
+        task = shard.completing[name] = asyncio.create_task(work, name=f"completing {name}")
+        task.add_done_callback(lambda _: shard.completing.pop(name))
+
+    async def _write_markers(
+        self, shard: TransactionShard, transactional_id: TransactionalId, completion: TransactionMetadata
+    ) -> None:
+        prepared = transactional_id.metadata
+        producer = ProducerIdAndEpoch(prepared.producer_id, prepared.producer_epoch)
+        outcome = TransactionOutcome(producer, shard.epoch, prepared.state is TransactionState.PREPARE_COMMIT)
+        try:
+            await self._markers.send(outcome, prepared.partitions, transactional_id.marked)
+            await self._write_completion(shard, transactional_id, completion)
+        except TransactionCoordinatorFenced as error:
+            log.warning("%s is left to a newer coordinator: %s", transactional_id.name, error)
+
+    async def _write_completion(
+        self, shard: TransactionShard, transactional_id: TransactionalId, completion: TransactionMetadata
+    ) -> None:
+        logged = False
+        while self.runtime.is_active(shard.partition, shard):
+            try:
+                await self._write_and_wait(shard, transactional_id, completion)
+                return
+            except WireError as error:
+                if not logged:
+                    label = completion.state.label
+                    log.warning("%s is retried until it is %s: %s", transactional_id.name, label, error)
+                    logged = True
+            await asyncio.sleep(RETRY_S)
+
+    # Time-outs and expiration
 
     async def _abort_all_timed_out(self) -> None:
-        while self.abort_timed_out():  # noqa: ASYNC110 - others get their turn
+        while self.abort_timed_out():  # noqa: ASYNC110 - other tasks run in between
             await asyncio.sleep(0)
 
-    async def _forget_all_expired(self) -> None:
-        self.forget_expired()
-
     def abort_timed_out(self) -> bool:
-        """Some at a time, so that others get their turn. True: there may be more."""
-        now_ms, failed = self.clock.now_ms(), False
-        shards = self.runtime.shards.values()
-        due = (
-            (shard, held) for shard in shards for held in shard.transactional_ids.values() if held.is_timed_out(now_ms)
+        """Abort some of the transactions that timed out. Returns True if there may be more."""
+        now_ms, failed = self._clock.now_ms(), False
+        timed_out = (
+            (shard, transactional_id)
+            for shard in self.runtime.shards.values()
+            for transactional_id in shard.transactional_ids.values()
+            if transactional_id.is_timed_out(now_ms)
         )
-        some = list(islice(due, ABORTS_AT_ONCE))
-        for shard, held in some:
-            log.info("%s is aborted: it is open for longer than its %d ms", held.name, held.metadata.timeout_ms)
+        batch = list(islice(timed_out, ABORTS_PER_STEP))
+        for shard, transactional_id in batch:
+            name, timeout_ms = transactional_id.name, transactional_id.metadata.timeout_ms
+            log.info("%s is aborted: it is open for longer than its %d ms", name, timeout_ms)
             try:
-                self._write(shard, held, held.fence(now_ms))
+                self._write(shard, transactional_id, transactional_id.fence(now_ms))
             except WireError as error:
-                log.warning("%s cannot be aborted now: %s", held.name, error)
+                log.warning("%s cannot be aborted now: %s", name, error)
                 failed = True
-        return len(some) == ABORTS_AT_ONCE and not failed
+        return len(batch) == ABORTS_PER_STEP and not failed
 
-    def forget_expired(self) -> None:
-        now_ms, expiration_ms = self.clock.now_ms(), self.config().transactional_id_expiration_ms
+    async def _delete_all_expired(self) -> None:
+        self.delete_expired()
+
+    def delete_expired(self) -> None:
+        now_ms, expiration_ms = self._clock.now_ms(), self._config().transactional_id_expiration_ms
         for shard in self.runtime.shards.values():
-            expired = [held for held in shard.transactional_ids.values() if held.is_expired(now_ms, expiration_ms)]
+            ids = [known for known in shard.transactional_ids.values() if known.is_expired(now_ms, expiration_ms)]
             try:
-                for some in self._batches(shard, expired):
-                    self._forget(shard, some)
+                self._delete(shard, ids)
             except WireError as error:
-                log.warning("transactional ids cannot be forgotten now: %s", error)
+                log.warning("transactional ids cannot be deleted now: %s", error)
 
-    def _batches(self, shard: TransactionShard, expired: Iterable[TransactionalId]) -> Iterator[list[TransactionalId]]:
-        """As many as fit into one batch of records."""
-        most = self.runtime.max_bytes(shard.partition)
-        some: list[TransactionalId] = []
-        size = 0
-        for held in expired:
-            one = len(held.name.encode()) + PER_TOMBSTONE
-            if some and size + one > most:
-                yield some
-                some, size = [], 0
-            some.append(held)
-            size += one
-        if some:
-            yield some
+    def _delete(self, shard: TransactionShard, expired: Collection[TransactionalId]) -> None:
+        keys = [transaction_key(transactional_id.name) for transactional_id in expired]
+        end = self.runtime.write_tombstones(shard.partition, keys)
+        if end is None:
+            return
+        for transactional_id in expired:
+            transactional_id.pending = transactional_id.expire()
+        self.runtime.when_committed(shard.partition, end, partial(_deleted, shard, expired))
 
-    def _forget(self, shard: TransactionShard, expired: Collection[TransactionalId]) -> None:
-        offset = self.runtime.write(shard.partition, [transaction_record(held.name, None) for held in expired])
-        for held in expired:
-            held.pending = held.expire()
-        spawn(self._forgotten(shard, expired, offset), self._writing)
 
-    async def _forgotten(self, shard: TransactionShard, expired: Collection[TransactionalId], offset: int) -> None:
-        await self.runtime.committed(shard.partition, offset)
-        for held in expired:
-            del shard.transactional_ids[held.name]
-        log.info("%d transactional ids were idle for long and are forgotten", len(expired))
+def _deleted(shard: TransactionShard, expired: Collection[TransactionalId], error: WireError | None) -> None:
+    if error is not None:
+        return  # another broker coordinates them now
+    for transactional_id in expired:
+        del shard.transactional_ids[transactional_id.name]
+    log.info("%d transactional ids were idle for long and are deleted", len(expired))

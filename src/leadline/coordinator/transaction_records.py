@@ -1,8 +1,8 @@
-"""The records of `__transaction_state`: one transactional id each, the last one counts.
+"""The records of `__transaction_state`. Each describes one transactional id; the last one counts.
 
-Format: the key is version 0 (2) and the transactional id; the value is version 0 (2), then producer id and epoch,
-timeout, state, partitions by topic, last update and start. No value: the id is forgotten. A transaction that is Empty
-has no partitions, not even none, and no start.
+Format: the key is version 0 (2) and the transactional id. The value is version 0 (2), then producer id and epoch,
+timeout, state, partitions by topic, last update and start. No value: the id is deleted. In state Empty the partition
+list is null (not empty) and there is no start time.
 
 Pure: values in, bytes out, and back.
 """
@@ -16,7 +16,7 @@ from leadline.hash_order import string_hash
 from leadline.model import NO_TIMESTAMP, TopicPartition
 from leadline.wire.messages import TransactionLogKey, TransactionLogValue
 
-FEWEST_SLOTS = 8  # of a table that is made for up to five
+FEWEST_SLOTS = 8  # of a hash table that is made for up to five elements
 KEY_VERSION = VALUE_VERSION = 0  # what Kafka writes; it reads version 1 of the value too
 _WRITTEN = {
     int(state): state
@@ -25,14 +25,16 @@ _WRITTEN = {
 }
 
 
-def transaction_record(transactional_id: str, txn: TransactionMetadata | None) -> CoordinatorRecord:
-    """`txn`: none, it is forgotten."""
-    key = serialize(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
-    return CoordinatorRecord(key, None if txn is None else serialize(_value(txn), VALUE_VERSION))
+def transaction_key(transactional_id: str) -> bytes:
+    return serialize(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+
+
+def transaction_record(transactional_id: str, metadata: TransactionMetadata) -> CoordinatorRecord:
+    return CoordinatorRecord(transaction_key(transactional_id), serialize(_value(metadata), VALUE_VERSION))
 
 
 def read_key(key: bytes | None) -> str | None:
-    """The transactional id; none where a newer broker keeps something else."""
+    """The transactional id. None: a record of another kind, from a newer broker."""
     if version_of(key) not in TransactionLogKey.VERSIONS:
         return None
     return deserialize(TransactionLogKey, key).transactional_id
@@ -72,18 +74,22 @@ def _value(txn: TransactionMetadata) -> TransactionLogValue:
 
 
 def _by_topic(txn: TransactionMetadata) -> list[TransactionLogValue.PartitionsSchema]:
-    """In the order in which Kafka's hash tables hand them out: up to four partitions by the hash of a partition, in a
-    table that is smaller while some are being added; from five on by the number alone."""
+    """In the order of Kafka's hash tables.
+
+    Up to four partitions are ordered by the hash of a partition, in a table that is smaller while partitions are being
+    added. From five on they are ordered by number alone.
+    """
     few = len(txn.partitions) <= hash_order.IN_ORDER
     slots = FEWEST_SLOTS if txn.state is TransactionState.ONGOING else hash_order.LEAST_SLOTS
-    found: dict[str, list[int]] = {}
+    numbers_by_topic: dict[str, list[int]] = {}
     for tp in hash_order.mutable(txn.partitions, _hash, slots) if few else txn.partitions:
-        found.setdefault(tp.topic, []).append(tp.partition)
+        numbers_by_topic.setdefault(tp.topic, []).append(tp.partition)
     return [
         TransactionLogValue.PartitionsSchema(
-            topic=topic, partition_ids=found[topic] if few else hash_order.trie(sorted(found[topic]), int)
+            topic=topic,
+            partition_ids=numbers_by_topic[topic] if few else hash_order.trie(sorted(numbers_by_topic[topic]), int),
         )
-        for topic in hash_order.trie(sorted(found), string_hash)
+        for topic in hash_order.trie(sorted(numbers_by_topic), string_hash)
     ]
 
 

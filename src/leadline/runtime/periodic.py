@@ -18,15 +18,18 @@ async def every(interval_ms: float, work: Callable[[], Awaitable[None]], *, firs
         await asyncio.sleep(interval_ms / 1000)
 
 
-def spawn(work: Coroutine[Any, Any, T], tasks: "set[asyncio.Task[Any]]", name: str | None = None) -> "asyncio.Task[T]":
+def spawn(
+    work: Coroutine[Any, Any, T], tasks: "set[asyncio.Task[Any]]", name: str | None = None, *, quiet: bool = False
+) -> "asyncio.Task[T]":
     """Start a task that runs to its end even if nobody waits for it. `tasks` holds it until then.
 
-    Its exception is for whoever awaits the task. If nobody does, asyncio must not report it as lost.
+    `quiet`: its exception is for whoever awaits the task. If nobody does, asyncio must not report it as lost.
     """
     task = asyncio.create_task(work, name=name)
     tasks.add(task)
     task.add_done_callback(tasks.discard)
-    task.add_done_callback(_retrieve_exception)
+    if quiet:
+        task.add_done_callback(_retrieve_exception)
     return task
 
 

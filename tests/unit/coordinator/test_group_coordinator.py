@@ -33,6 +33,7 @@ from leadline.errors import (
 from leadline.log.producer_state import TRUSTED, AppendOrigin
 from leadline.model import TopicPartition
 from leadline.records.control import ControlType, EndMarker, end_marker
+from leadline.runtime.ports import SystemClock
 from tests.support.in_process import broker_in_process
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("u", 0)
@@ -63,9 +64,13 @@ async def commits_of(broker: Broker) -> OffsetCoordinator:
         if name not in broker.cluster.metadata.topics:
             config = {"cleanup.policy": "compact"} if name == OFFSETS_TOPIC else {}
             await broker.cluster.create_topic(name, assign({broker.cluster.metadata.me.id: None}, 2, 1), config)
-    groups = broker.groups
-    await until(lambda: not groups.is_loading)
-    return broker.commits
+    await until(lambda: not broker.groups.is_loading)
+    return broker.groups.offsets
+
+
+async def groups_of(broker: Broker) -> GroupCoordinator:
+    await commits_of(broker)
+    return broker.groups
 
 
 def asked(member_id: str = "", instance: str | None = None, session_ms: int = 10_000) -> JoinRequest:
@@ -88,9 +93,9 @@ def commit(
     txn: bool = False,
     who: ConsumerGroupMetadata | None = None,
 ) -> ErrorCodes:
-    told = {tp: OffsetAndMetadata(offset, "", commits.groups.clock.now_ms()) for tp, offset in offsets.items()}
+    committed = {tp: OffsetAndMetadata(offset, "", SystemClock().now_ms()) for tp, offset in offsets.items()}
     within = OffsetTransaction(PRODUCER, 0, TRUSTED) if txn else None
-    verdicts = commits.commit(who or ConsumerGroupMetadata("g", "", None, -1), told, within)
+    verdicts = commits.commit(who or ConsumerGroupMetadata("g", "", None, -1), committed, within)
     assert isinstance(verdicts, dict)  # a single node: at once
     return verdicts
 
@@ -120,7 +125,7 @@ def mark(broker: Broker, committed: bool) -> None:
 async def test_members_go_on_after_a_restart(tmp_path: Path, crash: bool) -> None:
     async with broker_in_process(tmp_path, settings=QUICK, crash=crash) as broker:
         commits = await commits_of(broker)
-        groups = commits.groups
+        groups = broker.groups
         member = await settled(groups, instance="i")
         assert commit(commits, {TP: 5, OTHER: 6}, who=ConsumerGroupMetadata("g", member.member_id, "i", 1)) == {
             TP: 0,
@@ -128,7 +133,7 @@ async def test_members_go_on_after_a_restart(tmp_path: Path, crash: bool) -> Non
         }
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         commits = await commits_of(broker)
-        groups = commits.groups
+        groups = broker.groups
         assert found(groups).state is GroupState.STABLE
         assert offsets(commits) == {TP: 5, OTHER: 6}
         assert groups.heartbeat("g", member.member_id, "i", 1) == 0
@@ -140,11 +145,11 @@ async def test_members_go_on_after_a_restart(tmp_path: Path, crash: bool) -> Non
 async def test_a_member_that_does_not_come_back_after_a_restart_is_expelled(tmp_path: Path) -> None:
     shortest = QUICK | {"group.min.session.timeout.ms": "1"}
     async with broker_in_process(tmp_path, settings=shortest) as broker:
-        groups = (await commits_of(broker)).groups
+        groups = await groups_of(broker)
         member = await groups.join("g", asked(session_ms=5000))
         await groups.sync("g", member.member_id, None, 1, (None, None), {})
     async with broker_in_process(tmp_path, settings=shortest) as broker:
-        groups = (await commits_of(broker)).groups
+        groups = await groups_of(broker)
         assert found(groups).members
         await until(lambda: not found(groups).members)
         assert (found(groups).state, found(groups).generation) == (GroupState.EMPTY, 2)
@@ -178,7 +183,7 @@ async def test_a_deleted_group_stays_deleted(tmp_path: Path, in_use: bool) -> No
     """Also if a transaction that commits its offsets ends after that."""
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         commits = await commits_of(broker)
-        groups = commits.groups
+        groups = broker.groups
         if in_use:
             member = await settled(groups)
             groups.leave("g", [LeavingMember(member.member_id)])
@@ -189,7 +194,7 @@ async def test_a_deleted_group_stays_deleted(tmp_path: Path, in_use: bool) -> No
         assert groups.find("g") is None
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         commits = await commits_of(broker)
-        groups = commits.groups
+        groups = broker.groups
         assert groups.find("g") is None
         with pytest.raises(GroupIdNotFound):
             await commits.delete("g")
@@ -221,14 +226,14 @@ async def test_old_offsets_are_forgotten(tmp_path: Path) -> None:
     often = QUICK | {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "20"}
     async with broker_in_process(tmp_path, settings=often) as broker:
         commits = await commits_of(broker)
-        groups = commits.groups
+        groups = broker.groups
         old = OffsetAndMetadata(1, "", groups.clock.now_ms() - 60_000)
         assert commits.commit(ConsumerGroupMetadata("g", "", None, -1), {TP: old}) == {TP: 0}
         commit(commits, {OTHER: 2}, who=ConsumerGroupMetadata("other", "", None, -1))
         await until(lambda: groups.find("g") is None)
         assert offsets(commits, "other") == {OTHER: 2}
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
-        groups = (await commits_of(broker)).groups
+        groups = await groups_of(broker)
         assert [group.id for group in groups.all()] == ["other"]
 
 
@@ -243,13 +248,13 @@ async def test_tombstones_of_a_large_group_take_several_batches(tmp_path: Path) 
         assert set(commit(commits, many).values()) == {28}  # INVALID_COMMIT_OFFSET_SIZE
         await commits.delete("g")
     async with broker_in_process(tmp_path, settings=small) as broker:
-        assert list((await commits_of(broker)).groups.all()) == []
+        assert list((await groups_of(broker)).all()) == []
 
 
 @in_loop
 async def test_who_waits_is_told_when_the_broker_stops(tmp_path: Path) -> None:
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
-        groups = (await commits_of(broker)).groups
+        groups = await groups_of(broker)
         member = await settled(groups)
         waiting = asyncio.create_task(groups.join("g", asked()))
         await asyncio.sleep(0)
@@ -261,7 +266,7 @@ async def test_who_waits_is_told_when_the_broker_stops(tmp_path: Path) -> None:
 @in_loop
 async def test_a_member_whose_connection_is_gone_is_still_waited_for(tmp_path: Path) -> None:
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
-        groups = (await commits_of(broker)).groups
+        groups = await groups_of(broker)
         member = await settled(groups)
         gone = asyncio.create_task(groups.join("g", asked()))
         await asyncio.sleep(0)
@@ -274,7 +279,7 @@ async def test_a_member_whose_connection_is_gone_is_still_waited_for(tmp_path: P
 async def test_nobody_is_served_before_the_journal_is_read(tmp_path: Path) -> None:
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         commits = await commits_of(broker)
-        groups = commits.groups
+        groups = broker.groups
         member = await settled(groups)
         del groups.runtime.shards[groups.partition_of("g")]
         groups.runtime._loading[groups.partition_of("g")] = asyncio.create_task(asyncio.sleep(0))
@@ -289,7 +294,7 @@ async def test_nobody_is_served_before_the_journal_is_read(tmp_path: Path) -> No
 @in_loop
 async def test_an_assignment_that_is_too_large_is_refused_and_the_group_goes_on(tmp_path: Path) -> None:
     async with broker_in_process(tmp_path, settings=QUICK | {"message.max.bytes": "2000"}) as broker:
-        groups = (await commits_of(broker)).groups
+        groups = await groups_of(broker)
         joined = await groups.join("g", asked())
         huge = {joined.member_id: b"x" * 3000}
         assert (await groups.sync("g", joined.member_id, None, 1, (None, None), huge)).error == -1
@@ -300,7 +305,7 @@ async def test_an_assignment_that_is_too_large_is_refused_and_the_group_goes_on(
 @in_loop
 async def test_names_that_no_record_has_room_for_are_refused(tmp_path: Path) -> None:
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
-        groups = (await commits_of(broker)).groups
+        groups = await groups_of(broker)
         assert (await groups.join("g" * 40_000, asked())).error == InvalidGroupId.code
         joined = await groups.join("g", asked(instance="i" * 40_000))
         synced = await groups.sync("g", joined.member_id, None, 1, (None, None), {})
@@ -313,7 +318,7 @@ async def test_names_that_no_record_has_room_for_are_refused(tmp_path: Path) -> 
 async def test_records_that_are_damaged_are_passed_over(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         commits = await commits_of(broker)
-        groups = commits.groups
+        groups = broker.groups
         commit(commits, {TP: 1})
         partition = groups.partition_of("g")
         groups.runtime.write(
@@ -322,14 +327,14 @@ async def test_records_that_are_damaged_are_passed_over(tmp_path: Path, caplog: 
         )
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         assert offsets(await commits_of(broker)) == {TP: 1}
-    assert "is passed over" in caplog.text
+    assert "is skipped" in caplog.text
 
 
 @in_loop
 async def test_the_number_of_partitions_is_learned_when_the_topic_is_there(tmp_path: Path) -> None:
     async with broker_in_process(tmp_path, settings={"offsets.topic.num.partitions": "7"}) as broker:
         assert {broker.groups.partition_of(f"g{n}") for n in range(100)} == set(range(7))
-        groups = (await commits_of(broker)).groups
+        groups = await groups_of(broker)
         assert {groups.partition_of(f"g{n}") for n in range(100)} == {0, 1}
         racks = broker.cluster.metadata.racks
         await broker.cluster.add_partitions(OFFSETS_TOPIC, lambda _: assign(racks, 3, 1, first=2))

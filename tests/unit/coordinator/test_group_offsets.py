@@ -42,36 +42,36 @@ def test_a_commit_that_failed_leaves_what_was_there() -> None:
 @pytest.mark.parametrize(("committed", "offset"), [(True, 7), (False, 4)])
 def test_commits_of_a_transaction_count_if_it_does(committed: bool, offset: int) -> None:
     offsets = GroupOffsets({TP: commit(4, at=0)})
-    offsets.begin(9, {TP: commit(7, at=1)})
+    offsets.add_pending(9, {TP: commit(7, at=1)})
     assert offsets.is_unstable(TP)
     assert not offsets.is_unstable(OTHER)
-    offsets.end(9, committed=committed)
+    offsets.end_transaction(9, committed=committed)
     assert (offsets.is_unstable(TP), offsets.committed[TP].offset) == (False, offset)
 
 
 def test_a_transaction_that_ends_late_does_not_undo_what_came_after_its_commit() -> None:
     offsets = GroupOffsets()
-    offsets.begin(9, {TP: commit(7, at=1)})
+    offsets.add_pending(9, {TP: commit(7, at=1)})
     offsets.stage({TP: commit(8, at=2)})
     offsets.commit({TP: commit(8, at=2)})
-    offsets.end(9, committed=True)
+    offsets.end_transaction(9, committed=True)
     assert offsets.committed[TP].offset == 8
 
 
 def test_what_is_forgotten_does_not_come_back() -> None:
     offsets = GroupOffsets({TP: commit(4, at=0)})
-    offsets.begin(9, {TP: commit(7, at=1)})
+    offsets.add_pending(9, {TP: commit(7, at=1)})
     offsets.stage({TP: commit(8, at=2)})
     assert offsets.partitions() == {TP}
-    offsets.forget([TP])
+    offsets.delete([TP])
     offsets.commit({TP: commit(8, at=2)})
-    offsets.end(9, committed=True)
+    offsets.end_transaction(9, committed=True)
     assert not offsets
 
 
 def test_commits_that_could_not_be_made_are_withdrawn() -> None:
     offsets = GroupOffsets()
-    offsets.begin(9, {TP: commit(7, at=1)})
+    offsets.add_pending(9, {TP: commit(7, at=1)})
     offsets.withdraw(9, {TP: commit(7, at=1)})
     assert not offsets
 

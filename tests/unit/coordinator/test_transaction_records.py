@@ -6,7 +6,7 @@ import pytest
 
 from leadline.coordinator.record_serde import deserialize, serialize
 from leadline.coordinator.transaction import TransactionMetadata, TransactionState
-from leadline.coordinator.transaction_records import read_key, read_value, transaction_record
+from leadline.coordinator.transaction_records import read_key, read_value, transaction_key, transaction_record
 from leadline.errors import CorruptMessage
 from leadline.model import TopicPartition
 from leadline.wire.messages import TransactionLogValue
@@ -28,7 +28,7 @@ VALUE = bytes.fromhex(
 
 def test_a_record_byte_for_byte() -> None:
     assert transaction_record("id", TXN) == (KEY, VALUE)
-    assert transaction_record("id", None) == (KEY, None)
+    assert transaction_key("id") == KEY
 
 
 @pytest.mark.parametrize("state", list(TransactionState)[:6])

@@ -75,7 +75,7 @@ def test_an_error_that_nobody_awaits_is_not_reported_as_lost() -> None:
         async def work() -> None:
             raise ValueError("broken")
 
-        spawn(work(), tasks)
+        spawn(work(), tasks, quiet=True)
         while tasks:
             await asyncio.wait(tasks)
             await asyncio.sleep(0)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from leadline.config.properties import parse_properties
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
-from leadline.coordinator.transaction_coordinator import TRANSACTIONS_TOPIC
+from leadline.coordinator.transaction_shard import TRANSACTIONS_TOPIC
 from leadline.errors import CorruptFile
 from leadline.log import checkpoints, names, txn_index
 from leadline.log.files import read_file

@@ -1,0 +1,65 @@
+"""Markers in the partitions that this broker leads.
+
+A marker commits or aborts, in one partition, everything that a producer wrote there in its open transaction. A marker
+that is written twice does no harm: after the first one no transaction is open.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+from leadline.coordinator.group_shard import OFFSETS_TOPIC
+from leadline.coordinator.transaction import ProducerIdAndEpoch
+from leadline.errors import WireError
+from leadline.log.producer_state import AppendOrigin
+from leadline.model import LeaderEpoch, Offset, ProducerId, TopicPartition
+from leadline.records.control import ControlType, EndMarker, end_marker
+from leadline.replication.replicas import Replicas
+from leadline.runtime.ports import Clock
+
+PartitionErrors = dict[TopicPartition, WireError | None]  # None: no error
+
+
+class TransactionOutcome(NamedTuple):
+    """How a transaction ended, and the epoch of the coordinator that says so."""
+
+    producer: ProducerIdAndEpoch
+    coordinator_epoch: LeaderEpoch
+    committed: bool
+
+
+class PendingOffsets(Protocol):
+    """The offsets that transactions have written to `__consumer_offsets`."""
+
+    def transaction_ended(self, partition: int, producer_id: ProducerId, *, committed: bool) -> None: ...
+
+
+class MarkerWriter:
+    def __init__(self, replicas: Replicas, clock: Clock, offsets: PendingOffsets) -> None:
+        self._replicas, self._clock, self._offsets = replicas, clock, offsets
+
+    async def write(self, outcome: TransactionOutcome, partitions: Iterable[TopicPartition]) -> PartitionErrors:
+        """Write a marker to each partition. Returns once the markers are committed."""
+        ends: dict[TopicPartition, Offset] = {}
+        errors: PartitionErrors = {}
+        for tp in partitions:
+            try:
+                ends[tp] = self._append(outcome, tp)
+            except WireError as error:
+                errors[tp] = error
+        for tp, end in ends.items():
+            try:
+                await self._replicas.committed(tp, end)
+                errors[tp] = None
+            except WireError as error:
+                errors[tp] = error
+            else:
+                if tp.topic == OFFSETS_TOPIC:
+                    producer_id = outcome.producer.producer_id
+                    self._offsets.transaction_ended(tp.partition, producer_id, committed=outcome.committed)
+        return errors
+
+    def _append(self, outcome: TransactionOutcome, tp: TopicPartition) -> Offset:
+        kind = ControlType.COMMIT if outcome.committed else ControlType.ABORT
+        marker = EndMarker(kind, outcome.coordinator_epoch, self._clock.now_ms())
+        batch = end_marker(marker, outcome.producer.producer_id, outcome.producer.epoch)
+        return self._replicas.append(tp, batch, AppendOrigin.COORDINATOR).last_offset + 1
