@@ -1,4 +1,4 @@
-"""Timers by name, each of which rings once, when it was last set to."""
+"""Timers by name. Each expires once, at the deadline that was set last."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,51 +8,51 @@ from leadline.runtime.timers import Timers
 LONG_MS, SHORT_MS = 60_000, 30
 
 
-def rung(act: Callable[[Timers[str]], None], last: str = "last") -> list[str]:
-    """What rings until `last` has, which is set to ring behind all that is short."""
+def expired(act: Callable[[Timers[str]], None], last: str = "last") -> list[str]:
+    """The timers that expire until `last` does, which is set to expire after all short ones."""
 
     async def run() -> list[str]:
-        done, heard = asyncio.Event(), []
+        done, names = asyncio.Event(), []
 
-        def ring(name: str) -> None:
-            heard.append(name)
+        def on_expired(name: str) -> None:
+            names.append(name)
             if name == last:
                 done.set()
 
-        alarms = Timers(ring)
-        act(alarms)
-        alarms.set(last, 4 * SHORT_MS)
-        async with asyncio.timeout(120):
+        timers = Timers(on_expired)
+        act(timers)
+        timers.set(last, 4 * SHORT_MS)
+        async with asyncio.timeout(20):
             await done.wait()
-        alarms.cancel_all()
-        assert len(alarms) == 0
-        return heard
+        timers.cancel_all()
+        assert len(timers) == 0
+        return names
 
     return asyncio.run(run())
 
 
-def test_one_that_is_put_off_rings_later() -> None:
-    def act(alarms: Timers[str]) -> None:
-        alarms.set("put off", SHORT_MS)
-        alarms.set("once", 2 * SHORT_MS)
-        alarms.set("put off", 3 * SHORT_MS)
+def test_a_timer_that_is_postponed_expires_later() -> None:
+    def act(timers: Timers[str]) -> None:
+        timers.set("postponed", SHORT_MS)
+        timers.set("once", 2 * SHORT_MS)
+        timers.set("postponed", 3 * SHORT_MS)
 
-    assert rung(act) == ["once", "put off", "last"]
-
-
-def test_one_that_is_brought_forward_rings_earlier() -> None:
-    def act(alarms: Timers[str]) -> None:
-        alarms.set("forward", LONG_MS)
-        alarms.set("forward", SHORT_MS)
-
-    assert rung(act) == ["forward", "last"]
+    assert expired(act) == ["once", "postponed", "last"]
 
 
-def test_one_that_is_ended_does_not_ring() -> None:
-    def act(alarms: Timers[str]) -> None:
-        alarms.set("ended", SHORT_MS)
-        alarms.cancel("ended")
-        alarms.cancel("never set")
-        alarms.set("far away", LONG_MS)
+def test_a_timer_that_is_brought_forward_expires_earlier() -> None:
+    def act(timers: Timers[str]) -> None:
+        timers.set("forward", LONG_MS)
+        timers.set("forward", SHORT_MS)
 
-    assert rung(act) == ["last"]
+    assert expired(act) == ["forward", "last"]
+
+
+def test_a_timer_that_is_cancelled_does_not_expire() -> None:
+    def act(timers: Timers[str]) -> None:
+        timers.set("cancelled", SHORT_MS)
+        timers.cancel("cancelled")
+        timers.cancel("never set")
+        timers.set("far away", LONG_MS)
+
+    assert expired(act) == ["last"]
