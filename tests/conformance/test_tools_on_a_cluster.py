@@ -447,7 +447,7 @@ def test_unclean_elections_lose_the_same_records_and_leave_the_same_files(both: 
             "broker 3 leads: epoch 3, in sync 3, without 2; unclean: it was not in sync, and what it lacks is lost",
         ]
         said = both.ours.folders[3].parent.with_suffix(".log").read_text()
-        assert f"{topic}-0: an unclean election: what this broker lacks, from 3 on, is lost" in said
+        assert f"{topic}-0: unclean election: records from 3 on that only other replicas hold are lost" in said
 
 
 def leader(cluster: Cluster, topic: str) -> int:

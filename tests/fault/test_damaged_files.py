@@ -26,7 +26,7 @@ from leadline.log.log import Isolation, Log
 from leadline.log.producer_state import AppendOrigin
 from leadline.model import TopicPartition
 from leadline.records.batch import crc_of, header_at
-from leadline.replication.replicas import HostedPartition
+from leadline.replication.hosted_partition import HostedPartition
 from tests.support import in_memory
 from tests.support.logs import batch, bytes_of, marker
 from tests.support.watched_files import WatchedFiles

@@ -32,8 +32,9 @@ from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.segment import FileSlice
 from leadline.model import BrokerId, Buffer, Offset, TopicPartition
+from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.partition import LeaderAndIsr, Proposal
-from leadline.replication.replicas import HostedPartition, Replicas
+from leadline.replication.replicas import Replicas
 from leadline.runtime.ports import Files, SystemClock
 from leadline.wire.classes import Message
 from leadline.wire.codec import decode, to_bytes
@@ -126,10 +127,9 @@ class Node:
         if hosted is not None and decision.leader_epoch < hosted.epoch:
             return
         if decision.leader == self.id:
-            epoch, isr, partition_epoch = decision.leader_epoch, decision.isr, decision.partition_epoch
-            await self.replicas.lead(TP, TOPIC_ID, epoch, told.assigned, isr=isr, partition_epoch=partition_epoch)
+            await self.replicas.lead(TP, TOPIC_ID, decision._replace(recovering=False), told.assigned)
         else:
-            await self.replicas.follow(TP, TOPIC_ID, decision, told.assigned)
+            await self.replicas.follow(TP, TOPIC_ID, decision)
 
     async def serve(self, request: Message, kind: type[M], version: int) -> M:
         """As if it had come over a socket: the same bytes, in a process of its own."""

@@ -23,6 +23,7 @@ from leadline.records.batch import walk
 from leadline.records.build import BatchFields, build
 from leadline.records.control import ControlType, read_end_marker
 from leadline.records.record import Record, records_of
+from leadline.replication.partition import LeaderAndIsr
 from leadline.replication.replicas import Replicas
 from tests.support.dirs import log_dirs, opened
 from tests.support.logs import ManualClock, whole_log
@@ -151,7 +152,7 @@ async def coordinator(
         node = Node(MortalReplicas(dirs), clock, producer_ids)
         node.replicas.writes_left = writes
         for tp in (JOURNAL, *partitions):
-            await node.replicas.lead(tp, UUID(int=abs(hash(tp.topic))), epoch, (1,))
+            await node.replicas.lead(tp, UUID(int=abs(hash(tp.topic))), LeaderAndIsr(1, epoch, (1,)), (1,))
         await node.settled()
         try:
             yield node

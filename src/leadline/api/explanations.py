@@ -25,8 +25,8 @@ from leadline.config.describe import ConfigEntry, ConfigSource
 from leadline.config.values import ConfigType
 from leadline.model import BrokerId, Offset, TopicPartition
 from leadline.replication.follower import Following, State
+from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.partition import Follower, Leader
-from leadline.replication.replicas import HostedPartition
 
 PREFIX = "leadline.replication."
 
@@ -63,8 +63,8 @@ def told(hosted: HostedPartition, me: BrokerId, now_ms: int) -> dict[str, object
         "last_stable_offset": log.last_stable_offset,
         "size_bytes": log.size,
         "epochs": [list(entry) for entry in log.epochs.entries],
-        "leads": None if hosted.leads is None else _leads(hosted.leads),
-        "follows": None if hosted.following is None else _follows(hosted.following, now_ms),
+        "leads": None if hosted.leader_state is None else _leads(hosted.leader_state),
+        "follows": None if hosted.follower_state is None else _follows(hosted.follower_state, now_ms),
         "history": hosted.history.told(),
     }
 

@@ -1,7 +1,7 @@
 """Fetch: records out of partitions, as slices of their files; waits a while if there are few."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import lru_cache
 
@@ -22,7 +22,8 @@ from leadline.errors import (
 )
 from leadline.log.log import Isolation, Log
 from leadline.model import NO_EPOCH, NONE, BrokerId, Offset, TopicId, TopicPartition
-from leadline.replication.replicas import HostedPartition, Woken
+from leadline.replication.hosted_partition import HostedPartition
+from leadline.replication.watchers import SessionWatcher, Watcher
 from leadline.wire.fetch_position import FINAL_EPOCH, FULL_EPOCH, FetchPosition
 from leadline.wire.messages import FetchRequest, FetchResponse
 from leadline.wire.primitives import piece_length
@@ -35,7 +36,6 @@ STATES_FROM = 15  # of replicas that fetch
 LEADERS_FROM = 16
 READ_COMMITTED = 1
 NO_REPLICA: BrokerId = -1
-MOST_MARKS = 100  # of a partition that nobody looks at
 CONSUMER = -1  # as a replica id; a follower has its broker's, from 0 on
 
 _MISSING = {UnknownTopicId.code, UnknownTopicOrPartition.code}
@@ -80,8 +80,6 @@ def _refused(partition: int, code: int) -> _Partition:
 class Fetch:
     """One fetch, looked at as often as something changes."""
 
-    waits = True
-
     _waited_for: "asyncio.Future[FetchResponse]"  # there once it has to wait
 
     def __init__(self, request: FetchRequest, ctx: Context, session: Session | None = None) -> None:
@@ -100,7 +98,8 @@ class Fetch:
         self.isolation = Isolation.COMMITTED if request.isolation_level == READ_COMMITTED else Isolation.HIGH_WATERMARK
         if self.replica != CONSUMER:
             self.isolation = Isolation.LOG_END
-        self._is_woken = False  # and is about to look
+        self.fresh: dict[Wanted, None] = {}  # what its watchers have marked, if it has no session
+        self.waiting: Callable[[], None] | None = None  # as long as it has to wait without a session
         self._unsettled: set[Wanted] = set()  # there would be more to tell of them, or they are to be looked at again
         self.session = session
         self.is_full = session is None  # every partition is answered, not only those with news
@@ -225,17 +224,16 @@ class Fetch:
             limit = min(left, position.max_bytes)
             read = log.read(position.fetch_offset, limit, self.isolation, min_one=min_one)
             if self.is_follower and self.is_first:
-                replicas.follower_fetched(
-                    log.tp,
+                hosted.follower_fetched(
                     self.replica,
-                    position.fetch_offset,
-                    position.log_start_offset,
+                    position,
                     self.request.replica_state.replica_epoch,
                     None if self.session is None else self.session.heard,
+                    self.ctx.services.clock.now_ms(),
                 )
             if self.is_follower and self.replica not in hosted.leader.isr:
                 self._unsettled.add(wanted)
-                if replicas.is_held_back(hosted, self.replica):
+                if hosted.is_held_back(self.replica):
                     return part
         except WireError as error:
             return self._failed(wanted, error)
@@ -259,15 +257,15 @@ class Fetch:
             watch.end()
         session.watches[wanted] = Watch(session, wanted, hosted, self._watchers(hosted), self.replica)
 
-    def _watchers(self, hosted: HostedPartition) -> set[Woken]:
+    def _watchers(self, hosted: HostedPartition) -> set[Watcher]:
         return hosted.follower_watchers if self.isolation is Isolation.LOG_END else hosted.consumer_watchers
 
     def _closer_replica(self, hosted: HostedPartition, offset: Offset) -> BrokerId:
         """One in the consumer's rack that is in sync and has what it wants; -1 if the leader is as good."""
         rack, config = self.request.rack_id, self.ctx.services.config
-        if config.replica_selector_class != RACK_AWARE or not rack or self.is_follower or hosted.leads is None:
+        if config.replica_selector_class != RACK_AWARE or not rack or self.is_follower or hosted.leader_state is None:
             return NO_REPLICA
-        racks, leader = self.ctx.services.metadata.racks, hosted.leads
+        racks, leader = self.ctx.services.metadata.racks, hosted.leader_state
         if racks.get(leader.me) == rack:
             return NO_REPLICA
         near = [
@@ -336,7 +334,7 @@ class Fetch:
     def _count(self, wanted: Wanted, size: int) -> None:
         """Throttled or not, in sync or not: together they are to stay below the limit."""
         replicas = self.ctx.services.replicas
-        if replicas.is_throttled(replicas.hosted[self._tp(wanted)]):
+        if replicas.hosted[self._tp(wanted)].is_throttled():
             replicas.throttles.leader.record(size, self.ctx.services.clock.now_ms())
 
     def _leaders(self, found: list[tuple[Wanted, _Partition]]) -> list[FetchResponse.NodeEndpoint]:
@@ -352,100 +350,63 @@ class Fetch:
         """Look again whenever one of the partitions has more, until it is enough or the time is over."""
         loop = asyncio.get_running_loop()
         self._waited_for = answer = loop.create_future()
-        session, watched = self.session, list[set[Woken]]()
+        session, watched = self.session, list[tuple[set[Watcher], Watcher]]()
         if session is None:
+            self.waiting = self._look
             watched = self._watch()
         else:
-            session.waiting = self
+            session.waiting = self._look
         timer = loop.call_later(self.request.max_wait_ms / 1000, self._look, True)
 
         def leave(_: object) -> None:
             timer.cancel()
-            if session is not None and session.waiting is self:
+            if session is not None and session.waiting == self._look:
                 session.waiting = None
-            for waiters in watched:
-                waiters.discard(self)
+            for watchers, watcher in watched:
+                watchers.discard(watcher)
 
         answer.add_done_callback(leave)  # given, or given up
-        if self.ctx.services.replicas.stopping:
+        if self.ctx.services.replicas.is_stopping:
             self._look(last=True)
         return answer
 
-    def wake(self) -> None:
-        """Several may have more at a time: they are looked at together."""
-        if not self._is_woken:
-            self._is_woken = True
-            self.ctx.services.replicas.completions.evaluate(self._look)
-
-    def mark(self) -> None:
-        """It looks at all whenever it looks."""
-
     def _look(self, last: bool = False) -> None:
-        self._is_woken = False
         if not self._waited_for.done():
-            answer = self.try_once(last=last or self.ctx.services.replicas.stopping)
+            answer = self.try_once(last=last or self.ctx.services.replicas.is_stopping)
             if answer is not None:
                 self._waited_for.set_result(answer)
 
-    def _watch(self) -> list[set[Woken]]:
+    def _watch(self) -> list[tuple[set[Watcher], Watcher]]:
         watched = []
         for wanted in self.positions:
             with suppress(UnknownTopicId):  # deleted a moment ago, or never there
                 hosted = self.ctx.services.replicas.hosted.get(self._tp(wanted))
                 if hosted is not None:
                     watchers = self._watchers(hosted)
-                    watchers.add(self)
-                    watched.append(watchers)
+                    watcher = Watcher(self, wanted)
+                    watchers.add(watcher)
+                    watched.append((watchers, watcher))
         return watched
 
 
-class Watch:
-    """Over a partition, as long as it is in a session.
+class Watch(SessionWatcher):
+    """Watches a partition as long as it is in a session."""
 
-    In a session that is not used any longer it watches in vain, and rests after a while. One that rests has marked its
-    partition, so the next fetch looks at it, and it goes on.
-    """
-
-    __slots__ = ("_marks", "_replica", "_session", "_watchers", "hosted", "topic_id", "wanted")
+    __slots__ = ("_replica", "_session", "hosted", "topic_id", "wanted")
 
     def __init__(
-        self, session: Session, wanted: Wanted, hosted: HostedPartition, watchers: set[Woken], replica: BrokerId
+        self, session: Session, wanted: Wanted, hosted: HostedPartition, watchers: set[Watcher], replica: BrokerId
     ) -> None:
+        super().__init__(session, wanted, watchers)
         self.hosted, self.wanted, self.topic_id = hosted, wanted, wanted.topic_id
-        self._session, self._watchers, self._replica = session, watchers, replica
-        self._marks = 0  # since it was last looked at
-        watchers.add(self)
+        self._session, self._replica = session, replica
         session.lanes[self.topic_id, wanted.partition] = self
 
-    @property
-    def waits(self) -> bool:
-        return self._session.waiting is not None
-
-    def wake(self) -> None:
-        self.mark()
-        if self._session.waiting is not None:
-            self._session.waiting.wake()
-
-    def mark(self) -> None:
-        self._session.fresh[self.wanted] = None
-        self._marks += 1
-        if self._marks == MOST_MARKS:
-            asyncio.get_running_loop().call_soon(self._rest)  # not now: all that watch are being told
-
-    def _rest(self) -> None:
-        if self._marks >= MOST_MARKS:
-            self._watchers.discard(self)
-
-    def seen(self) -> None:
-        """The partition is looked at."""
-        if self._marks:
-            self._marks = 0
-            self._watchers.add(self)
-
     def end(self) -> None:
-        self._watchers.discard(self)
+        super().end()
         self._session.lanes.pop((self.topic_id, self.wanted.partition), None)
-        follower = None if self.hosted.leads is None else self.hosted.leads.followers.get(self._replica)
+        leader = self.hosted.leader_state
+        follower = None if leader is None else leader.followers.get(self._replica)
         if follower is not None and follower.heard is self._session.heard:
             follower.heard = None
 

@@ -48,12 +48,6 @@ class Watch(Protocol):
     def end(self) -> None: ...
 
 
-class Waiting(Protocol):
-    """A fetch that is not answered yet."""
-
-    def wake(self) -> None: ...
-
-
 @dataclass(slots=True, eq=False)
 class Session:
     id: int
@@ -68,7 +62,7 @@ class Session:
     watches: dict[Wanted, Watch] = field(default_factory=dict)
     lanes: dict[tuple[bytes, int], Watch] = field(default_factory=dict)  # the same, by topic id and partition
     replica: int = -1  # whose it is, if it is a follower's
-    waiting: Waiting | None = None
+    waiting: Callable[[], None] | None = None  # evaluates the fetch that waits
     heard: Heard = field(default_factory=Heard)  # of the follower whose session it is
     all_looked_at_ms: int = 0
 

@@ -123,20 +123,12 @@ async def _hold(tp: TopicPartition, topic_id: TopicId, state: _State, services: 
     try:
         _check_state(tp, topic_id, state, services)
         known_id, recovering = None if topic_id == NO_ID else topic_id, state.leader_recovery_state == 1
+        isr = tuple(state.isr)
+        decision = LeaderAndIsr(state.leader, state.leader_epoch, isr, state.partition_epoch, recovering)
         if state.leader == services.metadata.me.id:
-            await services.replicas.lead(
-                tp,
-                known_id,
-                state.leader_epoch,
-                state.replicas,
-                isr=state.isr,
-                partition_epoch=state.partition_epoch,
-                recovering=recovering,
-            )
+            await services.replicas.lead(tp, known_id, decision, state.replicas)
         else:
-            isr = tuple(state.isr)
-            decision = LeaderAndIsr(state.leader, state.leader_epoch, isr, state.partition_epoch, recovering)
-            await services.replicas.follow(tp, known_id, decision, state.replicas)
+            await services.replicas.follow(tp, known_id, decision)
     except WireError as error:
         return error.code
     except LogDirFailed:

@@ -6,7 +6,7 @@ from leadline.api.context import Context
 from leadline.errors import InvalidRequest, LeaderNotAvailable, OffsetNotAvailable, WireError
 from leadline.log.log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Isolation, Log, TimestampAndOffset
 from leadline.model import NONE, TopicPartition
-from leadline.replication.replicas import HostedPartition
+from leadline.replication.hosted_partition import HostedPartition
 from leadline.wire.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -88,7 +88,7 @@ def _look_up(
 
 def _check_known(hosted: HostedPartition, isolation: Isolation, version: int) -> None:
     """A new leader may show less than the one before it did, until it has heard from its followers."""
-    leader = hosted.leads
+    leader = hosted.leader_state
     if isolation is Isolation.LOG_END or leader is None or leader.epoch_start <= hosted.log.high_watermark:
         return
     told = f"epoch {leader.epoch} of {hosted.log.tp} starts at {leader.epoch_start}: safe is {leader.high_watermark}"

@@ -40,7 +40,8 @@ from leadline.records.batch import (
     walk,
 )
 from leadline.records.compression import Codec
-from leadline.replication.replicas import HostedPartition, Replicas
+from leadline.replication.hosted_partition import HostedPartition
+from leadline.replication.replicas import Replicas
 from leadline.wire.messages import ProduceRequest, ProduceResponse
 from leadline.wire.primitives import BUFFERS
 
@@ -118,7 +119,7 @@ def _append(request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict],
                 if acks not in ACKS or ctx.version < ZSTD_FROM or topic.name in INTERNAL:
                     _check(tp, records, acks, ctx)
                 hosted = replicas.holding(tp)
-                appended = replicas.append_to(hosted, records, AppendOrigin.CLIENT, verdict, acks)
+                appended = hosted.append_as_leader(records, AppendOrigin.CLIENT, verdict, acks)
                 log = hosted.log
                 partitions.append(accepted(data.index, appended, log.log_start))
                 if (log.high_watermark if acks == ACKS_ALL else log.durable_end) <= appended.last_offset:
@@ -164,7 +165,7 @@ def _once_safe(
             future.set_result(answer)
 
     for tp, offset, part in unsafe:
-        when_safe(replicas.hosted[tp], offset, acks, timeout_ms, replicas, partial(told, part))
+        when_safe(replicas.hosted[tp], offset, acks, timeout_ms, partial(told, part))
     return future
 
 
@@ -173,7 +174,7 @@ async def _once_flushed(unsafe: list[tuple[TopicPartition, Offset]], replicas: R
     futures = []
     for tp, offset in unsafe:
         future: asyncio.Future[WireError | None] = asyncio.get_running_loop().create_future()
-        replicas.once_flushed(replicas.hosted[tp], offset, partial(_set_result, future))
+        replicas.hosted[tp].once_flushed(offset, partial(_set_result, future))
         futures.append(future)
     for future in futures:
         if (error := await future) is not None:
@@ -185,28 +186,24 @@ def _set_result(future: "asyncio.Future[WireError | None]", error: WireError | N
         future.set_result(error)
 
 
-def when_safe(
-    hosted: HostedPartition, offset: Offset, acks: int, timeout_ms: int, replicas: Replicas, told: Outcome
-) -> None:
+def when_safe(hosted: HostedPartition, offset: Offset, acks: int, timeout_ms: int, told: Outcome) -> None:
     """The time that the others may take begins behind our own flush."""
     if hosted.log.durable_end >= offset:
-        _when_committed(hosted, offset, timeout_ms, replicas, told)
+        _when_committed(hosted, offset, timeout_ms, told)
         return
 
     def flushed(error: WireError | None) -> None:
         if error is not None:
             told(error.code, error)
         elif acks == ACKS_ALL:
-            _when_committed(hosted, offset, timeout_ms, replicas, told)
+            _when_committed(hosted, offset, timeout_ms, told)
         else:
             told(NONE, None)
 
-    replicas.once_flushed(hosted, offset, flushed)
+    hosted.once_flushed(offset, flushed)
 
 
-def _when_committed(
-    hosted: HostedPartition, offset: Offset, timeout_ms: int, replicas: Replicas, told: Outcome
-) -> None:
+def _when_committed(hosted: HostedPartition, offset: Offset, timeout_ms: int, told: Outcome) -> None:
     leader = hosted.leader
 
     def judge(error: WireError | None) -> None:
@@ -222,7 +219,7 @@ def _when_committed(
     if leader.is_safe(offset):
         judge(None)
     else:
-        replicas.once_committed(hosted, offset, max(timeout_ms, 0) / 1000, judge)
+        hosted.once_committed(offset, max(timeout_ms, 0) / 1000, judge)
 
 
 def _tell_leaders(answer: ProduceResponse, ctx: Context) -> None:

@@ -263,13 +263,13 @@ async def _cut_everywhere(tp: TopicPartition, cut: _Cut, timeout_ms: int, ctx: C
     hosted = replicas.leading(tp)
     try:
         async with asyncio.timeout(max(timeout_ms, 0) / 1000):
-            await replicas.deleted(tp, cut.low_watermark)
+            await hosted.deleted(cut.low_watermark)
     except TimeoutError:
         cut.error_code = RequestTimedOut.code
     except WireError as error:
         cut.error_code = error.code
-    if hosted.leads is not None:
-        cut.low_watermark = hosted.leads.low_watermark(hosted.log.log_start)
+    if hosted.leader_state is not None:
+        cut.low_watermark = hosted.leader_state.low_watermark(hosted.log.log_start)
 
 
 def _cut(topic: str, asked: DeleteRecordsRequest.DeleteRecordsPartition, ctx: Context) -> _Cut:

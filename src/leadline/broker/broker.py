@@ -46,6 +46,7 @@ from leadline.log.log_dirs import LogDirs
 from leadline.log.log_tasks import LogTasks
 from leadline.model import ProducerId, TopicPartition
 from leadline.replication.replicas import Replicas
+from leadline.runtime.deferred_completions import of_running_loop
 from leadline.runtime.network import Network, TcpNetwork, host_name
 from leadline.runtime.ports import OsFiles, SystemChance, SystemClock, raise_descriptor_limit
 
@@ -178,7 +179,7 @@ class Broker:
         self.configs = DynamicConfigs(self.tree, me.id, self.clock)
         self.peers = Peers(self.metadata, settings.listeners.inter_broker.name, brokers.channel)
         self.replicas = Replicas(
-            self.dirs, me.id, settings.broker, connect=brokers.source, alter=brokers.alter_partition
+            self.dirs, me.id, settings.broker, brokers.source, brokers.alter_partition, of_running_loop()
         )
         self.replicas.exists = self.metadata.has_partition
         self.controller = self._controller(identity, brokers)
@@ -282,7 +283,7 @@ class Broker:
         try:
             config = self.settings.broker
             if config.controlled_shutdown_enable and self.dirs.dirs:
-                self.replicas.leaving = True
+                self.replicas.is_leaving = True
                 await presence.hand_over(self.metadata.broker_epoch, config, self._brokers.shut_down)
         finally:
             await presence.stop()

@@ -177,7 +177,6 @@ async def _run_broker(settings: BrokerSettings, watchdog: TimedSelector) -> int:
     broker = Broker(settings)
     started = time.monotonic()
     await _start(broker)
-    broker.replicas.completions.is_alone = watchdog.serves_one
     gc.freeze()  # what there is by now stays: nobody waits while it is looked through for garbage
     _tell(broker, time.monotonic() - started)
     loop.add_signal_handler(signal.SIGUSR1, _tell_of_the_loop, broker, watchdog)

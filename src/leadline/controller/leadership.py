@@ -94,7 +94,7 @@ class Leadership:
         elif not self._is_connected:
             await self._ask()
         if self._monitor.hears_most:
-            self._replicas.shrink_by(self._monitor.silent)
+            self._replicas.shrink_isrs(self._monitor.silent)
 
     def _isolate(self) -> None:
         if not self._metadata.is_isolated:
@@ -106,7 +106,8 @@ class Leadership:
 
     async def _ask(self) -> bool:
         """Whether it is known now, as far as others know."""
-        names = {tp.topic for tp, hosted in self._replicas.hosted.items() if hosted.leads and hosted.leads.followers}
+        led = ((tp, hosted.leader_state) for tp, hosted in self._replicas.hosted.items())
+        names = {tp.topic for tp, leader in led if leader is not None and leader.followers}
         brokers = self._some_heard()
         if not names or not brokers:
             return True

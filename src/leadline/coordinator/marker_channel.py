@@ -19,7 +19,7 @@ from leadline.errors import (
     by_code,
 )
 from leadline.model import BrokerId, TopicPartition
-from leadline.replication.replicas import NO_LEADER
+from leadline.replication.hosted_partition import NO_LEADER
 from leadline.wire.classes import Message
 from leadline.wire.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 

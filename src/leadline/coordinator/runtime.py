@@ -39,7 +39,8 @@ from leadline.model import LeaderEpoch, Offset, TopicPartition
 from leadline.records.batch import Header
 from leadline.records.build import BatchFields, build_at
 from leadline.records.record import Record
-from leadline.replication.replicas import HostedPartition, Replicas
+from leadline.replication.hosted_partition import HostedPartition
+from leadline.replication.replicas import Replicas
 from leadline.runtime.periodic import spawn
 from leadline.runtime.ports import Clock, shortage
 
@@ -180,7 +181,7 @@ class CoordinatorRuntime(Generic[S]):
     def is_committed(self, partition: int, offset: Offset) -> bool:
         """Whether all records below the offset are on every in-sync replica."""
         hosted = self._replicas.hosted.get(self._partitions[partition])
-        return hosted is not None and hosted.leads is not None and hosted.leads.is_safe(offset)
+        return hosted is not None and hosted.leader_state is not None and hosted.leader_state.is_safe(offset)
 
     def when_committed(self, partition: int, offset: Offset, then: OnCommitted) -> None:
         """Call `then` once all records below the offset are committed, or with the error if they cannot be.

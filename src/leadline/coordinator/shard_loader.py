@@ -7,7 +7,7 @@ from typing import Protocol
 from leadline.log.log import Isolation
 from leadline.records.batch import Header, walk
 from leadline.records.record import Record, records_of
-from leadline.replication.replicas import HostedPartition
+from leadline.replication.hosted_partition import HostedPartition
 
 YIELD_BYTES = 64 * 1024  # replayed before other tasks run; a larger batch is replayed whole
 

@@ -1,63 +1,63 @@
-"""Those who wait until a partition's records are safe, in the order of their offsets.
+"""Waits for the records of a partition, in the order of their offsets.
 
-With acks=all a record is acknowledged once the high watermark has passed it. Whoever waits is told once: of that, of
-the end of its time, or that it will not come to pass here.
+With acks=all a record is acknowledged once the high watermark has passed it. Each wait ends once: with that, with its
+timeout, or with the reason why it will not happen here.
 
-    offsets never decrease: what was appended later waits behind what was appended before
+    offsets never decrease: a wait for a later append stands after a wait for an earlier one
 
-Pure: keeps who waits, and hands back who is to be told.
+Pure: keeps the waits, and returns those that end.
 """
 
 from collections import deque
-from collections.abc import Callable
 from typing import NamedTuple
 
-from leadline.errors import WireError
 from leadline.model import Offset
+from leadline.runtime.deferred_completions import OnAcknowledged
 
-Told = Callable[[WireError | None], None]  # None: it is safe
 FOREVER_S = float("inf")
 
 
-class _Waiting(NamedTuple):
+class _Wait(NamedTuple):
     offset: Offset
     deadline_s: float
-    told: Told
+    on_acknowledged: OnAcknowledged
 
 
 class Acknowledgements:
     def __init__(self) -> None:
-        self._waiting: deque[_Waiting] = deque()
+        self._waits: deque[_Wait] = deque()
 
     def __bool__(self) -> bool:
-        return bool(self._waiting)
+        return bool(self._waits)
 
-    def add(self, offset: Offset, deadline_s: float, told: Told) -> None:
-        """Wait until all below an offset is safe; FOREVER_S: however long it takes."""
-        if self._waiting and self._waiting[-1].offset > offset:  # it asks late for what others wait for already
-            at = next(n for n, waiting in enumerate(self._waiting) if waiting.offset > offset)
-            self._waiting.insert(at, _Waiting(offset, deadline_s, told))
+    def add(self, offset: Offset, deadline_s: float, on_acknowledged: OnAcknowledged) -> None:
+        """Wait until everything below an offset is safe. FOREVER_S: however long it takes."""
+        if self._waits and self._waits[-1].offset > offset:  # a late wait for an earlier append
+            at = next(n for n, wait in enumerate(self._waits) if wait.offset > offset)
+            self._waits.insert(at, _Wait(offset, deadline_s, on_acknowledged))
         else:
-            self._waiting.append(_Waiting(offset, deadline_s, told))
+            self._waits.append(_Wait(offset, deadline_s, on_acknowledged))
 
-    def passed(self, high_watermark: Offset) -> list[Told]:
-        found, waiting = [], self._waiting
-        while waiting and waiting[0].offset <= high_watermark:
-            found.append(waiting.popleft().told)
-        return found
+    def passed(self, high_watermark: Offset) -> list[OnAcknowledged]:
+        """End the waits for what is safe now."""
+        ended, waits = [], self._waits
+        while waits and waits[0].offset <= high_watermark:
+            ended.append(waits.popleft().on_acknowledged)
+        return ended
 
-    def expired(self, now_s: float) -> list[Told]:
-        found = [waiting.told for waiting in self._waiting if waiting.deadline_s <= now_s]
-        if found:
-            self._waiting = deque(waiting for waiting in self._waiting if waiting.deadline_s > now_s)
-        return found
+    def expired(self, now_s: float) -> list[OnAcknowledged]:
+        """End the waits that have timed out."""
+        ended = [wait.on_acknowledged for wait in self._waits if wait.deadline_s <= now_s]
+        if ended:
+            self._waits = deque(wait for wait in self._waits if wait.deadline_s > now_s)
+        return ended
 
-    def dismissed(self) -> list[Told]:
-        """All of them: it will not come to pass."""
-        found = [waiting.told for waiting in self._waiting]
-        self._waiting.clear()
-        return found
+    def dismissed(self) -> list[OnAcknowledged]:
+        """End all waits: it will not happen here."""
+        ended = [wait.on_acknowledged for wait in self._waits]
+        self._waits.clear()
+        return ended
 
     @property
     def next_deadline_s(self) -> float:
-        return min((waiting.deadline_s for waiting in self._waiting), default=FOREVER_S)
+        return min((wait.deadline_s for wait in self._waits), default=FOREVER_S)

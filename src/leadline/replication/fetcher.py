@@ -17,13 +17,13 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from leadline.cluster.broker_client import Ask, LeaderClient, PeerLost
-from leadline.config.replication import ReplicationConfig
 from leadline.errors import LogDirFailed, StorageError, UnexpectedAppendOffset, WireError
 from leadline.log.epochs import EpochEnd
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
-from leadline.log.write_pressure import PressureLevel, WritePressure
+from leadline.log.write_pressure import PressureLevel
 from leadline.model import BrokerId, Buffer, TopicPartition
+from leadline.replication.context import ReplicationContext
 from leadline.replication.fetch_requests import (
     Me,
     fetch_request,
@@ -44,7 +44,7 @@ from leadline.replication.follower import (
     next_requests,
 )
 from leadline.replication.history import History, Truncation
-from leadline.replication.throttle import Throttle, is_named
+from leadline.replication.throttle import is_named
 from leadline.wire import follower_fetch
 from leadline.wire.fetch_position import FetchPosition
 from leadline.wire.follower_fetch import FetchedPartition
@@ -85,16 +85,14 @@ class Fetcher:
     def __init__(
         self,
         leader: BrokerId,
+        context: ReplicationContext,
         me: Callable[[], Me],
         connect: Callable[[BrokerId], LeaderClient],
         dirs: LogDirs,
-        pressure: WritePressure,
-        config: ReplicationConfig,
-        throttle: Throttle | None = None,
     ) -> None:
-        self.leader, self._me, self._connect = leader, me, connect
-        self._dirs, self._pressure, self._config = dirs, pressure, config
-        self._throttle = throttle or Throttle()
+        self.leader, self._me, self._connect, self._dirs = leader, me, connect, dirs
+        self._clock, self._pressure, self._config = context.clock, context.pressure, context.config
+        self._throttle = context.throttles.follower
         self.followed: dict[TopicPartition, Followed] = {}
         self._due: dict[TopicPartition, None] = {}  # what to ask of them may have changed since
         self._resting: dict[TopicPartition, int] = {}  # until when, in ms
@@ -165,7 +163,7 @@ class Fetcher:
             self._woken.clear()
             if self._unflushed:
                 await self._wait_for_flushes()
-            now_ms = self._dirs.clock.now_ms()
+            now_ms = self._clock.now_ms()
             due = self._take_due(now_ms)
             asked = next_requests(
                 {tp: self.followed[tp].following for tp, is_asked in due.items() if is_asked},
@@ -244,7 +242,7 @@ class Fetcher:
             log.info("broker %d is not answering: %s", self.leader, why)
             self._why = why
         self._session.failed()
-        now_ms = self._dirs.clock.now_ms()
+        now_ms = self._clock.now_ms()
         for tp in (*self._session.positions, *asked.offsets):
             self._due[tp] = None
             if (found := self.followed.get(tp)) is not None:
@@ -269,7 +267,7 @@ class Fetcher:
                     tp = TopicPartition(told.name, part.partition_index)
                     found = self.followed.get(tp)
                     if found is not None and tp in asks:
-                        following, now_ms = found.following, self._dirs.clock.now_ms()
+                        following, now_ms = found.following, self._clock.now_ms()
                         effects = following.received_offset(
                             asks[tp], part.error_code, part.offset, found.held.log, now_ms
                         )
@@ -315,7 +313,7 @@ class Fetcher:
         """Not beyond the time when a partition has rested, or is no longer held back."""
         if not self._resting and not self._held_back:
             return max(self._config.replica_fetch_wait_max_ms, 1)
-        rests_ms = [end_ms - self._dirs.clock.now_ms() for end_ms in self._resting.values()]
+        rests_ms = [end_ms - self._clock.now_ms() for end_ms in self._resting.values()]
         rests_ms += [HELD_BACK_MS] if self._held_back else []
         return max(min([self._config.replica_fetch_wait_max_ms, *rests_ms]), 1)
 
@@ -329,7 +327,7 @@ class Fetcher:
 
         None: it is left to `_fetch`, as if nothing had happened; what has happened nevertheless does not happen twice.
         """
-        now_ms = self._dirs.clock.now_ms()
+        now_ms = self._clock.now_ms()
         answer = None if len(frame) > TURN_BYTES or self._is_awaited(now_ms) else follower_fetch.parse_response(frame)
         if answer is None or answer.session_id != self._session.id:
             return None
@@ -385,14 +383,14 @@ class Fetcher:
         diverging = part.diverging_epoch
         end = EpochEnd(diverging.epoch, diverging.end_offset) if diverging.end_offset >= 0 else None
         answer = Answer(part.error_code, part.high_watermark, part.log_start_offset, end, len(records) > 0)
-        effects = found.following.received(asked, answer, found.held.log, self._dirs.clock.now_ms())
+        effects = found.following.received(asked, answer, found.held.log, self._clock.now_ms())
         await self._carry_out(tp, found, effects, records)
         if found.held.log.awaits_flush:
             self._unflushed.add(found.held.log)
         if effects.append:
             self._pressure.appended(found.held.log, len(records))
             if is_named(found.held.log.config.follower_replication_throttled_replicas, tp.partition, self._me().id):
-                self._throttle.record(len(records), self._dirs.clock.now_ms())
+                self._throttle.record(len(records), self._clock.now_ms())
             self._appended_bytes += len(records)
             if self._appended_bytes >= TURN_BYTES:
                 self._appended_bytes = 0
@@ -404,7 +402,7 @@ class Fetcher:
             try:
                 await self._do(tp, followed, effects, records)
             except (WireError, LogDirFailed) as error:
-                following.append_failed(error, self._dirs.clock.now_ms())
+                following.append_failed(error, self._clock.now_ms())
                 log.warning("%s is not copied from broker %d: %s", tp, self.leader, error)
             else:
                 following.settled(held.log)
@@ -433,7 +431,7 @@ class Fetcher:
             await self._dirs.truncate_fully_and_start_at(tp, effects.start_at)
         if effects.truncate_to is not None:
             await self._dirs.truncate_to(tp, effects.truncate_to)
-        epoch, now_ms = following.leader_epoch, self._dirs.clock.now_ms()
+        epoch, now_ms = following.leader_epoch, self._clock.now_ms()
         held.history.truncated(Truncation(now_ms, epoch, self.leader, log_end, held.log.log_end, effects.warning))
 
 

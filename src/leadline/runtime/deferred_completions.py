@@ -1,93 +1,136 @@
-"""What follows from requests that were served: who waited for the in-sync replicas is told, who waits for more looks.
+"""Work deferred until the requests of one read have been served.
 
-Both happen once a connection's requests are served, not in their midst. Those who were told leave together. Those who
-look do so when the turn of the loop is over, so that all that was appended in it is told in one answer; what they look
-for is still at hand then, see `runtime/recent_appends.py`.
+Three kinds: waits for records are acknowledged, futures are completed, waiting fetches are re-evaluated. This queue is
+the only way in which a partition reaches the requests that wait for it.
 
-    nothing is told or looked for while it is held
+The requests of one read are served between `hold` and `release`. Acknowledgements and completions run at `release`, so
+that the replies to one connection leave together. Fetches are evaluated when the loop iteration ends, so that one
+answer covers everything appended in it; at `release` already if no other connection is served in this iteration. What
+was appended is kept for them until then, see `runtime/recent_appends.py`.
+
+    nothing is acknowledged, completed or evaluated between `hold` and `release`
+    a fetch that several partitions wake is evaluated once
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from leadline.errors import WireError
+from leadline.runtime.event_loop import EventLoop
 from leadline.runtime.immediate_future import ImmediateFuture
 from leadline.runtime.recent_appends import RecentAppends
 
-Look = Callable[[], None]
+OnAcknowledged = Callable[[WireError | None], None]  # None: the records are where they have to be
 R = TypeVar("R")
 
 
 class DeferredCompletions:
-    def __init__(self) -> None:
+    """`serves_one`: whether at most one connection is served in this iteration of the loop."""
+
+    def __init__(self, serves_one: Callable[[], bool] = lambda: False) -> None:
         self.recent = RecentAppends()
-        self.is_alone: Callable[[], bool] = lambda: False  # nobody else is served in this turn
-        self._given: list[ImmediateFuture[Any]] = []
-        self._due: list[Look] = []
-        self._is_held = self._is_called = False  # held; called by the loop, in its next turn
+        self._serves_one = serves_one
+        self._acknowledged: list[tuple[OnAcknowledged, WireError | None]] = []
+        self._completed: list[ImmediateFuture[Any]] = []
+        self._evaluations: dict[Callable[[], None], None] = {}
+        self._is_held = False
+        self._is_scheduled = False  # the loop calls `_run_scheduled` in its next iteration
 
     def hold(self) -> None:
         """Requests are being served."""
         self._is_held = True
 
     def release(self) -> None:
-        self._is_held = False
+        """The requests of one read were served."""
         try:
-            if self._given:
-                self._tell_all()
+            if self._acknowledged:
+                self._run_acknowledgements()
         finally:
-            if self._due or self.recent:
-                if self.is_alone():
-                    self._take_all()
-                else:
-                    self._call()
+            self._is_held = False
+            try:
+                if self._completed:
+                    self._notify()
+            finally:
+                if self._evaluations or self.recent or self._acknowledged:
+                    if self._serves_one() and not self._acknowledged:
+                        self._evaluate()
+                    else:
+                        self._schedule()
 
-    def complete(self, prompt: ImmediateFuture[R], result: R) -> None:
-        prompt.set_result(result)
-        if self._is_held:
-            self._given.append(prompt)
-        else:
-            asyncio.get_running_loop().call_soon(prompt.notify)
-
-    def evaluate(self, look: Look) -> None:
-        self._due.append(look)
+    def acknowledge(self, waits: Iterable[OnAcknowledged], error: WireError | None) -> None:
+        """Call back those who waited for records."""
+        self._acknowledged += [(on_acknowledged, error) for on_acknowledged in waits]
         if not self._is_held:
-            self._call()
+            self._schedule()
+
+    def complete(self, future: ImmediateFuture[R], result: R) -> None:
+        """Set the result of a future, and notify its connection later."""
+        future.set_result(result)
+        if self._is_held:
+            self._completed.append(future)
+        else:
+            asyncio.get_running_loop().call_soon(future.notify)
+
+    def evaluate(self, evaluation: Callable[[], None]) -> None:
+        """Evaluate a waiting fetch."""
+        self._evaluations[evaluation] = None
+        if not self._is_held:
+            self._schedule()
 
     def recent_appends(self) -> RecentAppends:
-        """For what is about to be appended: until those who wait for it have looked."""
+        """Where to put what is about to be appended, for the fetches that wait for it."""
         if not self._is_held:
-            self._call()
+            self._schedule()
         return self.recent
 
-    def _call(self) -> None:
-        if not self._is_called:
-            self._is_called = True
-            asyncio.get_running_loop().call_soon(self._called)
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._run_scheduled)
 
-    def _called(self) -> None:
-        self._is_called = False
-        self._take_all()
+    def _run_scheduled(self) -> None:
+        self._is_scheduled = False
+        if self._acknowledged:
+            self.hold()
+            self.release()
+        self._evaluate()
 
-    # Should one fail, which is told by the loop, the others come to their right nevertheless.
+    # If one callback raises, the loop logs it and the remaining ones still run.
 
-    def _tell_all(self) -> None:
-        """Once for each connection."""
-        given, self._given = list({prompt.on_done: prompt for prompt in reversed(self._given)}.values()), []
+    def _run_acknowledgements(self) -> None:
+        acknowledged, self._acknowledged = self._acknowledged[::-1], []
         try:
-            while given:
-                given.pop().notify()
+            while acknowledged:
+                on_acknowledged, error = acknowledged.pop()
+                on_acknowledged(error)
         finally:
-            for prompt in reversed(given):
-                asyncio.get_running_loop().call_soon(prompt.notify)
+            self._acknowledged += reversed(acknowledged)
 
-    def _take_all(self) -> None:
-        """In their order."""
-        due, self._due = self._due[::-1], []
+    def _notify(self) -> None:
+        """Notify each connection once."""
+        futures = list({future.on_done: future for future in reversed(self._completed)}.values())
+        self._completed = []
         try:
-            while due:
-                due.pop()()
+            while futures:
+                futures.pop().notify()
+        finally:
+            for future in reversed(futures):
+                asyncio.get_running_loop().call_soon(future.notify)
+
+    def _evaluate(self) -> None:
+        """Evaluate the fetches in the order in which they were named."""
+        evaluations, self._evaluations = list(self._evaluations)[::-1], {}
+        try:
+            while evaluations:
+                evaluations.pop()()
         finally:
             self.recent.clear()
-            for look in reversed(due):
-                self.evaluate(look)
+            for evaluation in reversed(evaluations):
+                self.evaluate(evaluation)
+
+
+def of_running_loop() -> DeferredCompletions:
+    """The queue of a broker on the running loop. Only `EventLoop` knows how many connections it serves."""
+    loop = asyncio.get_running_loop()
+    return DeferredCompletions(loop.serves_one) if isinstance(loop, EventLoop) else DeferredCompletions()

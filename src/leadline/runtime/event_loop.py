@@ -6,12 +6,20 @@ is a tenth of the work. Here what is ready comes before what was called soon; no
 
 import asyncio
 import selectors
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 _Ready = tuple[selectors.SelectorKey, int]  # with whom to call for reading and for writing; what it is ready for
 
 
 class EventLoop(asyncio.SelectorEventLoop):
+    """`serves_one`: whether at most one socket is served in this iteration, as far as the selector knows."""
+
+    def __init__(
+        self, selector: selectors.BaseSelector | None = None, serves_one: Callable[[], bool] = lambda: False
+    ) -> None:
+        super().__init__(selector)
+        self.serves_one = serves_one
+
     def _process_events(self, event_list: Iterable[_Ready]) -> None:
         """A handle that is cancelled belonged to a socket that was closed meanwhile: another may have its number."""
         for (_, _, _, (reader, writer)), events in event_list:

@@ -1,4 +1,4 @@
-"""An answer of which a connection is told at once: a future's callbacks would have to wait for the loop's next turn."""
+"""A future that notifies its connection synchronously; ordinary future callbacks run one loop iteration later."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,10 +8,10 @@ R = TypeVar("R")
 
 
 class ImmediateFuture(asyncio.Future[R]):
-    """Who gives a result tells of it, too, once nobody is being served."""
+    """`DeferredCompletions.complete` sets its result, and calls `notify` once the requests of one read are served."""
 
-    on_done: Callable[[asyncio.Future[R]], None] | None = None  # is called then
-    on_cancel: Callable[[], None] | None = None  # is called when it is cancelled
+    on_done: Callable[[asyncio.Future[R]], None] | None = None  # called by `notify`
+    on_cancel: Callable[[], None] | None = None  # called when it is cancelled
 
     def notify(self) -> None:
         if self.on_done is not None:

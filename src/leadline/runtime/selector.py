@@ -66,7 +66,7 @@ class TimedSelector(selectors.DefaultSelector):
         return longest
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
-        return EventLoop(self)
+        return EventLoop(self, self.serves_one)
 
 
 def _is_room(found: _Found) -> bool:

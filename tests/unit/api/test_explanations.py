@@ -90,7 +90,7 @@ def test_who_is_late_is_out_for_a_reason_that_is_told(tmp_path: Path) -> None:
         await produce(leader, acks=1)
         while cluster.isr != {1, 2}:
             await asyncio.sleep(0.02)
-            await leader.replicas.shrink()
+            await leader.replicas.tasks.expire_isrs()
         await until(lambda: bool(told(leader)["history"]["isr_changes"]))
         (change,) = told(leader)["history"]["isr_changes"]
         assert (change["before"], change["after"]) == ([1, 2, 3], [1, 2])

@@ -264,9 +264,9 @@ def test_a_move_to_another_directory_acknowledges_what_waited_for_the_old_one(tm
         async with one_broker(tmp_path, disk, tmp_path / "two") as broker:
             replicas, here = broker.services.replicas, broker.dirs.logs[FLUSHED].parent
             produced = [produce(broker, FLUSHED, LEADER) for _ in range(5)]
-            replicas.move(FLUSHED, next(path for path in broker.dirs.dirs if path != here))
+            replicas.moves.move(FLUSHED, next(path for path in broker.dirs.dirs if path != here))
             produced.append(produce(broker, FLUSHED, LEADER))
-            await asyncio.gather(*(move.task for move in replicas._moves.values()))
+            await asyncio.gather(*(move.task for move in replicas.moves._moves.values()))
             produced.append(produce(broker, FLUSHED, ALL))
             parts = await asyncio.gather(*produced)
             assert {part.error_code for part in parts if part is not None} == {0}

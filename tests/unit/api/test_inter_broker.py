@@ -21,7 +21,7 @@ from leadline.errors import (
     UnknownTopicOrPartition,
 )
 from leadline.model import TopicPartition
-from leadline.replication.replicas import Waiter
+from leadline.replication.watchers import Watcher
 from leadline.wire.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest
 from tests.support import in_memory
 from tests.support.in_process import broker_in_process
@@ -104,7 +104,15 @@ def test_an_unclean_election_is_told_and_remembered_as_one(tmp_path: Path, caplo
 
     run(tmp_path, test)
     (said,) = (record.getMessage() for record in caplog.records if "unclean" in record.getMessage())
-    assert said == "t-0: an unclean election: what this broker lacks, from 0 on, is lost"
+    assert said == "t-0: unclean election: records from 0 on that only other replicas hold are lost"
+
+
+class WaitingFetch:
+    """Nothing but the wait."""
+
+    def __init__(self) -> None:
+        self.woken, self.fresh = asyncio.Event(), dict[object, None]()
+        self.waiting: Callable[[], None] | None = self.woken.set
 
 
 def test_who_waits_is_served_across_an_epoch_in_which_the_same_broker_leads(tmp_path: Path) -> None:
@@ -115,15 +123,15 @@ def test_who_waits_is_served_across_an_epoch_in_which_the_same_broker_leads(tmp_
         me = services.metadata.me.id
         await services.cluster.create_topic("t", ((me,),), {})
         services.replicas.append(T0, batch(3))
-        hosted, waiter = services.replicas.hosted[T0], Waiter()
-        hosted.consumer_watchers.add(waiter)
+        hosted, waiting = services.replicas.hosted[T0], WaitingFetch()
+        hosted.consumer_watchers.add(Watcher(waiting, T0))
         answer = await services.controller.do(lambda decisions: decisions.reassignments.asked({T0: (me,)}))
         assert answer == {T0: None}
         await services.controller.settled()
         assert services.replicas.hosted[T0] is hosted
         assert hosted.leader.epoch == 1
         services.replicas.append(T0, batch(2))
-        await waiter.woken.wait()
+        await waiting.woken.wait()
         assert (hosted.log.high_watermark, [entry.epoch for entry in hosted.log.epochs.entries]) == (5, [0, 1])
 
     run(tmp_path, test)

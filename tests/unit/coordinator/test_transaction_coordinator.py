@@ -260,12 +260,12 @@ def test_a_marker_is_brought_until_it_gets_through(place: Path) -> None:
     async def test(node: Node) -> None:
         producer = await begun(node, ONE, TWO)
         node.write(NAME, producer, TWO, 0, b"a")
-        node.replicas.hosted[TWO].switching = True  # as when it moves to another log directory
+        node.replicas.hosted[TWO].is_switching = True  # as when it moves to another log directory
         await node.transactions.end(NAME, producer, commit=True)
         await until_left(node, TWO)
         with pytest.raises(ConcurrentTransactions):
             await node.transactions.add_partitions(NAME, producer, [ONE])
-        node.replicas.hosted[TWO].switching = False
+        node.replicas.hosted[TWO].is_switching = False
         await node.settled()
         assert state(node) is TransactionState.COMPLETE_COMMIT
         assert ended_in(node, TWO) == [Ended(0, (b"a",), True)]
@@ -278,12 +278,12 @@ def test_a_producer_that_goes_on_waits_for_its_last_transaction_to_be_completed(
 
     async def test(node: Node) -> None:
         producer = await begun(node, ONE, TWO)
-        node.replicas.hosted[TWO].switching = True
+        node.replicas.hosted[TWO].is_switching = True
         await node.transactions.end(NAME, producer, commit=True)
         await until_left(node, TWO)
         adding = asyncio.create_task(node.transactions.add_partitions(NAME, producer, [ONE]))
         await asyncio.sleep(0)
-        node.replicas.hosted[TWO].switching = False
+        node.replicas.hosted[TWO].is_switching = False
         await adding
         assert (state(node), node.transactions.describe(NAME).partitions) == (
             TransactionState.ONGOING,
@@ -297,7 +297,7 @@ def test_a_producer_that_goes_on_waits_for_its_last_transaction_to_be_completed(
 def test_a_producer_that_goes_on_is_told_when_its_coordinator_changes_meanwhile(place: Path) -> None:
     async def test(node: Node) -> None:
         producer = await begun(node, ONE)
-        node.replicas.hosted[ONE].switching = True
+        node.replicas.hosted[ONE].is_switching = True
         await node.transactions.end(NAME, producer, commit=True)
         adding = asyncio.create_task(node.transactions.add_partitions(NAME, producer, [ONE]))
         await asyncio.sleep(0)
@@ -312,13 +312,13 @@ def test_the_end_is_noted_as_soon_as_the_journal_takes_it(place: Path) -> None:
     async def test(node: Node) -> None:
         producer = await begun(node, ONE)
         one, journal = node.replicas.hosted[ONE], node.replicas.hosted[JOURNAL]
-        one.switching = True
+        one.is_switching = True
         await node.transactions.end(NAME, producer, commit=False)
-        one.switching, journal.switching = False, True
+        one.is_switching, journal.is_switching = False, True
         await until_left(node)
         await asyncio.sleep(0.01)
         assert state(node) is TransactionState.PREPARE_ABORT
-        journal.switching = False
+        journal.is_switching = False
         await node.settled()
         assert state(node) is TransactionState.COMPLETE_ABORT
 

@@ -5,7 +5,8 @@ from functools import partial
 import pytest
 
 from leadline.errors import WireError
-from leadline.replication.acknowledgements import FOREVER_S, Acknowledgements, Told
+from leadline.replication.acknowledgements import FOREVER_S, Acknowledgements
+from leadline.runtime.deferred_completions import OnAcknowledged
 
 
 class Waiting:
@@ -20,7 +21,7 @@ class Waiting:
     def _tell(self, name: str, error: WireError | None) -> None:
         self.told.append(name)
 
-    def tell(self, found: list[Told]) -> list[str]:
+    def tell(self, found: list[OnAcknowledged]) -> list[str]:
         self.told.clear()
         for told in found:
             told(None)

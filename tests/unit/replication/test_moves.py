@@ -39,7 +39,7 @@ async def filled(broker: Broker, records: int = 50) -> str:
 
 
 async def settled(broker: Broker) -> None:
-    await asyncio.gather(*(move.task for move in broker.services.replicas._moves.values()))
+    await asyncio.gather(*(move.task for move in broker.services.replicas.moves._moves.values()))
 
 
 def test_what_comes_while_it_moves_moves_along(tmp_path: Path) -> None:
@@ -48,8 +48,8 @@ def test_what_comes_while_it_moves_moves_along(tmp_path: Path) -> None:
         async with broker_in_process(tmp_path / "one", tmp_path / "two") as broker:
             replicas, other = broker.services.replicas, await filled(broker)
             count = 50
-            replicas.move(TP, other)
-            while replicas._moves:
+            replicas.moves.move(TP, other)
+            while replicas.moves._moves:
                 try:
                     replicas.append(TP, batch(size=1000))
                     count += 1
@@ -74,10 +74,10 @@ def test_a_move_that_is_called_back_leaves_nothing(tmp_path: Path, turns: int) -
         async with broker_in_process(tmp_path / "one", tmp_path / "two") as broker:
             replicas, other = broker.services.replicas, await filled(broker)
             home = broker.dirs.logs[TP].parent
-            replicas.move(TP, other)
+            replicas.moves.move(TP, other)
             for _ in range(turns):
                 await asyncio.sleep(0)
-            replicas.move(TP, home)
+            replicas.moves.move(TP, home)
             await settled(broker)
             assert broker.dirs.logs[TP].parent == home
             assert not broker.dirs.future
@@ -93,8 +93,8 @@ def test_a_move_goes_on_after_a_restart(tmp_path: Path, turns: int, crash: bool)
         directories = (tmp_path / "one", tmp_path / "two")
         async with broker_in_process(*directories, crash=crash) as broker:
             other = await filled(broker)
-            broker.services.replicas.move(TP, other)
-            moves = broker.services.replicas._moves.values()
+            broker.services.replicas.moves.move(TP, other)
+            moves = broker.services.replicas.moves._moves.values()
             for _ in range(turns):
                 await asyncio.sleep(0)
             began = TP in broker.dirs.future or broker.dirs.logs[TP].parent == other
@@ -113,7 +113,7 @@ def test_a_topic_may_be_deleted_while_it_moves(tmp_path: Path) -> None:
     async def test() -> None:
         async with broker_in_process(tmp_path / "one", tmp_path / "two") as broker:
             other = await filled(broker)
-            broker.services.replicas.move(TP, other)
+            broker.services.replicas.moves.move(TP, other)
             await asyncio.sleep(0)
             await broker.services.cluster.delete_topic(TP.topic)
             assert not broker.dirs.logs

@@ -47,8 +47,8 @@ def test_a_follower_moves_while_its_leader_is_written_to(tmp_path: Path) -> None
         fill(leader, 50)
         await cluster.all_hold(50)
         target = elsewhere(mover)
-        mover.replicas.move(TP, target)
-        while mover.replicas._moves:
+        mover.replicas.moves.move(TP, target)
+        while mover.replicas.moves._moves:
             fill(leader, 1)
             await asyncio.sleep(0.001)
         fill(leader, 5)
@@ -71,7 +71,7 @@ def test_what_is_truncated_on_the_way_is_not_in_the_copy(tmp_path: Path) -> None
         fill(old, 20)
         target, moves = elsewhere(old), old.replicas.throttles.moves
         moves.limit = 0
-        old.replicas.move(TP, target)
+        old.replicas.moves.move(TP, target)
         await until(lambda: TP in old.dirs.future and old.dirs.future[TP].log_end == 40)
         assert cluster.controller is not None
         cluster.controller.failed(old.id)
@@ -82,7 +82,7 @@ def test_what_is_truncated_on_the_way_is_not_in_the_copy(tmp_path: Path) -> None
         await cluster.tell()
         await until(lambda: old.log.log_end == cluster.leader.log.log_end)
         moves.limit = LONG_MAX
-        await until(lambda: not old.replicas._moves)
+        await until(lambda: not old.replicas.moves._moves)
         assert await alike(cluster)
         assert old.log.parent == target
 

@@ -173,10 +173,10 @@ def test_who_is_gone_leaves_the_isr_and_joins_again(tmp_path: Path) -> None:
         leader.hosted.leader.lag_ms = 3000  # one that lives is never so late
         waiting = asyncio.create_task(produce(leader))
         await until(lambda: leader.log.log_end == 8)
-        await leader.replicas.shrink()
+        await leader.replicas.tasks.expire_isrs()
         while cluster.isr != {1, 2}:
             await asyncio.sleep(0.02)
-            await leader.replicas.shrink()
+            await leader.replicas.tasks.expire_isrs()
         assert (await waiting).error_code == 0
         leader.hosted.leader.lag_ms = LONG_MS
         await cluster.restart(3)
@@ -307,7 +307,7 @@ def test_a_new_leader_does_not_tell_of_ends_that_it_does_not_know(tmp_path: Path
         cluster.cut_off |= {1, 3}
         await node.replicas.follow(TP, TOPIC_ID, LeaderAndIsr(-1, 1, (2,)))
         node.log.append_as_leader(batch(4), 0)  # copied, and not known to be safe
-        await node.replicas.lead(TP, TOPIC_ID, 2, (1, 2, 3), isr=(1, 2, 3))
+        await node.replicas.lead(TP, TOPIC_ID, LeaderAndIsr(2, 2, (1, 2, 3)), (1, 2, 3))
         for version, code in ((8, OffsetNotAvailable.code), (4, LeaderNotAvailable.code)):
             assert await latest(node, version=version) == (code, -1)
         cluster.cut_off.clear()
@@ -326,14 +326,14 @@ def test_a_broken_disk_stops_its_partition_and_no_other(tmp_path: Path) -> None:
         node, other = cluster.nodes[2], TopicPartition("orders", 1)
         for each in cluster.nodes.values():
             if each is cluster.leader:
-                await each.replicas.lead(other, TOPIC_ID, 0, (1, 2), isr=(1, 2))
+                await each.replicas.lead(other, TOPIC_ID, LeaderAndIsr(1, 0, (1, 2)), (1, 2))
             elif each is node:
                 await each.replicas.follow(other, TOPIC_ID, LeaderAndIsr(1, 0, (1, 2)))
         node.log.offline = True  # as it is when its directory has failed
         cluster.leader.replicas.append(TP, batch())
         cluster.leader.replicas.append(other, batch())
         await until(lambda: node.dirs.logs[other].log_end == 1)
-        await until(lambda: node.hosted.following is not None and node.hosted.following.state is State.FAILED)
+        await until(lambda: node.hosted.follower_state is not None and node.hosted.follower_state.state is State.FAILED)
         cluster.leader.replicas.append(other, batch())
         await until(lambda: node.dirs.logs[other].log_end == 2)
 
@@ -363,7 +363,7 @@ def test_the_high_watermark_survives_a_crash(tmp_path: Path) -> None:
         await produced(cluster.leader, 3)
         await cluster.all_hold(6)
         follower = cluster.nodes[2]
-        await follower.replicas.checkpoint_high_watermarks()
+        await follower.replicas.tasks.checkpoint_high_watermarks()
         await cluster.kill(2)
         await cluster._start(2)
         assert cluster.nodes[2].log.high_watermark == 6
@@ -416,7 +416,7 @@ def test_what_an_older_controller_decided_is_refused(tmp_path: Path) -> None:
         with pytest.raises(StaleControllerEpoch):
             await node.replicas.follow(TP, TOPIC_ID, LeaderAndIsr(1, 4, (1, 2, 3)))
         with pytest.raises(StaleControllerEpoch):
-            await node.replicas.lead(TP, TOPIC_ID, 4, (1, 2, 3))
+            await node.replicas.lead(TP, TOPIC_ID, LeaderAndIsr(node.id, 4, (node.id,)), (1, 2, 3))
         with pytest.raises(FencedLeaderEpoch):
             node.replicas.holding(TP, 4)
 
@@ -450,7 +450,7 @@ def test_a_partition_that_comes_does_not_wait_for_a_fetch_of_others(tmp_path: Pa
         leader, follower = cluster.nodes[1], cluster.nodes[2]
 
         async def lead() -> None:
-            await leader.replicas.lead(second, TOPIC_ID, 0, (1, 2), isr=(1, 2))
+            await leader.replicas.lead(second, TOPIC_ID, LeaderAndIsr(1, 0, (1, 2)), (1, 2))
             leader.replicas.append(second, batch(2))
 
         try:
@@ -459,7 +459,7 @@ def test_a_partition_that_comes_does_not_wait_for_a_fetch_of_others(tmp_path: Pa
                 await lead()
             hosted = await follower.replicas.follow(second, TOPIC_ID, LeaderAndIsr(1, 0, (1, 2)))
             if not leader_is_first:
-                await until(lambda: hosted.following is not None and hosted.following.rests_until_ms > 0)
+                await until(lambda: hosted.follower_state is not None and hosted.follower_state.rests_until_ms > 0)
                 await lead()
             await until(lambda: follower.dirs.logs[second].log_end == 2)
         finally:
@@ -482,9 +482,9 @@ def test_a_broker_that_stops_begins_to_follow_nothing(tmp_path: Path) -> None:
 def test_a_broker_that_leaves_copies_nothing_that_it_is_not_to_join(tmp_path: Path) -> None:
     async def test(cluster: Brokers) -> None:
         replicas = cluster.nodes[2].replicas
-        replicas.leaving = True
-        assert (await replicas.follow(TP, TOPIC_ID, LeaderAndIsr(3, 9, (3,), 9))).following is None
-        assert (await replicas.follow(TP, TOPIC_ID, LeaderAndIsr(3, 10, (2, 3), 10))).following is not None
+        replicas.is_leaving = True
+        assert (await replicas.follow(TP, TOPIC_ID, LeaderAndIsr(3, 9, (3,), 9))).follower_state is None
+        assert (await replicas.follow(TP, TOPIC_ID, LeaderAndIsr(3, 10, (2, 3), 10))).follower_state is not None
 
     run(tmp_path, test)
 
@@ -501,7 +501,7 @@ def test_who_waits_goes_on_when_a_broker_is_gone(tmp_path: Path) -> None:
         leader = node.hosted.leader
         leader.isr, leader.lag_ms = (1, 2), LONG_MS  # but it keeps up, for all we know
         acknowledged = asyncio.create_task(produce(node))
-        deleted = asyncio.create_task(node.replicas.deleted(TP, 2))
+        deleted = asyncio.create_task(node.hosted.deleted(2))
         await until(
             lambda: node.hosted.acknowledgements.next_deadline_s < float("inf") and leader.followers[2].log_end == 6
         )
@@ -528,7 +528,7 @@ def test_a_follower_that_has_everything_joins_again_without_a_new_record(
         await cluster.all_hold(4)
         hosted, leader = cluster.leader.hosted, cluster.leader.hosted.leader
         proposal = leader._propose(tuple(replica for replica in leader.isr if replica != 3))
-        cluster.leader.replicas._carry_out(TP, hosted, Effects(proposal, "the test wants it"))
+        hosted._carry_out(Effects(proposal, "the test wants it"))
         await until(lambda: 3 not in leader.isr)
         await until(lambda: 3 in leader.isr)
 
@@ -594,7 +594,7 @@ def test_a_leader_that_hears_of_a_later_epoch_leads_no_longer(tmp_path: Path) ->
         waiting = asyncio.create_task(produce(leader))
         await until(lambda: leader.log.log_end == 4)
         leader.replicas.superseded(TP, 2, leader.hosted.epoch)
-        assert leader.hosted.leads is not None  # that is no later epoch
+        assert leader.hosted.leader_state is not None  # that is no later epoch
         leader.replicas.superseded(TP, 2, leader.hosted.epoch + 1)
         assert (await waiting).error_code == NotLeaderOrFollower.code
         assert (await produce(leader)).error_code == NotLeaderOrFollower.code

@@ -59,7 +59,7 @@ def test_looks_of_one_turn_are_taken_together_when_it_is_over() -> None:
 
 def test_who_is_alone_is_looked_after_at_once_but_not_while_requests_are_served() -> None:
     def test(scene: Scene) -> None:
-        scene.looks.is_alone = lambda: True
+        scene.looks = DeferredCompletions(serves_one=lambda: True)
         scene.looks.hold()
         scene.looks.evaluate(scene.look("a"))
         scene.seen.append("served")
@@ -70,7 +70,7 @@ def test_who_is_alone_is_looked_after_at_once_but_not_while_requests_are_served(
 
 def test_where_nothing_is_held_the_loop_calls() -> None:
     def test(scene: Scene) -> None:
-        scene.looks.is_alone = lambda: True
+        scene.looks = DeferredCompletions(serves_one=lambda: True)
         scene.looks.evaluate(scene.look("a"))
         scene.looks.complete(scene.prompt("b"), "given")
 
@@ -79,7 +79,7 @@ def test_where_nothing_is_held_the_loop_calls() -> None:
 
 def test_who_was_given_something_is_told_when_all_are_served_and_before_others_look() -> None:
     def test(scene: Scene) -> None:
-        scene.looks.is_alone = lambda: True
+        scene.looks = DeferredCompletions(serves_one=lambda: True)
         scene.looks.hold()
         scene.looks.evaluate(scene.look("a"))
         scene.looks.complete(scene.prompt("b"), "given")

@@ -12,8 +12,9 @@ from leadline.api.fetch import Fetch, Watch
 from leadline.api.fetch_sessions import Session, Told
 from leadline.log.log import Isolation
 from leadline.model import BrokerId
+from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.partition import ANY_EPOCH
-from leadline.replication.replicas import HostedPartition, Replicas
+from leadline.replication.replicas import Replicas
 from leadline.runtime.immediate_future import ImmediateFuture
 from leadline.wire import follower_fetch
 from leadline.wire.fetch_position import MAX_EPOCH, FetchPosition
@@ -59,7 +60,7 @@ def fetch_by_follower(
 
 
 def _is_usual(position: FetchPosition, hosted: HostedPartition, replica: BrokerId, broker_epoch: int) -> bool:
-    leader, log = hosted.leads, hosted.log
+    leader, log = hosted.leader_state, hosted.log
     if (
         leader is None
         or log.offline
@@ -79,7 +80,7 @@ class FollowerFetch:
     """The fetches of a follower on a connection, one after the other. A waiting one is evaluated at each change."""
 
     __slots__ = (
-        "_client", "_deadline_s", "_fallback", "_is_woken", "_loop", "_now_ms", "_request", "_services", "_timer",
+        "_client", "_deadline_s", "_evaluation", "_fallback", "_loop", "_now_ms", "_request", "_services", "_timer",
         "_waited_for", "session",
     )  # fmt: skip
 
@@ -93,7 +94,7 @@ class FollowerFetch:
         self._fallback: Fetch | None = None
         self._waited_for: ImmediateFuture[list[Piece]] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._is_woken = False
+        self._evaluation = self._evaluate  # one object, by which `DeferredCompletions` knows it again
 
     def begin(self, request: FollowerFetchRequest) -> None:
         self._request, self._fallback = request, None
@@ -105,15 +106,7 @@ class FollowerFetch:
         request, session, wanted = self._request, self.session, watch.wanted
         session.positions[wanted] = position
         session.fresh[wanted] = None
-        self._services.replicas.copied(
-            watch.hosted,
-            request.replica,
-            position.fetch_offset,
-            position.log_start_offset,
-            request.broker_epoch,
-            session.heard,
-            self._now_ms,
-        )
+        watch.hosted.follower_fetched(request.replica, position, request.broker_epoch, session.heard, self._now_ms)
 
     def refresh_unnamed(self, named: list[Watch]) -> None:
         """A fetch confirms the position in every partition, named or not. A follower out of sync may join by it.
@@ -124,7 +117,7 @@ class FollowerFetch:
         request, session = self._request, self.session
         for wanted in list(session.fresh):
             watch, position = session.watches.get(wanted), session.positions[wanted]
-            leader = watch.hosted.leads if isinstance(watch, Watch) and watch not in named else None
+            leader = watch.hosted.leader_state if isinstance(watch, Watch) and watch not in named else None
             if isinstance(watch, Watch) and leader is not None and request.replica not in leader.isr:
                 if _is_usual(position, watch.hosted, request.replica, request.broker_epoch):
                     self.position_reported(position, watch)
@@ -166,12 +159,12 @@ class FollowerFetch:
     def wait(self) -> ImmediateFuture[list[Piece]]:
         self._waited_for = future = ImmediateFuture[list[Piece]](loop=self._loop)
         future.on_cancel = self._leave
-        self.session.waiting = self
+        self.session.waiting = self._evaluation
         self._deadline_s = self._loop.time() + self._request.max_wait_ms / 1000
         if self._timer is None or self._timer.when() > self._deadline_s:
             self._call_at_deadline()
-        if self._services.replicas.stopping:
-            self.wake()
+        if self._services.replicas.is_stopping:
+            self._services.replicas.completions.evaluate(self._evaluation)
         return future
 
     def _call_at_deadline(self) -> None:
@@ -191,21 +184,15 @@ class FollowerFetch:
 
     def _leave(self) -> None:
         self._waited_for = None
-        if self.session.waiting is self:
+        if self.session.waiting is self._evaluation:
             self.session.waiting = None
         if self._timer is not None and self._request.max_wait_ms > MOST_LINGERING_MS:
             self._timer.cancel()
             self._timer = None
 
-    def wake(self) -> None:
-        if not self._is_woken:
-            self._is_woken = True
-            self._services.replicas.completions.evaluate(self._evaluate)
-
     def _evaluate(self, last: bool = False) -> None:
-        self._is_woken = False
         if (waited_for := self._waited_for) is not None:
-            response = self.response(last=last or self._services.replicas.stopping)
+            response = self.response(last=last or self._services.replicas.is_stopping)
             if response is not None:
                 self._leave()
                 waited_for.set_result(response)
@@ -227,7 +214,7 @@ def _read(session: Session, request: FollowerFetchRequest, replicas: Replicas) -
         watch.seen()
         hosted, position = watch.hosted, positions[wanted]
         log, offset = hosted.log, position.fetch_offset
-        if hosted.leads is None or log.offline or hosted.epoch != position.current_leader_epoch:
+        if hosted.leader_state is None or log.offline or hosted.epoch != position.current_leader_epoch:
             return None
         if not log.log_start <= offset <= log.log_end or log.config.leader_replication_throttled_replicas:
             return None

@@ -22,7 +22,7 @@ from leadline.errors import NotLeaderOrFollower, WireError
 from leadline.log.log import AppendResult
 from leadline.log.write_pressure import PressureLevel
 from leadline.model import ACKS_ALL, NONE, Buffer
-from leadline.replication.replicas import Replicas
+from leadline.replication.hosted_partition import HostedPartition
 from leadline.runtime.immediate_future import ImmediateFuture
 from leadline.wire.codec import decode_from
 from leadline.wire.frames import response_frame
@@ -49,7 +49,7 @@ def produce_by_template(
     tp, acks, replicas = template.tp, template.acks, services.replicas
     try:
         hosted = replicas.holding(tp)
-        appended = replicas.append_to(hosted, records, acks=acks)
+        appended = hosted.append_as_leader(records, acks=acks)
     except NotLeaderOrFollower:
         return None  # the handler names the current leader
     except WireError as error:
@@ -58,7 +58,7 @@ def produce_by_template(
     log = hosted.log
     reply = template.reply(correlation_id, appended.first_offset, appended.log_append_time_ms, log.log_start)
     if (log.high_watermark if acks == ACKS_ALL else log.durable_end) <= appended.last_offset:
-        return _reply_when_safe(template, reply, appended, version, correlation_id, replicas)
+        return _reply_when_safe(template, hosted, reply, appended, version, correlation_id)
     if replicas.pressure.level is PressureLevel.HIGH and len(records) >= LARGE_BYTES:
         return after_the_disk(reply, replicas.pressure)
     return reply
@@ -66,32 +66,30 @@ def produce_by_template(
 
 def _reply_when_safe(
     template: ProduceTemplate,
+    hosted: HostedPartition,
     reply: bytes,
     appended: AppendResult,
     version: int,
     correlation_id: int,
-    replicas: Replicas,
 ) -> ImmediateFuture[Reply]:
     """Errors are replied as the handler does."""
-    tp = template.tp
-    hosted = replicas.hosted[tp]
-    log_start = hosted.log.log_start
+    tp, completions, log_start = template.tp, hosted.completions, hosted.log.log_start
     future = ImmediateFuture[Reply](loop=asyncio.get_running_loop())
 
     def complete(code: int, refusal: WireError | None) -> None:
         if future.done():
             return
         if code == NONE:
-            replicas.completions.complete(future, reply)
+            completions.complete(future, reply)
             return
         if refusal is not None:
             part = refused(tp.partition, refusal)
         else:
             part = accepted(tp.partition, appended, log_start)
         part.error_code = code
-        replicas.completions.complete(future, _reply(template, part, version, correlation_id))
+        completions.complete(future, _reply(template, part, version, correlation_id))
 
-    when_safe(hosted, appended.last_offset + 1, template.acks, template.timeout_ms, replicas, complete)
+    when_safe(hosted, appended.last_offset + 1, template.acks, template.timeout_ms, complete)
     return future
 
 

@@ -10,9 +10,10 @@ import pytest
 
 from leadline.api.context import ClientConnection
 from leadline.api.fast.follower_fetch import fetch_by_follower
-from leadline.api.fetch import MOST_MARKS, fetch
+from leadline.api.fetch import fetch
 from leadline.records.batch import header_at
 from leadline.replication.partition import LeaderAndIsr, Proposal
+from leadline.replication.watchers import MOST_CHANGES
 from leadline.wire.codec import decode, encode_behind, to_bytes
 from leadline.wire.frames import request_frame
 from leadline.wire.messages import FetchRequest, FetchResponse
@@ -278,7 +279,7 @@ def test_a_session_that_is_not_used_watches_no_longer_and_misses_nothing(tmp_pat
             session.close()
         session_id = opened(leader)
         assert len(leader.hosted.follower_watchers) == 1
-        for _ in range(MOST_MARKS):
+        for _ in range(MOST_CHANGES):
             leader.replicas.append(TP, batch(1, size=100))
         await until(lambda: not leader.hosted.follower_watchers)
         found = fast(leader, request((session_id, 1)))

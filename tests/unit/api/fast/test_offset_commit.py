@@ -19,7 +19,8 @@ from leadline.log.log import Isolation
 from leadline.model import TopicPartition
 from leadline.records.batch import walk
 from leadline.records.record import Record, records_of
-from leadline.replication.partition import ANY_EPOCH
+from leadline.replication.partition import ANY_EPOCH, LeaderAndIsr
+from leadline.wire.fetch_position import NO_TOPIC_ID, FetchPosition
 from leadline.wire.frames import parse_response, request_frame
 from leadline.wire.messages import OffsetCommitRequest, OffsetCommitResponse
 from leadline.wire.primitives import BUFFERS, Piece
@@ -262,7 +263,7 @@ def test_a_batch_that_is_refused_leaves_the_offsets_as_they_were(tmp_path: Path)
             assert broker.replicas is not None
             client = await with_template(broker, request(1))
             before = broker.services.offsets.fetch("g", None, require_stable=False)
-            broker.replicas.hosted[JOURNAL].switching = True
+            broker.replicas.hosted[JOURNAL].is_switching = True
             assert await client.codes(request(7)) == [NOT_COORDINATOR] * 2
             assert broker.services.offsets.fetch("g", None, require_stable=False) == before
 
@@ -276,16 +277,16 @@ def test_the_answer_waits_for_the_other_replicas(tmp_path: Path) -> None:
             client = await with_template(broker, request(1))
             hosted, me = broker.replicas.hosted[JOURNAL], broker.replicas.me
             both = me, me + 1
-            await broker.replicas.lead(
-                JOURNAL, hosted.log.topic_id, hosted.epoch, both, isr=both, partition_epoch=LATER_EPOCH
-            )
+            decision = LeaderAndIsr(me, hosted.epoch, both, LATER_EPOCH)
+            await broker.replicas.lead(JOURNAL, hosted.log.topic_id, decision, both)
             answer = asyncio.create_task(client.codes(request(7)))
             for _ in range(3):
                 await asyncio.sleep(0)
             assert not answer.done()
             tp = TopicPartition("t", 0)
             assert offset_of(broker, tp) == 1
-            broker.replicas.follower_fetched(JOURNAL, me + 1, hosted.log.log_end, 0, ANY_EPOCH)
+            position = FetchPosition(NO_TOPIC_ID, 0, hosted.epoch, hosted.log.log_end, -1, 0, 0)
+            hosted.follower_fetched(me + 1, position, ANY_EPOCH, None, broker.clock.now_ms())
             assert await answer == [0, 0]
             assert offset_of(broker, tp) == 7
 

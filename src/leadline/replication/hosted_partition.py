@@ -1,0 +1,362 @@
+"""A partition on this broker: its log, what this broker is to it, and who waits for it.
+
+A shell: it does to the log what it is asked to do, reports that to the pure state, and carries out the effects.
+
+    a partition is led, or followed, or neither while nobody leads it; `epoch` is the latest that the controller named
+    nothing in here calls a request handler: waiting requests are completed through `DeferredCompletions` alone
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+
+from leadline.errors import (
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    StorageError,
+    WireError,
+)
+from leadline.log.log import AppendResult, Log
+from leadline.log.producer_state import TRUSTED, AppendOrigin, Verification
+from leadline.model import NO_EPOCH, BrokerId, Buffer, LeaderEpoch, Offset
+from leadline.replication.acknowledgements import FOREVER_S, Acknowledgements
+from leadline.replication.alterations import Alterations, Decision, Proposed
+from leadline.replication.context import ReplicationContext
+from leadline.replication.follower import Following
+from leadline.replication.history import History
+from leadline.replication.partition import NOTHING, Effects, Heard, Leader, LeaderAndIsr
+from leadline.replication.throttle import is_named
+from leadline.replication.watchers import Watcher
+from leadline.runtime.deferred_completions import OnAcknowledged
+from leadline.wire.fetch_position import FetchPosition
+
+log = logging.getLogger(__name__)
+
+SMALL_BYTES = 4096  # batches up to this size do not fill a disk's queue
+NO_LEADER: BrokerId = -1
+ALL = -1  # acks: of all in-sync replicas
+
+
+class HostedPartition:
+    """`on_flushed`: the fetcher of a followed log waits for its flushes."""
+
+    def __init__(self, log: Log, context: ReplicationContext, alterations: Alterations) -> None:
+        self.epoch: LeaderEpoch = NO_EPOCH
+        self.leader_id: BrokerId = NO_LEADER
+        self.leader_state: Leader | None = None
+        self.follower_state: Following | None = None
+        self.consumer_watchers: set[Watcher] = set()  # of the high watermark
+        self.follower_watchers: set[Watcher] = set()  # of the log's end
+        self.acknowledgements = Acknowledgements()  # of produces that wait for the high watermark
+        self.flushes = Acknowledgements()  # of produces that wait for the durable end
+        self.is_switching = False  # its log is about to be replaced: an append now would be in neither
+        self.is_fenced = False  # led here as far as this broker knows, but another may lead it: see `fence`
+        self.on_flushed: Callable[[], None] = no_fetcher
+        self.history = History()
+        self._context, self._alterations = context, alterations
+        self._clock, self.completions, self._pressure = context.clock, context.completions, context.pressure
+        self._expiry: asyncio.TimerHandle | None = None  # of the first acknowledgement that times out
+        self._deletions: set[asyncio.Event] = set()  # of tasks that wait for the low watermark
+        self.log = log
+        log.on_durable = self.flushed
+
+    @property
+    def leader(self) -> Leader:
+        if self.leader_state is None:
+            raise NotLeaderOrFollower(f"{self.log.tp} is led by broker {self.leader_id}, not here")
+        return self.leader_state
+
+    # As the leader
+
+    def append_as_leader(
+        self,
+        batch: Buffer,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        verified: Verification | None = TRUSTED,
+        acks: int = 1,
+    ) -> AppendResult:
+        """NotEnoughReplicas if too few are in sync for acks=all, which a coordinator always needs."""
+        hosted_log, leader = self.log, self.leader if self.leader_state is None else self.leader_state
+        if self.is_switching or self.is_fenced:
+            self._refuse_append()
+        if leader.followers and (acks == ALL or origin is AppendOrigin.COORDINATOR):
+            if self._context.is_stopping:  # nobody would hear that the others have it
+                raise NotLeaderOrFollower(f"{hosted_log.tp} is no longer led here: this broker stops")
+            leader.min_isr = hosted_log.config.min_insync_replicas
+            leader.check_in_sync()
+        watchers = self.follower_watchers
+        recent = self.completions.recent_appends() if watchers and self._is_awaited() else None
+        appended = hosted_log.append_as_leader(batch, leader.epoch, origin, verified, recent)
+        if leader.followers:
+            effects = leader.appended(hosted_log.log_end, self._clock.now_ms(), hosted_log.durable_end)
+            if effects is not NOTHING:
+                self._carry_out(effects)
+        elif leader.appended_alone(hosted_log.log_end, hosted_log.durable_end):
+            self._advance(hosted_log.durable_end)
+        if watchers:
+            self._wake(watchers)
+        if len(batch) > SMALL_BYTES:
+            self._pressure.appended(hosted_log, len(batch))
+        return appended
+
+    def _refuse_append(self) -> None:
+        if self.is_switching:
+            raise NotLeaderOrFollower(f"{self.log.tp} is being handed over to another log directory: try again")
+        raise NotLeaderOrFollower(f"{self.log.tp} may be led by another broker: this one is cut off")
+
+    def _is_awaited(self) -> bool:
+        """Whether a follower waits for more."""
+        for watcher in self.follower_watchers:  # noqa: SIM110  `any` would make a generator for each batch
+            if watcher.fetch.waiting is not None:
+                return True
+        return False
+
+    def follower_fetched(
+        self, replica: BrokerId, position: FetchPosition, broker_epoch: int, heard: Heard | None, now_ms: int
+    ) -> None:
+        """A follower fetches from a position: it holds everything below. Not to be called if the logs diverge."""
+        leader = self.leader
+        leader.min_isr = self.log.config.min_insync_replicas
+        effects = leader.follower_fetched(
+            replica, position.fetch_offset, position.log_start_offset, now_ms, broker_epoch, heard
+        )
+        if effects is not NOTHING:
+            self._carry_out(effects)
+
+    def elected(self, decision: LeaderAndIsr, replicas: tuple[BrokerId, ...]) -> bool:
+        """This broker leads. Returns whether its leadership begins, or begins anew in a later epoch."""
+        hosted_log, now_ms, leader = self.log, self._clock.now_ms(), self.leader_state
+        begins = leader is None or decision.leader_epoch > leader.epoch
+        if begins:
+            hosted_log.begin_epoch(decision.leader_epoch)
+            self.history.elected(decision, hosted_log.log_end, now_ms)
+            if decision.recovering:
+                log.warning(
+                    "%s: unclean election: records from %d on that only other replicas hold are lost",
+                    hosted_log.tp,
+                    hosted_log.log_end,
+                )
+        self.epoch, self.leader_id, self.is_fenced = decision.leader_epoch, decision.leader, False
+        if leader is None:
+            leader = self.leader_state = Leader(
+                decision.leader,
+                decision,
+                replicas,
+                high_watermark=hosted_log.high_watermark,
+                log_end=hosted_log.log_end,
+                durable_end=hosted_log.durable_end,
+                now_ms=now_ms,
+                brokers=self._context.brokers,
+                min_isr=hosted_log.config.min_insync_replicas,
+                lag_ms=self._context.config.replica_lag_time_max_ms,
+            )
+            effects = leader.appended(hosted_log.log_end, now_ms, hosted_log.durable_end)
+        else:
+            self.history.decided(leader.isr, decision, replicas, now_ms)
+            effects = leader.decided(decision, replicas, now_ms)
+        self._carry_out(effects)
+        return begins
+
+    def resign(self) -> bool:
+        """This broker leads no longer. Returns whether it did."""
+        self.is_fenced = False
+        was_led, self.leader_state = self.leader_state is not None, None
+        self.dismiss(NotLeaderOrFollower(f"{self.log.tp} is no longer led here"))
+        return was_led
+
+    def fence(self) -> None:
+        """Another broker may lead it: clients are refused until `unfence`, followers are not.
+
+        A partition that is in sync here alone is led by this broker or by nobody.
+        """
+        if self.leader_state is not None and len(self.leader_state.maximal_isr) > 1 and not self.is_fenced:
+            self.is_fenced = True
+            self.dismiss(NotLeaderOrFollower(f"{self.log.tp} may be led by another broker: this one is cut off"))
+
+    def unfence(self) -> None:
+        self.is_fenced = False
+
+    def shrink_isr(self, silent: Collection[BrokerId]) -> None:
+        """Late followers leave the ISR. Silent ones need not be late for replica.lag.time.max.ms."""
+        if (leader := self.leader_state) is not None and leader.followers:
+            leader.min_isr = self.log.config.min_insync_replicas
+            self._carry_out(leader.shrink(self._clock.now_ms(), silent))
+
+    def brokers_left(self, gone: Collection[BrokerId]) -> None:
+        if self.leader_state is not None:
+            self._carry_out(self.leader_state.brokers_left(gone, self._clock.now_ms()))
+
+    def isr_answered(self, proposed: Proposed, decision: Decision) -> None:
+        """The controller's answer to a proposal."""
+        leader = proposed.leader
+        if self.leader_state is not leader:
+            return
+        now_ms = self._clock.now_ms()
+        if isinstance(decision, LeaderAndIsr):
+            before = leader.isr
+            effects = leader.isr_altered(proposed.proposal, decision, now_ms)
+            if leader.isr is decision.isr:
+                self.history.altered(proposed.proposal, before, decision, now_ms)
+            log.debug("%s: in sync are %s", self.log.tp, list(leader.isr))
+        else:
+            effects = leader.alter_refused(proposed.proposal, decision, now_ms)
+        _mark(self.follower_watchers)  # a follower outside the ISR may be where it could join
+        self._carry_out(effects)
+
+    def is_throttled(self) -> bool:
+        """Whether the bytes that followers fetch of it count against the leader's throttle."""
+        replicas = self.log.config.leader_replication_throttled_replicas
+        return is_named(replicas, self.log.tp.partition, self._context.me)
+
+    def is_held_back(self, replica: BrokerId) -> bool:
+        """Whether a follower gets no records for now. One that is in sync always does."""
+        if not self.is_throttled() or replica in self.leader.isr:
+            return False
+        return self._context.throttles.leader.is_exceeded(self._clock.now_ms())
+
+    # Effects
+
+    def _carry_out(self, effects: Effects) -> None:
+        if effects.alter_isr is not None:
+            assert self.leader_state is not None
+            if effects.why is not None:
+                isr = list(effects.alter_isr.wanted.isr)
+                log.info("%s: %s should be in sync: %s", self.log.tp, isr, effects.why)
+            self.history.asked(effects.alter_isr, effects.why)
+            proposed = Proposed(self.leader_state, self.log.topic_id, effects.alter_isr)
+            self._alterations.propose(self.log.tp, proposed)
+        if effects.advance_to is not None:
+            self._advance(effects.advance_to)
+        elif effects.wake_deletes and self._deletions:
+            self._wake_deletions()
+
+    def _advance(self, high_watermark: Offset) -> None:
+        self.log.advance_high_watermark(high_watermark)
+        if self.acknowledgements:
+            self.completions.acknowledge(self.acknowledgements.passed(high_watermark), None)
+        if self.follower_watchers:
+            _mark(self.follower_watchers)
+        if self.consumer_watchers:
+            self._wake(self.consumer_watchers)
+        if self._deletions:
+            self._wake_deletions()
+
+    def _wake(self, watchers: set[Watcher]) -> None:
+        for watcher in watchers:
+            watcher.mark()
+            if (waiting := watcher.fetch.waiting) is not None:
+                self.completions.evaluate(waiting)
+
+    def _wake_deletions(self) -> None:
+        for changed in self._deletions:
+            changed.set()
+
+    def wake(self) -> None:
+        """There may be more to read, or something to report."""
+        self._wake(self.consumer_watchers)
+        self._wake(self.follower_watchers)
+        self._wake_deletions()
+
+    # Waiting
+
+    def once_committed(self, offset: Offset, timeout_s: float, on_committed: OnAcknowledged) -> None:
+        """Call back when everything below an offset is on every in-sync replica, or with the reason why not.
+
+        NotLeaderOrFollower once another leads, StorageError if the disk fails, RequestTimedOut if it takes too long.
+        """
+        if self._context.is_stopping:
+            on_committed(NotLeaderOrFollower(f"{self.log.tp} is no longer led here"))
+            return
+        deadline_s = asyncio.get_running_loop().time() + timeout_s
+        self.acknowledgements.add(offset, deadline_s, on_committed)
+        if self._expiry is None or deadline_s < self._expiry.when():
+            self._expire_at(deadline_s)
+
+    def once_flushed(self, offset: Offset, on_flushed: OnAcknowledged) -> None:
+        """Call back when everything below an offset is durable here, however long it takes, as in Kafka.
+
+        NotLeaderOrFollower once another leads, StorageError if the disk fails.
+        """
+        if self._context.is_stopping:
+            on_flushed(NotLeaderOrFollower(f"{self.log.tp} is no longer led here"))
+        else:
+            self.flushes.add(offset, FOREVER_S, on_flushed)
+
+    def flushed(self) -> None:
+        """The durable end of the log has moved."""
+        leader, durable_end = self.leader_state, self.log.durable_end
+        self.completions.hold()
+        try:
+            if leader is not None:
+                self._carry_out(leader.flushed(durable_end, self._clock.now_ms()))
+            else:
+                self.on_flushed()
+            if self.flushes:
+                self.completions.acknowledge(self.flushes.passed(durable_end), None)
+        finally:
+            self.completions.release()
+
+    def _expire_at(self, deadline_s: float) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        if deadline_s < FOREVER_S:
+            self._expiry = asyncio.get_running_loop().call_at(deadline_s, self._expire)
+
+    def _expire(self) -> None:
+        error = RequestTimedOut(f"the in-sync replicas of {self.log.tp} did not fetch it in time")
+        self.completions.acknowledge(self.acknowledgements.expired(asyncio.get_running_loop().time()), error)
+        self._expire_at(self.acknowledgements.next_deadline_s)
+
+    def dismiss(self, error: WireError) -> None:
+        """What is waited for will not happen here."""
+        dismissed = [*self.flushes.dismissed(), *self.acknowledgements.dismissed()]
+        if dismissed:
+            self.completions.acknowledge(dismissed, error)
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        self.wake()
+
+    async def committed(self, offset: Offset) -> None:
+        """Wait until everything below an offset is on every in-sync replica. NotLeaderOrFollower once another leads."""
+        if self.leader.is_safe(offset):
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on_committed(error: Exception | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(None)
+            else:
+                done.set_exception(error)
+
+        self.once_committed(offset, FOREVER_S, on_committed)
+        await done
+
+    async def deleted(self, offset: Offset) -> None:
+        """Wait until no living replica holds records below an offset. NotLeaderOrFollower once another leads."""
+        leader, changed = self.leader, asyncio.Event()
+        _mark(self.follower_watchers)
+        self._deletions.add(changed)
+        try:
+            while leader.low_watermark(self.log.log_start) < offset:
+                if self._context.is_stopping or self.leader_state is not leader:
+                    raise NotLeaderOrFollower(f"{self.log.tp} is no longer led here")
+                if self.log.offline:
+                    raise StorageError(f"{self.log.tp} is offline here: its log directory failed")
+                await changed.wait()
+                changed.clear()
+        finally:
+            self._deletions.discard(changed)
+
+
+def _mark(watchers: set[Watcher]) -> None:
+    """Something changed that is worth no answer by itself, and goes with the next one."""
+    for watcher in watchers:
+        watcher.mark()
+
+
+def no_fetcher() -> None:
+    """No fetcher waits for a flush of the log."""
