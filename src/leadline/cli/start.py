@@ -88,9 +88,9 @@ def port_number(text: str) -> int:
 def run(options: argparse.Namespace) -> int:
     try:
         settings = _settings(options)
-        watchdog = TimedSelector()
-        with asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
-            return _run(runner, settings, watchdog)
+        selector = TimedSelector()
+        with asyncio.Runner(loop_factory=selector.new_loop) as runner:
+            return _run(runner, settings, selector)
     except (OSError, RuntimeError, MemoryError, ResourceExhausted) as error:
         if (text := shortage(error)) is None:
             if not isinstance(error, OSError):
@@ -102,10 +102,10 @@ def run(options: argparse.Namespace) -> int:
     return 1
 
 
-def _run(runner: asyncio.Runner, settings: BrokerSettings, watchdog: TimedSelector) -> int:
+def _run(runner: asyncio.Runner, settings: BrokerSettings, selector: TimedSelector) -> int:
     """A port or a directory that is taken is told with who has it."""
     try:
-        return runner.run(_keep(settings, watchdog))
+        return runner.run(_keep(settings, selector))
     except LogDirLocked as error:
         holders = {holder_of(Path(path)) for path in settings.storage.log_dirs} - {None}
         raise LogDirLocked(f"{error}{_by(holders)}") from None
@@ -150,12 +150,12 @@ def with_port(properties: Mapping[str, str], port: int) -> dict[str, str]:
     return changed
 
 
-async def _keep(settings: BrokerSettings, watchdog: TimedSelector) -> int:
+async def _keep(settings: BrokerSettings, selector: TimedSelector) -> int:
     lines = CondensedLines()
     logging.basicConfig(level=logging.INFO, handlers=[lines], force=True)
     condensing = asyncio.create_task(_condense(lines))
     try:
-        return await _run_broker(settings, watchdog)
+        return await _run_broker(settings, selector)
     finally:
         condensing.cancel()
         lines.end_period()
@@ -167,7 +167,7 @@ async def _condense(lines: CondensedLines) -> None:
         lines.end_period()
 
 
-async def _run_broker(settings: BrokerSettings, watchdog: TimedSelector) -> int:
+async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> int:
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what it meets is told by those who use it
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in ends_it():
@@ -179,10 +179,10 @@ async def _run_broker(settings: BrokerSettings, watchdog: TimedSelector) -> int:
     await _start(broker)
     gc.freeze()  # what there is by now stays: nobody waits while it is looked through for garbage
     _tell(broker, time.monotonic() - started)
-    loop.add_signal_handler(signal.SIGUSR1, _tell_of_the_loop, broker, watchdog)
+    loop.add_signal_handler(signal.SIGUSR1, _tell_of_the_loop, broker, selector)
     ends = [asyncio.create_task(stop.wait()), asyncio.create_task(broker.failed.wait())]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    _tell_of_the_loop(broker, watchdog)
+    _tell_of_the_loop(broker, selector)
     await broker.stop()
     if broker.failed.is_set():
         raise LogDirFailed(",".join(broker.dirs.offline), "running", OSError("no log directory is left"))
@@ -263,10 +263,10 @@ def _state(log_dir: LogDir, logs: int) -> str:
     return f"{state}, but for {count_text(offline, 'partition')}" if offline else state
 
 
-def _tell_of_the_loop(broker: Broker, watchdog: TimedSelector) -> None:
+def _tell_of_the_loop(broker: Broker, selector: TimedSelector) -> None:
     """When it is asked to by SIGUSR1, and at the end."""
     connections = len(broker.net.connections)
     logging.info(
         "%d connections, %d requests in %d turns of the loop, the longest since last asked %s",
-        *(connections, broker.requests.served, watchdog.turns, time_text(watchdog.take_longest())),
+        *(connections, broker.requests.served, selector.turns, time_text(selector.pop_longest_turn_s())),
     )

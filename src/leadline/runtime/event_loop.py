@@ -1,29 +1,28 @@
-"""The loop of a broker: asyncio's, but who has sent something is served when it is found, not put in line first.
+"""The event loop of a broker: an asyncio loop that runs socket callbacks directly from select(), without queueing them.
 
-asyncio makes a list of what is ready, puts each into its queue, and calls what is in the queue: of a small request that
-is a tenth of the work. Here what is ready comes before what was called soon; nothing else differs.
+asyncio queues a callback for each socket that is ready, and then runs the queue: a tenth of the work for a small
+request. Here the sockets that are ready are served first, then what was scheduled with call_soon. Nothing else differs.
 """
 
 import asyncio
 import selectors
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 
-_Ready = tuple[selectors.SelectorKey, int]  # with whom to call for reading and for writing; what it is ready for
+ReadyEvent = tuple[selectors.SelectorKey, int]  # a socket with its reader and writer; the events that it is ready for
 
 
 class EventLoop(asyncio.SelectorEventLoop):
-    """`serves_one`: whether at most one socket is served in this iteration, as far as the selector knows."""
+    ready_count = 0  # sockets that are served in this turn
 
-    def __init__(
-        self, selector: selectors.BaseSelector | None = None, serves_one: Callable[[], bool] = lambda: False
-    ) -> None:
-        super().__init__(selector)
-        self.serves_one = serves_one
-
-    def _process_events(self, event_list: Iterable[_Ready]) -> None:
-        """A handle that is cancelled belonged to a socket that was closed meanwhile: another may have its number."""
+    def _process_events(self, event_list: Sequence[ReadyEvent]) -> None:
+        """A cancelled handle belonged to a socket that was closed in this turn: another may have its descriptor."""
+        self.ready_count = len(event_list)
         for (_, _, _, (reader, writer)), events in event_list:
             if events & selectors.EVENT_READ and reader is not None and not reader.cancelled():
                 reader._run()
             if events & selectors.EVENT_WRITE and writer is not None and not writer.cancelled():
                 writer._run()
+
+    def serves_one(self) -> bool:
+        """Whether one socket at most is served in this turn."""
+        return self.ready_count <= 1

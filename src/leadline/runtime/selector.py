@@ -1,7 +1,7 @@
-"""The watchdog: how long the loop was busy between two looks at its sockets, and whether it sleeps when it is not.
+"""The selector of a broker's loop: it measures the turns of the loop, and spins while the next event is near.
 
-While one turn of the loop lasts, nobody else is served. The longest one since the start, or since it was last asked
-for, is the metric; a request that takes long is named by `requests`, when it does.
+While one turn of the loop lasts, no other client is served. The longest turn is a metric; `requests` logs each request
+that takes long.
 """
 
 import asyncio
@@ -9,66 +9,56 @@ import selectors
 from os import sched_yield
 from time import perf_counter
 
-from leadline.runtime.event_loop import EventLoop
-from leadline.runtime.spin_policy import LONG_S, MOST_S, SpinPolicy
-
-_Found = list[tuple[selectors.SelectorKey, int]]
+from leadline.runtime.event_loop import EventLoop, ReadyEvent
+from leadline.runtime.spin_policy import LONG_WAIT_S, MAX_SPIN_S, SpinPolicy
 
 
 class TimedSelector(selectors.DefaultSelector):
-    """The selector of a loop, which knows when each turn begins and ends."""
-
     def __init__(self) -> None:
         super().__init__()
-        self.longest_turn = 0.0  # in seconds
         self.turns = 0
+        self.longest_turn_s = 0.0
         self.spin_policy = SpinPolicy()
-        self._ready = 0  # how many of those that it watches are served in this turn
-        self._began: float | None = None
-        self._worked = 0.0  # since it had to wait last
+        self._turn_began_s: float | None = None
+        self._worked_s = 0.0  # since it last had to wait
 
-    def select(self, timeout: float | None = None) -> _Found:
-        ended = perf_counter()
-        if self._began is not None:
+    def select(self, timeout: float | None = None) -> list[ReadyEvent]:
+        now_s = perf_counter()
+        if self._turn_began_s is not None:
             self.turns += 1
-            turn = ended - self._began
-            self._worked += turn
-            if turn > self.longest_turn:
-                self.longest_turn = turn
-        found = super().select(timeout) if timeout == 0 else self._wait(ended, timeout)
-        self._ready = len(found)
-        self._began = perf_counter()
-        return found
+            turn_s = now_s - self._turn_began_s
+            self._worked_s += turn_s
+            if turn_s > self.longest_turn_s:
+                self.longest_turn_s = turn_s
+        events = super().select(timeout) if timeout == 0 else self._wait(now_s, timeout)
+        self._turn_began_s = perf_counter()
+        return events
 
-    def _wait(self, began: float, timeout: float | None) -> _Found:
-        found: _Found = []
+    def _wait(self, began_s: float, timeout: float | None) -> list[ReadyEvent]:
+        events: list[ReadyEvent] = []
         if self.spin_policy.should_spin():
-            found = self._look_out(began + (MOST_S if timeout is None else min(timeout, MOST_S)))
-        if not found:
-            found = super().select(None if timeout is None else began + timeout - perf_counter())
-        self.spin_policy.observe(self._worked, LONG_S if _is_room(found) else perf_counter() - began)
-        self._worked = 0.0
-        return found
+            events = self._spin(began_s + (MAX_SPIN_S if timeout is None else min(timeout, MAX_SPIN_S)))
+        if not events:
+            events = super().select(None if timeout is None else began_s + timeout - perf_counter())
+        self.spin_policy.observe(self._worked_s, LONG_WAIT_S if _has_room(events) else perf_counter() - began_s)
+        self._worked_s = 0.0
+        return events
 
-    def _look_out(self, until: float) -> _Found:
-        """Again and again; whoever else can use the core has it between two looks."""
-        while not (found := super().select(0)) and perf_counter() < until:
+    def _spin(self, until_s: float) -> list[ReadyEvent]:
+        """Poll until something is ready or the time is over; other processes get the core between two polls."""
+        while not (events := super().select(0)) and perf_counter() < until_s:
             sched_yield()
-        return found
+        return events
 
-    def serves_one(self) -> bool:
-        """Whether it is one at most that is served in this turn."""
-        return self._ready <= 1
-
-    def take_longest(self) -> float:
-        """And begin anew."""
-        longest, self.longest_turn = self.longest_turn, 0.0
-        return longest
+    def pop_longest_turn_s(self) -> float:
+        """The longest turn since the last call."""
+        longest_s, self.longest_turn_s = self.longest_turn_s, 0.0
+        return longest_s
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
-        return EventLoop(self, self.serves_one)
+        return EventLoop(self)
 
 
-def _is_room(found: _Found) -> bool:
-    """Whether a socket takes more of a large answer: it is worth waiting until its reader has made much room."""
-    return any(events & selectors.EVENT_WRITE for _, events in found)
+def _has_room(events: list[ReadyEvent]) -> bool:
+    """Whether a socket has room for more of a large reply. It pays to wait until its reader has made much room."""
+    return any(mask & selectors.EVENT_WRITE for _, mask in events)

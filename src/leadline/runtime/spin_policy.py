@@ -1,26 +1,26 @@
-"""Whether a loop that has nothing to do stays awake until there is something.
+"""Whether a loop that has nothing to do spins until the next event, instead of sleeping.
 
-To fall asleep and to be woken costs more than to answer a small request, and the client waits meanwhile. A loop that
-waits for little longer than it works therefore stays awake, for a while. That costs a few times what is worked, at
-most: a loop with little to do sleeps as ever.
+Falling asleep and waking up costs more than serving a small request, and the client waits meanwhile. So a loop spins
+while its waits are short compared with its work. That costs a few times the work at most; a loop with little to do
+sleeps.
 
-Pure: lengths of time in, a verdict out.
+Pure: durations in, a verdict out.
 """
 
-TIMES = 4  # a loop that works for a fifth of its time stays awake for the rest of it
-MOST_S = 0.001  # at one time
-LONG_S = 2 * MOST_S  # as long as any wait counts
-WEIGHT = 1 / 8  # of the last time among those before it
+MAX_WAIT_RATIO = 4  # a loop that works for a fifth of its time spins for the rest of it
+MAX_SPIN_S = 0.001  # at a time
+LONG_WAIT_S = 2 * MAX_SPIN_S  # longer waits count as this long
+WEIGHT = 1 / 8  # of the latest duration in the moving averages
 
 
 class SpinPolicy:
     def __init__(self) -> None:
-        self._works = 0.0  # between two waits, as a rule, in seconds
-        self._waits = LONG_S
+        self._work_s = 0.0  # between two waits, on average
+        self._wait_s = LONG_WAIT_S  # on average
 
     def should_spin(self) -> bool:
-        return self._waits < self._works * TIMES and self._waits < MOST_S
+        return self._wait_s < self._work_s * MAX_WAIT_RATIO and self._wait_s < MAX_SPIN_S
 
-    def observe(self, worked: float, waited: float) -> None:
-        self._works += (worked - self._works) * WEIGHT
-        self._waits += (min(waited, LONG_S) - self._waits) * WEIGHT
+    def observe(self, worked_s: float, waited_s: float) -> None:
+        self._work_s += (worked_s - self._work_s) * WEIGHT
+        self._wait_s += (min(waited_s, LONG_WAIT_S) - self._wait_s) * WEIGHT

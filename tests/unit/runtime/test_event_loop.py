@@ -1,4 +1,4 @@
-"""The loop serves what is ready as it finds it."""
+"""The loop serves sockets that are ready before what was scheduled, and each that is still open."""
 
 import asyncio
 import os
@@ -14,8 +14,8 @@ Pair = tuple[socket.socket, socket.socket]
 
 
 @contextmanager
-def ready(count: int) -> Iterator[list[Pair]]:
-    """So many sockets, each with a byte to read."""
+def ready_sockets(count: int) -> Iterator[list[Pair]]:
+    """Sockets with a byte to read each."""
     with ExitStack() as held:
         pairs = [socket.socketpair() for _ in range(count)]
         for ours, theirs in pairs:
@@ -26,7 +26,7 @@ def ready(count: int) -> Iterator[list[Pair]]:
 
 
 def run(scene: Callable[[asyncio.AbstractEventLoop, asyncio.Event], None]) -> None:
-    """Until the scene says that it is over."""
+    """Run a scene until it sets its event."""
 
     async def main() -> None:
         over = asyncio.Event()
@@ -38,9 +38,9 @@ def run(scene: Callable[[asyncio.AbstractEventLoop, asyncio.Event], None]) -> No
         runner.run(main())
 
 
-def test_what_is_ready_is_served_before_what_was_called_soon() -> None:
+def test_sockets_that_are_ready_are_served_before_scheduled_calls() -> None:
     done: list[str] = []
-    with ready(1) as [(ours, _)]:
+    with ready_sockets(1) as [(ours, _)]:
 
         def scene(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
             def write() -> None:
@@ -59,11 +59,11 @@ def test_what_is_ready_is_served_before_what_was_called_soon() -> None:
     assert done == ["read x", "write", "soon"]
 
 
-def test_whom_another_closes_in_the_same_turn_is_not_served_but_who_gets_its_number_is(
+def test_a_socket_that_was_closed_in_this_turn_is_not_served_but_the_next_one_with_its_descriptor_is(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     done: list[str] = []
-    with ready(2) as pairs:
+    with ready_sockets(2) as pairs:
 
         def scene(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
             def read(n: int) -> None:
@@ -89,9 +89,9 @@ def test_whom_another_closes_in_the_same_turn_is_not_served_but_who_gets_its_num
     assert not caplog.records
 
 
-def test_one_that_fails_does_not_hold_up_the_others(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_fails_does_not_hold_up_the_others(caplog: pytest.LogCaptureFixture) -> None:
     served: list[int] = []
-    with ready(2) as pairs:
+    with ready_sockets(2) as pairs:
 
         def scene(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
             def read(n: int) -> None:
@@ -108,3 +108,25 @@ def test_one_that_fails_does_not_hold_up_the_others(caplog: pytest.LogCaptureFix
     assert sorted(served) == [0, 1]
     assert "a fault of 0" in caplog.text
     assert "a fault of 1" in caplog.text
+
+
+@pytest.mark.parametrize(("count", "answers"), [(1, [True]), (2, [False, False])])
+def test_it_tells_whether_it_serves_one_socket_in_a_turn(count: int, answers: list[bool]) -> None:
+    seen: list[bool] = []
+    with ready_sockets(count) as pairs:
+
+        def scene(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+            assert isinstance(loop, EventLoop)
+            serves_one = loop.serves_one
+
+            def read(ours: socket.socket) -> None:
+                ours.recv(1)
+                seen.append(serves_one())
+                if len(seen) == count:
+                    over.set()
+
+            for ours, _ in pairs:
+                loop.add_reader(ours, read, ours)
+
+        run(scene)
+    assert seen == answers

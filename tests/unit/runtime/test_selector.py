@@ -1,121 +1,95 @@
-"""The longest time between two turns of the loop is known."""
+"""The selector measures the turns of its loop, and waits as long as it should, asleep or spinning."""
 
 import asyncio
 import selectors
 import socket
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 
 import pytest
 
 from leadline.runtime.selector import TimedSelector
 
 
-def turns(*seconds: float) -> TimedSelector:
-    watchdog = TimedSelector()
+def run_turns(*seconds: float) -> TimedSelector:
+    selector = TimedSelector()
 
-    async def scene() -> None:
+    async def main() -> None:
         await asyncio.sleep(0)
         for busy in seconds:
             time.sleep(busy)  # noqa: ASYNC251  (that it blocks is the point)
             await asyncio.sleep(0.001)
 
-    with asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
-        runner.run(scene())
-    return watchdog
+    with asyncio.Runner(loop_factory=selector.new_loop) as runner:
+        runner.run(main())
+    return selector
 
 
 def test_the_longest_turn_is_kept_until_it_is_taken() -> None:
-    watchdog = turns(0.0, 0.08, 0.0)
-    assert watchdog.turns >= 4
-    assert 0.08 <= watchdog.take_longest() < 10
-    assert watchdog.longest_turn == 0
+    selector = run_turns(0.0, 0.08, 0.0)
+    assert selector.turns >= 4
+    assert 0.08 <= selector.pop_longest_turn_s() < 10
+    assert selector.longest_turn_s == 0
 
 
-def test_waiting_does_not_count() -> None:
-    watchdog = TimedSelector()
-    with asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
+def test_waiting_is_not_part_of_a_turn() -> None:
+    selector = TimedSelector()
+    with asyncio.Runner(loop_factory=selector.new_loop) as runner:
         runner.run(asyncio.sleep(2))
-    assert watchdog.longest_turn < 2
+    assert selector.longest_turn_s < 2
 
 
-def test_it_knows_whether_one_is_served_alone() -> None:
-    watchdog, seen = TimedSelector(), list[bool]()
-
-    async def scene(count: int) -> None:
-        loop, done = asyncio.get_running_loop(), asyncio.Event()
-
-        def served() -> None:
-            seen.append(watchdog.serves_one())
-            done.set()
-
-        with ExitStack() as opened:
-            for near, far in [socket.socketpair() for _ in range(count)]:
-                opened.enter_context(near)
-                opened.enter_context(far)
-                loop.add_reader(near, served)
-                opened.callback(loop.remove_reader, near)
-                far.send(b"x")
-            await done.wait()
-
-    with asyncio.Runner(loop_factory=watchdog.new_loop) as runner:
-        runner.run(scene(1))
-        runner.run(scene(2))
-    assert seen == [True, False, False]
-
-
-def brisk() -> TimedSelector:
-    watchdog = TimedSelector()
+def spinning() -> TimedSelector:
+    selector = TimedSelector()
     for _ in range(50):
-        watchdog.spin_policy.observe(0.0005, 0.00001)
-    assert watchdog.spin_policy.should_spin()
-    return watchdog
+        selector.spin_policy.observe(0.0005, 0.00001)
+    assert selector.spin_policy.should_spin()
+    return selector
 
 
-@pytest.mark.parametrize("made", [TimedSelector, brisk])
-def test_it_waits_as_long_as_it_is_told(made: Callable[[], TimedSelector]) -> None:
-    watchdog = made()
+@pytest.mark.parametrize("made", [TimedSelector, spinning])
+def test_it_waits_no_shorter_than_the_timeout(made: Callable[[], TimedSelector]) -> None:
+    selector = made()
     near, far = socket.socketpair()
-    with near, far, watchdog:
-        watchdog.register(near, selectors.EVENT_READ)
+    with near, far, selector:
+        selector.register(near, selectors.EVENT_READ)
         for seconds in (0.0003, 0.02):
             began = time.perf_counter()
-            assert watchdog.select(seconds) == []
+            assert selector.select(seconds) == []
             assert time.perf_counter() - began >= seconds
         for timeout in (0, 0.0003, 20, None):
             far.send(b"x")
-            [(key, events)] = watchdog.select(timeout)
+            [(key, events)] = selector.select(timeout)
             assert (key.fileobj, events) == (near, selectors.EVENT_READ)
             near.recv(1)
 
 
-@pytest.mark.parametrize("made", [TimedSelector, brisk])
-def test_it_is_told_from_another_thread(made: Callable[[], TimedSelector]) -> None:
-    async def scene() -> int:
+@pytest.mark.parametrize("made", [TimedSelector, spinning])
+def test_a_call_from_another_thread_wakes_it(made: Callable[[], TimedSelector]) -> None:
+    async def main() -> int:
         return await asyncio.to_thread(lambda: 7)
 
     with asyncio.Runner(loop_factory=made().new_loop) as runner:
-        assert runner.run(scene()) == 7
+        assert runner.run(main()) == 7
 
 
-def test_with_nothing_to_do_it_sleeps() -> None:
-    watchdog = brisk()
+def test_it_stops_spinning_when_nothing_comes() -> None:
+    selector = spinning()
     near, far = socket.socketpair()
-    with near, far, watchdog:
-        watchdog.register(near, selectors.EVENT_READ)
+    with near, far, selector:
+        selector.register(near, selectors.EVENT_READ)
         began = time.thread_time()
         for _ in range(20):
-            watchdog.select(0.02)
+            selector.select(0.02)
         assert time.thread_time() - began < 0.1
-        assert not watchdog.spin_policy.should_spin()
+        assert not selector.spin_policy.should_spin()
 
 
-def test_room_for_more_of_an_answer_is_nothing_to_stay_awake_for() -> None:
-    watchdog = brisk()
+def test_it_does_not_spin_for_room_in_a_socket() -> None:
+    selector = spinning()
     near, far = socket.socketpair()
-    with near, far, watchdog:
-        watchdog.register(near, selectors.EVENT_WRITE)
+    with near, far, selector:
+        selector.register(near, selectors.EVENT_WRITE)
         for _ in range(20):
-            watchdog.select(None)
-        assert not watchdog.spin_policy.should_spin()
+            selector.select(None)
+        assert not selector.spin_policy.should_spin()

@@ -1,59 +1,58 @@
-"""A loop stays awake while that costs little beside what it works."""
+"""A loop spins while that costs little compared with its work."""
 
 import pytest
 
-from leadline.runtime.spin_policy import LONG_S, TIMES, SpinPolicy
+from leadline.runtime.spin_policy import LONG_WAIT_S, MAX_WAIT_RATIO, SpinPolicy
 
 US = 1e-6
 
 
 def after(worked: float, waited: float, times: int = 100) -> SpinPolicy:
-    wakefulness = SpinPolicy()
+    policy = SpinPolicy()
     for _ in range(times):
-        wakefulness.observe(worked, waited)
-    return wakefulness
+        policy.observe(worked, waited)
+    return policy
 
 
-def test_at_first_it_sleeps() -> None:
+def test_a_new_loop_sleeps() -> None:
     assert not SpinPolicy().should_spin()
 
 
 @pytest.mark.parametrize(
-    ("worked_us", "waited_us", "pays"),
+    ("worked_us", "waited_us", "spins"),
     [
         (40, 20, True),  # one client, one request at a time
         (100, 300, True),  # a follower of a partition that is written to
-        (40, 40 * TIMES + 40, False),  # it would be awake for more than it works
+        (40, 40 * MAX_WAIT_RATIO + 40, False),  # it would spin for longer than it works
         (40, 1000, False),
-        (900, 1000, False),  # much work, but nobody who waits for an answer within a millisecond
+        (900, 1000, False),  # much work, but no client waits for an answer within a millisecond
         (0, 20, False),
     ],
 )
-def test_it_stays_awake_for_waits_that_are_short_beside_the_work(worked_us: int, waited_us: int, pays: bool) -> None:
-    assert after(worked_us * US, waited_us * US).should_spin() is pays
+def test_it_spins_for_waits_that_are_short_compared_with_the_work(worked_us: int, waited_us: int, spins: bool) -> None:
+    assert after(worked_us * US, waited_us * US).should_spin() is spins
 
 
-def test_one_long_wait_changes_nothing_and_a_few_do() -> None:
-    wakefulness = after(100 * US, 20 * US)
-    wakefulness.observe(100 * US, 3600)
-    assert wakefulness.should_spin()
+def test_one_long_wait_does_not_end_the_spinning_and_a_few_do() -> None:
+    policy = after(100 * US, 20 * US)
+    policy.observe(100 * US, 3600)
+    assert policy.should_spin()
     for _ in range(3):
-        wakefulness.observe(100 * US, 3600)
-    assert not wakefulness.should_spin()
+        policy.observe(100 * US, 3600)
+    assert not policy.should_spin()
 
 
-def test_who_slept_for_long_is_awake_again_soon() -> None:
-    wakefulness = after(100 * US, 3600)
+def test_after_a_long_sleep_it_spins_again_soon() -> None:
+    policy = after(100 * US, 3600)
     needed = 0
-    while not wakefulness.should_spin():
-        wakefulness.observe(100 * US, 20 * US)
+    while not policy.should_spin():
+        policy.observe(100 * US, 20 * US)
         needed += 1
     assert needed < 20
 
 
 @pytest.mark.parametrize("waited_us", [10, 100, 400, 900, 2000, 10_000])
 @pytest.mark.parametrize("worked_us", [10, 50, 200, 1000])
-def test_what_it_costs_is_bounded_by_what_is_worked(worked_us: int, waited_us: int) -> None:
-    assert (
-        not after(worked_us * US, waited_us * US).should_spin() or min(waited_us * US, LONG_S) < worked_us * US * TIMES
-    )
+def test_the_spinning_is_bounded_by_the_work(worked_us: int, waited_us: int) -> None:
+    spins = after(worked_us * US, waited_us * US).should_spin()
+    assert not spins or min(waited_us * US, LONG_WAIT_S) < worked_us * US * MAX_WAIT_RATIO

@@ -1,4 +1,4 @@
-"""Turns: between two steps everybody is served who has sent something."""
+"""Between two steps every client that has sent something is served."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ from leadline.runtime.event_loop import EventLoop
 from leadline.runtime.step_scheduler import QUIET_SECONDS, StepScheduler
 
 
-def run(scene: Callable[[StepScheduler, list[str], socket.socket], None], wanted: int) -> list[str]:
+def run(scene: Callable[[StepScheduler, list[str], socket.socket], None], count: int) -> list[str]:
     """What happened in which order: what the scene does, and `read` when bytes of its socket were read."""
     done: list[str] = []
 
@@ -21,7 +21,7 @@ def run(scene: Callable[[StepScheduler, list[str], socket.socket], None], wanted
             loop.add_reader(ours, lambda: done.append("read " + ours.recv(100).decode()))
             scene(StepScheduler(loop), done, theirs)
             async with asyncio.timeout(120):
-                while len(done) < wanted:  # noqa: ASYNC110 - what changes it has no event
+                while len(done) < count:  # noqa: ASYNC110 - what changes it has no event
                     await asyncio.sleep(0)
             loop.remove_reader(ours)
 
@@ -30,47 +30,47 @@ def run(scene: Callable[[StepScheduler, list[str], socket.socket], None], wanted
     return done
 
 
-def test_who_has_sent_something_comes_before_the_next_step() -> None:
-    def scene(turns: StepScheduler, done: list[str], theirs: socket.socket) -> None:
+def test_a_client_that_has_sent_something_is_served_before_the_next_step() -> None:
+    def scene(scheduler: StepScheduler, done: list[str], theirs: socket.socket) -> None:
         def step(name: str) -> None:
             done.append(name)
             theirs.send(name.encode())
 
         for name in ("1", "2", "3"):
-            turns.schedule(lambda name=name: step(name))  # type: ignore[misc]
+            scheduler.schedule(lambda name=name: step(name))  # type: ignore[misc]
         theirs.send(b"0")
 
     assert run(scene, 7) == ["read 0", "1", "read 1", "2", "read 2", "3", "read 3"]
 
 
-def test_steps_are_taken_in_their_order_also_those_that_steps_ask_for() -> None:
-    def scene(turns: StepScheduler, done: list[str], theirs: socket.socket) -> None:
+def test_steps_run_in_the_order_in_which_they_were_scheduled() -> None:
+    def scene(scheduler: StepScheduler, done: list[str], theirs: socket.socket) -> None:
         def first() -> None:
             done.append("1")
-            turns.schedule(lambda: done.append("3"))
+            scheduler.schedule(lambda: done.append("3"))
 
-        turns.schedule(first)
-        turns.schedule(lambda: done.append("2"))
+        scheduler.schedule(first)
+        scheduler.schedule(lambda: done.append("2"))
 
     assert run(scene, 3) == ["1", "2", "3"]
 
 
 def test_a_step_that_fails_does_not_hold_up_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    def scene(turns: StepScheduler, done: list[str], theirs: socket.socket) -> None:
+    def scene(scheduler: StepScheduler, done: list[str], theirs: socket.socket) -> None:
         def fails() -> None:
             raise ValueError("a fault")
 
-        turns.schedule(fails)
-        turns.schedule(lambda: done.append("2"))
+        scheduler.schedule(fails)
+        scheduler.schedule(lambda: done.append("2"))
 
     assert run(scene, 1) == ["2"]
     assert "a fault" in caplog.text
 
 
 def test_it_is_quiet_until_a_small_request_comes_and_some_time_after_it() -> None:
-    turns = StepScheduler(asyncio.new_event_loop())
-    turns._loop.close()
-    assert turns.is_quiet(0.0)
-    turns.last_small_request_s = 5.0
-    told = [turns.is_quiet(5.0 + share * QUIET_SECONDS) for share in (0, 0.5, 1.5)]
-    assert told == [False, False, True]
+    scheduler = StepScheduler(asyncio.new_event_loop())
+    scheduler._loop.close()
+    assert scheduler.is_quiet(0.0)
+    scheduler.last_small_request_s = 5.0
+    quiet = [scheduler.is_quiet(5.0 + share * QUIET_SECONDS) for share in (0, 0.5, 1.5)]
+    assert quiet == [False, False, True]
