@@ -18,6 +18,7 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_LEADER: BrokerId = -1
+DURING_DELETE = -2  # as leader or leader epoch: the topic is being deleted
 NO_ID: TopicId = uuid.UUID(int=0)  # of a topic that has none, or is given by its name
 NONE = 0  # as an error code: no error
 ACKS_ALL = -1  # in a produce request: those of all in-sync replicas

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leadline.controller import elections
+from leadline.model import NO_LEADER
 from leadline.replication.follower import State
 from tests.scenarios.cluster import Cluster
 
@@ -136,7 +136,7 @@ def test_without_an_in_sync_replica_nobody_leads() -> None:
     cluster.wait(31_000)
     cluster.crash(1)
     cluster.notice(1)
-    assert (cluster.controller.current.leader, cluster.isr) == (elections.NO_LEADER, {1})
+    assert (cluster.controller.current.leader, cluster.isr) == (NO_LEADER, {1})
     cluster.start(1)
     assert (cluster.leader.id, cluster.leader.log.values()) == (1, "a")
 

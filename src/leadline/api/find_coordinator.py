@@ -4,11 +4,11 @@ from collections.abc import Awaitable
 
 from leadline.api.auto_create import auto_create
 from leadline.api.context import Context
-from leadline.cluster.metadata_cache import NO_LEADER, Endpoint
+from leadline.cluster.metadata_cache import Endpoint
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.transaction_shard import TRANSACTIONS_TOPIC
 from leadline.errors import CoordinatorNotAvailable, InvalidRequest, TopicAlreadyExists, WireError
-from leadline.model import NONE, BrokerId, TopicPartition
+from leadline.model import NO_LEADER, NONE, BrokerId, TopicPartition
 from leadline.wire.messages import FindCoordinatorRequest, FindCoordinatorResponse
 
 MANY_KEYS_FROM = 4

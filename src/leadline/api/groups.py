@@ -2,6 +2,7 @@
 
 from ipaddress import IPv6Address, ip_address
 
+from leadline.api.authorized_operations import ALL_GROUP_OPERATIONS, NOT_REQUESTED
 from leadline.api.context import Context
 from leadline.coordinator.classic_group import ClassicGroup, GroupState
 from leadline.coordinator.group_effects import JoinResult, LeavingMember
@@ -30,8 +31,6 @@ NULL_PROTOCOL_FROM = 7
 SKIPS_ASSIGNMENT_FROM = 9
 PROTOCOL_FROM = 5  # of SyncGroup
 MANY_LEAVE_FROM = 3  # of LeaveGroup
-NOT_ASKED = -(1 << 31)
-ALL_GROUP_OPERATIONS = 0b1_0100_1000  # a bit for each: read, delete, describe; without an authorizer, all there are
 CLASSIC = "classic"  # the type of a group; the newer one, consumer, needs Kafka without ZooKeeper
 
 _Described = DescribeGroupsResponse.DescribedGroup
@@ -143,7 +142,7 @@ def leave_group(request: LeaveGroupRequest, ctx: Context) -> LeaveGroupResponse:
 
 def describe_groups(request: DescribeGroupsRequest, ctx: Context) -> DescribeGroupsResponse:
     """DescribeGroups, v0-5.  v3 operations · v4 static members. A group that nobody knows is Dead."""
-    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED
+    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
     return DescribeGroupsResponse(groups=[_describe(group_id, operations, ctx) for group_id in request.groups])
 
 

@@ -6,8 +6,7 @@ What an older controller says, or what was meant for an earlier run of this brok
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TypeVar
-from uuid import UUID
+from typing import Protocol, TypeVar
 
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.errors import (
@@ -25,7 +24,7 @@ from leadline.errors import (
     UnknownTopicOrPartition,
     WireError,
 )
-from leadline.model import NONE, TopicId, TopicPartition
+from leadline.model import DURING_DELETE, NO_EPOCH, NO_ID, NONE, TopicId, TopicPartition
 from leadline.replication.partition import ANY_EPOCH, LeaderAndIsr, Proposal
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
@@ -47,28 +46,32 @@ from leadline.wire.messages import (
 BY_TOPIC_FROM, IDS_FROM = 2, 5  # LeaderAndIsr
 EPOCHS_FROM, DELETES_FROM = 3, 3  # StopReplica has epochs, and tells for each partition whether to delete it
 IDS_TO_ALTER_FROM, STATES_FROM = 2, 3  # AlterPartition
-DURING_DELETE, NO_EPOCH = -2, -1  # as leader epochs, above all others
-NO_ID = UUID(int=0)
 
 M = TypeVar("M", bound=Message)
 Q = TypeVar("Q", bound=Message)
-R = TypeVar("R", bound=Message)
+E = TypeVar("E", bound="ErrorResponse")
 _State = LeaderAndIsrRequest.LeaderAndIsrPartitionState
 _Led = LeaderAndIsrResponse.LeaderAndIsrPartitionError
 _Stopped = StopReplicaResponse.StopReplicaPartitionError
 _Altered = AlterPartitionResponse.PartitionData
 
 
-def among_brokers(
-    handler: Callable[[Q, Context], R | Awaitable[R]], kind: type[R]
-) -> Callable[[Q, Context], R | Awaitable[R]]:
-    """As it is served to others: on a node that is alone, whoever asks is no broker."""
+class ErrorResponse(Protocol):
+    """A response that can say why the request as a whole is refused."""
 
-    def serve(request: Q, ctx: Context) -> R | Awaitable[R]:
+    error_code: int
+
+
+def among_brokers(
+    handler: Callable[[Q, Context], E | Awaitable[E]], kind: type[E]
+) -> Callable[[Q, Context], E | Awaitable[E]]:
+    """The handler for requests of other brokers. A single node has none: it refuses whoever sends one."""
+
+    def serve(request: Q, ctx: Context) -> E | Awaitable[E]:
         if ctx.services.is_alone:
-            refused = kind()
-            setattr(refused, "error_code", ClusterAuthorizationFailed.code)  # noqa: B010  all of them have it
-            return refused
+            response = kind()
+            response.error_code = ClusterAuthorizationFailed.code
+            return response
         return handler(request, ctx)
 
     return serve

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Iterable
 from uuid import UUID
 
+from leadline.api.authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_REQUESTED
 from leadline.api.auto_create import auto_create
 from leadline.api.context import Context
 from leadline.cluster.metadata_cache import BrokerInfo, CachedPartition, CachedTopic, Endpoint
@@ -11,24 +12,19 @@ from leadline.controller.topics import INTERNAL, check_name
 from leadline.errors import (
     InvalidRequest,
     InvalidTopic,
+    LeaderNotAvailable,
     TopicAlreadyExists,
     UnknownTopicId,
     UnknownTopicOrPartition,
     WireError,
 )
-from leadline.model import NONE, BrokerId
+from leadline.model import NO_ID, NO_LEADER, NONE, BrokerId
 from leadline.wire.messages import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest, MetadataResponse
 
-LEADER_NOT_AVAILABLE = 5
-NO_LEADER = -1
 MISMATCHED_ENDPOINT_TYPE = 114
 UNSUPPORTED_ENDPOINT_TYPE = 115
 BROKERS, CONTROLLERS = 1, 2  # types of endpoints
 BY_ID_FROM = 12
-NO_ID = UUID(int=0)
-NOT_ASKED = -(1 << 31)
-ALL_CLUSTER_OPERATIONS = 0b1_1111_1010_0000  # a bit for each operation; without an authorizer, all that there are
-ALL_TOPIC_OPERATIONS = 0b1101_1111_1000
 
 _Topic = MetadataResponse.MetadataResponseTopic
 
@@ -115,7 +111,7 @@ def _named(name: str, ctx: Context, request: MetadataRequest, refused: dict[str,
 
 
 def _topic_operations(request: MetadataRequest) -> int:
-    return ALL_TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    return ALL_TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_REQUESTED
 
 
 def _why_missing(name: str, refused: dict[str, WireError]) -> int:
@@ -143,7 +139,7 @@ def _partition(number: int, partition: CachedPartition, ctx: Context) -> Metadat
     cluster = ctx.services.metadata
     at = None if cluster.may_have_moved(partition) else cluster.reachable(partition.leader, ctx.client.listener)
     return MetadataResponse.MetadataResponsePartition(
-        error_code=LEADER_NOT_AVAILABLE if at is None else NONE,
+        error_code=LeaderNotAvailable.code if at is None else NONE,
         partition_index=number,
         leader_id=NO_LEADER if at is None else partition.leader,
         leader_epoch=partition.leader_epoch,
@@ -166,7 +162,7 @@ def _answer(request: MetadataRequest, ctx: Context, topics: list[_Topic]) -> Met
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller,
         topics=topics,
-        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if asked else NOT_REQUESTED,
     )
 
 
@@ -200,6 +196,6 @@ def describe_cluster(request: DescribeClusterRequest, ctx: Context) -> DescribeC
             for broker, at, rack in endpoints(ctx)
         ],
         cluster_authorized_operations=(
-            ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+            ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
         ),
     )

@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Coroutine, Mapping
 from functools import partial
-from uuid import UUID
 
 from leadline.api.context import Context
 from leadline.cluster.metadata_cache import CachedTopic
@@ -28,7 +27,7 @@ from leadline.errors import (
     UnknownTopicId,
     WireError,
 )
-from leadline.model import NONE, TopicPartition
+from leadline.model import NO_ID, NONE, TopicPartition
 from leadline.wire.messages import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -42,7 +41,6 @@ from leadline.wire.messages import (
 
 BROKERS_CHOICE = -1
 DISABLED_FROM = 3  # DeleteTopics has an error of its own for it from this version on
-NO_ID = UUID(int=0)
 CLUSTER_METADATA = "__cluster_metadata"  # has another meaning without ZooKeeper
 HIGH_WATERMARK = -1  # as an offset to delete records up to
 

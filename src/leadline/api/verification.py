@@ -10,7 +10,6 @@ from typing import TypeAlias, TypeVar
 
 from leadline.api.context import Context
 from leadline.cluster.broker_client import PeerLost
-from leadline.cluster.metadata_cache import NO_LEADER
 from leadline.coordinator.transaction import ProducerIdAndEpoch
 from leadline.coordinator.transaction_shard import TRANSACTIONS_TOPIC
 from leadline.errors import (
@@ -28,7 +27,7 @@ from leadline.errors import (
     by_code,
 )
 from leadline.log.producer_state import TRUSTED, Verification
-from leadline.model import NO_SEQUENCE, BrokerId, Buffer, TopicPartition
+from leadline.model import NO_LEADER, NO_SEQUENCE, BrokerId, Buffer, TopicPartition
 from leadline.records.batch import HEADER_BYTES, MAGIC, MAGIC_AT, Header, header_at, walk
 from leadline.wire.messages import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse, ProduceRequest
 

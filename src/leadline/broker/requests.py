@@ -4,9 +4,9 @@ A frame that is no request, or that fails without a response, closes its connect
 happens.
 """
 
-import asyncio
 import gc
 import logging
+from asyncio import Future
 from collections.abc import Awaitable
 from functools import partial
 from time import perf_counter
@@ -19,7 +19,7 @@ from leadline.broker.reply_queue import Later, as_it_is
 from leadline.errors import WireError
 from leadline.wire.apis import API_VERSIONS, APIS, unsupported_api_versions
 from leadline.wire.classes import Message
-from leadline.wire.frames import RequestHead, request_front, response_frame, rest_of_head
+from leadline.wire.frames import FRONT, RequestHead, response_frame, rest_of_head, short_header
 from leadline.wire.primitives import MalformedRequest
 
 log = logging.getLogger(__name__)
@@ -38,24 +38,27 @@ class Requests:
     def serve(self, connection: Connection, frame: memoryview) -> Served:
         started = perf_counter()
         try:
-            key, version, correlation_id = request_front(frame)
+            if len(frame) < FRONT.size:
+                raise short_header(frame)
+            key, version, correlation_id = FRONT.unpack_from(frame)
             entry = TABLE.get(key)
             if entry is None:
                 return _unsupported(key, version, correlation_id)
+            fast = entry.fast
             served: Served = None
-            if entry.fast is not None:
-                reply = entry.fast(frame, version, correlation_id, connection.client, self.services)
-                if reply is not None:
-                    served = Later(reply, as_it_is, not entry.pipelined) if isinstance(reply, asyncio.Future) else reply
+            if fast is not None:
+                served = fast(frame, version, correlation_id, connection.client, self.services)
             if served is None:
                 served = self._handle(entry, rest_of_head(frame, key, version, correlation_id), connection, frame)
+            elif isinstance(served, Future):
+                served = Later(served, as_it_is, not entry.pipelined)
         except MalformedRequest as error:
             raise CloseConnection(f"malformed request: {error}") from None
         except WireError as error:
             raise _failed(error) from None
         self.served += 1
         seconds = perf_counter() - started
-        if seconds > self.slowest_turn or seconds > SLOW_SECONDS:
+        if seconds > SLOW_SECONDS or seconds > self.slowest_turn:
             self._note(seconds, entry.name, version, connection)
         return served
 
@@ -68,7 +71,7 @@ class Requests:
             return None
         if isinstance(answer, Message):
             return response_frame(answer, head.version, head.correlation_id)
-        if isinstance(answer, asyncio.Future):
+        if isinstance(answer, Future):
             return Later(answer, partial(_framed, head), not entry.pipelined)
         return _framed_later(head, answer)
 

@@ -10,16 +10,12 @@ Pure: fed by UpdateMetadata, read by all who answer clients. Whoever waits for a
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
-from uuid import UUID
 
 from leadline.coordination.registration import PROTOCOLS
 from leadline.errors import StaleBrokerEpoch, StaleControllerEpoch, UnknownTopicOrPartition
-from leadline.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from leadline.model import DURING_DELETE, NO_ID, NO_LEADER, BrokerId, LeaderEpoch, TopicId, TopicPartition
 from leadline.wire.messages import UpdateMetadataRequest
 
-NO_LEADER: BrokerId = -1
-DURING_DELETE = -2
-NO_ID = UUID(int=0)
 NO_CONTROLLER: BrokerId = -1
 NO_BROKER_EPOCH = -1
 

@@ -8,11 +8,9 @@ from collections.abc import Callable
 from leadline.controller.decisions import Decisions
 from leadline.controller.effects import Request
 from leadline.controller.state import PartitionReplica, RegisteredBroker
-from leadline.model import TopicPartition
+from leadline.model import NONE, TopicPartition
 from leadline.wire.classes import Message
 from leadline.wire.messages import LeaderAndIsrResponse, StopReplicaRequest, StopReplicaResponse
-
-NONE = 0
 
 Event = Callable[[Decisions], None]
 

@@ -54,7 +54,6 @@ GIVE_BACK_S = 5.0
 STAND_BACK_S = 0.5  # before an election, for each broker that is silent here: who hears more is elected first
 PRODUCER_IDS_AT_ONCE = 1000
 ELECT, REBALANCE = "elect", "rebalance"  # events that no node stands for
-NONE = 0
 
 T = TypeVar("T")
 

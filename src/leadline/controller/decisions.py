@@ -40,12 +40,10 @@ from leadline.errors import (
     UnknownTopicOrPartition,
     WireError,
 )
-from leadline.model import BrokerId, TopicPartition
+from leadline.model import NO_LEADER, NONE, BrokerId, TopicPartition
 from leadline.replication.partition import LeaderAndIsr, Proposal
 
 UNKNOWN_BROKER_EPOCH = -1
-NONE = 0
-NO_LEADER = elections.NO_LEADER
 
 
 class PendingChanges(NamedTuple):

@@ -14,11 +14,8 @@ from typing import NamedTuple
 from leadline.controller.state import ControlledPartition, ControllerState, RegisteredBroker
 from leadline.coordination.registration import PROTOCOLS
 from leadline.coordination.tree import Operation
-from leadline.model import BrokerId, TopicPartition
+from leadline.model import DURING_DELETE, NO_EPOCH, BrokerId, TopicPartition
 from leadline.wire.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-
-DURING_DELETE = -2  # as leader, or as leader epoch: the topic is about to go
-NO_EPOCH = -1
 
 Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
 _Led = LeaderAndIsrRequest.LeaderAndIsrPartitionState

@@ -13,10 +13,8 @@ Pure: decisions over broker ids and epochs.
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from leadline.errors import FencedLeaderEpoch, IneligibleReplica, InvalidRequest, InvalidUpdateVersion, NotController
-from leadline.model import BrokerId
+from leadline.model import NO_LEADER, BrokerId
 from leadline.replication.partition import ANY_EPOCH, LeaderAndIsr, Proposal
-
-NO_LEADER: BrokerId = -1
 
 
 def first(assigned: Iterable[BrokerId], alive: Collection[BrokerId]) -> LeaderAndIsr | None:

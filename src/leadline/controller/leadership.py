@@ -18,12 +18,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from leadline.cluster.broker_client import PeerLost
-from leadline.cluster.metadata_cache import NO_LEADER, LeaderAndReplicas, MetadataCache
+from leadline.cluster.metadata_cache import LeaderAndReplicas, MetadataCache
 from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.cluster.peers import Peers
 from leadline.controller.controller import Controller
 from leadline.coordination.tree import SessionState, Tree
-from leadline.model import BrokerId, TopicPartition
+from leadline.model import NO_LEADER, BrokerId, TopicPartition
 from leadline.replication.replicas import Replicas
 from leadline.wire.messages import MetadataRequest, MetadataResponse
 

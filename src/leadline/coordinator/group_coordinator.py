@@ -40,15 +40,13 @@ from leadline.errors import (
     UnknownServerError,
     WireError,
 )
-from leadline.model import ProducerId
+from leadline.model import NONE, ProducerId
 from leadline.records.build import BatchFields
 from leadline.records.compression import Codec
 from leadline.replication.replicas import Replicas
 from leadline.runtime.ports import Chance, Clock
 
 log = logging.getLogger(__name__)
-
-NONE = 0
 
 
 class GroupCoordinator:

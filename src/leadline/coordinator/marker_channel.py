@@ -18,8 +18,7 @@ from leadline.errors import (
     WireError,
     by_code,
 )
-from leadline.model import BrokerId, TopicPartition
-from leadline.replication.hosted_partition import NO_LEADER
+from leadline.model import NO_LEADER, BrokerId, TopicPartition
 from leadline.wire.classes import Message
 from leadline.wire.messages import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 

@@ -11,12 +11,10 @@ from functools import partial
 
 from leadline.coordinator.group_offsets import OffsetAndMetadata
 from leadline.coordinator.group_records import offset_key, offset_value
-from leadline.model import Offset, TopicPartition
+from leadline.model import NONE, Offset, TopicPartition
 from leadline.records.batch import put_crc
 from leadline.records.build import BatchFields, build_at
 from leadline.wire.templates import INT, LONG, Template
-
-NONE = 0
 
 _commit_of: Callable[[tuple[object, ...]], OffsetAndMetadata] = partial(
     tuple.__new__, OffsetAndMetadata

@@ -28,7 +28,7 @@ from leadline.errors import (
     WireError,
 )
 from leadline.log.producer_state import TRUSTED, Verification
-from leadline.model import Offset, ProducerId, TopicPartition
+from leadline.model import NONE, Offset, ProducerId, TopicPartition
 from leadline.records.build import BatchFields
 from leadline.records.compression import Codec
 from leadline.runtime.periodic import every
@@ -37,7 +37,6 @@ log = logging.getLogger(__name__)
 
 MINUTE_MS = 60_000
 GROUPS_PER_STEP = 100  # checked for expired offsets before other tasks run
-NONE = 0
 
 ErrorCodes = dict[TopicPartition, int]
 

@@ -22,7 +22,7 @@ from leadline.log.epochs import EpochEnd
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.write_pressure import PressureLevel
-from leadline.model import BrokerId, Buffer, TopicPartition
+from leadline.model import NONE, BrokerId, Buffer, TopicPartition
 from leadline.replication.context import ReplicationContext
 from leadline.replication.fetch_requests import (
     Me,
@@ -32,17 +32,7 @@ from leadline.replication.fetch_requests import (
     offsets_request,
 )
 from leadline.replication.fetch_session import FetchSession, FetchSessionRequest
-from leadline.replication.follower import (
-    NONE,
-    NOTHING,
-    Answer,
-    AskOffset,
-    Effects,
-    Following,
-    Requests,
-    State,
-    next_requests,
-)
+from leadline.replication.follower import NOTHING, Answer, AskOffset, Effects, Following, Requests, State, next_requests
 from leadline.replication.history import History, Truncation
 from leadline.replication.throttle import is_named
 from leadline.wire import follower_fetch

@@ -20,10 +20,9 @@ from typing import NamedTuple, Protocol
 
 from leadline.errors import CorruptMessage, FencedLeaderEpoch, InvalidRecord, OffsetOutOfRange, ResourceExhausted
 from leadline.log.epochs import EpochEnd, LeaderEpochs
-from leadline.model import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
+from leadline.model import NO_EPOCH, NONE, LeaderEpoch, Offset, TopicPartition
 from leadline.wire.fetch_position import NO_TOPIC_ID, FetchPosition
 
-NONE = 0
 UNDEFINED: Offset = -1  # the leader does not know the epoch
 LATEST_TIMESTAMP = -1  # ListOffsets: where the log ends
 EARLIEST_TIMESTAMP = -2  # and where it starts

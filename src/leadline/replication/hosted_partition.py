@@ -18,7 +18,7 @@ from leadline.errors import (
 )
 from leadline.log.log import AppendResult, Log
 from leadline.log.producer_state import TRUSTED, AppendOrigin, Verification
-from leadline.model import NO_EPOCH, BrokerId, Buffer, LeaderEpoch, Offset
+from leadline.model import ACKS_ALL, NO_EPOCH, NO_LEADER, BrokerId, Buffer, LeaderEpoch, Offset
 from leadline.replication.acknowledgements import FOREVER_S, Acknowledgements
 from leadline.replication.alterations import Alterations, Decision, Proposed
 from leadline.replication.context import ReplicationContext
@@ -33,8 +33,6 @@ from leadline.wire.fetch_position import FetchPosition
 log = logging.getLogger(__name__)
 
 SMALL_BYTES = 4096  # batches up to this size do not fill a disk's queue
-NO_LEADER: BrokerId = -1
-ALL = -1  # acks: of all in-sync replicas
 
 
 class HostedPartition:
@@ -79,7 +77,7 @@ class HostedPartition:
         hosted_log, leader = self.log, self.leader if self.leader_state is None else self.leader_state
         if self.is_switching or self.is_fenced:
             self._refuse_append()
-        if leader.followers and (acks == ALL or origin is AppendOrigin.COORDINATOR):
+        if leader.followers and (acks == ACKS_ALL or origin is AppendOrigin.COORDINATOR):
             if self._context.is_stopping:  # nobody would hear that the others have it
                 raise NotLeaderOrFollower(f"{hosted_log.tp} is no longer led here: this broker stops")
             leader.min_isr = hosted_log.config.min_insync_replicas

@@ -24,13 +24,13 @@ from leadline.errors import (
 from leadline.log.log import AppendResult
 from leadline.log.log_dirs import LogDirs
 from leadline.log.producer_state import TRUSTED, AppendOrigin, Verification
-from leadline.model import NO_EPOCH, BrokerId, Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
+from leadline.model import NO_EPOCH, NO_LEADER, BrokerId, Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
 from leadline.replication.alterations import Alterations, Ask, Decision, Proposed, no_controller
 from leadline.replication.context import ReplicationContext
 from leadline.replication.fetch_requests import Me
 from leadline.replication.fetcher import Fetcher, Followed
 from leadline.replication.follower import follow
-from leadline.replication.hosted_partition import NO_LEADER, HostedPartition, no_fetcher
+from leadline.replication.hosted_partition import HostedPartition, no_fetcher
 from leadline.replication.moves import LogDirMoves
 from leadline.replication.partition import LeaderAndIsr
 from leadline.replication.replica_tasks import ReplicaTasks

@@ -1,4 +1,6 @@
-"""The requests that a 3.8 broker in ZooKeeper mode answers, by api key, with the versions that it advertises.
+"""The requests that a 3.8 broker in ZooKeeper mode answers, by api key, with their versions.
+
+What is advertised is in THE TABLE of `leadline.api`.
 
 Which header goes with a version follows from whether that version is flexible, with two exceptions:
 
@@ -52,17 +54,9 @@ APIS = {
 }
 
 
-def advertised() -> "list[messages.ApiVersionsResponse.ApiVersion]":
-    """For the answer to ApiVersions."""
-    return [_advertised(api) for api in APIS.values()]
-
-
 def unsupported_api_versions() -> "messages.ApiVersionsResponse":
-    supported = [_advertised(APIS[API_VERSIONS])]
-    return messages.ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=supported)
-
-
-def _advertised(api: Api) -> "messages.ApiVersionsResponse.ApiVersion":
-    return messages.ApiVersionsResponse.ApiVersion(
-        api_key=api.key, min_version=api.versions[0], max_version=api.versions[-1]
+    supported = APIS[API_VERSIONS].versions
+    version = messages.ApiVersionsResponse.ApiVersion(
+        api_key=API_VERSIONS, min_version=supported[0], max_version=supported[-1]
     )
+    return messages.ApiVersionsResponse(error_code=UNSUPPORTED_VERSION, api_keys=[version])

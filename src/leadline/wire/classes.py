@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import ClassVar, NoReturn, TypeVar, dataclass_transform
 
-from leadline.model import Buffer
+from leadline.model import NO_ID, Buffer
 from leadline.wire import schema
 from leadline.wire.primitives import Piece
-from leadline.wire.schema import EMPTY, ZERO_ID
+from leadline.wire.schema import EMPTY
 
 Decoder = Callable[[Buffer, int], "tuple[Message, int]"]
 Encoder = Callable[["Message", bytearray], list[Piece]]
@@ -69,7 +69,7 @@ def message_class(name: str) -> type[Message]:
         "Struct": Struct,
         "Message": Message,
         "EMPTY": EMPTY,
-        "ZERO_ID": ZERO_ID,
+        "NO_ID": NO_ID,
         "default": _default,
         "__name__": "leadline.wire.messages",
     }
@@ -104,7 +104,7 @@ def _source(struct: schema.StructSchema, root: schema.StructSchema) -> Iterator[
 def _argument(field: schema.FieldSchema) -> str:
     if field.default == EMPTY:
         return f"{field.name}={'EMPTY' if field.is_array else f'{field.kind}.DEFAULT'}"
-    return f"{field.name}={'ZERO_ID' if field.default == ZERO_ID else repr(field.default)}"
+    return f"{field.name}={'NO_ID' if field.default == NO_ID else repr(field.default)}"
 
 
 def _value(field: schema.FieldSchema) -> str:

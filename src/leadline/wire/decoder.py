@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from functools import cache
 from struct import Struct
 
+from leadline.model import NO_ID
 from leadline.wire import primitives, schema
 from leadline.wire.classes import Decoder, Message, message_class
 from leadline.wire.codegen import CODES, SourceLines
-from leadline.wire.schema import EMPTY, ZERO_ID
+from leadline.wire.schema import EMPTY
 
 
 def compile_decoder(kind: type[Message], version: int, *, is_lenient: bool = False) -> Decoder:
@@ -47,7 +48,7 @@ class _Writer:
                 **vars(primitives),
                 **kind.structs,
                 "new": object.__new__,
-                "ZERO_ID": ZERO_ID,
+                "NO_ID": NO_ID,
                 "StructError": struct.error,
                 "decode_leniently": lambda data, p: _lenient(kind.__name__, version)(data, p),
             }
@@ -269,4 +270,4 @@ class _Writer:
 def _default(field: schema.FieldSchema) -> str:
     if field.default == EMPTY:
         return "[]" if field.is_array else f"{field.kind}.DEFAULT"
-    return "ZERO_ID" if field.default == ZERO_ID else repr(field.default)
+    return "NO_ID" if field.default == NO_ID else repr(field.default)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from leadline.model import NO_ID
 from leadline.wire import schema
 from leadline.wire.classes import Message, Struct
 from leadline.wire.primitives import MAX_STRING
-from leadline.wire.schema import ZERO_ID
 
 _RANGES = {
     "int8": range(-(2**7), 2**7),
@@ -17,7 +17,7 @@ _RANGES = {
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "bool": bool,
     "float64": (float, int),
-    "uuid": type(ZERO_ID),
+    "uuid": type(NO_ID),
     "string": str,
     "bytes": (bytes, bytearray, memoryview),
     "records": object,

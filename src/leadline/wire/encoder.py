@@ -7,11 +7,12 @@ Messages are ours, so nothing is checked beyond what Python checks by itself: wh
 
 import struct
 
+from leadline.model import NO_ID
 from leadline.wire import primitives, schema
 from leadline.wire.classes import Encoder, Message
 from leadline.wire.codegen import CODES, SourceLines
 from leadline.wire.encode_errors import NotInVersion, misfit
-from leadline.wire.schema import EMPTY, ZERO_ID
+from leadline.wire.schema import EMPTY
 
 
 def compile_encoder(kind: type[Message], version: int) -> Encoder:
@@ -23,7 +24,7 @@ class _Writer:
     def __init__(self, kind: type[Message], version: int) -> None:
         self.kind, self.version = kind, version
         self.is_flexible = version in kind.FLEXIBLE
-        names = {"ZERO_ID": ZERO_ID, "StructError": struct.error, "misfit": misfit}
+        names = {"NO_ID": NO_ID, "StructError": struct.error, "misfit": misfit}
         self.source = SourceLines({**vars(primitives), **kind.structs, **names, "NotInVersion": NotInVersion})
         self._out = "out"  # where to write
         self._run: list[tuple[str, str]] = []  # neighbours of fixed size: code and expression
@@ -191,7 +192,7 @@ def _differs(field: schema.FieldSchema, value: str) -> str:
         if not field.is_array:
             return f"{value} is not {field.kind}.DEFAULT and {value} != {field.kind}.DEFAULT"
         return f"{value} is None or len({value})"
-    return f"{value} != {'ZERO_ID' if field.default == ZERO_ID else repr(field.default)}"
+    return f"{value} != {'NO_ID' if field.default == NO_ID else repr(field.default)}"
 
 
 def _is_default_at_first_sight(field: schema.FieldSchema, value: str) -> str:

@@ -7,7 +7,6 @@ understood can be answered, or told about in a log.
 
 from functools import lru_cache
 from struct import Struct
-from struct import error as StructError
 from typing import NamedTuple, TypeVar
 
 from leadline.model import Buffer
@@ -18,7 +17,7 @@ from leadline.wire.codec import decode, decode_from, encode_behind, length
 from leadline.wire.primitives import MalformedRequest, Piece, bad_length, read_varint, skip_tags, text, truncated
 
 SIZE = Struct(">i")
-FRONT = Struct(">hhi")
+FRONT = Struct(">hhi")  # api key, version, correlation id: the front of each request
 _CLIENT_ID = Struct(">h")
 _RESPONSES = Struct(">ii"), Struct(">iix")  # size and header of a response, by header version
 
@@ -40,18 +39,14 @@ class RequestHead(NamedTuple):
         return self.api is not None and self.version in self.api.versions
 
 
-def request_front(frame: Buffer) -> tuple[int, int, int]:
-    """Api key, version and correlation id."""
-    try:
-        key, version, correlation_id = FRONT.unpack_from(frame)
-    except StructError:
-        message = f"truncated: {len(frame)} bytes of at least {FRONT.size}"
-        raise MalformedRequest("request header", 0, message) from None
-    return key, version, correlation_id
-
-
 def request_head(frame: Buffer) -> RequestHead:
-    return rest_of_head(frame, *request_front(frame))
+    if len(frame) < FRONT.size:
+        raise short_header(frame)
+    return rest_of_head(frame, *FRONT.unpack_from(frame))
+
+
+def short_header(frame: Buffer) -> MalformedRequest:
+    return MalformedRequest("request header", 0, f"truncated: {len(frame)} bytes of at least {FRONT.size}")
 
 
 def rest_of_head(frame: Buffer, key: int, version: int, correlation_id: int) -> RequestHead:

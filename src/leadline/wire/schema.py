@@ -9,7 +9,8 @@ from pkgutil import get_data
 from typing import NamedTuple
 from uuid import UUID
 
-ZERO_ID = UUID(int=0)
+from leadline.model import NO_ID
+
 EMPTY: tuple[()] = ()  # the default of an array, and of a struct: nothing but defaults
 NEVER = range(0)
 
@@ -24,7 +25,7 @@ PRIMITIVES: dict[str, Default] = {
     "int32": 0,
     "int64": 0,
     "float64": 0.0,
-    "uuid": ZERO_ID,
+    "uuid": NO_ID,
     "string": "",
     "bytes": b"",
     "records": None,

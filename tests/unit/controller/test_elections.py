@@ -11,6 +11,7 @@ from leadline.errors import (
     NotController,
     WireError,
 )
+from leadline.model import NO_LEADER
 from leadline.replication.partition import ANY_EPOCH, LeaderAndIsr, Proposal
 
 ASSIGNED = (1, 2, 3)
@@ -83,8 +84,8 @@ def test_a_reassigned_partition_is_led_by_one_of_its_new_replicas() -> None:
     ("replica", "isr", "decision"),
     [
         (2, (3, 1, 2), elected(1, 3, 1)),
-        (1, (3, 1, 2), elected(elections.NO_LEADER, 3, 2)),
-        (1, (1,), elected(elections.NO_LEADER, 1)),
+        (1, (3, 1, 2), elected(NO_LEADER, 3, 2)),
+        (1, (1,), elected(NO_LEADER, 1)),
         (2, (1,), None),
     ],
 )

@@ -5,12 +5,10 @@ from struct import pack
 import pytest
 
 from leadline.wire import frames
-from leadline.wire.apis import API_VERSIONS, APIS, advertised, unsupported_api_versions
+from leadline.wire.apis import API_VERSIONS, APIS, unsupported_api_versions
 from leadline.wire.codec import decode, to_bytes
 from leadline.wire.frames import parse_response, request_frame, request_head, response_frame
 from leadline.wire.messages import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
     ControlledShutdownRequest,
     FetchRequest,
     FetchResponse,
@@ -113,15 +111,6 @@ def test_a_response_frame_is_read_back(version: int) -> None:
 def test_a_client_that_is_too_new_can_read_which_api_versions_there_are() -> None:
     frame = joined(response_frame(unsupported_api_versions(), 0, 9))
     assert frame == pack(">iihihhh", 16, 9, 35, 1, API_VERSIONS, 0, 3)
-
-
-def test_all_requests_are_advertised_with_their_versions() -> None:
-    response = ApiVersionsResponse(api_keys=advertised())
-    found = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
-    assert found == {key: (api.versions[0], api.versions[-1]) for key, api in APIS.items()}
-    assert (found[0], found[1], found[18]) == ((0, 11), (0, 16), (0, 3))
-    assert decode(ApiVersionsResponse, to_bytes(response, 3), 3) == response
-    assert ApiVersionsRequest.API_KEY == API_VERSIONS
 
 
 @pytest.mark.parametrize(

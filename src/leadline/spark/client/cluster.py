@@ -6,7 +6,6 @@ are over (60 s), and then told with the last reason.
 """
 
 import time
-import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,8 +13,8 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from leadline.config.settings import nearest
-from leadline.errors import BY_CODE, NotCoordinator, UnknownTopicOrPartition
-from leadline.model import BrokerId, Offset, TopicId, TopicPartition, by_topic
+from leadline.errors import BY_CODE, LeaderNotAvailable, NotCoordinator, UnknownTopicOrPartition
+from leadline.model import NO_LEADER, BrokerId, Offset, TopicId, TopicPartition, by_topic
 from leadline.spark.client.connection import AccessRefused, BrokerAddress, ClientConnection, ClientSecurity, Unreachable
 from leadline.spark.errors import JobFailed
 from leadline.wire.classes import Message
@@ -39,11 +38,8 @@ T = TypeVar("T")
 
 EARLIEST, LATEST = -2, -1  # as times of ListOffsets
 GROUP, TRANSACTION = 0, 1  # as kinds of coordinators
-NO_LEADER = -1
-LEADER_NOT_AVAILABLE = 5
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 CREATION_S = 5.0  # for which a topic may be on its way
-NO_ID = uuid.UUID(int=0)
 
 
 PASSING = {code for code, kind in BY_CODE.items() if kind.retriable}
@@ -127,7 +123,7 @@ class ClusterClient:
         answer = self._metadata(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         found: dict[str, TopicMetadata] = {}
         for topic in answer.topics:
-            if topic.error_code in (0, LEADER_NOT_AVAILABLE) and topic.name is not None:
+            if topic.error_code in (0, LeaderNotAvailable.code) and topic.name is not None:
                 leaders = {part.partition_index: part.leader_id for part in topic.partitions}
                 found[topic.name] = TopicMetadata(topic.name, topic.topic_id, leaders, topic.is_internal)
             elif topic.error_code != UnknownTopicOrPartition.code:
@@ -204,7 +200,7 @@ class ClusterClient:
         """Whoever it is now."""
         self.topics([])
         if self._controller not in self._brokers:
-            raise RequestFailed("the controller", LEADER_NOT_AVAILABLE)
+            raise RequestFailed("the controller", LeaderNotAvailable.code)
         return self._connection(self._brokers[self._controller])
 
     def leader(self, tp: TopicPartition) -> ClientConnection:
@@ -214,7 +210,7 @@ class ClusterClient:
             raise NoSuchTopic(f"topic {tp.topic} has {len(topic.leaders)} partitions; there is no {tp}")
         leader = topic.leaders[tp.partition]
         if leader == NO_LEADER or leader not in self._brokers:
-            raise RequestFailed(str(tp), LEADER_NOT_AVAILABLE)
+            raise RequestFailed(str(tp), LeaderNotAvailable.code)
         return self._connection(self._brokers[leader])
 
     def led_by_another(self, topic: str) -> None:

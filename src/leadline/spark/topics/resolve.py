@@ -5,8 +5,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from leadline.model import Offset, TopicPartition, format_id
-from leadline.spark.client.cluster import NO_ID, ClusterClient, NoSuchTopic, RequestFailed, TopicMetadata
+from leadline.model import NO_ID, Offset, TopicPartition, format_id
+from leadline.spark.client.cluster import ClusterClient, NoSuchTopic, RequestFailed, TopicMetadata
 from leadline.spark.positions import ClusterOffsets, Loss, told
 from leadline.spark.ranges import Range
 from leadline.spark.topics.options import (
