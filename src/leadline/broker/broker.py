@@ -18,10 +18,10 @@ from leadline.broker.presence import Presence
 from leadline.broker.reconfiguration import Reconfiguration, limits_of, topic_config
 from leadline.broker.requests import Requests
 from leadline.cluster.dynamic_configs import DynamicConfigs
+from leadline.cluster.failure_detector import silence_s
 from leadline.cluster.metadata_cache import BrokerInfo, Endpoint, MetadataCache
 from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.cluster.peers import Peers
-from leadline.cluster.silence import silence_s
 from leadline.config.broker import BrokerSettings
 from leadline.config.live_settings import LiveSettings
 from leadline.config.topic import LogConfig
@@ -267,7 +267,7 @@ class Broker:
             self.metadata,
             self.peers.where,
             self._brokers.channel,
-            self.controller.vacate,
+            self.controller.resign_on_behalf,
             silence_s(self.settings.broker.zookeeper_session_timeout_ms),
         )
         self.services.peer_monitor = self.controller.monitor = monitor

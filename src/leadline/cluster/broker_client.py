@@ -15,6 +15,7 @@ from itertools import count
 from struct import Struct
 from typing import Protocol, TypeVar
 
+from leadline.cluster.failure_detector import ProbeOutcome
 from leadline.model import Buffer
 from leadline.runtime.network import Network, TcpNetwork
 from leadline.runtime.ports import shortage
@@ -40,6 +41,11 @@ class PeerLost(Exception):
 
 class PeerGone(PeerLost):
     """Nobody listens there: the broker's process has ended."""
+
+
+def probe_outcome(error: PeerLost) -> ProbeOutcome:
+    """What a failed attempt says to a failure detector."""
+    return ProbeOutcome.REFUSED if isinstance(error, PeerGone) else ProbeOutcome.LOST
 
 
 class BrokerClient(Protocol):

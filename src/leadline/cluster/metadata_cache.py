@@ -62,9 +62,9 @@ class MetadataCache:
         self.me, self.cluster_id = me, cluster_id
         self.broker_epoch = NO_BROKER_EPOCH  # of this run of this broker; -1: not registered yet
         self.brokers: dict[BrokerId, BrokerInfo] = {}
-        self.doubted: set[BrokerId] = set()  # of these, the ones that may have ended a moment ago: see Vigil
+        self.suspected: set[BrokerId] = set()  # of these, the ones that may have ended a moment ago: see PeerMonitor
         self.is_isolated = False  # others may lead what this broker leads: see Leadership
-        self.departed: dict[BrokerId, BrokerInfo] = {}  # not of these any longer, since a moment ago: see Vigil
+        self.departed: dict[BrokerId, BrokerInfo] = {}  # not of these any longer, since a moment ago: see PeerMonitor
         self.controller: BrokerId = NO_CONTROLLER
         self.controller_epoch = 0  # the latest that was heard of
         self.topics: dict[str, CachedTopic] = {}
@@ -92,7 +92,7 @@ class MetadataCache:
 
     def reachable(self, leader: BrokerId, listener: str) -> Endpoint | None:
         """Where clients find a leader. None: nowhere, as far as we know; they should ask again."""
-        broker = None if leader in self.doubted else self.brokers.get(leader)
+        broker = None if leader in self.suspected else self.brokers.get(leader)
         return None if broker is None else broker.endpoints.get(listener)
 
     def may_have_moved(self, partition: CachedPartition) -> bool:

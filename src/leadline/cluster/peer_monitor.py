@@ -1,22 +1,20 @@
-"""Whether the other brokers are still there, as this one sees it.
+"""Whether the other brokers still run, as this broker sees it.
 
-Each broker keeps a connection to each other. When one breaks, its broker may have ended: until it answers again, or the
-controller has decided who leads instead, clients are not sent there. For a while only: the controller may know better.
-A client whose leader was killed asks within a millisecond, perhaps before we hear of it, and librdkafka does nothing
-for a second after what it is told then, be it the old leader or none. So leaders are looked at before they are named,
-and while one is doubted the answer waits for the next: that takes less than the client would.
+Each broker keeps a connection to each other broker and probes it at intervals. `failure_detector` judges the outcomes.
 
-When a new connection is refused, nobody listens there: its process has ended. A controller that is killed holds its
-office until its session times out, and nobody decides anything meanwhile; so its office is given up in its name. A
-connection that only breaks is no proof of that; nor is one that is refused before any stood: Kafka's own brokers may be
-in office before they listen.
+    suspected   The connection broke, so the broker may have ended. Clients are not sent there until it answers again,
+                the controller names another leader, or SUSPICION_S have passed: the controller may know better.
+    gone        A killed controller stays registered until its session expires. A broker whose connection to it is
+                refused therefore deletes /controller on its behalf.
+    silent      The connection stands, but nothing comes through. A broker that hears most of the others deletes
+                /controller on behalf of a silent controller, too.
 
-A broker may also be silent: its connections stand, and nothing comes through. So each broker is looked at every now and
-then. A look that fails is followed by another one over a new connection. `quorum` says when silence counts. A silent
-controller's office is given up by a broker that hears most of the others.
+A client whose leader was killed asks another broker within a millisecond who leads, perhaps before that broker knows.
+librdkafka then does nothing for a second, whether the response names the old leader or none. So leaders are probed
+before a response names them, and a response waits for the successor of a suspected leader: that takes less time.
 
-Clients are told for a little longer where a broker was that has departed. And they are told of the others at all once
-the controller has told this one: librdkafka would forget all brokers that a new one does not know yet.
+The address of a broker that has departed is kept for a while, for clients. Clients get no metadata before the first
+UpdateMetadata: librdkafka would forget all brokers that a new broker does not know yet.
 """
 
 import asyncio
@@ -24,50 +22,46 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
-from leadline.cluster import silence
-from leadline.cluster.broker_client import BrokerClient, PeerGone, PeerLost
+from leadline.cluster import failure_detector
+from leadline.cluster.broker_client import BrokerClient, PeerLost, probe_outcome
+from leadline.cluster.failure_detector import FailureDetector, MajorityDetector, ProbeOutcome, Reachability
 from leadline.cluster.metadata_cache import Endpoint, MetadataCache
 from leadline.model import BrokerId
 from leadline.wire.messages import ApiVersionsRequest, ApiVersionsResponse
 
 log = logging.getLogger(__name__)
 
-LOOKS_IN_SILENCE = 4  # a silence is this many times as long as the pause between two looks
-PATIENCE_IN_SILENCE = 3  # and this many times as long as a look may take
-SILENT_PATIENCE_S = 1.0  # once it is silent: an answer is noticed soon
-FIRST_RETRY_S, RETRY_S = 0.01, 0.2  # a process that is ending may accept a connection before it refuses the next
-LOOK_S = 0.1  # who is slower than that is busy, and alive
-SETTLE_S = 1.0  # what else the client asks on the same connection waits, too
-DOUBT_S = 3.0  # and then we believe the controller
-FAREWELL_S = 5.0
+LEADER_PROBE_S = 0.1  # a leader that takes longer is busy, and alive
+SETTLE_S = 1.0  # other requests on the same connection wait as well
+SUSPICION_S = 3.0
+DEPARTED_TTL_S = 5.0
 INFORMED_S = 5.0  # there may be no controller
 
-Connect = Callable[
-    [Endpoint, Callable[[], None]], BrokerClient
-]  # the second is told when a connection that stood breaks
-Vacate = Callable[[BrokerId], Awaitable[None]]
+Connect = Callable[[Endpoint, Callable[[], None]], BrokerClient]  # the callback runs when an open connection breaks
+ResignOnBehalf = Callable[[BrokerId], Awaitable[None]]  # deletes /controller if it names this broker
 
 
 class PeerMonitor:
-    """`vacate`: gives up the controller's office in its name. `silence_s`: from when on a silence counts."""
+    """The watch over all other brokers. `silence_s`: how long a broker must be unheard to count as silent."""
 
     def __init__(
         self,
         metadata: MetadataCache,
         where: Callable[[BrokerId], Endpoint],
         connect: Connect,
-        vacate: Vacate,
+        resign_on_behalf: ResignOnBehalf,
         silence_s: float,
     ) -> None:
-        self._metadata, self._where, self._connect, self._vacate = metadata, where, connect, vacate
-        self.silence_s = silence_s
-        self._unsure_s = asyncio.get_running_loop().time()  # when this broker last did not hear most of the others
-        self.on_silence: list[Callable[[BrokerId], None]] = []  # called when a broker falls silent, or is heard again
-        self._watches: dict[BrokerId, _Watch] = {}
-        self._farewells: dict[BrokerId, asyncio.TimerHandle] = {}
+        self._metadata, self._where, self._connect = metadata, where, connect
+        self._resign_on_behalf, self.silence_s = resign_on_behalf, silence_s
+        self._loop = asyncio.get_running_loop()
+        self._majority = MajorityDetector(self._loop.time(), silence_s)
+        self.on_silence: list[Callable[[BrokerId], None]] = []  # called when a broker falls silent or is heard again
+        self._watches: dict[BrokerId, _PeerWatch] = {}
+        self._departures: dict[BrokerId, asyncio.TimerHandle] = {}
         self._informed = asyncio.Event()
-        self._news = asyncio.Event()  # of who leads, or of who is doubted; a new one after each
-        metadata.on_change.append(self._changed)
+        self._changed = asyncio.Event()  # of leaders or of suspicions; replaced after each change
+        metadata.on_change.append(self._metadata_changed)
 
     @property
     def silent(self) -> set[BrokerId]:
@@ -76,88 +70,86 @@ class PeerMonitor:
 
     @property
     def unheard(self) -> set[BrokerId]:
-        """Brokers that did not answer the last look: they may be about to be silent."""
+        """Brokers that did not answer the last probe: they may be about to fall silent."""
         return {id for id, watch in self._watches.items() if watch.is_unheard}
 
     @property
     def hears_most(self) -> bool:
-        """For as long as a silence lasts: one that was cut off does not hear all others again at the same moment."""
-        return asyncio.get_running_loop().time() - self._unsure_s >= self.silence_s
+        """This broker has heard most of the others for `silence_s`."""
+        return self._majority.hears_most(self._loop.time())
 
-    def judged(self) -> None:
-        """A broker was heard, or not."""
-        if not silence.hears_most(len(self._watches) + 1, len(self.unheard)):
-            self._unsure_s = asyncio.get_running_loop().time()
+    def probed(self) -> None:
+        """A probe of one of the brokers has ended."""
+        self._majority.judge(len(self._watches) + 1, len(self.unheard), self._loop.time())
 
     @property
     def is_isolated(self) -> bool:
-        return silence.is_isolated(len(self._watches) + 1, len(self.silent))
+        return failure_detector.is_isolated(len(self._watches) + 1, len(self.silent))
 
     @property
     def is_informed(self) -> bool:
         return self._informed.is_set()
 
     async def informed(self) -> None:
-        """Return once the controller has told who is there; or after a while, and then at once."""
+        """Returns after the first UpdateMetadata, or once INFORMED_S have passed; from then on at once."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._informed.wait(), INFORMED_S)
         self._informed.set()
 
     async def settled(self, leaders: Callable[[], set[BrokerId]]) -> None:
-        """Return once those who lead have answered, or others lead instead; or after a while, with doubts."""
-        await self._look(leaders())
+        """Returns once the leaders have answered or others lead instead, or once SETTLE_S have passed."""
+        await self._probe(leaders())
         with suppress(TimeoutError):
             async with asyncio.timeout(SETTLE_S):
-                while not leaders().isdisjoint(self._metadata.doubted):
-                    await self._news.wait()
+                while not leaders().isdisjoint(self._metadata.suspected):
+                    await self._changed.wait()
 
-    async def _look(self, brokers: Iterable[BrokerId]) -> None:
-        """Return once each has answered, or is doubted; or after a moment."""
-        seen = [self._watches[id].look() for id in brokers if id in self._watches]
-        if seen:
-            await asyncio.wait(seen, timeout=LOOK_S)
+    async def _probe(self, brokers: Iterable[BrokerId]) -> None:
+        """Returns once each broker has answered or is suspected, or once LEADER_PROBE_S have passed."""
+        probes = [self._watches[id].probe() for id in brokers if id in self._watches]
+        if probes:
+            await asyncio.wait(probes, timeout=LEADER_PROBE_S)
 
-    def tell(self) -> None:
-        """Whoever waits for news."""
-        self._news.set()
-        self._news = asyncio.Event()
+    def notify(self) -> None:
+        """Wakes those that wait for another leader or the end of a suspicion."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
-    def _changed(self) -> None:
-        """Who came, and who went?"""
+    def _metadata_changed(self) -> None:
         self._informed.set()
-        wanted = self._wanted()
-        for id in [id for id, watch in self._watches.items() if wanted.get(id) != watch.at]:
-            self._watches.pop(id).end()
-        for id in wanted.keys() - self._watches.keys():
-            self._watches[id] = _Watch(id, wanted[id], self._metadata, self._connect, self)
+        self._watch(self._endpoints())
         departed = self._metadata.departed.keys()
-        for id in self._farewells.keys() - departed:
-            self._farewells.pop(id).cancel()
-        for id in departed - self._farewells.keys():
-            self._farewells[id] = asyncio.get_running_loop().call_later(FAREWELL_S, self._forget, id)
-        self.tell()
+        for id in self._departures.keys() - departed:
+            self._departures.pop(id).cancel()
+        for id in departed - self._departures.keys():
+            self._departures[id] = self._loop.call_later(DEPARTED_TTL_S, self._forget, id)
+        self.notify()
 
-    async def vacate(self, broker: BrokerId) -> None:
-        """ZooKeeper may be out of reach: then the watch over that broker goes on."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self.silence_s):
-                await self._vacate(broker)
+    def _watch(self, endpoints: dict[BrokerId, Endpoint]) -> None:
+        for id in [id for id, watch in self._watches.items() if endpoints.get(id) != watch.endpoint]:
+            self._watches.pop(id).end()
+        for id in endpoints.keys() - self._watches.keys():
+            self._watches[id] = _PeerWatch(id, endpoints[id], self._metadata, self._connect, self)
 
-    def _wanted(self) -> dict[BrokerId, Endpoint]:
-        found = {}
+    def _endpoints(self) -> dict[BrokerId, Endpoint]:
+        endpoints = {}
         for id in self._metadata.brokers.keys() - {self._metadata.me.id}:
-            try:
-                found[id] = self._where(id)
-            except PeerLost:
-                continue  # it has no such listener
-        return found
+            with suppress(PeerLost):  # it lacks the listener of the brokers
+                endpoints[id] = self._where(id)
+        return endpoints
 
     def _forget(self, broker: BrokerId) -> None:
-        del self._farewells[broker], self._metadata.departed[broker]
+        del self._departures[broker], self._metadata.departed[broker]
+
+    async def resign_on_behalf(self, broker: BrokerId) -> None:
+        """ZooKeeper may be out of reach: then the watch over that broker continues, and this is tried again."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.silence_s):
+                await self._resign_on_behalf(broker)
 
     async def stop(self) -> None:
-        self._metadata.on_change.remove(self._changed)
-        for timer in self._farewells.values():
+        self._metadata.on_change.remove(self._metadata_changed)
+        for timer in self._departures.values():
             timer.cancel()
         tasks = [watch.task for watch in self._watches.values()]
         for task in tasks:
@@ -165,95 +157,89 @@ class PeerMonitor:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class _Watch:
-    """Over one other broker."""
+class _PeerWatch:
+    """The watch over one other broker."""
 
     def __init__(
-        self, broker: BrokerId, at: Endpoint, metadata: MetadataCache, connect: Connect, peer_monitor: PeerMonitor
+        self, broker: BrokerId, endpoint: Endpoint, metadata: MetadataCache, connect: Connect, monitor: PeerMonitor
     ) -> None:
-        self.broker, self.at, self._metadata, self._monitor = broker, at, metadata, peer_monitor
+        self.broker, self.endpoint, self._metadata, self._monitor = broker, endpoint, metadata, monitor
         self._loop = asyncio.get_running_loop()
-        self._wanted = asyncio.Event()  # another look
-        self._waiting: list[asyncio.Future[None]] = []  # for the end of the next one
-        self._heard_s = self._loop.time()  # when it last answered, or refused; at first, when the watch began
+        self._detector = FailureDetector(self._loop.time(), monitor.silence_s)
+        self._due = asyncio.Event()  # the next probe is
+        self._waiting: list[asyncio.Future[None]] = []  # for the end of the next probe
         self.is_unheard = self.is_silent = False
-        self._peer = connect(at, self._doubt)
+        self._client = connect(endpoint, self._suspect)
         self.task = self._loop.create_task(self._run(), name=f"monitor of broker {broker}")
 
-    def look(self) -> "asyncio.Future[None]":
-        self._wanted.set()
-        seen: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append(seen)
-        return seen
+    def probe(self) -> "asyncio.Future[None]":
+        """Probes the broker now. The future is done when the probe has ended."""
+        self._due.set()
+        ended: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(ended)
+        return ended
 
-    def _doubt(self) -> None:
-        self._metadata.doubted.add(self.broker)
-        self._loop.call_later(DOUBT_S, self._trust)
-        self._wanted.set()
+    def _suspect(self) -> None:
+        self._metadata.suspected.add(self.broker)
+        self._loop.call_later(SUSPICION_S, self._trust)
+        self._due.set()
 
     def _trust(self) -> None:
-        if self.broker in self._metadata.doubted:
-            self._metadata.doubted.discard(self.broker)
-            self._monitor.tell()
+        if self.broker in self._metadata.suspected:
+            self._metadata.suspected.discard(self.broker)
+            self._monitor.notify()
 
     async def _run(self) -> None:
-        stood, rest_s = False, FIRST_RETRY_S
         try:
             while True:
-                self._wanted.clear()
-                lost = await self._look()
-                stood = stood or lost is None
-                self._judge(lost)
-                is_over = (stood and isinstance(lost, PeerGone)) or (self.is_silent and self._monitor.hears_most)
-                if is_over and self.broker == self._metadata.controller:
-                    await self._monitor.vacate(self.broker)
-                if lost is None:
-                    rest_s = FIRST_RETRY_S
-                else:
-                    self._loop.call_later(rest_s, self._wanted.set)
-                    rest_s = min(2 * rest_s, RETRY_S)
+                self._due.clear()
+                verdict = self._judge(await self._probe())
+                has_failed = verdict is Reachability.GONE or (self.is_silent and self._monitor.hears_most)
+                if has_failed and self.broker == self._metadata.controller:
+                    await self._monitor.resign_on_behalf(self.broker)
+                if verdict is not Reachability.REACHABLE:
+                    self._loop.call_later(self._detector.next_retry_s(), self._due.set)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(self._monitor.silence_s / LOOKS_IN_SILENCE):
-                        await self._wanted.wait()
+                    async with asyncio.timeout(self._detector.probe_interval_s):
+                        await self._due.wait()
         finally:
-            self._peer.close()
+            self._client.close()
             self._trust()
 
     def end(self) -> None:
-        """The broker is not one of the cluster any longer, or elsewhere."""
+        """The broker has left the cluster, or has moved to another address."""
         self.task.cancel()
         self.is_unheard = False
-        self._silence(is_silent=False)
+        self._set_silent(is_silent=False)
 
-    def _judge(self, lost: PeerLost | None) -> None:
-        """Who refuses a connection is not silent: its process has ended, which is dealt with as such."""
-        self.is_unheard = lost is not None and not isinstance(lost, PeerGone)
-        self._monitor.judged()
-        if not self.is_unheard:
-            self._heard_s = self._loop.time()
-        is_silent = self.is_unheard and self._loop.time() - self._heard_s >= self._monitor.silence_s
-        if is_silent != self.is_silent:
-            what = f"has not answered for {self._monitor.silence_s:g} s" if is_silent else "is heard again"
-            log.warning("broker %d %s", self.broker, what)
-        self._silence(is_silent=is_silent)
+    def _judge(self, outcome: ProbeOutcome) -> Reachability:
+        verdict = self._detector.judge(outcome, self._loop.time())
+        self.is_unheard = verdict in (Reachability.UNHEARD, Reachability.SILENT)
+        self._monitor.probed()
+        is_silent = verdict is Reachability.SILENT
+        if is_silent and not self.is_silent:
+            log.warning("broker %d has not answered for %g s", self.broker, self._monitor.silence_s)
+        elif self.is_silent and not is_silent:
+            log.warning("broker %d is no longer silent", self.broker)
+        self._set_silent(is_silent=is_silent)
+        return verdict
 
-    def _silence(self, *, is_silent: bool) -> None:
+    def _set_silent(self, *, is_silent: bool) -> None:
         if is_silent != self.is_silent:
             self.is_silent = is_silent
-            for changed in list(self._monitor.on_silence):
-                changed(self.broker)
+            for notify in list(self._monitor.on_silence):
+                notify(self.broker)
 
-    async def _look(self) -> PeerLost | None:
+    async def _probe(self) -> ProbeOutcome:
         waiting, self._waiting = self._waiting, []
-        patience_s = SILENT_PATIENCE_S if self.is_silent else self._monitor.silence_s / PATIENCE_IN_SILENCE
         try:
-            await self._peer.ask(ApiVersionsRequest(), ApiVersionsResponse, 0, patience_s)
-            self._trust()
+            await self._client.ask(ApiVersionsRequest(), ApiVersionsResponse, 0, self._detector.probe_timeout_s)
         except PeerLost as error:
-            return error
+            return probe_outcome(error)
         else:
-            return None
+            self._trust()
+            return ProbeOutcome.ANSWERED
         finally:
-            for seen in waiting:
-                if not seen.done():
-                    seen.set_result(None)
+            for ended in waiting:
+                if not ended.done():
+                    ended.set_result(None)

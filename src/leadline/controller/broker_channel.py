@@ -1,9 +1,9 @@
-"""The way from the controller to each broker: requests in their order, each until it is answered or the broker is gone.
+"""The controller's channel to one broker: its requests in order, each repeated until the broker answers or is gone.
 
-A broker that refuses connections has ended, whatever the tree says, unless it has just begun: Kafka's own register
-before they listen. It is told to be gone at once; a connection that breaks makes us look. From then on it is asked,
-every now and then, whether it is there after all. A lost connection alone says nothing. A broker that is silent counts
-as gone once the controller gives up on it.
+`failure_detector` judges the attempts. A broker that refuses connections is reported as gone at once, whatever the tree
+says, unless it has just registered: Kafka's own brokers register before they listen. A connection that breaks causes a
+probe. A broker that is silent is reported as gone when the controller gives up on it. A broker that is gone is probed
+until it answers, and then reported as back.
 """
 
 import asyncio
@@ -12,7 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
-from leadline.cluster.broker_client import BrokerClient, PeerGone, PeerLost
+from leadline.cluster.broker_client import BrokerClient, PeerGone, PeerLost, probe_outcome
+from leadline.cluster.failure_detector import FAILED_PROBE_TIMEOUT_S, FailureDetector, ProbeOutcome, Reachability
 from leadline.controller.effects import Request
 from leadline.controller.state import RegisteredBroker
 from leadline.wire.classes import Message
@@ -29,11 +30,8 @@ from leadline.wire.messages import (
 
 log = logging.getLogger(__name__)
 
-FIRST_BACK_OFF_S, BACK_OFF_S = 0.01, 0.1  # a process that is ending may accept a connection before it refuses the next
-PROBE_S = 0.25
-PROBE_PATIENCE_S = 1.0  # a probe that was lost is soon followed by another, over a new connection
+PROBE_S = 0.25  # between two probes of a broker that is gone
 
-Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 Probe = ApiVersionsRequest
 VERSIONS: dict[type[Message], tuple[type[Message], int]] = {
     LeaderAndIsrRequest: (LeaderAndIsrResponse, 7),
@@ -42,9 +40,12 @@ VERSIONS: dict[type[Message], tuple[type[Message], int]] = {
     Probe: (ApiVersionsResponse, 0),
 }
 
+# The callback runs when an open connection breaks.
+Connect = Callable[[RegisteredBroker, Callable[[], None]], BrokerClient]
+
 
 class BrokerEvents(Protocol):
-    """Who is told of what comes back."""
+    """The receiver of responses and failures."""
 
     def answered(self, broker: RegisteredBroker, request: Request, response: Message) -> None: ...
 
@@ -54,34 +55,36 @@ class BrokerEvents(Protocol):
 
 
 class BrokerChannel:
-    """To one run of one broker. `is_new`: it has just registered, and may not listen yet."""
+    """The channel to one run of one broker. `is_new`: the broker has just registered, and may not listen yet."""
 
     def __init__(
-        self, broker: RegisteredBroker, connect: "Connect", told: BrokerEvents, timeout_s: float, *, is_new: bool
+        self, broker: RegisteredBroker, connect: Connect, events: BrokerEvents, timeout_s: float, *, is_new: bool
     ) -> None:
-        self.broker, self._told, self._timeout_s, self._is_new = broker, told, timeout_s, is_new
-        self._peer = connect(broker, self._lost)
+        self.broker, self._events, self._timeout_s = broker, events, timeout_s
+        self._loop = asyncio.get_running_loop()
+        self._detector = FailureDetector(self._loop.time(), has_answered=not is_new)
+        self._client = connect(broker, self._probe)
         self._queue: asyncio.Queue[Request | Probe] = asyncio.Queue()
         self._unanswered = 0
-        self.is_given_up = False  # it is silent, and counts as gone
-        self._asking: asyncio.Timeout | None = None  # while a request is under way
+        self.is_given_up = False  # the broker is silent and counts as gone
+        self._deadline: asyncio.Timeout | None = None  # of the request in flight: it ends when the broker is given up
         self._task = asyncio.create_task(self._run(), name=f"controller to broker {broker.id}")
-
-    def _lost(self) -> None:
-        """A connection broke: is somebody still there?"""
-        if not self._task.done():
-            self.send(Probe())
 
     def send(self, request: Request | Probe) -> None:
         self._unanswered += 1
         self._queue.put_nowait(request)
 
+    def _probe(self) -> None:
+        """The connection broke: does the broker still run?"""
+        if not self._task.done():
+            self.send(Probe())
+
     def give_up(self) -> None:
         """The broker is silent, and the controller hears most of the others."""
         if not self.is_given_up and not self._task.done():
             self.is_given_up = True
-            if self._asking is not None:
-                self._asking.reschedule(asyncio.get_running_loop().time())
+            if self._deadline is not None:
+                self._deadline.reschedule(self._loop.time())
             else:
                 self.send(Probe())
 
@@ -93,71 +96,74 @@ class BrokerChannel:
         await self._queue.join()
 
     def close(self) -> "asyncio.Task[None]":
-        """At once. The task ends when it is its turn."""
-        self._peer.close()
+        """Closes the connection at once. The task that is returned ends a little later."""
+        self._client.close()
         self._task.cancel()
         return self._task
 
     async def _run(self) -> None:
         while True:
             request = await self._queue.get()
-            kind, version = VERSIONS[type(request)]
             try:
-                response = await self._until_answered(request, kind, version)
+                response = await self._until_answered(request)
             except PeerGone as error:
                 await self._until_back(error)
             except Exception:
-                log.exception("broker %d was not told what it should be: what happened is a bug", self.broker.id)
+                log.exception("broker %d was not sent %s because of a bug", self.broker.id, type(request).__name__)
             else:
                 if not isinstance(request, Probe):
-                    self._told.answered(self.broker, request, response)
+                    self._events.answered(self.broker, request, response)
             finally:
                 self._done()
 
-    async def _until_answered(self, request: Message, kind: type[Message], version: int) -> Message:
-        """PeerGone."""
+    async def _until_answered(self, request: Message) -> Message:
+        """PeerGone: the broker is gone, or is silent and given up."""
         try:
-            async with asyncio.timeout(0 if self.is_given_up else None) as self._asking:
-                return await self._ask_again(request, kind, version)
+            async with asyncio.timeout(0 if self.is_given_up else None) as self._deadline:
+                return await self._repeat(request)
         except TimeoutError:
             raise PeerGone(f"broker {self.broker.id} is silent") from None
         finally:
-            self._asking = None
+            self._deadline = None
 
-    async def _ask_again(self, request: Message, kind: type[Message], version: int) -> Message:
-        """PeerGone: nobody listens there."""
-        complained, rest_s = False, FIRST_BACK_OFF_S
+    async def _repeat(self, request: Message) -> Message:
+        response_type, version = VERSIONS[type(request)]
+        is_reported = False
         while True:
             try:
-                response = await self._peer.ask(request, kind, version, self._timeout_s)
+                response = await self._client.ask(request, response_type, version, self._timeout_s)
             except PeerLost as error:
-                if isinstance(error, PeerGone) and not self._is_new:
+                if self._detector.judge(probe_outcome(error), self._loop.time()) is Reachability.GONE:
                     raise
-                if not complained:
-                    log.warning("broker %d is asked again until it answers: %s", self.broker.id, error)
-                complained = True
-                await asyncio.sleep(rest_s)
-                rest_s = min(2 * rest_s, BACK_OFF_S)
+                if not is_reported:
+                    log.warning("a request to broker %d is repeated until it answers: %s", self.broker.id, error)
+                is_reported = True
+                await asyncio.sleep(self._detector.next_retry_s())
             else:
-                self._is_new = False
+                self._detector.judge(ProbeOutcome.ANSWERED, self._loop.time())
                 return response
 
     async def _until_back(self, error: PeerGone) -> None:
-        """What waits is out of date: once it is back it is told everything."""
-        self._forget_all()
+        """Queued requests are dropped: when the broker is back, the controller sends it everything anew."""
+        self._drop_queued()
         log.warning("broker %d counts as gone: %s", self.broker.id, error)
-        self._told.gone(self.broker)
-        while True:
+        self._events.gone(self.broker)
+        await asyncio.sleep(PROBE_S)
+        while not await self._answers():  # noqa: ASYNC110  nothing announces its return
             await asyncio.sleep(PROBE_S)
-            with suppress(PeerLost):
-                await self._peer.ask(Probe(), ApiVersionsResponse, 0, PROBE_PATIENCE_S)
-                break
-        self._forget_all()
+        self._detector.judge(ProbeOutcome.ANSWERED, self._loop.time())
+        self._drop_queued()
         self.is_given_up = False
-        log.warning("broker %d was thought gone, and is not", self.broker.id)
-        self._told.back(self.broker)
+        log.warning("broker %d is reachable again", self.broker.id)
+        self._events.back(self.broker)
 
-    def _forget_all(self) -> None:
+    async def _answers(self) -> bool:
+        with suppress(PeerLost):
+            await self._client.ask(Probe(), ApiVersionsResponse, 0, FAILED_PROBE_TIMEOUT_S)
+            return True
+        return False
+
+    def _drop_queued(self) -> None:
         while not self._queue.empty():
             self._queue.get_nowait()
             self._done()
@@ -165,8 +171,3 @@ class BrokerChannel:
     def _done(self) -> None:
         self._unanswered -= 1
         self._queue.task_done()
-
-
-Connect = Callable[
-    [RegisteredBroker, Callable[[], None]], BrokerClient
-]  # the second is told when a connection that stood breaks

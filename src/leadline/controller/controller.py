@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
-from leadline.cluster import silence
+from leadline.cluster import failure_detector
 from leadline.config.broker import BrokerSettings
 from leadline.controller import tree_reader
 from leadline.controller.broker_channel import BrokerChannel, Connect
@@ -350,7 +350,7 @@ class Controller:
             else:
                 job.abandon()
 
-    async def vacate(self, broker: BrokerId) -> None:
+    async def resign_on_behalf(self, broker: BrokerId) -> None:
         """Of a controller whose process is gone: so that nobody waits until its session has timed out.
 
         Should it be there after all, it is not in office any longer: it finds another epoch wherever it writes.
@@ -483,7 +483,7 @@ class Controller:
         given_up = {id for id, line in self._lines.items() if line.is_given_up}
         registered = self.decisions.state.brokers.keys() | given_up
         unheard = (self.monitor.unheard & registered) | given_up
-        if silence.hears_most(len(registered), len(unheard)):
+        if failure_detector.hears_most(len(registered), len(unheard)):
             for id in self.monitor.silent & self._lines.keys():
                 self._lines[id].give_up()
 

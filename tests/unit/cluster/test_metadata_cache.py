@@ -126,7 +126,7 @@ def test_clients_are_not_sent_to_a_broker_that_may_have_ended() -> None:
     assert metadata.reachable(2, "L") == Endpoint("h", 9002)
     assert metadata.reachable(2, "another listener") is None
     assert metadata.reachable(3, "L") is None
-    metadata.doubted.add(2)
+    metadata.suspected.add(2)
     assert metadata.reachable(2, "L") is None
 
 

@@ -1,4 +1,4 @@
-"""The watch over other brokers: who is doubted, for how long, and whose office is given up."""
+"""The monitor of other brokers: which are suspected, for how long, and on whose behalf it resigns."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -47,9 +47,9 @@ class Watched:
     def __init__(self, silence_s: float = SILENCE_S) -> None:
         self.metadata = MetadataCache(BrokerInfo(ME, {}), "cluster")
         self.peers: dict[int, FakePeer] = {}
-        self.vacated: list[BrokerId] = []
+        self.resigned: list[BrokerId] = []
         self.peer_monitor = PeerMonitor(
-            self.metadata, lambda id: Endpoint("h", id), self._connect, self._vacate, silence_s
+            self.metadata, lambda id: Endpoint("h", id), self._connect, self._resign_on_behalf, silence_s
         )
         self.tell(ME, OTHER, CONTROLLER)
 
@@ -57,8 +57,8 @@ class Watched:
         self.peers[at.port] = FakePeer(lost)
         return self.peers[at.port]
 
-    async def _vacate(self, broker: BrokerId) -> None:
-        self.vacated.append(broker)
+    async def _resign_on_behalf(self, broker: BrokerId) -> None:
+        self.resigned.append(broker)
 
     def tell(self, *brokers: BrokerId) -> None:
         live = [UpdateMetadataRequest.UpdateMetadataBroker(id=id, v0_host="h", v0_port=id) for id in brokers]
@@ -93,53 +93,55 @@ def test_all_others_are_watched() -> None:
     run(test)
 
 
-def test_a_broker_whose_connection_breaks_is_doubted_at_once_until_it_answers() -> None:
+def test_a_broker_whose_connection_breaks_is_suspected_at_once_until_it_answers() -> None:
     async def test(watched: Watched) -> None:
         peer = watched.peers[OTHER]
         peer.answers.clear()
         peer.lost()
-        assert watched.metadata.doubted == {OTHER}
+        assert watched.metadata.suspected == {OTHER}
         peer.answers.set()
         await turns()
-        assert watched.metadata.doubted == set()
+        assert watched.metadata.suspected == set()
 
     run(test)
 
 
-def test_who_is_doubted_for_long_is_believed_to_be_what_the_controller_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_monitor, "DOUBT_S", 0.01)
+def test_a_broker_that_is_suspected_for_long_is_believed_to_be_what_the_controller_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peer_monitor, "SUSPICION_S", 0.01)
 
     async def test(watched: Watched) -> None:
         watched.peers[OTHER].break_off(PeerGone("nobody listens"))
         await turns()
-        assert watched.metadata.doubted == {OTHER}
+        assert watched.metadata.suspected == {OTHER}
         async with asyncio.timeout(120):
-            while watched.metadata.doubted:  # noqa: ASYNC110  nobody tells
+            while watched.metadata.suspected:  # noqa: ASYNC110  nobody tells
                 await asyncio.sleep(0.001)
 
     run(test)
 
 
-def test_the_office_of_a_controller_that_refuses_is_given_up_and_of_nobody_else() -> None:
+def test_a_controller_that_refuses_connections_is_resigned_on_behalf_of_and_no_other_broker() -> None:
     async def test(watched: Watched) -> None:
         watched.peers[OTHER].break_off(PeerGone("nobody listens"))
         watched.peers[CONTROLLER].break_off(PeerLost("it broke"))
         await turns()
-        assert watched.vacated == []
+        assert watched.resigned == []
         watched.peers[CONTROLLER].break_off(PeerGone("nobody listens"))
         await turns()
-        assert watched.vacated == [CONTROLLER]
+        assert watched.resigned == [CONTROLLER]
 
     run(test)
 
 
-def test_a_controller_that_never_listened_keeps_its_office() -> None:
+def test_a_controller_that_never_listened_stays_the_controller() -> None:
     async def test(watched: Watched) -> None:
         watched.tell(ME)
         watched.tell(ME, CONTROLLER)
         watched.peers[CONTROLLER].fails_with = PeerGone("nobody listens yet")
         await turns()
-        assert watched.vacated == []
+        assert watched.resigned == []
 
     run(test)
 
@@ -159,13 +161,13 @@ def test_a_leader_is_named_once_it_has_answered() -> None:
 
 
 def test_a_leader_that_is_busy_is_named_after_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_monitor, "LOOK_S", 0.01)
+    monkeypatch.setattr(peer_monitor, "LEADER_PROBE_S", 0.01)
 
     async def test(watched: Watched) -> None:
         watched.peers[OTHER].answers.clear()
         async with asyncio.timeout(120):
             await watched.peer_monitor.settled(lambda: {OTHER})
-        assert watched.metadata.doubted == set()
+        assert watched.metadata.suspected == set()
 
     run(test)
 
@@ -177,7 +179,7 @@ def test_instead_of_a_leader_that_is_gone_the_next_is_waited_for() -> None:
         settled = asyncio.create_task(watched.peer_monitor.settled(lambda: {leader}))
         watched.peers[OTHER].break_off(PeerGone("nobody listens"))
         await turns()
-        assert watched.metadata.doubted == {OTHER}
+        assert watched.metadata.suspected == {OTHER}
         watched.tell(ME, OTHER, CONTROLLER)  # that it leads is believed still
         await turns()
         assert not settled.done()
@@ -189,7 +191,7 @@ def test_instead_of_a_leader_that_is_gone_the_next_is_waited_for() -> None:
     run(test)
 
 
-def test_a_leader_that_answers_again_was_doubted_for_nothing() -> None:
+def test_a_leader_that_answers_again_was_suspected_for_nothing() -> None:
     async def test(watched: Watched) -> None:
         watched.peers[OTHER].break_off(PeerLost("it broke"))
         settled = asyncio.create_task(watched.peer_monitor.settled(lambda: {OTHER}))
@@ -197,7 +199,7 @@ def test_a_leader_that_answers_again_was_doubted_for_nothing() -> None:
         assert not settled.done()
         watched.peers[OTHER].fails_with = None
         await asyncio.wait_for(settled, 30)
-        assert watched.metadata.doubted == set()
+        assert watched.metadata.suspected == set()
 
     run(test)
 
@@ -209,13 +211,13 @@ def test_the_next_leader_is_not_waited_for_longer_than_a_while(monkeypatch: pyte
         watched.peers[OTHER].break_off(PeerGone("nobody listens"))
         async with asyncio.timeout(120):
             await watched.peer_monitor.settled(lambda: {OTHER})
-        assert watched.metadata.doubted == {OTHER}
+        assert watched.metadata.suspected == {OTHER}
 
     run(test)
 
 
 def test_who_departed_is_told_of_for_a_little_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer_monitor, "FAREWELL_S", 0.01)
+    monkeypatch.setattr(peer_monitor, "DEPARTED_TTL_S", 0.01)
 
     async def test(watched: Watched) -> None:
         watched.tell(ME, CONTROLLER)
@@ -319,15 +321,15 @@ def test_who_hears_nobody_is_isolated_and_does_not_hear_most() -> None:
             peer.fails_with = NO_ANSWER
         await until(lambda: watched.peer_monitor.is_isolated)
         assert not watched.peer_monitor.hears_most
-        assert watched.vacated == []
+        assert watched.resigned == []
 
     run(test, SHORT_S)
 
 
-def test_the_office_of_a_silent_controller_is_given_up_by_who_hears_most() -> None:
+def test_a_broker_that_hears_most_resigns_on_behalf_of_a_silent_controller() -> None:
     async def test(watched: Watched) -> None:
         watched.peers[CONTROLLER].fails_with = NO_ANSWER
-        await until(lambda: watched.vacated[:1] == [CONTROLLER])
+        await until(lambda: watched.resigned[:1] == [CONTROLLER])
         assert watched.peer_monitor.silent == {CONTROLLER}
 
     run(test, SHORT_S)
