@@ -1,12 +1,12 @@
-"""One group: who belongs to it, and how its members come to share the work.
+"""One group of the classic protocol: its members, and how they share the work.
 
-A *generation* is a set of members with an assignment. Whenever the set changes, the group rebalances: every member
-joins again; once all have, or the time is up, the next generation begins, one member leads it and sends the assignment,
-and each member gets its part when it syncs.
+A *generation* is a set of members with an assignment. When the set changes, the group rebalances: every member joins
+again. Once all have joined, or the time is up, the next generation begins. Its leader sends the assignment, and each
+member gets its part when it syncs.
 
-    generations only grow; a generation has one leader; whoever waits is answered exactly once
+    generations only grow; a generation has one leader; a request that waits gets exactly one reply
 
-Pure: told what happened, and when; effects say whom to answer, which timers to set, what to write.
+Pure: events in, effects out; the time is a parameter.
 """
 
 from collections import Counter
@@ -64,17 +64,17 @@ from leadline.errors import (
 )
 from leadline.model import TopicPartition
 
-LONGEST_REASON = 255  # characters; Kafka's own clients send no more
-AGAIN_MS = 100  # before members that did not come are waited for once more, however impatient they are
-NEW_MEMBER_MS = 5 * 60 * 1000  # a first join is not held open longer, however long the session
+MAX_REASON_CHARS = 255  # Kafka's own clients send no more
+MIN_JOIN_WAIT_MS = 100  # when static members are waited for once more; a lower bound
+NEW_MEMBER_MS = 5 * 60 * 1000  # how long a first join may wait, whatever the session timeout
 
 
 class GroupState(Enum):
-    EMPTY = "Empty"  # no members; perhaps offsets
+    EMPTY = "Empty"  # no members; it may have offsets
     PREPARING = "PreparingRebalance"  # members join again
     COMPLETING = "CompletingRebalance"  # waits for the leader's assignment
     STABLE = "Stable"
-    DEAD = "Dead"  # deleted, or another's
+    DEAD = "Dead"  # deleted, or moved to another coordinator
 
 
 MAY_FOLLOW: dict[GroupState, frozenset[GroupState]] = {
@@ -87,38 +87,38 @@ MAY_FOLLOW: dict[GroupState, frozenset[GroupState]] = {
 
 
 class GroupLimits(NamedTuple):
-    """The settings that groups obey."""
+    """The settings of groups."""
 
     max_size: int  # group.max.size
     initial_rebalance_delay_ms: int  # group.initial.rebalance.delay.ms
 
 
 class ClassicGroup:
-    """A group. Each method that something happened to is one event; it returns what must be done, in order."""
+    """A group. Each event is a method; it returns effects, which must be carried out in order."""
 
     def __init__(self, group_id: str, limits: GroupLimits, now_ms: int) -> None:
         self.id, self.limits = group_id, limits
         self.state = GroupState.EMPTY
-        self.state_since_ms: int | None = now_ms  # when it came into this state; None: not known
+        self.state_since_ms: int | None = now_ms  # None: not known
         self.generation = 0
-        self.protocol_type: str | None = None  # of the members; outlives them
+        self.protocol_type: str | None = None  # of the members; stays when they have left
         self.protocol_name: str | None = None  # of the generation
         self.leader: str | None = None
         self.members: dict[str, GroupMember] = {}
-        self.static_members: dict[str, str] = {}  # static members: their ids by their names
-        self.pending_members: set[str] = set()  # ids that were given out, and have not joined yet
+        self.static_members: dict[str, str] = {}  # member ids by group.instance.id
+        self.pending_members: set[str] = set()  # ids that were assigned, and have not joined yet
         self.joining: dict[str, RequestId] = {}  # members that wait for the next generation
         self.syncing: dict[str, RequestId] = {}  # members that wait for their assignment
-        self.unsynced: set[str] = set()  # members that have not asked for theirs in this generation
-        self.subscribed: frozenset[str] | None = None  # topics of consumers; None: not known
+        self.unsynced: set[str] = set()  # members that have not sent a sync in this generation
+        self.subscribed: frozenset[str] | None = None  # topics that consumers subscribe to; None: not known
         self.offsets = GroupOffsets()
         self.rebalances = RebalanceHistory()
         self._supporters: Counter[str] = Counter()  # members by protocol
-        self._initial: tuple[int, int] | None = None  # while a new group waits for more: this delay, and what remains
+        self._initial: tuple[int, int] | None = None  # of a new group: the current delay, and the time that remains
         self._has_grown = False  # since that delay began
         self._effects: list[Effect] = []
 
-    # What can be asked
+    # Queries
 
     @property
     def is_consumers(self) -> bool:
@@ -129,7 +129,7 @@ class ClassicGroup:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def is_subscribed(self, topic: str) -> bool:
-        """If it is not known: perhaps, so yes."""
+        """Whether a member subscribes to the topic; True if that is not known."""
         return self.subscribed is None or topic in self.subscribed
 
     def check_deletion(self) -> None:
@@ -137,14 +137,14 @@ class ClassicGroup:
             raise NonEmptyGroup(f"group {self.id} is {self.state.value} with {len(self.members)} members")
 
     def check_offset_deletion(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Which offsets may be deleted: in an active group, those that none of its consumers reads. Error codes."""
+        """Error codes. The offsets of topics that an active group subscribes to must not be deleted."""
         if not self.is_consumers:
             self.check_deletion()
         active = self.state is not GroupState.EMPTY
         return {tp: GroupSubscribedToTopic.code if active and self.is_subscribed(tp.topic) else 0 for tp in partitions}
 
     def expired(self, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-        """Offsets that need not be kept any longer."""
+        """Partitions whose offset has expired."""
         if self.protocol_type is None:  # commits without members
             return self.offsets.expired(now_ms, retention_ms)
         if self.state is GroupState.EMPTY:
@@ -156,7 +156,7 @@ class ClassicGroup:
     # Joining
 
     def join(self, request: JoinRequest, new_id: str, request_id: RequestId, now_ms: int) -> list[Effect]:
-        """`new_id`: what a member without an id will be called. Raises what the member is told instead."""
+        """`new_id`: for a member without an id. Raises the error that the member gets instead of a result."""
         self._check_alive()
         if not self._has_room_for(request.member_id):
             self._remove(request.member_id)
@@ -167,7 +167,7 @@ class ClassicGroup:
                 self._join_as_new(request, new_id, request_id, now_ms)
             elif request.member_id in self.pending_members:
                 if request.instance_id is not None:
-                    raise UnknownServerError(f"member {request.member_id} was given its id as a dynamic member")
+                    raise UnknownServerError(f"member {request.member_id} got its id as a dynamic member")
                 self._add(request, request.member_id, request_id, now_ms)
             else:
                 self._rejoin(request, self._member(request.member_id, request.instance_id), request_id, now_ms)
@@ -185,12 +185,12 @@ class ClassicGroup:
         if self.state is GroupState.EMPTY:
             fits = bool(request.protocol_type and request.protocols)
         else:
-            everybodys = (self._supporters[name] == len(self.members) for name in protocol_names(request.protocols))
-            fits = request.protocol_type == self.protocol_type and any(everybodys)
+            common = (self._supporters[name] == len(self.members) for name in protocol_names(request.protocols))
+            fits = request.protocol_type == self.protocol_type and any(common)
         if not fits:
             raise InconsistentGroupProtocol(
                 f"group {self.id} of type {self.protocol_type} has no protocol in common with a member of type "
-                f"{request.protocol_type!r} that knows {sorted(protocol_names(request.protocols))}"
+                f"{request.protocol_type!r} that supports {sorted(protocol_names(request.protocols))}"
             )
 
     def _join_as_new(self, request: JoinRequest, new_id: str, request_id: RequestId, now_ms: int) -> None:
@@ -233,27 +233,27 @@ class ClassicGroup:
             self._rebalance_if_settled(_cause(what, member, request.reason), len(self.members), now_ms)
         elif self.state is GroupState.PREPARING:
             self._update(request, member, request_id)
-        else:  # it did not get the last answer; nothing has changed since
+        else:  # it did not get the last reply; nothing has changed since
             with_members = is_leader and self.state is GroupState.COMPLETING
             self._reply(request_id, self._join_result(member, with_members=with_members))
 
     def _update(self, request: JoinRequest, member: GroupMember, request_id: RequestId) -> None:
-        self._withdraw(member)
+        self._remove_support(member)
         member.update(request)
         self._supporters.update(protocol_names(member.protocols))
-        if (earlier_request := self.joining.get(member.id)) is not None:  # from a connection that it has given up
+        if (earlier_request := self.joining.get(member.id)) is not None:  # from a connection that the member has closed
             self._reply(earlier_request, JoinResult(RebalanceInProgress.code, member.id))
         self.joining[member.id] = request_id
 
-    def _withdraw(self, member: GroupMember) -> None:
-        """What it supports. Names that nobody supports are not remembered."""
+    def _remove_support(self, member: GroupMember) -> None:
+        """Remove the member's protocols from the counter. Names without supporters are dropped."""
         self._supporters.subtract(protocol_names(member.protocols))
         self._supporters = +self._supporters
 
     def _rejoin_static(
         self, request: JoinRequest, old_id: str, new_id: str, request_id: RequestId, now_ms: int
     ) -> None:
-        """A static member was restarted: it takes its place under a new id, and whoever had it is fenced."""
+        """A static member was restarted: it takes its place under a new id, and the old id is fenced."""
         leader, before = self.leader, replace(self.members[old_id])
         member = self._rename(old_id, new_id)
         self._add_effect(SetTimer(session_timer(new_id), member.session_timeout_ms))
@@ -284,19 +284,19 @@ class ClassicGroup:
     def _static_member_rejoined(self, rejoin: StaticMemberRejoin, error: WireError | None) -> None:
         member = rejoin.member
         if self.joining.get(member.id) != rejoin.request_id:
-            return  # left, replaced or expelled meanwhile, and answered then
+            return  # it left, was replaced or was removed meanwhile, and got its reply then
         if error is None:
             is_leader = member.id == self.leader
             if rejoin.may_skip_assignment:
                 result = self._join_result(member, with_members=is_leader)._replace(skip_assignment=is_leader)
-            else:  # the id of its former self: so that it does not take itself for the leader
+            else:  # the former leader id, so that the member does not act as leader
                 result = self._join_result(member, with_members=False)._replace(leader=rejoin.leader or "")
             self._reply_to_join(member.id, result)
             self._add_effect(
                 SetTimer(session_timer(member.id), member.session_timeout_ms)
-            )  # it may have run out while this was written
+            )  # it may have expired during the write
             return
-        self._withdraw(member)
+        self._remove_support(member)
         self._reply_to_join(
             member.id,
             self._join_result(member, with_members=False)._replace(
@@ -308,7 +308,7 @@ class ClassicGroup:
         self._supporters.update(protocol_names(rejoin.before.protocols))
         self._add_effect(SetTimer(session_timer(rejoin.before.id), rejoin.before.session_timeout_ms))
 
-    # From one generation to the next
+    # Rebalancing
 
     def _rebalance_if_settled(self, cause: RebalanceCause, members_before: int, now_ms: int) -> None:
         if GroupState.PREPARING in MAY_FOLLOW[self.state]:
@@ -357,9 +357,8 @@ class ClassicGroup:
                 self.rebalances.add(_cause(RebalanceReason.JOIN_TIMED_OUT, member))
                 self._remove(member.id)
         if self.members and not self._elect_leader():
-            self._add_effect(
-                SetTimer(JOIN_TIMER, max(self.rebalance_timeout_ms, AGAIN_MS))
-            )  # static members, and none has come
+            # All members are static, and none has joined.
+            self._add_effect(SetTimer(JOIN_TIMER, max(self.rebalance_timeout_ms, MIN_JOIN_WAIT_MS)))
             return
         self._add_effect(CancelTimer(JOIN_TIMER))
         self.generation += 1
@@ -382,27 +381,27 @@ class ClassicGroup:
         self._add_effect(SetTimer(SYNC_TIMER, self.rebalance_timeout_ms))
 
     def _elect_leader(self) -> bool:
-        """A leader that has joined; it stays, if it has. False if nobody has."""
+        """Elect a leader that has joined; the current one stays if it has. False: no member has joined."""
         if self.leader not in self.joining:
-            joined = next(iter(self.joining), None)
-            if joined is None:
+            first = next(iter(self.joining), None)
+            if first is None:
                 return False
-            self.leader = joined
+            self.leader = first
         return True
 
     def _elected_protocol(self) -> str:
-        everybodys = [name for name, count in self._supporters.items() if count == len(self.members)]
-        return elected_protocol(self.members.values(), everybodys)
+        common = [name for name, count in self._supporters.items() if count == len(self.members)]
+        return elected_protocol(self.members.values(), common)
 
     def _join_result(self, member: GroupMember, *, with_members: bool) -> JoinResult:
-        told = self.members.values() if with_members else ()
+        members = self.members.values() if with_members else ()
         return JoinResult(
             member_id=member.id,
             generation=self.generation,
             protocol_type=self.protocol_type,
             protocol_name=self.protocol_name,
             leader=self.leader or "",
-            members=tuple((each.id, each.instance_id, each.metadata(self.protocol_name)) for each in told),
+            members=tuple((other.id, other.instance_id, other.metadata(self.protocol_name)) for other in members),
         )
 
     # The assignment
@@ -417,7 +416,7 @@ class ClassicGroup:
         assignments: Mapping[str, bytes],
         request_id: RequestId,
     ) -> list[Effect]:
-        """A member wants its assignment; the leader's brings those of all. Raises what it is told instead."""
+        """A member asks for its assignment; the leader sends all of them. Raises the error for the member."""
         self._check_alive()
         member = self._member(member_id, instance_id)
         self._check_generation(generation)
@@ -435,14 +434,16 @@ class ClassicGroup:
             self._reply(request_id, self._sync_result(member))
             self._add_effect(SetTimer(session_timer(member_id), member.session_timeout_ms))
             return self._take_effects()
-        self._reply_to_sync(member_id, SyncResult(RebalanceInProgress.code))  # from a connection that it has given up
+        self._reply_to_sync(
+            member_id, SyncResult(RebalanceInProgress.code)
+        )  # from a connection that the member has closed
         self.syncing[member_id] = request_id
         if member_id == self.leader:
-            self._add_effect(WriteGroup(self.generation, {each: assignments.get(each, b"") for each in self.members}))
+            self._add_effect(WriteGroup(self.generation, {id: assignments.get(id, b"") for id in self.members}))
         return self._take_effects()
 
     def written(self, write: WriteGroup, error: WireError | None, now_ms: int) -> list[Effect]:
-        """What was to be written is on every in-sync replica, or cannot be."""
+        """The group's record is committed, or could not be."""
         if write.rejoin is not None:
             self._static_member_rejoined(write.rejoin, error)
         elif self.state is GroupState.COMPLETING and write.generation == self.generation:
@@ -473,10 +474,10 @@ class ClassicGroup:
     def _assignments(self) -> dict[str, bytes]:
         return {member.id: member.assignment for member in self.members.values()}
 
-    # Signs of life
+    # Sessions
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> tuple[int, list[Effect]]:
-        """An error code for a member that is alive but must join, and the session that goes on either way."""
+        """Returns an error code if the member must join again. Its session is extended either way."""
         self._check_alive()
         member = self._member(member_id, instance_id)
         self._check_generation(generation)
@@ -486,12 +487,12 @@ class ClassicGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
     ) -> list[Effect]:
-        """Raises why this member, or this stranger, must not commit. A commit of a member is a sign of life."""
+        """Raises an error if the client must not commit now. A commit extends a member's session."""
         self._check_alive()
         if generation < 0 and self.state is GroupState.EMPTY:
             return []
         if transactional and generation < 0 and member_id == NO_MEMBER and instance_id is None:
-            return []  # of a producer that does not know about members
+            return []  # from a producer that sends no group metadata
         member = self._member(member_id, instance_id)
         self._check_generation(generation)
         if transactional:
@@ -501,7 +502,7 @@ class ClassicGroup:
         return [SetTimer(session_timer(member_id), member.session_timeout_ms)]
 
     def timer_expired(self, timer: tuple[str, str], now_ms: int) -> list[Effect]:
-        """A timer has run out."""
+        """A timer has expired."""
         if self.state is GroupState.DEAD:
             pass
         elif timer == JOIN_TIMER:
@@ -513,7 +514,7 @@ class ClassicGroup:
         return self._take_effects()
 
     def _session_expired(self, member_id: str, now_ms: int) -> None:
-        """Who waits for an answer is not expected to send anything, unless it is new."""
+        """A member that waits for a reply sends nothing, so it is not removed unless it is new."""
         if member_id in self.pending_members:
             self.pending_members.remove(member_id)
             self._complete_join_if_all_joined(now_ms)
@@ -527,36 +528,36 @@ class ClassicGroup:
         if self.state not in (GroupState.COMPLETING, GroupState.STABLE) or not self.unsynced:
             return
         before = len(self.members)
-        late = [self.members[each] for each in sorted(self.unsynced)]
+        late = [self.members[id] for id in sorted(self.unsynced)]
         for member in late:
             self._remove(member.id)
         self._rebalance([_cause(RebalanceReason.SYNC_TIMED_OUT, member) for member in late], before, now_ms)
 
     # Leaving
 
-    def leave(self, leavers: Iterable[LeavingMember], now_ms: int) -> tuple[list[int], list[Effect]]:
-        """An error code for each that leaves, in their order."""
+    def leave(self, members: Iterable[LeavingMember], now_ms: int) -> tuple[list[int], list[Effect]]:
+        """Returns an error code for each member, in order."""
         self._check_alive()
         codes = []
-        for each in leavers:
+        for member in members:
             try:
-                self._leave(each, now_ms)
+                self._leave(member, now_ms)
                 codes.append(0)
             except WireError as error:
                 codes.append(error.code)
         return codes, self._take_effects()
 
-    def _leave(self, leaver: LeavingMember, now_ms: int) -> None:
-        if leaver.member_id in self.pending_members:
-            self.pending_members.remove(leaver.member_id)
-            self._add_effect(CancelTimer(session_timer(leaver.member_id)))
+    def _leave(self, leaving: LeavingMember, now_ms: int) -> None:
+        if leaving.member_id in self.pending_members:
+            self.pending_members.remove(leaving.member_id)
+            self._add_effect(CancelTimer(session_timer(leaving.member_id)))
             self._complete_join_if_all_joined(now_ms)
             return
-        member_id = leaver.member_id
-        if member_id == NO_MEMBER and leaver.instance_id is not None:  # somebody else sends a static member away
-            member_id = self.static_members.get(leaver.instance_id, NO_MEMBER)
-        member = self._member(member_id, leaver.instance_id if leaver.member_id != NO_MEMBER else None)
-        self._member_gone(member, _cause(RebalanceReason.LEFT, member, leaver.reason), now_ms)
+        member_id = leaving.member_id
+        if member_id == NO_MEMBER and leaving.instance_id is not None:  # an administrator removes a static member
+            member_id = self.static_members.get(leaving.instance_id, NO_MEMBER)
+        member = self._member(member_id, leaving.instance_id if leaving.member_id != NO_MEMBER else None)
+        self._member_gone(member, _cause(RebalanceReason.LEFT, member, leaving.reason), now_ms)
 
     def _member_gone(self, member: GroupMember, cause: RebalanceCause, now_ms: int) -> None:
         before = len(self.members)
@@ -571,7 +572,7 @@ class ClassicGroup:
         self._reply_to_join(member_id, JoinResult(UnknownMemberId.code))
         self._reply_to_sync(member_id, SyncResult(UnknownMemberId.code))
         if (member := self.members.pop(member_id, None)) is not None:
-            self._withdraw(member)
+            self._remove_support(member)
             if member.instance_id is not None:
                 del self.static_members[member.instance_id]
         if self.leader == member_id:
@@ -580,7 +581,7 @@ class ClassicGroup:
         self.unsynced.discard(member_id)
         self._add_effect(CancelTimer(session_timer(member_id)))
 
-    # The life of the group as a whole
+    # The group as a whole
 
     def load(
         self,
@@ -591,7 +592,7 @@ class ClassicGroup:
         since_ms: int | None,
         members: Iterable[GroupMember],
     ) -> None:
-        """As the journal knows it."""
+        """Set the state from the group's record."""
         for member in members:
             self._put(member, protocol_type)
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY
@@ -605,16 +606,16 @@ class ClassicGroup:
             self.subscribed = subscribed_topics(self.members.values(), protocol_name)
 
     def loaded(self, now_ms: int) -> list[Effect]:
-        """In use from now on: the sessions of its members begin anew."""
+        """The shard is loaded: the sessions of the members start again."""
         if len(self.members) > self.limits.max_size:
-            reason = f"{len(self.members)} members, and group.max.size={self.limits.max_size}"
+            reason = f"{len(self.members)} members, but group.max.size={self.limits.max_size}"
             self._rebalance([RebalanceCause(RebalanceReason.OVER_CAPACITY, reason=reason)], len(self.members), now_ms)
         for member in self.members.values():
             self._add_effect(SetTimer(session_timer(member.id), member.session_timeout_ms))
         return self._take_effects()
 
     def unload(self, now_ms: int) -> list[Effect]:
-        """Another coordinator is responsible."""
+        """Another broker is the coordinator now."""
         for member_id in list(self.joining):
             self._reply_to_join(member_id, JoinResult(NotCoordinator.code, member_id))
         for member_id in list(self.syncing):
@@ -623,7 +624,7 @@ class ClassicGroup:
 
     def die(self, now_ms: int) -> list[Effect]:
         self._enter(GroupState.DEAD, now_ms)
-        self._effects += [CancelTimer(session_timer(each)) for each in (*self.members, *self.pending_members)]
+        self._effects += [CancelTimer(session_timer(id)) for id in (*self.members, *self.pending_members)]
         self._effects += [CancelTimer(JOIN_TIMER), CancelTimer(SYNC_TIMER)]
         return self._take_effects()
 
@@ -666,7 +667,7 @@ class ClassicGroup:
             self._reply(request_id, result)
 
     def _reply_to_sync(self, member_id: str, result: SyncResult) -> None:
-        """A member that waited is alive: its session begins anew."""
+        """A member that waited is alive, so its session starts again."""
         if (request_id := self.syncing.pop(member_id, None)) is not None:
             self._reply(request_id, result)
             self._add_effect(SetTimer(session_timer(member_id), self.members[member_id].session_timeout_ms))
@@ -677,5 +678,5 @@ class ClassicGroup:
 
 
 def _cause(what: RebalanceReason, member: GroupMember, reason: str | None = None) -> RebalanceCause:
-    told = None if reason is None else reason[:LONGEST_REASON]
-    return RebalanceCause(what, member.id, member.instance_id, member.client_id, member.client_host, told)
+    short_reason = None if reason is None else reason[:MAX_REASON_CHARS]
+    return RebalanceCause(what, member.id, member.instance_id, member.client_id, member.client_host, short_reason)

@@ -1,7 +1,7 @@
-"""What a group answers, and what it wants done.
+"""The effects of an event on a group: replies to send, timers to set, records to write.
 
-Effects are carried out in their order. A timer is named by the member whose session it is, or as the group's for joins
-or syncs; to set one again replaces it.
+Effects are carried out in their order. A timer belongs to a member's session, or to the group's join or sync phase.
+Setting a timer again replaces it.
 
 Pure: values only.
 """
@@ -13,11 +13,11 @@ from leadline.coordinator.group_member import NO_MEMBER, GroupMember
 
 NO_GENERATION = -1
 
-RequestId = int  # who waits for an answer
+RequestId = int  # of a join or sync that waits for its reply
 
 
 class JoinResult(NamedTuple):
-    """The answer to a join."""
+    """The result of a JoinGroup request."""
 
     error: int = 0
     member_id: str = NO_MEMBER
@@ -26,11 +26,11 @@ class JoinResult(NamedTuple):
     protocol_name: str | None = None
     leader: str = ""
     skip_assignment: bool = False
-    members: tuple[tuple[str, str | None, bytes], ...] = ()  # id, instance and metadata, for the leader alone
+    members: tuple[tuple[str, str | None, bytes], ...] = ()  # id, instance id and metadata; for the leader only
 
 
 class SyncResult(NamedTuple):
-    """The answer to a sync."""
+    """The result of a SyncGroup request."""
 
     error: int = 0
     protocol_type: str | None = None
@@ -53,17 +53,17 @@ class CancelTimer(NamedTuple):
 
 
 class StaticMemberRejoin(NamedTuple):
-    """A static member that takes its place again, while all others go on."""
+    """A static member that rejoins without a rebalance."""
 
     request_id: RequestId
     before: GroupMember
     member: GroupMember
-    leader: str | None  # before it returned
+    leader: str | None  # before the member rejoined
     may_skip_assignment: bool
 
 
 class WriteGroup(NamedTuple):
-    """Write the group as it is, with these assignments; then say so: `stored`."""
+    """Write the group as it is, with these assignments; then call `ClassicGroup.written`."""
 
     generation: int
     assignments: Mapping[str, bytes]
@@ -80,7 +80,7 @@ class LeavingMember(NamedTuple):
 
 
 def session_timer(member_id: str) -> tuple[str, str]:
-    """The timer of a member's session. Members choose no names of timers: hence the pair."""
+    """The timer of a member's session. It is a pair, so that no member id can equal the name of another timer."""
     return "member", member_id
 
 

@@ -1,4 +1,4 @@
-"""A member of a group, and how members agree on a protocol.
+"""A member of a group, and the election of the group's protocol.
 
 Pure: values only.
 """
@@ -13,20 +13,20 @@ from leadline.wire.codec import decode_from
 from leadline.wire.messages import ConsumerProtocolSubscription
 from leadline.wire.primitives import MalformedRequest
 
-CONSUMER = "consumer"  # the protocol type whose metadata we can read: subscriptions
+CONSUMER = "consumer"  # the protocol type of consumers, whose metadata is a subscription
 NO_MEMBER = ""
-_VERSION_BYTES = 2  # in front of a subscription; what is read is the same in all versions
+_VERSION_BYTES = 2  # before a subscription; the fields read here are the same in all versions
 
 
 class MemberProtocol(NamedTuple):
-    """A way to share the work, e.g. an assignor of consumers, and what a member has to say for it."""
+    """A protocol that a member supports, such as a consumer's assignor, with the member's metadata for it."""
 
     name: str
     metadata: bytes
 
 
 class JoinRequest(NamedTuple):
-    """What a member that joins says of itself."""
+    """The JoinGroup request of a member."""
 
     member_id: str
     instance_id: str | None
@@ -37,14 +37,14 @@ class JoinRequest(NamedTuple):
     protocol_type: str
     protocols: tuple[MemberProtocol, ...]
     reason: str | None = None
-    needs_known_id: bool = False  # a new one is told its id first, and joins with it
-    may_skip_assignment: bool = False  # a leader that returns need not assign anew
+    needs_known_id: bool = False  # a new member first gets its id, then joins with it
+    may_skip_assignment: bool = False  # a static leader that rejoins need not send a new assignment
 
 
 @dataclass(slots=True)
 class GroupMember:
     id: str
-    instance_id: str | None  # static members keep their place across restarts by it
+    instance_id: str | None  # of a static member, which keeps its place across restarts
     client_id: str
     client_host: str
     rebalance_timeout_ms: int
@@ -71,29 +71,29 @@ class GroupMember:
         self.rebalance_timeout_ms, self.session_timeout_ms = request.rebalance_timeout_ms, request.session_timeout_ms
 
     def metadata(self, protocol: str | None) -> bytes:
-        return next((each.metadata for each in self.protocols if each.name == protocol), b"")
+        return next((supported.metadata for supported in self.protocols if supported.name == protocol), b"")
 
     def vote(self, candidates: Collection[str]) -> str:
-        return next(each.name for each in self.protocols if each.name in candidates)
+        return next(supported.name for supported in self.protocols if supported.name in candidates)
 
 
 def protocol_names(protocols: Iterable[MemberProtocol]) -> frozenset[str]:
-    return frozenset(each.name for each in protocols)
+    return frozenset(protocol.name for protocol in protocols)
 
 
 def elected_protocol(members: Collection[GroupMember], candidates: Collection[str]) -> str:
-    """The protocol with most votes; among equals, the first that Kafka's hash table hands out."""
+    """The protocol with most votes; of several, the first one in the order of Kafka's hash table."""
     votes = Counter(member.vote(candidates) for member in members)
     return max(hash_order.trie(votes, hash_order.string_hash), key=votes.__getitem__)
 
 
 def subscribed_topics(members: Iterable[GroupMember], protocol: str) -> frozenset[str] | None:
-    """What consumers subscribe to; None if their metadata is not that of consumers."""
+    """The topics that consumers subscribe to; None if the metadata of a member is no subscription."""
     topics: set[str] = set()
     try:
         for member in members:
-            found, _ = decode_from(ConsumerProtocolSubscription, member.metadata(protocol), 0, _VERSION_BYTES)
-            topics.update(found.topics)
+            subscription, _ = decode_from(ConsumerProtocolSubscription, member.metadata(protocol), 0, _VERSION_BYTES)
+            topics.update(subscription.topics)
     except MalformedRequest:
         return None
     return frozenset(topics)

@@ -37,34 +37,33 @@ def is_longer(metadata: str, max_length: int) -> bool:
     return length > max_length or len(metadata.encode()) > MAX_STRING_BYTES
 
 
+Offsets = dict[TopicPartition, OffsetAndMetadata]
+
+
 @dataclass(slots=True)
 class GroupOffsets:
     """The committed offsets of one group."""
 
-    committed: dict[TopicPartition, OffsetAndMetadata] = field(default_factory=dict)
-    staged: dict[TopicPartition, OffsetAndMetadata] = field(
-        default_factory=dict
-    )  # written, not committed yet; the latest of each partition
-    pending: dict[ProducerId, dict[TopicPartition, OffsetAndMetadata]] = field(
-        default_factory=dict
-    )  # of open transactions
+    committed: Offsets = field(default_factory=dict)
+    staged: Offsets = field(default_factory=dict)  # written, not committed yet; the latest of each partition
+    pending: dict[ProducerId, Offsets] = field(default_factory=dict)  # of open transactions
 
     def __bool__(self) -> bool:
         return bool(self.committed or self.staged or self.pending)
 
-    def stage(self, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    def stage(self, commits: Offsets) -> None:
         self.staged.update(commits)
 
-    def commit(self, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    def commit(self, commits: Offsets) -> None:
         """Staged offsets are committed. Those no longer staged were deleted meanwhile."""
         self.apply({tp: commit for tp, commit in commits.items() if tp in self.staged})
         self.unstage(commits)
 
-    def apply_latest(self, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    def apply_latest(self, commits: Offsets) -> None:
         """Apply offsets that were just written and are committed at once, without other replicas."""
         self.committed.update(commits)
 
-    def apply(self, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    def apply(self, commits: Offsets) -> None:
         """Apply committed offsets, except where a later one was committed meanwhile."""
         committed = self.committed
         for tp, commit in commits.items():
@@ -72,16 +71,16 @@ class GroupOffsets:
             if before is None or before.record_offset < commit.record_offset:
                 committed[tp] = commit
 
-    def unstage(self, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    def unstage(self, commits: Offsets) -> None:
         for tp, commit in commits.items():
             if self.staged.get(tp) == commit:
                 del self.staged[tp]
 
-    def add_pending(self, producer: ProducerId, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    def add_pending(self, producer: ProducerId, commits: Offsets) -> None:
         """Add offsets that a transaction commits."""
         self.pending.setdefault(producer, {}).update(commits)
 
-    def withdraw(self, producer: ProducerId, commits: dict[TopicPartition, OffsetAndMetadata]) -> None:
+    def withdraw(self, producer: ProducerId, commits: Offsets) -> None:
         """Remove pending offsets that could not be committed; their producer got an error."""
         pending = self.pending.get(producer, {})
         for tp, commit in commits.items():

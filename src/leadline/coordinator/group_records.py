@@ -1,9 +1,9 @@
-"""What the journal of groups holds: keys and values of __consumer_offsets, in Kafka's own formats.
+"""The records of `__consumer_offsets`, in Kafka's own formats.
 
-Key and value each begin with a version (2 bytes); the key's tells what the record is about:
-    0, 1   a group has committed an offset of a partition: OffsetCommitKey, OffsetCommitValue
+Key and value each begin with a version (2 bytes). The version of the key is the type of the record:
+    0, 1   a committed offset of a group: OffsetCommitKey, OffsetCommitValue
     2      a group and its members: GroupMetadataKey, GroupMetadataValue
-A record without a value makes its key forgotten. Written are the versions that Kafka 3.8 writes; read are all.
+A record without a value deletes its key. We write the versions that Kafka 3.8 writes, and read all of them.
 
 Pure: bytes from values, and back.
 """
@@ -23,7 +23,7 @@ from leadline.wire.messages import GroupMetadataKey, GroupMetadataValue, OffsetC
 COMMIT_KEY, GROUP_KEY = 1, 2
 COMMIT_VALUE, COMMIT_VALUE_THAT_EXPIRES = 3, 1
 GROUP_VALUE = 3
-NONE_MS = -1  # in place of a time
+NO_TIME_MS = -1
 
 _COMMIT_FRONT, _COMMIT_MS = Struct(">hqih"), Struct(">q")  # version, offset, leader epoch, length of the metadata
 _Member = GroupMetadataValue.MemberMetadata
@@ -38,14 +38,14 @@ class GroupKey(NamedTuple):
     group: str
 
 
-@lru_cache(maxsize=10_000)  # who commits once commits often
+@lru_cache(maxsize=10_000)  # a group commits the same partitions often
 def offset_key(group: str, tp: TopicPartition) -> bytes:
     return serialize(OffsetCommitKey(group=group, topic=tp.topic, partition=tp.partition), COMMIT_KEY)
 
 
 def offset_value(commit: OffsetAndMetadata) -> bytes:
-    """An offset with a time of expiry of its own is written in the old version, which alone has room for it."""
-    if commit.expire_ms is None:  # written at each commit, so without the general codec
+    """An offset with its own expiration time is written in the old version, the only one with a field for it."""
+    if commit.expire_ms is None:  # a hot path, so without the general codec
         metadata = commit.metadata.encode()
         front = _COMMIT_FRONT.pack(COMMIT_VALUE, commit.offset, commit.leader_epoch, len(metadata))
         return front + metadata + _COMMIT_MS.pack(commit.commit_ms)
@@ -81,14 +81,14 @@ def group_value(group: ClassicGroup, assignments: Mapping[str, bytes]) -> bytes:
         generation=group.generation,
         protocol=group.protocol_name,
         leader=group.leader,
-        current_state_timestamp=NONE_MS if group.state_since_ms is None else group.state_since_ms,
+        current_state_timestamp=NO_TIME_MS if group.state_since_ms is None else group.state_since_ms,
         members=members,
     )
     return serialize(value, GROUP_VALUE)
 
 
 def read_key(data: bytes | None) -> OffsetKey | GroupKey | None:
-    """None: a kind of record that we do not know, perhaps of a newer Kafka."""
+    """None: an unknown type of record, perhaps from a newer Kafka."""
     version = version_of(data)
     if version in OffsetCommitKey.VERSIONS:
         key = deserialize(OffsetCommitKey, data)
@@ -96,18 +96,20 @@ def read_key(data: bytes | None) -> OffsetKey | GroupKey | None:
     return GroupKey(deserialize(GroupMetadataKey, data).group) if version in GroupMetadataKey.VERSIONS else None
 
 
-def read_offset(data: bytes, at: Offset) -> OffsetAndMetadata:
-    """`at`: the offset of its batch."""
+def read_offset(data: bytes, base_offset: Offset) -> OffsetAndMetadata:
+    """`base_offset`: of the batch that holds the record."""
     value = deserialize(OffsetCommitValue, data)
-    expire_ms = None if value.expire_timestamp == NONE_MS else value.expire_timestamp
-    return OffsetAndMetadata(value.offset, value.metadata, value.commit_timestamp, value.leader_epoch, expire_ms, at)
+    expire_ms = None if value.expire_timestamp == NO_TIME_MS else value.expire_timestamp
+    return OffsetAndMetadata(
+        value.offset, value.metadata, value.commit_timestamp, value.leader_epoch, expire_ms, base_offset
+    )
 
 
 def read_group(data: bytes, group: ClassicGroup) -> None:
-    """Fill a new group with what its record says."""
+    """Fill a new group from its record."""
     value, version = deserialize(GroupMetadataValue, data), version_of(data)
-    since_ms = None if value.current_state_timestamp == NONE_MS else value.current_state_timestamp
-    members = [_member(each, value.protocol, version) for each in value.members]
+    since_ms = None if value.current_state_timestamp == NO_TIME_MS else value.current_state_timestamp
+    members = [_member(stored, value.protocol, version) for stored in value.members]
     group.load(value.generation, value.protocol_type, value.protocol, value.leader, since_ms, members)
 
 

@@ -1,7 +1,7 @@
-"""A commit that is made again and again: the same partitions and metadata, other offsets and leader epochs.
+"""A template for repeated offset commits: the same partitions and metadata, other offsets and leader epochs.
 
-Its batch is a form. Blanks, in their order: the batch's base and max timestamp; then of each record the offset, the
-leader epoch and the time of the commit. The time is one and the same.
+The blanks of its batch are, in order: base and max timestamp of the batch; then of each record the offset, the leader
+epoch and the commit time. All times are the same.
 
 Pure: batches from numbers.
 """
@@ -16,15 +16,14 @@ from leadline.records.batch import put_crc
 from leadline.records.build import BatchFields, build_at
 from leadline.wire.templates import INT, LONG, Template
 
-_commit_of: Callable[[tuple[object, ...]], OffsetAndMetadata] = partial(
-    tuple.__new__, OffsetAndMetadata
-)  # as Commit._make, in half the time
+# As OffsetAndMetadata._make, in half the time.
+_offset_of: Callable[[tuple[object, ...]], OffsetAndMetadata] = partial(tuple.__new__, OffsetAndMetadata)
 
 
 class OffsetCommitTemplate:
     def __init__(self, group_id: str, metadata: Mapping[TopicPartition, str], fields: BatchFields) -> None:
-        """ValueError if there cannot be one: names are too long for a record, or hold what looks like a blank."""
-        self.accepted = dict.fromkeys(metadata, NONE)  # the verdict on each, if nothing is against it
+        """ValueError if there is none: strings are too long for a record, or contain the value of a blank."""
+        self.accepted = dict.fromkeys(metadata, NONE)  # the error codes if all offsets are committed
         self._metadata = tuple(metadata.items())
         specimen = build_at(
             LONG,
@@ -34,22 +33,22 @@ class OffsetCommitTemplate:
             ],
             fields,
         )
-        self._form = Template(specimen)
-        if self._form.blanks != 2 + 3 * len(metadata):
-            raise ValueError(f"{self._form.blanks} blanks in a commit of {len(metadata)} offsets")
+        self._template = Template(specimen)
+        if self._template.blanks != 2 + 3 * len(metadata):
+            raise ValueError(f"{self._template.blanks} blanks in a commit of {len(metadata)} offsets")
 
     def batch(self, offsets: Sequence[Offset], epochs: Sequence[int], now_ms: int) -> bytearray:
-        numbers = [now_ms] * self._form.blanks
+        numbers = [now_ms] * self._template.blanks
         numbers[2::3], numbers[3::3] = offsets, epochs
-        batch = bytearray(self._form.fill(numbers))
+        batch = bytearray(self._template.fill(numbers))
         put_crc(batch, 0, len(batch))
         return batch
 
     def commits(
-        self, offsets: Sequence[Offset], epochs: Sequence[int], now_ms: int, at: Offset
+        self, offsets: Sequence[Offset], epochs: Sequence[int], now_ms: int, base_offset: Offset
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """`at`: where the batch stands in the journal."""
+        """`base_offset`: of the batch that was appended."""
         return {
-            tp: _commit_of((offset, text, now_ms, epoch, None, at))
+            tp: _offset_of((offset, text, now_ms, epoch, None, base_offset))
             for (tp, text), offset, epoch in zip(self._metadata, offsets, epochs, strict=True)
         }

@@ -1,8 +1,8 @@
-"""Why a group rebalanced: the last times, for people to read.
+"""Why a group rebalanced: its last rebalances, for people to read.
 
-Kept in memory by the coordinator, not in its journal: a history that begins anew with each coordinator.
+The coordinator keeps the history in memory only. A new coordinator starts with an empty one.
 
-Pure: told what happened, and when.
+Pure: values only.
 """
 
 from collections import deque
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-MAX_REBALANCES = 20  # rebalances of a group
-MAX_CAUSES = 20  # named for one of them; the others are counted
+MAX_REBALANCES = 20  # kept for a group
+MAX_CAUSES = 20  # kept for a rebalance; further ones are counted
 
 
 class RebalanceReason(Enum):
-    """What makes a group rebalance."""
+    """Why a group rebalances."""
 
     JOINED = "joined"
     REJOINED = "rejoined"
@@ -41,7 +41,7 @@ class RebalanceCause(NamedTuple):
     instance_id: str | None = None
     client_id: str = ""
     client_host: str = ""
-    reason: str | None = None  # in the client's words
+    reason: str | None = None  # from the client's request
 
 
 @dataclass(slots=True)
@@ -50,9 +50,9 @@ class Rebalance:
     state: str  # of the group before it
     generation_before: int
     members_before: int
-    causes: list[RebalanceCause] = field(default_factory=list)  # in their order, the first one set it off
+    causes: list[RebalanceCause] = field(default_factory=list)  # in order; the first one started the rebalance
     more_causes: int = 0
-    ended_ms: int | None = None  # None, as all below: under way
+    ended_ms: int | None = None  # None, as all fields below: still under way
     outcome: RebalanceOutcome | None = None
     generation_after: int | None = None
     members_after: int | None = None
@@ -64,7 +64,7 @@ class Rebalance:
             self.more_causes += 1
 
     def to_json(self) -> dict[str, object]:
-        """As plain values, for JSON."""
+        """As values that JSON can hold."""
         return {
             "began_ms": self.began_ms,
             "state": self.state,
@@ -80,7 +80,7 @@ class Rebalance:
 
 
 class RebalanceHistory:
-    """The last rebalances of a group; the newest comes last, and may be under way."""
+    """The last rebalances of a group. The newest is last, and may be under way."""
 
     def __init__(self) -> None:
         self.rebalances: deque[Rebalance] = deque(maxlen=MAX_REBALANCES)

@@ -1,4 +1,4 @@
-"""Messages as they stand in the records of internal topics: behind the version that they were written in.
+"""Messages in the records of internal topics: each is preceded by its version.
 
 Format: version (2), then the message.
 
@@ -29,11 +29,11 @@ def version_of(data: bytes | None) -> int:
 
 
 def deserialize(kind: type[M], data: bytes | None) -> M:
-    """CorruptMessage for what is no such message, or in a version that is not known here."""
+    """CorruptMessage if the data is no such message, or has an unsupported version."""
     version = version_of(data)
     if data is None or version not in kind.VERSIONS:
-        known = f"{kind.VERSIONS[0]} to {kind.VERSIONS[-1]}"
-        raise CorruptMessage(f"{kind.__name__} in version {version} of its format: {known} are known")
+        supported = f"{kind.VERSIONS[0]} to {kind.VERSIONS[-1]}"
+        raise CorruptMessage(f"{kind.__name__} has version {version}; supported are {supported}")
     try:
         return decode_from(kind, data, version, _VERSION.size)[0]
     except MalformedRequest as error:

@@ -342,9 +342,9 @@ class TransactionCoordinator:
     def delete_expired(self) -> None:
         now_ms, expiration_ms = self._clock.now_ms(), self._config().transactional_id_expiration_ms
         for shard in self.runtime.shards.values():
-            ids = [known for known in shard.transactional_ids.values() if known.is_expired(now_ms, expiration_ms)]
+            expired = [id for id in shard.transactional_ids.values() if id.is_expired(now_ms, expiration_ms)]
             try:
-                self._delete(shard, ids)
+                self._delete(shard, expired)
             except WireError as error:
                 log.warning("transactional ids cannot be deleted now: %s", error)
 

@@ -44,7 +44,7 @@ def read_value(value: bytes) -> TransactionMetadata:
     stored = deserialize(TransactionLogValue, value)
     state = _WRITTEN.get(stored.transaction_status)
     if state is None:
-        raise CorruptMessage(f"a transaction in state {stored.transaction_status}: {list(_WRITTEN)} are known")
+        raise CorruptMessage(f"a transaction in state {stored.transaction_status}; supported are {list(_WRITTEN)}")
     return TransactionMetadata(
         producer_id=stored.producer_id,
         producer_epoch=stored.producer_epoch,

@@ -6,8 +6,8 @@ from itertools import count
 import pytest
 
 from leadline.coordinator.classic_group import (
-    AGAIN_MS,
     MAY_FOLLOW,
+    MIN_JOIN_WAIT_MS,
     NEW_MEMBER_MS,
     ClassicGroup,
     GroupLimits,
@@ -284,7 +284,7 @@ def test_only_silent_static_members_make_no_generation() -> None:
     assert (life.group.generation, life.timers[JOIN_TIMER]) == (1, 60_000)
     life.group.members["a-1"].rebalance_timeout_ms = 0
     life.ring(JOIN_TIMER)
-    assert life.timers[JOIN_TIMER] == AGAIN_MS
+    assert life.timers[JOIN_TIMER] == MIN_JOIN_WAIT_MS
 
 
 def test_a_full_group_takes_nobody_in() -> None:

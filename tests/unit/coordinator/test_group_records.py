@@ -35,7 +35,7 @@ def test_the_bytes_of_a_commit() -> None:
 )
 def test_a_commit_and_back(commit: OffsetAndMetadata) -> None:
     assert read_key(offset_key("g", TP)) == OffsetKey("g", TP)
-    assert read_offset(offset_value(commit), at=4) == commit
+    assert read_offset(offset_value(commit), base_offset=4) == commit
 
 
 def test_the_bytes_of_a_group_without_members() -> None:
