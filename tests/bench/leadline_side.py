@@ -226,7 +226,7 @@ async def _clean(request: Json) -> Json:
     measured = watch.stop()
     assert not cleaner.uncleanable, cleaner.uncleanable
     assert log.segments.bases != before or log.size < size, "nothing was cleaned"
-    cleaned_to = (await dirs.cleaned_offsets())[log.tp]
+    cleaned_to = (await dirs.checkpoints.cleaned_offsets())[log.tp]
     await dirs.close()
     return measured | {"bytes": size, "end_offset": cleaned_to, "log_end": log.log_end}
 

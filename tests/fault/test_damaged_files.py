@@ -128,7 +128,7 @@ OF_THE_DIRECTORY: dict[str, tuple[Outcome | None, ...]] = {  # None: SQLite does
     ".kafka_cleanshutdown": (WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, REFUSED, REFUSED),
     "meta.properties": (WHOLE, WHOLE, WHOLE, REFUSED, WHOLE, REFUSED, REFUSED, REFUSED, REFUSED),
     "coordination.db": (WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, None, WHOLE, REFUSED, REFUSED),
-    ".lock": (WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, REFUSED, REFUSED),
+    ".lock": (WHOLE, WHOLE, WHOLE, WHOLE, WHOLE, REFUSED, WHOLE, REFUSED, REFUSED),
 }
 
 
@@ -168,9 +168,9 @@ async def fill(directory: Path) -> None:
     (log_dir,) = broker.dirs.dirs.values()
     await log_dir.disk.drain()
     await log_dir.disk.drain()
-    await broker.dirs.checkpoint_high_watermarks(log_dir)
-    await broker.dirs.checkpoint_log_starts(log_dir)
-    await broker.dirs.checkpoint_cleaned(log_dir, {KEPT: 3})
+    await broker.dirs.checkpoints.write_high_watermarks(log_dir)
+    await broker.dirs.checkpoints.write_log_starts(log_dir)
+    await broker.dirs.checkpoints.write_cleaned_offsets(log_dir, {KEPT: 3})
     shutil.copytree(log_dir.path, directory)
     await broker.stop()
 

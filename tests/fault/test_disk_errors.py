@@ -74,7 +74,7 @@ class Scenario:
         target = logs[0].log_end - 1
         self._promise(logs[0], target)
         self.ledgers[ORDERS].cut(target)
-        await dirs.truncate_to(ORDERS, target)
+        await dirs.truncation.truncate_to(ORDERS, target)
         self._promise(logs[0], target, log_start=target)
         logs[0].delete_old_segments()
         await compact(dirs, logs[1], Unsynced())  # in production a process of its own, and that may fail

@@ -194,7 +194,7 @@ class Voyage:
         offset = self.random.choice(choices)
         self._promise_less(tp, offset, 0)
         ledger.cut(offset)
-        await self.dirs.truncate_to(tp, offset)
+        await self.dirs.truncation.truncate_to(tp, offset)
 
     async def truncate_fully(self, tp: TopicPartition) -> None:
         if self.random.random() < 0.8:
@@ -203,7 +203,7 @@ class Voyage:
         offset = self.random.choice((log.log_end + 10, log.log_start + 1, log.log_end))
         self._promise_less(tp, 0, 0)
         self.ledgers[tp].cut(0)
-        await self.dirs.truncate_fully_and_start_at(tp, offset)
+        await self.dirs.truncation.truncate_fully_and_start_at(tp, offset)
 
     async def delete_records(self, tp: TopicPartition) -> None:
         log = self.dirs.logs[tp]
@@ -212,7 +212,7 @@ class Voyage:
             return
         self._promise_less(tp, log.log_end, before)
         if log.delete_records(before) and self.random.random() < 0.5:
-            await self.dirs.checkpoint_log_starts(self.dirs.dir_of(log))
+            await self.dirs.checkpoints.write_log_starts(self.dirs.dir_of(log))
 
     async def retain(self, tp: TopicPartition) -> None:
         log = self.dirs.logs[tp]
@@ -221,15 +221,15 @@ class Voyage:
 
     async def compact(self, tp: TopicPartition) -> None:
         log = self.dirs.logs[tp]
-        target = cleanable(log, (await self.dirs.cleaned_offsets()).get(tp), self.dirs.clock.now_ms())
+        target = cleanable(log, (await self.dirs.checkpoints.cleaned_offsets()).get(tp), self.dirs.clock.now_ms())
         if not log.config.compact or target is None or not target.dirty_bytes:
             return
         await compact(self.dirs, log, self.disk)
 
     async def checkpoint(self, _: TopicPartition) -> None:
         log_dir = self.dirs.dirs[str(self.root)]
-        await self.dirs.checkpoint_recovery_points(log_dir)
-        await self.dirs.checkpoint_log_starts(log_dir)
+        await self.dirs.checkpoints.write_recovery_points(log_dir)
+        await self.dirs.checkpoints.write_log_starts(log_dir)
 
     async def restart(self, _: TopicPartition) -> None:
         if self.random.random() < 0.5:
@@ -241,7 +241,7 @@ class Voyage:
 
 async def compacting(dirs: LogDirs, log: Log, files: Files) -> AsyncIterator[None]:
     """A pass as the cleaner makes it, group by group, but in this process and through these files."""
-    cleaned_to = (await dirs.cleaned_offsets()).get(log.tp)
+    cleaned_to = (await dirs.checkpoints.cleaned_offsets()).get(log.tp)
     target = cleanable(log, cleaned_to, dirs.clock.now_ms())
     assert target is not None
     request = request_for(target, dirs.config, dirs.clock.now_ms())
@@ -250,7 +250,7 @@ async def compacting(dirs: LogDirs, log: Log, files: Files) -> AsyncIterator[Non
         await cleaner.swap_in(log, log_dir.disk, group.bases)
         end_offset = group.end_offset
         yield
-    await dirs.checkpoint_cleaned(log_dir, {log.tp: end_offset})
+    await dirs.checkpoints.write_cleaned_offsets(log_dir, {log.tp: end_offset})
 
 
 async def compact(dirs: LogDirs, log: Log, files: Files) -> None:

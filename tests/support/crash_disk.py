@@ -159,6 +159,24 @@ class CrashDisk:
     def exists(self, path: str, /) -> bool:
         return self._files.exists(path)
 
+    def lock(self, fd: int, /) -> None:
+        self._files.lock(fd)
+
+    def is_dir(self, path: str, /) -> bool:
+        return self._files.is_dir(path)
+
+    def is_link(self, path: str, /) -> bool:
+        return self._files.is_link(path)
+
+    def real_path(self, path: str, /) -> str:
+        return self._files.real_path(path)
+
+    def make_dirs(self, path: str, /) -> None:
+        """Parents of the disk's own directory are not modelled."""
+        if not self._files.is_dir(path):
+            self.make_dirs(os.path.dirname(path))
+            self.mkdir(path)
+
     def listdir(self, path: str, /) -> list[str]:
         return sorted(self._files.listdir(path))
 

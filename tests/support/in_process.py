@@ -34,7 +34,7 @@ async def broker_in_process(
             await broker.upkeep.stop()
             for log_dir in list(broker.dirs.dirs.values()):
                 await log_dir.disk.stop()
-                broker.dirs._unlock(log_dir)
+                log_dir.lock.release()
             broker.dirs.dirs.clear()
             await broker.tree.close()
         else:

@@ -73,6 +73,22 @@ class WatchedFiles:
     def exists(self, path: str, /) -> bool:
         return self.inner.exists(path)
 
+    def lock(self, fd: int, /) -> None:
+        self.inner.lock(fd)
+
+    def is_dir(self, path: str, /) -> bool:
+        return self.inner.is_dir(path)
+
+    def is_link(self, path: str, /) -> bool:
+        return self.inner.is_link(path)
+
+    def real_path(self, path: str, /) -> str:
+        return self.inner.real_path(path)
+
+    def make_dirs(self, path: str, /) -> None:
+        self.watch("make_dirs", path)
+        self.inner.make_dirs(path)
+
     def listdir(self, path: str, /) -> list[str]:
         self.watch("listdir", path)
         return self.inner.listdir(path)

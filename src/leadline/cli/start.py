@@ -29,7 +29,8 @@ from leadline.coordination.database import TreeInUse
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import TreeError
 from leadline.errors import CorruptFile, InconsistentIdentity, LogDirFailed, LogDirLocked, ResourceExhausted
-from leadline.log.log_dirs import LogDir, RecoveryProgress
+from leadline.log.log_dir import LogDir
+from leadline.log.log_loading import RecoveryProgress
 from leadline.runtime.ports import shortage
 from leadline.runtime.selector import TimedSelector
 

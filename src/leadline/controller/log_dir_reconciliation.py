@@ -111,7 +111,7 @@ class LogDirReconciliation:
         for name in gone if theirs and not self.dirs.offline else ():
             log.info("topic %s is gone from the log directories: it was deleted by another broker", name)
             await self._forget(name)
-        cleaned = {tp.topic for tp in await self.dirs.cleaned_offsets()}
+        cleaned = {tp.topic for tp in await self.dirs.checkpoints.cleaned_offsets()}
         configs = {}
         ours = any(found.was_clean and found.broker_epoch == OUR_STOP for found in self.dirs.dirs.values())
         for name, logs in found.items():

@@ -157,7 +157,7 @@ class Cleaner:
 
         Compacted logs also lose here what lies below their start or past retention.
         """
-        cleaned_to = await self.dirs.cleaned_offsets()
+        cleaned_to = await self.dirs.checkpoints.cleaned_offsets()
         target = filthiest(self._candidates(cleaned_to))
         cleaned = target is not None and await self.clean(target)
         for found in list(self.dirs.logs.values()):
@@ -243,7 +243,7 @@ class Cleaner:
             _tell(found, group["stats"])
         said = (await complaint).decode(errors="replace").strip()
         if await process.wait() == 0:
-            await self.dirs.checkpoint_cleaned(self.dirs.dir_of(found), {found.tp: end_offset})
+            await self.dirs.checkpoints.write_cleaned_offsets(self.dirs.dir_of(found), {found.tp: end_offset})
             return None
         await disk.call(f"undoing the compaction of {found.tp}", partial(_remove_cleaned, self.dirs.files, found))
         return said.splitlines()[-1] if said else f"its process ended with {process.returncode}"

@@ -6,6 +6,7 @@ a process may open as many files as `ulimit -n` says, and its connections need d
 
 import contextlib
 import errno
+import logging
 import mmap
 import os
 from collections import OrderedDict
@@ -15,6 +16,8 @@ from weakref import ref
 from leadline.errors import CorruptFile
 from leadline.model import Buffer
 from leadline.runtime.ports import Files, descriptor_limit
+
+log = logging.getLogger(__name__)
 
 FILE_MODE = 0o644
 MADE_AT_ONCE = 16  # descriptors, when there is none left
@@ -282,3 +285,33 @@ def remove_files(files: Files, paths: Sequence[str]) -> None:
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             files.unlink(path)
+
+
+def file_size(files: Files, path: str) -> int:
+    fd = files.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return files.size(fd)
+    finally:
+        files.close(fd)
+
+
+def remove_tree(files: Files, directory: str) -> None:
+    """With everything that a person put there. What cannot be removed is tried again at the next start."""
+    try:
+        if files.is_link(directory) or not files.is_dir(directory):
+            files.unlink(directory)
+            return
+        for name in files.listdir(directory):
+            path = os.path.join(directory, name)
+            if files.is_dir(path) and not files.is_link(path):
+                remove_tree(files, path)
+            else:
+                remove_files(files, [path])
+        files.rmdir(directory)
+        log.debug("removed %s", directory)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if not is_of_one_file(error):
+            raise
+        log.error("%s cannot be removed: %s", directory, error)

@@ -16,7 +16,8 @@ from collections.abc import Awaitable, Callable
 from leadline.errors import LogDirFailed, StorageError
 from leadline.log.cleaner import Cleaner
 from leadline.log.log import Log
-from leadline.log.log_dirs import LogDir, LogDirs
+from leadline.log.log_dir import LogDir
+from leadline.log.log_dirs import LogDirs
 from leadline.runtime.periodic import every
 
 log = logging.getLogger(__name__)
@@ -100,10 +101,10 @@ class LogTasks:
             await asyncio.sleep(0)
 
     async def checkpoint_recovery(self) -> None:
-        await self._for_each_dir(self.dirs.checkpoint_recovery_points)
+        await self._for_each_dir(self.dirs.checkpoints.write_recovery_points)
 
     async def checkpoint_starts(self) -> None:
-        await self._for_each_dir(self.dirs.checkpoint_log_starts)
+        await self._for_each_dir(self.dirs.checkpoints.write_log_starts)
 
     async def _for_each_dir(self, work: Callable[[LogDir], Awaitable[None]]) -> None:
         for log_dir in list(self.dirs.dirs.values()):

@@ -16,7 +16,7 @@ import os
 from dataclasses import dataclass, field
 
 from leadline.log import names
-from leadline.log.files import FILE_MODE, remove_files, write_all
+from leadline.log.files import FILE_MODE, file_size, remove_files, write_all
 from leadline.log.segment import Segment
 from leadline.model import Offset
 from leadline.records.batch import crc_of
@@ -76,7 +76,7 @@ class RemovedData:
 
     def forget_older(self) -> None:
         """Files that earlier recoveries kept go, the oldest first, as far as there is no room for them."""
-        found = {name: _size(self.files, os.path.join(self.directory, name)) for name in self._all_kept()}
+        found = {name: file_size(self.files, os.path.join(self.directory, name)) for name in self._all_kept()}
         room = KEPT_BYTES - sum(size for name, size in found.items() if name in self.kept)
         for name in sorted(set(found) - set(self.kept), key=names.removed_at, reverse=True):
             room -= found[name]
@@ -94,14 +94,6 @@ class RemovedData:
             files = ", ".join(self.kept[:MOST_NAMED]) + (", ..." if len(self.kept) > MOST_NAMED else "")
             told += f". It is kept in {self.directory}, and leadline dump-log reads it: {files}"
         return told
-
-
-def _size(files: Files, path: str) -> int:
-    fd = files.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return files.size(fd)
-    finally:
-        files.close(fd)
 
 
 def _copy(files: Files, segment: Segment, position: int, path: str) -> bool:

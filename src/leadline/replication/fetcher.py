@@ -418,9 +418,9 @@ class Fetcher:
         following, held = followed
         log_end = held.log.log_end
         if effects.start_at is not None:
-            await self._dirs.truncate_fully_and_start_at(tp, effects.start_at)
+            await self._dirs.truncation.truncate_fully_and_start_at(tp, effects.start_at)
         if effects.truncate_to is not None:
-            await self._dirs.truncate_to(tp, effects.truncate_to)
+            await self._dirs.truncation.truncate_to(tp, effects.truncate_to)
         epoch, now_ms = following.leader_epoch, self._clock.now_ms()
         held.history.truncated(Truncation(now_ms, epoch, self.leader, log_end, held.log.log_end, effects.warning))
 

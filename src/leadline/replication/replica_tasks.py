@@ -51,6 +51,6 @@ class ReplicaTasks:
     async def checkpoint_high_watermarks(self) -> None:
         for log_dir in list(self._dirs.dirs.values()):
             try:
-                await self._dirs.checkpoint_high_watermarks(log_dir)
+                await self._dirs.checkpoints.write_high_watermarks(log_dir)
             except (LogDirFailed, StorageError) as error:
                 log.warning("%s", error)

@@ -153,7 +153,8 @@ class Replicas:
                 raise StorageError(f"{tp} is offline here: its log directory failed")
         hosted_log = await self.dirs.create(tp, topic_id)
         if hosted is None:
-            await self.dirs.truncate_future_to(tp, hosted_log.log_end)  # a crash may have lost what the copy has
+            # A crash may have lost records that the replica that moves has copied already.
+            await self.dirs.truncation.truncate_future_to(tp, hosted_log.log_end)
             hosted = self.hosted[tp] = HostedPartition(hosted_log, self.context, self.alterations)
         return hosted
 

@@ -7,6 +7,7 @@ peers: the same code runs above both.
 import _thread
 import contextlib
 import errno
+import fcntl
 import mmap
 import os
 import random
@@ -52,9 +53,14 @@ class Files(Protocol):
     def size(self, fd: int, /) -> int: ...
     def mtime_ms(self, fd: int, /) -> int: ...
     def set_mtime_ms(self, path: str, mtime_ms: int, /) -> None: ...
+    def lock(self, fd: int, /) -> None: ...
     def exists(self, path: str, /) -> bool: ...
+    def is_dir(self, path: str, /) -> bool: ...
+    def is_link(self, path: str, /) -> bool: ...
+    def real_path(self, path: str, /) -> str: ...
     def listdir(self, path: str, /) -> list[str]: ...
     def mkdir(self, path: str, /) -> None: ...
+    def make_dirs(self, path: str, /) -> None: ...
     def rmdir(self, path: str, /) -> None: ...
     def rename(self, source: str, target: str, /) -> None: ...
     def unlink(self, path: str, /) -> None: ...
@@ -188,10 +194,27 @@ class OsFiles:
     pwrite = staticmethod(os.pwrite)
     ftruncate = staticmethod(os.ftruncate)
     exists = staticmethod(os.path.lexists)  # also a link to nowhere: its name is taken
+    is_dir = staticmethod(os.path.isdir)
+    is_link = staticmethod(os.path.islink)
     mkdir = staticmethod(os.mkdir)
     rmdir = staticmethod(os.rmdir)
     rename = staticmethod(os.rename)
     unlink = staticmethod(os.unlink)
+
+    @staticmethod
+    def real_path(path: str, /) -> str:
+        return os.path.realpath(path)
+
+    @staticmethod
+    def make_dirs(path: str, /) -> None:
+        """With its parents, as far as they do not exist."""
+        with contextlib.suppress(FileExistsError):
+            os.makedirs(path)
+
+    @staticmethod
+    def lock(fd: int, /) -> None:
+        """A record lock, as Java takes it. BlockingIOError or PermissionError if another process holds it."""
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     @staticmethod
     def close(fd: int, /) -> None:

@@ -158,7 +158,7 @@ def test_a_truncation_ends_a_pass_and_leaves_no_trace_of_it(tmp_path: Path) -> N
             with stuck_process():
                 task = await stuck(dirs, cleaner)
                 assert TP in cleaner.passes
-                await dirs.truncate_to(TP, 4)
+                await dirs.truncation.truncate_to(TP, 4)
                 await task
             assert not cleaner.passes
             assert not cleaner.uncleanable, "it was ended on purpose"
@@ -240,7 +240,7 @@ def test_the_failure_of_a_directory_does_not_end_the_cleaner(tmp_path: Path) -> 
                     raise LogDirFailed(str(one), "reading", OSError())
                 return {}
 
-            with mock.patch.object(dirs, "cleaned_offsets", failing_once):
+            with mock.patch.object(dirs.checkpoints, "cleaned_offsets", failing_once):
                 task = asyncio.create_task(cleaner.run(0), name="first")
                 for _ in range(3):
                     await asyncio.wait_for(looked.acquire(), 10)

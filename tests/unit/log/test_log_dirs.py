@@ -427,9 +427,9 @@ def test_a_truncation_lowers_the_recovery_checkpoint_durably_first(one: Path) ->
             log.flush()
             (log_dir,) = dirs.dirs.values()
             await log_dir.disk.drain()
-            await dirs.checkpoint_recovery_points(log_dir)
+            await dirs.checkpoints.write_recovery_points(log_dir)
             assert checkpoint(one, "recovery-point-offset-checkpoint") == {TP: 5}
-            assert await dirs.truncate_to(TP, 2)
+            assert await dirs.truncation.truncate_to(TP, 2)
             assert (log.log_end, log.flushed_to) == (2, 2), "and it is on disk before anything is written anew"
 
     asyncio.run(play())
@@ -443,8 +443,8 @@ def test_a_truncation_below_the_logs_start_is_not_undone_by_an_old_checkpoint(on
             fill(log, 9)
             log.delete_records(8)
             (log_dir,) = dirs.dirs.values()
-            await dirs.checkpoint_log_starts(log_dir)
-            await dirs.truncate_to(TP, 4)
+            await dirs.checkpoints.write_log_starts(log_dir)
+            await dirs.truncation.truncate_to(TP, 4)
             fill(log, 2)
             log.flush()
             await log_dir.disk.drain()

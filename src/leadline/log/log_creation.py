@@ -1,0 +1,87 @@
+"""Creating the directories and files of new logs. It runs in the thread of their log directory.
+
+a directory that cannot be completed for want of a resource is removed again
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+
+from leadline.errors import CorruptFile, ResourceExhausted
+from leadline.log import names
+from leadline.log.files import remove_tree
+from leadline.log.log import Log
+from leadline.log.log_dir import LogDir
+from leadline.model import TopicId, TopicPartition
+from leadline.runtime.ports import Files, shortage
+
+CREATION_THREADS = 16  # each log waits for the disk a few times
+
+CreatedLog = Log | CorruptFile | ResourceExhausted
+OpenNew = Callable[[LogDir, TopicPartition, str], Log | CorruptFile]  # CorruptFile: something is in the way
+
+
+class LogCreation:
+    def __init__(self, files: Files, open_new: OpenNew) -> None:
+        self._files, self._open_new = files, open_new
+
+    def create(self, log_dir: LogDir, tp: TopicPartition, directory: str) -> Log | CorruptFile:
+        with self._new_directories([directory]):
+            self._files.sync_dir(log_dir.path)
+            return self._open_new(log_dir, tp, directory)
+
+    def create_all(
+        self, log_dir: LogDir, topic_ids: Mapping[TopicPartition, TopicId | None]
+    ) -> dict[TopicPartition, CreatedLog]:
+        """Several at a time, so that they share the waits for the disk."""
+        directories = {tp: log_dir.file(names.dir_name(tp)) for tp in topic_ids}
+        with self._new_directories(directories.values()) as new:
+            self._files.sync_dir(log_dir.path)
+
+        def create(tp: TopicPartition) -> CreatedLog:
+            directory = directories[tp]
+            try:
+                return self._open_with_id(log_dir, tp, directory, topic_ids[tp])
+            except (OSError, MemoryError) as error:
+                if (lacking := shortage(error)) is None:
+                    raise
+                if directory in new:
+                    self._discard(directory)
+                return ResourceExhausted(f"creating {tp} in {log_dir.path} failed: {lacking}")
+
+        try:
+            with ThreadPoolExecutor(CREATION_THREADS, "log-creation") as threads:
+                return dict(zip(topic_ids, threads.map(create, topic_ids), strict=True))
+        except RuntimeError as error:
+            if shortage(error) is None:
+                raise
+            return {tp: create(tp) for tp in topic_ids}  # no further thread can be started: one after the other
+
+    def _open_with_id(
+        self, log_dir: LogDir, tp: TopicPartition, directory: str, topic_id: TopicId | None
+    ) -> Log | CorruptFile:
+        created = self._open_new(log_dir, tp, directory)
+        if not isinstance(created, CorruptFile) and created.topic_id is None and topic_id is not None:
+            created.topic_id = topic_id
+            created.write_topic_id(topic_id)
+        return created
+
+    @contextmanager
+    def _new_directories(self, directories: Iterable[str]) -> Iterator[set[str]]:
+        """Create those that do not exist, and remove them again if the block fails for want of a resource."""
+        new: set[str] = set()
+        try:
+            for directory in directories:
+                with suppress(FileExistsError):
+                    self._files.mkdir(directory)
+                    new.add(directory)
+            yield new
+        except (OSError, MemoryError) as error:
+            if shortage(error) is not None:
+                for directory in new:
+                    self._discard(directory)
+            raise
+
+    def _discard(self, directory: str) -> None:
+        with suppress(OSError):  # the next attempt completes what is left
+            remove_tree(self._files, directory)
