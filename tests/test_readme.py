@@ -19,7 +19,7 @@ SETUP_S = 300
 def commands() -> list[str]:
     """What one types after $, what an output advises, and what the text names. `...` stands for what is left out."""
     shown = [part for line in README.splitlines() if line.strip().startswith("$ ") for part in line.split("|")]
-    advised = re.findall(r"(?:try |Next: |Back.*: |^ +)(leadline \S.*)$", README, re.MULTILINE)
+    advised = re.findall(r"(?:try |Next: |To [^:]*: |^ +)(leadline \S.*)$", README, re.MULTILINE)
     inline = re.findall(r"`(leadline [a-z][^`]*)`", README)
     jobs = [f"leadline pipeline {job} --help" for job in re.findall(r"^\| `([a-z]+)` \|", README, re.MULTILINE)]
     parts = [" ".join(part.split()) for part in (*shown, *advised, *inline, *jobs)]

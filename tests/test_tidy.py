@@ -180,7 +180,8 @@ def dead_modules(modules: Iterable[Module], entry_points: Iterable[str]) -> list
 def entry_points() -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     groups = [project.get("scripts", {}), *project.get("entry-points", {}).values()]
-    commands = {f"leadline.cli.{name.replace('-', '_')}" for name in COMMANDS}  # loaded by name, one at a time
+    modules = {command.module for command in COMMANDS.values()}  # loaded by name, one at a time
+    commands = modules | {module.rpartition(".")[0] for module in modules}
     return commands | {target.split(":")[0] for group in groups for target in group.values()}
 
 

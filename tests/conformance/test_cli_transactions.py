@@ -148,7 +148,7 @@ def test_a_hanging_transaction_is_found_as_by_kafkas_tool_and_aborted(cluster: S
     assert (found["producerId"], found["startOffset"]) == (producer, start)
 
     call = ("transactions", "abort", f"{deals}:1", "--start-offset", str(start))
-    assert lines(cluster, *call)[-1] == "Nothing has been changed: --execute does it."
+    assert lines(cluster, *call)[-1] == "Nothing has been changed; add --execute to do it."
     assert objects(cluster, "blocking", f"{deals}:1")[0]["waiting"] == 1
     assert lines(cluster, *call, "--execute")[-1] == "Aborted."
     assert objects(cluster, "blocking", f"{deals}:1")[0]["waiting"] == 0
@@ -185,7 +185,7 @@ def some_deals(cluster: Side) -> str:
         ("blocking no-deals", "there is no topic no-deals"),
         ("blocking some-deals:5", "some-deals has the partitions 0 to 1: there is no 5"),
         ("abort some-deals:0 --start-offset 9", "no open transaction of some-deals-0 begins at 9; none is open"),
-        ("abort some-deals:0 --producer-id 9", "which one? give --start-offset, or --producer-id"),
+        ("abort some-deals:0 --producer-id 9", "needed: --start-offset, or --producer-id"),
     ],
 )
 @pytest.mark.usefixtures("some_deals")

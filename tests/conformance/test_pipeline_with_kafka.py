@@ -135,7 +135,7 @@ def test_through_any_listener_batches_are_written_once_and_read(kafka: Kafka, wa
         ("PLAIN", {"sasl.jaas.config": 'username="ada" password="wrong"'}, "does not let us in"),
         ("SCRAM-SHA-256", {"sasl.jaas.config": 'username="ada" password="wrong"'}, "does not let us in"),
         ("PLAIN", {"sasl.mechanism": "OAUTHBEARER"}, f"has {MECHANISMS.replace(',', ', ')}"),
-        ("PLAIN", {"sasl.jaas.config": ""}, "are missing in it"),
+        ("PLAIN", {"sasl.jaas.config": ""}, "it must have a username and a password"),
         ("SSL", {"ssl.truststore.location": "/nowhere.pem"}, "cannot be read"),
         ("SSL", {"ssl.truststore.type": "JKS"}, "only PEM can be read"),
     ],

@@ -151,7 +151,10 @@ def test_a_partition_without_a_leader_is_told_to_who_reads_to_the_end_and_given_
     assert any(
         line.startswith(f"leadline: single:0 has no leader while broker {victim} is away; wait") for line in told
     )
-    assert failure == f"leadline: single:0 has no leader while broker {victim} is away: not all of it can be read"
+    assert (
+        failure
+        == f"leadline: single:0 has no leader while broker {victim} is away: the topic cannot be read to its end"
+    )
 
 
 def test_who_follows_a_topic_reads_on_while_a_partition_has_no_leader_and_all_once_it_has(
@@ -183,12 +186,20 @@ OF_ALL_BROKERS = [  # with the exit status, and what is said
     ("topics describe orders", 0, "does not answer: partitions that it leads can be neither written nor read"),
     ("configs describe --topic orders", 0, ""),
     ("configs describe --broker SILENT", 1, "leadline: broker SILENT at"),
-    ("configs describe --broker-defaults", 1, "does not answer: what it knows is not told"),
+    ("configs describe --broker-defaults", 1, "does not answer: its settings are missing"),
     ("groups list", 1, "does not answer: groups that it coordinates are not listed"),
-    ("groups describe", 1, "does not answer: what it coordinates and leads is not told"),
+    ("groups describe", 1, "does not answer: groups that it coordinates and partitions that it leads are missing"),
     ("transactions list", 1, "does not answer: transactions that it coordinates are not listed"),
-    ("transactions find-hanging", 1, "does not answer: what it leads and coordinates is not told"),
-    ("transactions blocking orders", 1, "does not answer: what it leads and coordinates is not told"),
+    (
+        "transactions find-hanging",
+        1,
+        "does not answer: partitions that it leads and transactions that it coordinates are missing",
+    ),
+    (
+        "transactions blocking orders",
+        1,
+        "does not answer: partitions that it leads and transactions that it coordinates are missing",
+    ),
     ("reassign list", 0, ""),
     ("reassign plan orders --replication-factor 2", 0, "does not answer: the sizes of its replicas are not known"),
 ]

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from leadline.broker.broker import Broker
-from leadline.cli.start import REFUSALS
+from leadline.cli.start.command import REFUSALS
 from leadline.config.broker import broker_settings
 from leadline.errors import CorruptMessage, StorageError
 from leadline.log.log import Isolation, Log

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from leadline.cli import main, pipeline_audit
+from leadline.cli import main
+from leadline.cli.pipeline import audit as command
 from leadline.spark.audit.job import audit_all, logs_of, units
 from tests.support.logs import batch
 from tests.support.replica_files import Replicas
@@ -16,7 +17,7 @@ from tests.support.replica_files import Replicas
 @pytest.fixture
 def replicas(tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Replicas:
     """Of a topic, in the directories of two brokers; the session of the tests is not stopped by the command."""
-    monkeypatch.setattr(pipeline_audit, "start_spark", lambda options, app: spark)
+    monkeypatch.setattr(command, "start_spark", lambda options, app: spark)
     monkeypatch.setattr(SparkSession, "stop", lambda self: None)
     found = Replicas(tmp_path, 2)
     for _ in range(50):

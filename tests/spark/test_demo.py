@@ -9,9 +9,9 @@ import pytest
 from deltalake import DeltaTable
 
 from leadline.cli import main
-from leadline.cli.client import Failure
-from leadline.cli.demo import MARK, Demo, cleared
-from leadline.cli.demo_orders import BROKEN
+from leadline.cli.demo.command import MARK, Demo, clear_directory
+from leadline.cli.demo.orders import BROKEN
+from leadline.cli.errors import Failure
 
 RATE = 500
 
@@ -44,15 +44,15 @@ def test_a_table_that_was_cut_off_ends_up_with_each_order_once(
 
 
 def test_another_demo_takes_the_place_of_the_last_one(tmp_path: Path) -> None:
-    folder = cleared(tmp_path / "demo")
+    folder = clear_directory(tmp_path / "demo")
     (folder / "report.html").touch()
-    assert [path.name for path in cleared(folder).iterdir()] == [MARK]
+    assert [path.name for path in clear_directory(folder).iterdir()] == [MARK]
 
 
 def test_what_no_demo_made_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine").touch()
     with pytest.raises(Failure, match="no demo made it"):
-        cleared(tmp_path)
+        clear_directory(tmp_path)
     assert main(["demo", "--dir", str(tmp_path)]) == 1
     assert (
         capsys.readouterr().err

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from leadline.cli import main, pipeline_replay, pipeline_table, pipeline_verify
+from leadline.cli import main
+from leadline.cli.pipeline import replay, table, verify
 from tests.support.broker import RunningBroker, leadline
 from tests.support.following import Feed
 from tests.support.topics import create_topic
@@ -44,7 +45,7 @@ def typed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Callable[..., Said]:
-    for module in (pipeline_table, pipeline_verify, pipeline_replay):
+    for module in (table, verify, replay):
         monkeypatch.setattr(module, "start_spark", lambda *_: Lasting(spark))
 
     def type_in(*arguments: object, server: str | None = broker.bootstrap) -> Said:

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
-from leadline.cli import pipeline_report
+from leadline.cli.pipeline import report as command
 from leadline.records.compression import Codec
 from leadline.spark.files import segments
 from leadline.spark.report import report
@@ -150,7 +150,7 @@ def test_the_command_writes_the_page_and_says_what_is_remarkable(
 ) -> None:
     out = tmp_path / "report.html"
     options = argparse.Namespace(dir=[str(filled.broker.directory)], out=out, topics=["orders"])
-    assert pipeline_report.write(options, spark, filled.work("files", "orders"), time.monotonic()) == 0
+    assert command.write(options, spark, filled.work("files", "orders"), time.monotonic()) == 0
     said = capsys.readouterr().out
     assert "orders: group billing is 500 records behind" in said
     assert f"{out}: 3,000 records in 1 topic" in said

@@ -33,7 +33,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from leadline.cli.zookeeper_server import ZooKeeperServer
+from leadline.cli.cluster.zookeeper_server import ZooKeeperServer
 from leadline.wire.messages import MetadataRequest, MetadataResponse
 from tests.conformance.both import Connection
 from tests.conformance.kafka import jars

@@ -8,27 +8,44 @@ import atexit
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NamedTuple
 
 from leadline import __version__
 from leadline.cli.parser import CommandParser
-from leadline.cli.terminal import flush_or_drop, signal_of, terminable
+from leadline.cli.signals import signal_of, terminable
+from leadline.cli.terminal import flush_or_drop
+
+
+class Command(NamedTuple):
+    """A command of `leadline`."""
+
+    module: str  # its function `add_to` adds the parser of the command
+    help: str
+
 
 COMMANDS = {
-    "start": "run a broker until Ctrl-C",
-    "cluster": "run some brokers and a ZooKeeper until Ctrl-C",
-    "topics": "create, list, describe, alter and delete topics",
-    "produce": "write records from a pipe, a file or the keyboard",
-    "consume": "read records, to a pipe or a terminal",
-    "groups": "who reads what and how far behind; reset where they go on",
-    "transactions": "what is under way, what blocks readers, what hangs",
-    "leader-election": "let other replicas lead: the preferred ones, or any",
-    "reassign": "move partitions to other brokers",
-    "explain": "why a partition is as it is, and what happened to it",
-    "configs": "settings of topics and brokers, and where they come from",
-    "dump-log": "show what is in the files of a log",
-    "perf": "measure throughput and latency",
-    "pipeline": "jobs on Spark: topics as tables, verified, replayed, mirrored; replicas audited",
-    "demo": "see the pipeline at work: a broker, a topic, a table, a crash, a proof",
+    "start": Command("leadline.cli.start.command", "run a broker until Ctrl-C"),
+    "cluster": Command("leadline.cli.cluster.command", "run a ZooKeeper and several brokers until Ctrl-C"),
+    "topics": Command("leadline.cli.topics.command", "create, list, describe, alter and delete topics"),
+    "produce": Command("leadline.cli.produce.command", "write records from a pipe, a file or the keyboard"),
+    "consume": Command("leadline.cli.consume.command", "read records, to a pipe or a terminal"),
+    "groups": Command("leadline.cli.groups.command", "list, describe, reset and delete groups; show their lag"),
+    "transactions": Command(
+        "leadline.cli.transactions.command", "list transactions, find what blocks readers, abort hanging ones"
+    ),
+    "leader-election": Command(
+        "leadline.cli.leader_election", "elect other leaders: preferred replicas, or any replica"
+    ),
+    "reassign": Command("leadline.cli.reassign.command", "move partitions to other brokers"),
+    "explain": Command("leadline.cli.explain.command", "show the state of a partition and its recent history"),
+    "configs": Command("leadline.cli.configs", "show and change the settings of topics and brokers"),
+    "dump-log": Command("leadline.cli.dump_log.command", "print the contents of log files"),
+    "perf": Command("leadline.cli.perf", "measure throughput and latency"),
+    "pipeline": Command(
+        "leadline.cli.pipeline.command",
+        "run jobs on Spark: tables from topics, audits, mirrors, reports",
+    ),
+    "demo": Command("leadline.cli.demo.command", "show the pipeline: a broker, a topic, a table, a crash, a proof"),
 }
 
 
@@ -47,13 +64,13 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
     """What a command line asks for. SystemExit if there is no such command or option."""
     command = next((word for word in given if not word.startswith("-")), None)
     parser = CommandParser(
-        prog="leadline", description="A log broker that every Kafka client takes for Kafka, in Python."
+        prog="leadline", description="A log broker in Python that Kafka clients take for Apache Kafka."
     )
     parser.add_argument("--version", action="version", version=f"leadline {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, meaning in COMMANDS.items():
+    for name, (module, help) in COMMANDS.items():
         if name == command:
-            import_module(f"leadline.cli.{name.replace('-', '_')}").add_to(commands)
+            import_module(module).add_to(commands)
         else:
-            commands.add_parser(name, help=meaning)
+            commands.add_parser(name, help=help)
     return parser.parse_args(given)

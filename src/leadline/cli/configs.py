@@ -12,8 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from leadline.cli import COMMANDS
-from leadline.cli.client import ClusterConnection, Failure, Json, Paint, add_command, administer, key_value, no_topic
-from leadline.cli.terminal import brokers_text
+from leadline.cli.connection import ClusterConnection, administer, no_topic
+from leadline.cli.errors import Failure
+from leadline.cli.formatting import brokers_text
+from leadline.cli.json_values import Json
+from leadline.cli.options import add_command, key_value
+from leadline.cli.terminal import Paint
 from leadline.config.settings import nearest
 
 if TYPE_CHECKING:
@@ -23,10 +27,10 @@ if TYPE_CHECKING:
     from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry
 
 DESCRIBE = """
-  leadline configs describe --topic orders                   what was set for this topic
-  leadline configs describe --topic orders --all             every setting, with its source and defaults
+  leadline configs describe --topic orders                   settings of this topic
+  leadline configs describe --topic orders --all             all settings, with sources and defaults
   leadline configs describe --broker 1 --all --json
-  leadline configs describe --broker-defaults                what was set for all brokers
+  leadline configs describe --broker-defaults                settings of all brokers
 """
 ALTER = """
   leadline configs alter --topic orders --set retention.ms=86400000 --set min.insync.replicas=2
@@ -61,7 +65,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser = commands.add_parser(
         "configs",
         prog="leadline configs",
-        help=COMMANDS["configs"],
+        help=COMMANDS["configs"].help,
         usage="leadline configs COMMAND ...",
     )
     under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -70,24 +74,35 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         under,
         "describe",
         _describe,
-        help="settings, with their sources",
+        help="show settings with their sources",
         usage=f"configs describe {whose} [--all] [options]",
         examples=DESCRIBE,
     )
-    describe.add_argument("--all", action="store_true", help="also what nobody set: the defaults")
-    describe.add_argument("--json", action="store_true", help="one JSON object a setting")
+    describe.add_argument("--all", action="store_true", help="include settings that have their default")
+    describe.add_argument("--json", action="store_true", help="print one JSON object per setting")
     alter = add_command(
-        under, "alter", _alter, help="set and unset", usage=f"configs alter {whose} [options]", examples=ALTER
+        under, "alter", _alter, help="change settings", usage=f"configs alter {whose} [options]", examples=ALTER
     )
-    alter.add_argument("--set", type=key_value, action="append", default=[], metavar="KEY=VALUE")
-    alter.add_argument("--delete", action="append", default=[], metavar="KEY", help="back to its default")
-    alter.add_argument("--append", type=key_value, action="append", default=[], metavar="KEY=VALUE", help="to a list")
-    alter.add_argument("--subtract", type=key_value, action="append", default=[], metavar="KEY=VALUE", help="from one")
+    alter.add_argument(
+        "--set", type=key_value, action="append", default=[], metavar="KEY=VALUE", help="set a value; repeatable"
+    )
+    alter.add_argument("--delete", action="append", default=[], metavar="KEY", help="use the default again; repeatable")
+    alter.add_argument(
+        "--append", type=key_value, action="append", default=[], metavar="KEY=VALUE", help="add to a list; repeatable"
+    )
+    alter.add_argument(
+        "--subtract",
+        type=key_value,
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="remove from a list; repeatable",
+    )
     for leaf in (describe, alter):
         target = leaf.add_argument_group("whose settings").add_mutually_exclusive_group(required=True)
         target.add_argument("--topic", metavar="NAME")
         target.add_argument("--broker", metavar="ID", type=int)
-        target.add_argument("--broker-defaults", action="store_true", help="of all brokers of the cluster")
+        target.add_argument("--broker-defaults", action="store_true", help="the defaults of all brokers")
 
 
 def _describe(options: argparse.Namespace) -> int:
@@ -108,7 +123,7 @@ def _describe(options: argparse.Namespace) -> int:
         print(title)
         for setting in settings:
             print(line_of(setting, Paint(sys.stdout)))
-    return connection.complain_of_silent("what it knows is not told") if options.broker_defaults else 0
+    return connection.report_silent("its settings are missing") if options.broker_defaults else 0
 
 
 def _resource(options: argparse.Namespace, connection: ClusterConnection, admin: "AdminClient") -> tuple[str, str]:
@@ -125,16 +140,16 @@ def _resource(options: argparse.Namespace, connection: ClusterConnection, admin:
 def _settings(connection: ClusterConnection, admin: "AdminClient", kind: str, name: str) -> list[ShownSetting]:
     if kind == "broker" and int(name) in connection.silent:
         raise Failure(connection.silent[int(name)])
-    return sorted(map(_setting, connection.wait(_asked(connection, admin, kind, name)).values()))
+    return sorted(map(_setting, connection.wait(_request_settings(connection, admin, kind, name)).values()))
 
 
-def _asked(
+def _request_settings(
     connection: ClusterConnection, admin: "AdminClient", kind: str, name: str
 ) -> "Future[dict[str, ConfigEntry]]":
     from confluent_kafka.admin._config import ConfigResource
 
     resource = ConfigResource(kind, name)
-    found: Future[dict[str, ConfigEntry]] = admin.describe_configs([resource], request_timeout=connection.left_s)[
+    found: Future[dict[str, ConfigEntry]] = admin.describe_configs([resource], request_timeout=connection.remaining_s)[
         resource
     ]
     return found
@@ -155,7 +170,9 @@ def _setting(entry: "ConfigEntry") -> ShownSetting:
 def _broker_defaults(connection: ClusterConnection, admin: "AdminClient") -> list[ShownSetting]:
     """librdkafka cannot ask for them by name. The brokers tell: of each setting, where its value comes from."""
     found: dict[str, ShownSetting] = {}
-    asked = {broker: _asked(connection, admin, "broker", str(broker)) for broker in sorted(connection.brokers)}
+    asked = {
+        broker: _request_settings(connection, admin, "broker", str(broker)) for broker in sorted(connection.brokers)
+    }
     for broker, future in asked.items():
         if broker in connection.silent:
             continue
@@ -211,7 +228,7 @@ def _alter(options: argparse.Namespace) -> int:
         if count > 1:
             raise Failure(f"{key} would be changed {count} times: one change of a setting at a time")
     if options.broker_defaults:
-        raise Failure("librdkafka cannot alter what is set for all brokers: set it for each with --broker ID")
+        raise Failure("librdkafka cannot alter the defaults of all brokers: change each broker with --broker ID")
     connection, admin = administer(options)
     kind, name = _resource(options, connection, admin)
     known = [setting.name for setting in _settings(connection, admin, kind, name)]
@@ -231,5 +248,5 @@ def alter_configs(
 
     entries = [ConfigEntry(key, value, incremental_operation=operation) for key, value, operation in changes]
     resource = ConfigResource(kind, name, incremental_configs=entries)
-    futures = admin.incremental_alter_configs([resource], request_timeout=connection.left_s)
+    futures = admin.incremental_alter_configs([resource], request_timeout=connection.remaining_s)
     connection.wait(futures[resource])

@@ -11,9 +11,10 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from leadline.cli.client import ClusterConnection, complain, text_of
-from leadline.cli.leaders import no_leader_text, trouble_of
-from leadline.cli.terminal import ids_text, size_text
+from leadline.cli.connection import ClusterConnection
+from leadline.cli.errors import client_error_text, print_error
+from leadline.cli.formatting import ids_text, size_text
+from leadline.cli.leaders import leader_problem, no_leader_text
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Producer
@@ -58,7 +59,7 @@ class DeliveryWatch:
         self._connection, self._refused = connection, RefusedBatches()
         self.producer = self._producer(properties)
         self._limits: dict[str, int] = {}
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
         self._reason = ""
         self._moved = self._checked = time.monotonic()
 
@@ -99,14 +100,14 @@ class DeliveryWatch:
         elif now - self._moved >= self._connection.timeout_s:
             raise DeliveryGivenUp
         elif now - self._moved >= TELL_S:
-            self._tell()
+            self._print_reason()
 
-    def _tell(self) -> None:
-        reason = self._why()
-        if reason and reason not in self._told:
-            self._told.add(reason)
+    def _print_reason(self) -> None:
+        reason = self._find_reason()
+        if reason and reason not in self._printed:
+            self._printed.add(reason)
             self._reason = reason
-            complain(f"not stored yet: {reason}; trying for {self._connection.timeout_s:g} s (--timeout)")
+            print_error(f"not stored yet: {reason}; trying for {self._connection.timeout_s:g} s (--timeout)")
 
     def give_up(self) -> str:
         """Let go of all that is not acknowledged; why it was not, as far as known."""
@@ -120,26 +121,26 @@ class DeliveryWatch:
 
         if error.code() == KafkaError._MSG_TIMED_OUT and self._reason:
             return self._reason
-        return text_of(error)
+        return client_error_text(error)
 
     # Why
 
-    def _why(self) -> str:
+    def _find_reason(self) -> str:
         from confluent_kafka import KafkaException
 
-        self._connection.start_again()
+        self._connection.restart_timeout()
         admin = self._connection.admin()
         try:
             cluster: ClusterMetadata = admin.list_topics(timeout=ASK_S)
         except KafkaException as error:
-            return f"no broker answers: {text_of(error.args[0])}"
+            return f"no broker answers: {client_error_text(error.args[0])}"
         topic = cluster.topics.get(self.topic)
         if topic is None or not topic.partitions:
             return f"there is no topic {self.topic}"
         for partition, text in sorted(self._refused.errors.items()):
             return self._answered(admin, partition, topic.partitions.get(partition), text)
-        self._connection.look_again(cluster)
-        return trouble_of(self._connection, cluster, self.topic, topic.partitions)
+        self._connection.refresh(cluster)
+        return leader_problem(self._connection, cluster, self.topic, topic.partitions)
 
     def _answered(self, admin: "AdminClient", partition: int, about: "PartitionMetadata | None", text: str) -> str:
         """What a broker answered to a batch of this partition."""

@@ -8,22 +8,26 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from leadline.cli import COMMANDS
-from leadline.cli.client import Failure, add_command, administer, complain, topic_argument
-from leadline.cli.offsets import named
-from leadline.cli.reassignment_plan import PlanError, entries, partition_in
-from leadline.cli.second_client import kafka_python_admin
+from leadline.cli.connection import administer
+from leadline.cli.errors import Failure, print_error
+from leadline.cli.kafka_python.admin import kafka_python_admin
+from leadline.cli.kafka_python.partitions import elect_leaders
+from leadline.cli.offsets import resolve_partitions
+from leadline.cli.options import add_command, topic_argument
+from leadline.cli.reassign.plan_file import PlanError, entries, partition_in
 from leadline.model import TopicPartition
 
 PREFERRED, UNCLEAN = "preferred", "unclean"
 DESCRIPTION = """
-preferred: the first of a partition's replicas leads, if it is in sync. That is where it was before its broker was away;
-           with auto.leader.rebalance.enable it happens by itself after some minutes.
-unclean:   a partition without a leader gets one that was not in sync. Records that only others have are lost.
+preferred: elect the first replica of each partition, if it is in sync. It led before its broker was away. With
+           auto.leader.rebalance.enable the controller does this itself after some minutes.
+unclean:   elect a replica that is not in sync for each partition without a leader. Records that only other replicas
+           have are lost.
 """
 EXAMPLES = """
-  leadline leader-election preferred --all                   of all partitions
-  leadline leader-election preferred orders users:0,3-5      of a topic, and of some partitions
-  leadline leader-election unclean orders:2                  rather lose some of it than have none of it
+  leadline leader-election preferred --all                   all partitions
+  leadline leader-election preferred orders users:0,3-5      a topic, and some partitions of another
+  leadline leader-election unclean orders:2                  accept the loss of records
   leadline leader-election preferred --file partitions.json  {"partitions": [{"topic": "orders", "partition": 2}]}
 """
 
@@ -33,7 +37,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         commands,
         "leader-election",
         _elect,
-        help=COMMANDS["leader-election"],
+        help=COMMANDS["leader-election"].help,
         usage="leader-election {preferred,unclean} [TOPIC[:PARTITIONS] ...] [options]",
         description=DESCRIPTION.strip(),
         examples=EXAMPLES,
@@ -41,17 +45,21 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser.add_argument("type", choices=(PREFERRED, UNCLEAN), metavar="TYPE", help="preferred or unclean")
     parser.add_argument("topics", nargs="*", type=topic_argument, metavar="TOPIC[:PARTITIONS]")
     parser.add_argument("--all", action="store_true", help="all partitions of the cluster")
-    parser.add_argument("--file", type=Path, metavar="FILE", help="the partitions that a JSON file names, as Kafka's")
+    parser.add_argument(
+        "--file", type=Path, metavar="FILE", help="JSON file that names the partitions, in Kafka's format"
+    )
 
 
 def _elect(options: argparse.Namespace) -> int:
     if sum([bool(options.topics), options.all, options.file is not None]) != 1:
-        raise Failure("which partitions? Name topics, or give --all, or --file")
+        raise Failure("exactly one is needed: names of topics, --all or --file")
     connection, admin = administer(options)
     topics = [(name, None) for name in connection.metadata(admin).topics] if options.all else options.topics
-    partitions = partitions_in(options.file) if options.file is not None else named(connection, admin, topics)
+    partitions = (
+        partitions_in(options.file) if options.file is not None else resolve_partitions(connection, admin, topics)
+    )
     with kafka_python_admin(connection) as client:
-        found = client.elect(partitions, unclean=options.type == UNCLEAN)
+        found = elect_leaders(client, partitions, unclean=options.type == UNCLEAN)
     if found.elected:
         names = _names(found.elected)
         print(f"Successfully completed leader election ({options.type.upper()}) for partitions {names}")
@@ -60,7 +68,7 @@ def _elect(options: argparse.Namespace) -> int:
     elif not found.elected and not found.failed:
         print("Valid replica already elected for all partitions")
     for tp, why in sorted(found.failed.items()):
-        complain(f"{tp}: {why}")
+        print_error(f"{tp}: {why}")
     return 1 if found.failed else 0
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from leadline.cli.client import ClusterConnection
-from leadline.cli.terminal import ids_text
+from leadline.cli.connection import ClusterConnection
+from leadline.cli.formatting import ids_text
 from leadline.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata, PartitionMetadata
 
 
-def led(connection: ClusterConnection, admin: "AdminClient", asked: Iterable[TopicPartition]) -> list[TopicPartition]:
+def partitions_with_leader(
+    connection: ClusterConnection, admin: "AdminClient", asked: Iterable[TopicPartition]
+) -> list[TopicPartition]:
     """Those of some partitions whose leader answers: of the others nobody can tell."""
     topics = connection.metadata(admin).topics
     answering = connection.brokers.keys() - connection.silent.keys()
@@ -30,7 +32,7 @@ def leaderless(cluster: "ClusterMetadata", topic: str, partitions: Collection[in
     return [number for number in sorted(partitions) if number in about and about[number].leader < 0]
 
 
-def trouble_of(
+def leader_problem(
     connection: ClusterConnection, cluster: "ClusterMetadata", topic: str, partitions: Collection[int]
 ) -> str:
     """What is wrong with the leaders of some partitions of a topic; empty if all is well."""

@@ -4,8 +4,10 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from leadline.cli.client import LEAST_S, ClusterConnection, Failure, no_topic, text_of
-from leadline.cli.offset_plan import CommittedOffset, OffsetChange, OffsetRange
+from leadline.cli.connection import LEAST_S, ClusterConnection, no_topic
+from leadline.cli.errors import Failure, client_error_text
+from leadline.cli.groups.reset_plan import OffsetChange
+from leadline.cli.partitions import CommittedOffset, OffsetRange
 from leadline.model import NO_EPOCH, Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -26,12 +28,12 @@ def committed_by(
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     asked = [ConsumerGroupTopicPartitions(group)]
-    answer = admin.list_consumer_group_offsets(asked, request_timeout=connection.left_s)
+    answer = admin.list_consumer_group_offsets(asked, request_timeout=connection.remaining_s)
     found = {}
     for each in connection.wait(answer[group]).topic_partitions or ():
         tp = TopicPartition(each.topic, each.partition)
         if each.error is not None:
-            raise Failure(f"group {group}, {tp}: {text_of(each.error)}")
+            raise Failure(f"group {group}, {tp}: {client_error_text(each.error)}")
         if each.offset >= 0:
             epoch = each.leader_epoch if each.leader_epoch is not None else NO_EPOCH
             found[tp] = CommittedOffset(each.offset, epoch, _remark(each))
@@ -46,7 +48,7 @@ def _remark(partition: "confluent_kafka.TopicPartition") -> str:
         return ""
 
 
-def existing(
+def existing_partitions(
     connection: ClusterConnection, admin: "AdminClient", asked: Iterable[TopicPartition]
 ) -> set[TopicPartition]:
     """Those of some partitions that the cluster has."""
@@ -54,7 +56,7 @@ def existing(
     return {tp for tp in asked if tp.topic in topics and tp.partition in topics[tp.topic].partitions}
 
 
-def named(
+def resolve_partitions(
     connection: ClusterConnection, admin: "AdminClient", asked: Iterable[tuple[str, list[int] | None]]
 ) -> list[TopicPartition]:
     """Partitions by topic and number, in order; no numbers: all of the topic. A Failure for one that is not there."""
@@ -71,14 +73,14 @@ def named(
     return sorted(found)
 
 
-def edges_of(
+def offset_ranges(
     connection: ClusterConnection, admin: "AdminClient", asked: Collection[TopicPartition]
 ) -> dict[TopicPartition, OffsetRange]:
-    starts, ends = (listed(connection, admin, asked, which) for which in ("earliest", "latest"))
+    starts, ends = (list_offsets(connection, admin, asked, which) for which in ("earliest", "latest"))
     return {tp: OffsetRange(starts[tp], ends[tp]) for tp in asked}
 
 
-def listed(
+def list_offsets(
     connection: ClusterConnection,
     admin: "AdminClient",
     asked: Collection[TopicPartition],
@@ -96,8 +98,8 @@ def listed(
         for tp, answer in answers.items():
             if isinstance(answer, int):
                 found[tp] = answer
-            elif answer.name() not in MOVED or connection.left_s <= LEAST_S:
-                raise Failure(f"{tp}: {text_of(answer)}")
+            elif answer.name() not in MOVED or connection.remaining_s <= LEAST_S:
+                raise Failure(f"{tp}: {client_error_text(answer)}")
         if len(found) < len(asked):
             time.sleep(WAIT_S)
             admin = connection.admin()  # the old one goes on to ask with the epoch of the old leader
@@ -119,7 +121,7 @@ def _listed(
     spec = getattr(OffsetSpec, which)() if isinstance(which, str) else OffsetSpec.for_timestamp(which)
     isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     questions = {Theirs(tp.topic, tp.partition): spec for tp in asked}
-    futures = admin.list_offsets(questions, isolation_level=isolation, request_timeout=connection.left_s)
+    futures = admin.list_offsets(questions, isolation_level=isolation, request_timeout=connection.remaining_s)
     found: dict[TopicPartition, Offset | confluent_kafka.KafkaError] = {}
     for theirs, future in futures.items():
         tp = TopicPartition(theirs.topic, theirs.partition)
@@ -130,7 +132,7 @@ def _listed(
     return found
 
 
-def times_of(
+def record_times(
     connection: ClusterConnection, wanted: Collection[tuple[TopicPartition, Offset]]
 ) -> dict[tuple[TopicPartition, Offset], int]:
     """The time of the record at an offset, or of the next one; none where nothing follows any more."""
@@ -201,9 +203,9 @@ def _commit(
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     asked = [ConsumerGroupTopicPartitions(group, new)]
-    answer = connection.wait(admin.alter_consumer_group_offsets(asked, request_timeout=connection.left_s)[group])
+    answer = connection.wait(admin.alter_consumer_group_offsets(asked, request_timeout=connection.remaining_s)[group])
     return [
-        f"{each.topic}-{each.partition}: {text_of(each.error)}"
+        f"{each.topic}-{each.partition}: {client_error_text(each.error)}"
         for each in answer.topic_partitions or ()
         if each.error is not None
     ]

@@ -1,26 +1,41 @@
-"""The parser of all commands: a mistyped word is answered by the command it was meant for, with the nearest word."""
+"""The parser of all commands. An error about a mistyped word comes from the right command, with the nearest word."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leadline.config.settings import nearest
 
-LIKENESS = 0.6  # of a mistyped command or option; they are short, so a slip weighs more than in the name of a setting
+LIKENESS = 0.6  # of a mistyped command or option: they are short, so one wrong letter weighs more than in a setting
 
 
 class CommandParser(argparse.ArgumentParser):
+    """A parser that accepts no unknown arguments.
+
+    A command may have a name of two words, such as `table compact` beside `table`. After `table --` the next word is
+    always an argument.
+    """
+
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]
-        """The options, and nothing that is left over. A command that lacks its command shows its help, as git does."""
-        if self._subparsers is not None and not args:
+        """The options, and no unknown arguments. Without a subcommand the parser prints its help and exits, as git."""
+        words = list(args or ())
+        if self._subparsers is not None and not words:
             self.print_help()
             self.exit(1)
-        options, extra = super().parse_known_args(args, namespace)
-        if extra:
-            self.error(f"unrecognized arguments: {' '.join(extra)}{self._meant(extra)}")
-        return options, extra
+        if " ".join(words[:2]) in self._subcommands():
+            words[:2] = [" ".join(words[:2])]
+        options, unknown = super().parse_known_args(words, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._suggestion(unknown)}")
+        return options, unknown
 
-    def _meant(self, words: Sequence[str]) -> str:
+    def _subcommands(self) -> Mapping[str, object]:
+        for action in self._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                return action.choices
+        return {}
+
+    def _suggestion(self, words: Sequence[str]) -> str:
         names = [word.partition("=")[0] for word in words if word.startswith("--")]
         guesses = (nearest(name, self._option_string_actions, LIKENESS) for name in names)
         return next(filter(None, guesses), "")

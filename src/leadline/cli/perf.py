@@ -14,10 +14,14 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from leadline.cli import COMMANDS
-from leadline.cli.client import ClusterConnection, Failure, Json, Paint, add_command, at_least, text_of
+from leadline.cli.connection import ClusterConnection
 from leadline.cli.delivery import DeliveryGivenUp, DeliveryWatch
-from leadline.cli.produce import CODECS
-from leadline.cli.terminal import StatusLine, count_text, size_text, time_text
+from leadline.cli.errors import Failure, client_error_text
+from leadline.cli.formatting import count_text, size_text, time_text
+from leadline.cli.json_values import Json
+from leadline.cli.options import add_command, at_least
+from leadline.cli.produce.command import CODECS
+from leadline.cli.terminal import Paint, StatusLine
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, Producer
@@ -34,11 +38,11 @@ PRODUCE = """
   leadline perf produce bench --seconds 30 --rate 5000       latencies under a steady load
 """
 CONSUME = """
-  leadline perf consume bench                                for ten seconds, from the beginning
+  leadline perf consume bench                                for 10 seconds, from the beginning
   leadline perf consume bench --records 1000000 --json
 """
 LATENCY = """
-  leadline perf latency bench --records 1000                 one record at a time, there and back
+  leadline perf latency bench --records 1000                 1000 round trips
   leadline perf latency bench --seconds 5 --size 1000
 """
 
@@ -47,7 +51,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser = commands.add_parser(
         "perf",
         prog="leadline perf",
-        help=COMMANDS["perf"],
+        help=COMMANDS["perf"].help,
         usage="leadline perf (produce | consume | latency) TOPIC ...",
     )
     under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
@@ -55,7 +59,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         under,
         "produce",
         _produce,
-        help="write as fast as it goes",
+        help="measure how fast records are written",
         usage="perf produce TOPIC [options]",
         examples=PRODUCE,
     )
@@ -63,7 +67,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         under,
         "consume",
         _consume,
-        help="read as fast as it goes",
+        help="measure how fast records are read",
         usage="perf consume TOPIC [options]",
         examples=CONSUME,
     )
@@ -71,20 +75,24 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         under,
         "latency",
         _latency,
-        help="from a producer through a broker to a consumer, one record at a time",
+        help="measure the time from producer to consumer, one record at a time",
         usage="perf latency TOPIC [options]",
         examples=LATENCY,
     )
     for leaf in (produce, consume, latency):
-        leaf.add_argument("topic", metavar="TOPIC", help="one that exists")
-        bound = leaf.add_argument_group("how long")
-        bound.add_argument("--records", type=at_least(1), metavar="N")
-        bound.add_argument("--seconds", type=float, metavar="S", help="10, if there is no --records either")
-        leaf.add_argument("--json", action="store_true", help="the summary as one JSON object")
+        leaf.add_argument("topic", metavar="TOPIC", help="an existing topic")
+        bound = leaf.add_argument_group("duration")
+        bound.add_argument("--records", type=at_least(1), metavar="N", help="number of records")
+        bound.add_argument(
+            "--seconds", type=float, metavar="S", help="seconds to run (default 10, unless --records is given)"
+        )
+        leaf.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     for leaf in (produce, latency):
-        leaf.add_argument("--size", type=at_least(0), default=100, metavar="BYTES", help="of a record's value (100)")
+        leaf.add_argument(
+            "--size", type=at_least(0), default=100, metavar="BYTES", help="size of a record's value (default 100)"
+        )
         leaf.add_argument("--acks", choices=["0", "1", "all"], default="all")
-    produce.add_argument("--rate", type=at_least(1), metavar="N", help="records a second at most")
+    produce.add_argument("--rate", type=at_least(1), metavar="N", help="maximum records per second")
     produce.add_argument("--compression", choices=CODECS, default="none")
 
 
@@ -162,7 +170,7 @@ class Measurement:
             parts.append(f"{min(self.seconds / self.seconds_wanted, 1):.0%}")
         return ", ".join(parts)
 
-    def tell(self, options: argparse.Namespace) -> None:
+    def print_summary(self, options: argparse.Namespace) -> None:
         rate, mb = self.count / self.seconds, self.size / self.seconds / 1e6
         if options.json:
             found: dict[str, Json] = {
@@ -182,7 +190,7 @@ class Measurement:
             print(f"{name:<10}  {taken}")
 
 
-class _Shown:
+class _ProgressLine:
     """A line of progress, renewed five times a second."""
 
     def __init__(self, status: StatusLine, run: Measurement) -> None:
@@ -219,7 +227,7 @@ def _produce(options: argparse.Namespace) -> int:
     given_up = ""
     sent, burst = 0, BURST if options.rate is None else 1 + options.rate // 1000
     with StatusLine() as status:
-        show = _Shown(status, run)
+        show = _ProgressLine(status, run)
         try:
             while run.goes_on(sent) and not failures:
                 try:
@@ -248,7 +256,7 @@ def _produce(options: argparse.Namespace) -> int:
         except DeliveryGivenUp:
             given_up = watch.give_up()
     run.ended = time.monotonic()
-    run.tell(options)
+    run.print_summary(options)
     if failures:
         too_large = failures[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
         text = watch.too_large_text(options.size) if too_large else given_up or watch.reason_for(failures[0])
@@ -272,7 +280,7 @@ def _consume(options: argparse.Namespace) -> int:
     run, idle_since = Measurement.of(options), time.monotonic()
     consumer.assign([TopicPartition(options.topic, partition, OFFSET_BEGINNING) for partition in known])
     with StatusLine() as status:
-        show = _Shown(status, run)
+        show = _ProgressLine(status, run)
         try:
             while run.goes_on(run.count) and time.monotonic() - idle_since < connection.timeout_s:
                 messages = consumer.consume(run.next_burst(run.count, AT_ONCE), WAIT_S)
@@ -281,7 +289,7 @@ def _consume(options: argparse.Namespace) -> int:
                     continue
                 for message in messages:
                     if (error := message.error()) is not None:
-                        raise Failure(text_of(error))
+                        raise Failure(client_error_text(error))
                     run.size += len(message)
                 run.count += len(messages)
                 idle_since = time.monotonic()
@@ -290,7 +298,7 @@ def _consume(options: argparse.Namespace) -> int:
         except KeyboardInterrupt:
             pass
     consumer.close()
-    run.tell(options)
+    run.print_summary(options)
     if run.records_wanted is not None and run.count < run.records_wanted and run.seconds_wanted is None:
         raise Failure(f"only {run.count:,} of {run.records_wanted:,} records came within {connection.timeout_s:g} s")
     return 0
@@ -315,7 +323,7 @@ def _latency(options: argparse.Namespace) -> int:
     run = Measurement.of(options)
     stored, received = run.latencies["stored"], run.latencies["received"] = Latencies(), Latencies()
     with StatusLine() as status:
-        show = _Shown(status, run)
+        show = _ProgressLine(status, run)
         try:
             while run.goes_on(run.count):
                 value = values[run.count % len(values)]
@@ -329,7 +337,7 @@ def _latency(options: argparse.Namespace) -> int:
             pass
     run.ended = time.monotonic()
     consumer.close()
-    run.tell(options)
+    run.print_summary(options)
     return 0
 
 
@@ -341,7 +349,7 @@ def _round_trip(
 
     def delivered(error: "KafkaError | None", _: "Message") -> None:
         if error is not None:
-            raise Failure(f"a record was not stored: {text_of(error)}")
+            raise Failure(f"a record was not stored: {client_error_text(error)}")
         acknowledged.append(time.perf_counter())
 
     began = time.perf_counter()
@@ -354,7 +362,7 @@ def _round_trip(
     if message is None:
         raise Failure(f"a record did not come back within {timeout_s:g} s")
     if (error := message.error()) is not None:
-        raise Failure(text_of(error))
+        raise Failure(client_error_text(error))
     if message.value() != value:
         raise Failure(f"somebody else writes to {topic}: another record came back than was sent")
     return acknowledged[0] - began, came - began

@@ -4,8 +4,8 @@ import io
 
 from confluent_kafka.admin._config import ConfigEntry, ConfigSource
 
-from leadline.cli.client import Paint
 from leadline.cli.configs import ShownSetting, ShownSynonym, _setting, as_json, line_of
+from leadline.cli.terminal import Paint
 
 STATIC, DEFAULT = ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG
 

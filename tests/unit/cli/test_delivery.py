@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from leadline.cli.client import ClusterConnection, connection
+from leadline.cli.connection import ClusterConnection
 from leadline.cli.delivery import DeliveryGivenUp, DeliveryWatch, RefusedBatches
-from leadline.cli.produce import lines_from
+from leadline.cli.options import connection_options
+from leadline.cli.produce.lines import lines_from
 from tests.support.broker import RunningBroker
 from tests.support.broker import leadline as started
 from tests.support.commands import COMMAND_S, LEADLINE, leadline, lines
@@ -104,7 +105,7 @@ def test_the_time_of_a_record_begins_when_it_is_handed_over_not_when_the_last_on
 ) -> None:
     now = [1000.0]
     monkeypatch.setattr("leadline.cli.delivery.time.monotonic", lambda: now[0])
-    parser = connection()
+    parser = connection_options()
     watch = DeliveryWatch(ClusterConnection(parser.parse_args(["--bootstrap-server", broker.bootstrap])), "open", {})
     now[0] += 100  # a person thinks
     watch.handing_over(1)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from leadline.cli import main
-from leadline.cli.client import Failure
+from leadline.cli.errors import Failure
 from leadline.cli.leader_election import partitions_in
 from leadline.model import TopicPartition
 
@@ -37,4 +37,4 @@ def test_what_is_wrong_with_a_file_is_one_line(tmp_path: Path, text: str, said: 
 @pytest.mark.parametrize("which", ["", "orders --all", "--all --file x.json"])
 def test_one_must_say_which_partitions_and_only_once(which: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["leader-election", "preferred", *which.split()]) == 1
-    assert "which partitions?" in capsys.readouterr().err
+    assert "exactly one is needed: names of topics, --all or --file" in capsys.readouterr().err

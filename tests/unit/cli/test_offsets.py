@@ -9,8 +9,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from leadline.cli.client import ClusterConnection, Failure
-from leadline.cli.offsets import listed
+from leadline.cli.connection import ClusterConnection
+from leadline.cli.errors import Failure
+from leadline.cli.offsets import list_offsets
 from leadline.model import TopicPartition
 
 ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 3)
@@ -19,7 +20,7 @@ ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 3)
 class Cluster:
     """Both a connection and its admin client: users-3 answers with these errors first."""
 
-    left_s = 5.0
+    remaining_s = 5.0
 
     def __init__(self, *errors: int) -> None:
         self.errors = list(errors)
@@ -48,7 +49,7 @@ class Cluster:
 
 
 def asked_of(cluster: Cluster) -> dict[TopicPartition, int]:
-    return listed(cast(ClusterConnection, cluster), cast(AdminClient, cluster), [ORDERS, USERS], "latest")
+    return list_offsets(cast(ClusterConnection, cluster), cast(AdminClient, cluster), [ORDERS, USERS], "latest")
 
 
 def test_a_partition_that_moved_is_asked_again_and_the_others_are_not() -> None:

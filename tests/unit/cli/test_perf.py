@@ -41,7 +41,7 @@ def test_the_summary(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     taken = Latencies()
     taken.add(0.002)
     run = Measurement(None, None, started=100.0, ended=102.0, count=1000, size=4_000_000, latencies={"latency": taken})
-    run.tell(argparse.Namespace(json=as_json))
+    run.print_summary(argparse.Namespace(json=as_json))
     shown = capsys.readouterr().out
     if as_json:
         found = json.loads(shown)

@@ -1,68 +1,26 @@
-"""How lengths of time and tables are written, and what Ctrl-C does."""
+"""Colours, and text that must not control the terminal."""
 
-import signal
-from collections.abc import Iterator
+import io
 
 import pytest
 
-from leadline.cli.terminal import age_text, brokers_text, ctrl_c, table
-
-MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
+from leadline.cli.terminal import Paint
 
 
-@pytest.mark.parametrize(
-    ("ms", "text"),
-    [
-        (-5, "0 ms"),
-        (999, "999 ms"),
-        (45_900, "45 s"),
-        (3 * MINUTE_MS + 20_000, "3 min 20 s"),
-        (HOUR_MS, "1 h"),
-        (2 * HOUR_MS + 5 * MINUTE_MS + 1000, "2 h 5 min"),
-        (9 * DAY_MS + 59_000, "9 d"),
-    ],
-)
-def test_a_length_of_time_has_its_two_largest_units(ms: int, text: str) -> None:
-    assert age_text(ms) == text
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
-def test_ids_of_brokers_are_not_to_be_taken_for_their_number() -> None:
-    assert brokers_text([1001]) == "the only broker is 1001"
-    assert brokers_text([1001, 1]) == "the brokers are 1 and 1001"
-    assert brokers_text([3, 1, 2]) == "the brokers are 1, 2 and 3"
+def test_colours_are_for_terminals_and_never_against_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert Paint(Terminal()).bold("x") == "\033[1mx\033[0m"
+    assert Paint(io.StringIO()).bold("x") == "x"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert Paint(Terminal()).bold("x") == "x"
 
 
-def test_a_table_has_words_to_the_left_and_numbers_to_the_right() -> None:
-    rows = [["orders", "9", "a"], ["x", "1,234", ""]]
-    assert table(["TOPIC", "LAG", "OWNER"], rows) == ["TOPIC     LAG  OWNER", "orders      9  a", "x       1,234"]
-
-
-def test_only_the_head_of_a_table_is_painted_and_it_needs_no_rows() -> None:
-    assert table(["A", "B"], [], str.lower) == ["a  b"]
-
-
-@pytest.fixture
-def _at_rest() -> Iterator[None]:
-    """Ctrl-C as Python has it by itself: Spark, for one, takes it over for good."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("_at_rest")
-def test_ctrl_c_interrupts_nothing_the_first_time() -> None:
-    with ctrl_c() as pressed:
-        signal.raise_signal(signal.SIGINT)
-        assert pressed.is_set()
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-@pytest.mark.usefixtures("_at_rest")
-def test_ctrl_c_stays_ignored_where_it_was() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with ctrl_c() as pressed:
-        signal.raise_signal(signal.SIGINT)
-    assert not pressed.is_set()
-    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+def test_what_a_record_holds_does_not_command_the_terminal() -> None:
+    assert Paint(Terminal()).harmless("\x1b[2Ja\tb\n") == "\\x1b[2Ja\tb\n"
+    assert Paint(io.StringIO()).harmless("\x1b[2J") == "\x1b[2J"

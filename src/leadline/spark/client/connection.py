@@ -6,7 +6,6 @@ Properties go by the names of Kafka's clients. Certificates and keys are PEM; SA
 """
 # mypy: disable-error-code="import-untyped"
 
-import re
 import socket
 import ssl
 from collections.abc import Mapping
@@ -14,6 +13,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from leadline import __version__
+from leadline.config.client_properties import HOSTNAME_CHECK, translate_login, translate_tls
+from leadline.config.values import InvalidSetting
 from leadline.spark.errors import JobFailed
 from leadline.wire.apis import API_VERSIONS, APIS, UNSUPPORTED_VERSION
 from leadline.wire.classes import Message
@@ -242,39 +243,34 @@ class ClientConnection:
 
 
 def credentials(properties: Mapping[str, str]) -> tuple[str, str]:
-    """User and password, as Kafka's clients are told them in a line of JAAS, or as librdkafka is."""
-    found = dict(re.findall(r'(username|password)\s*=\s*"([^"]*)"', properties.get("sasl.jaas.config", "")))
-    username = properties.get("sasl.username", found.get("username"))
-    password = properties.get("sasl.password", found.get("password"))
-    if username is None or password is None:
-        raise AccessRefused("sasl.jaas.config: username=\"...\" password=\"...\" are missing in it")  # fmt: skip
-    return username, password
+    """User and password, under the names of Kafka's clients or of librdkafka."""
+    try:
+        login = translate_login(properties)
+    except InvalidSetting as error:
+        raise AccessRefused(str(error)) from None
+    if "sasl.username" not in login or "sasl.password" not in login:
+        raise AccessRefused("sasl.jaas.config: it must have a username and a password (PLAIN, SCRAM)")
+    return login["sasl.username"], login["sasl.password"]
 
 
 def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
-    for store in ("truststore", "keystore"):
-        kind = properties.get(f"ssl.{store}.type", "PEM" if f"ssl.{store}.location" not in properties else "JKS")
-        if kind.upper() != "PEM":
-            raise AccessRefused(
-                f"ssl.{store}.location is a {kind.upper()} store; only PEM can be read: ssl.{store}.type=PEM"
-            )
-    authorities = properties.get("ssl.truststore.location", properties.get("ssl.ca.location"))
-    written_out = properties.get("ssl.truststore.certificates", properties.get("ssl.ca.pem"))
     try:
-        context = ssl.create_default_context(cafile=authorities, cadata=written_out)
-        _present_ourselves(context, properties)
+        tls = translate_tls(properties)
+        context = ssl.create_default_context(cafile=tls.get("ssl.ca.location"), cadata=tls.get("ssl.ca.pem"))
+        _load_certificate(context, tls)
+    except InvalidSetting as error:
+        raise AccessRefused(str(error)) from None
     except (OSError, ValueError) as error:
         raise AccessRefused(f"ssl: a certificate or key cannot be read: {error}") from None
-    if properties.get("ssl.endpoint.identification.algorithm", "https").lower() in ("", "none"):
+    if tls.get(HOSTNAME_CHECK, "https").lower() == "none":
         context.check_hostname = False
     return context
 
 
-def _present_ourselves(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
-    keystore = properties.get("ssl.keystore.location")
-    certificate = properties.get("ssl.certificate.location", keystore)
-    if certificate is not None:
-        key = properties.get("ssl.key.location", keystore)
-        context.load_cert_chain(certificate, key, properties.get("ssl.key.password"))
-    elif "ssl.keystore.certificate.chain" in properties:
+def _load_certificate(context: ssl.SSLContext, tls: Mapping[str, str]) -> None:
+    if "ssl.keystore.location" in tls:
+        raise AccessRefused("ssl.keystore.location: only PEM can be read: ssl.keystore.type=PEM")
+    if (certificate := tls.get("ssl.certificate.location")) is not None:
+        context.load_cert_chain(certificate, tls.get("ssl.key.location"), tls.get("ssl.key.password"))
+    elif "ssl.certificate.pem" in tls:
         raise AccessRefused("ssl.keystore.certificate.chain: only files can be read: ssl.keystore.location")

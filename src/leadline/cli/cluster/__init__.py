@@ -1,0 +1,1 @@
+"""leadline cluster: a ZooKeeper and some brokers on this machine."""

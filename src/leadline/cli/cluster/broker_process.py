@@ -1,0 +1,155 @@
+"""A broker of a cluster on this machine, as a process of its own.
+
+Its folder holds its settings (server.properties, written at each start), its data and its output (broker.log).
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from asyncio.subprocess import DEVNULL, STDOUT, Process
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from leadline.cli.processes import holder_of
+
+HOST = "localhost"
+
+
+READY_S, STOP_S, POLL_S, WATCH_S = 60, 60, 0.05, 0.5
+
+
+# Exit codes of those that were told to stop; the latter two before they had begun.
+IN_ORDER = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+
+
+SETTINGS_FILE, LOG_FILE, DATA_FOLDER = "server.properties", "broker.log", "data"
+
+
+HEAD = "# Written by `leadline cluster up` at each start: its --set is the place for other settings.\n"
+
+
+class BrokerPlan(NamedTuple):
+    """One broker that is to run."""
+
+    id: int
+    port: int
+    folder: Path
+    settings: Mapping[str, str]
+
+
+def plans(folder: Path, count: int, first_port: int, connect: str, given: Mapping[str, str]) -> list[BrokerPlan]:
+    """Copies as many as there are brokers, up to three; with three, one may be away and writes still go on."""
+    copies = str(min(3, count))
+    needed = "2" if count >= 3 else "1"
+    common = {
+        "zookeeper.connect": connect,
+        "default.replication.factor": copies,
+        "min.insync.replicas": needed,
+        "offsets.topic.replication.factor": copies,
+        "transaction.state.log.replication.factor": copies,
+        "transaction.state.log.min.isr": needed,
+        **given,
+    }
+    found = []
+    for id in range(1, count + 1):
+        own, port = folder / f"broker-{id}", first_port + id - 1
+        place = {"broker.id": str(id), "listeners": f"PLAINTEXT://{HOST}:{port}", "log.dirs": str(own / DATA_FOLDER)}
+        found.append(BrokerPlan(id, port, own, place | common))
+    return found
+
+
+def brokers_in(folder: Path) -> int:
+    """How many the folder has from the last time."""
+    ids = [int(each.parent.name.rpartition("-")[2]) for each in folder.glob(f"broker-[0-9]*/{SETTINGS_FILE}")]
+    return max(ids, default=0)
+
+
+@dataclass(slots=True)
+class BrokerProcess:
+    """A broker that was started, here or later by hand."""
+
+    plan: BrokerPlan
+    process: Process
+    restarted_pid: int | None = None  # the process that runs it since this one ended
+
+    @property
+    def log(self) -> Path:
+        return self.plan.folder / LOG_FILE
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process.returncode is not None
+
+    @property
+    def is_away(self) -> bool:
+        return self.has_ended and self.restarted_pid is None
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid if self.restarted_pid is None else self.restarted_pid
+
+    def holder(self) -> int | None:
+        """The process that has its log directory open."""
+        return holder_of(self.plan.folder / DATA_FOLDER)
+
+    def terminate(self) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+
+    async def wait(self) -> None:
+        """Until it has ended; after STOP_S, killed."""
+        if self.restarted_pid is None:
+            await wait_or_kill(self.process)
+            return
+        deadline = time.monotonic() + STOP_S
+        while self.holder() == self.restarted_pid:
+            if time.monotonic() > deadline:
+                with suppress(ProcessLookupError):
+                    os.kill(self.restarted_pid, signal.SIGKILL)
+            await asyncio.sleep(POLL_S)
+
+    @property
+    def ended_in_order(self) -> bool:
+        """Of one that was started by hand only its own terminal knows."""
+        return self.restarted_pid is not None or self.process.returncode in IN_ORDER
+
+    def ended_text(self) -> str:
+        assert self.process.returncode is not None
+        return f"broker {self.plan.id} (pid {self.process.pid}) {exit_text(self.process.returncode)}"
+
+    def last_line(self) -> str:
+        said = self.log.read_text(errors="replace").splitlines()
+        return said[-1].removeprefix("leadline: ") if said else "it said nothing"
+
+
+async def start_broker(plan: BrokerPlan) -> Process:
+    """A broker's process, which Ctrl-C on the terminal does not reach: it is stopped in order."""
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    file = plan.folder / SETTINGS_FILE
+    file.write_text(HEAD + "".join(f"{name}={value}\n" for name, value in plan.settings.items()))
+    with (plan.folder / LOG_FILE).open("ab") as log:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "leadline", "start", str(file)),
+            stdin=DEVNULL,
+            stdout=log,
+            stderr=STDOUT,
+            process_group=0,
+        )
+
+
+async def wait_or_kill(process: Process) -> None:
+    try:
+        async with asyncio.timeout(STOP_S):
+            await process.wait()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+def exit_text(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"

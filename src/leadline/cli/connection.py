@@ -1,0 +1,254 @@
+"""What the commands that talk to a cluster share: how to reach it, how to say what went wrong, how to write values.
+
+The client is librdkafka, through confluent-kafka. It is imported when a command first needs it, so that
+`leadline --help` and `leadline start` do not wait for it.
+"""
+
+import argparse
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, TypeVar
+
+from leadline.cli.diagnosis import (
+    ANSWER_S,
+    KAFKA,
+    Diagnoses,
+    ServerAddress,
+    addresses,
+    diagnose_broker,
+    diagnose_tls_broker,
+)
+from leadline.cli.errors import Failure, client_error_text, client_errors, print_error
+from leadline.cli.options import DEFAULT_SERVER, key_value
+from leadline.config.client_properties import librdkafka_properties
+from leadline.config.properties import parse_properties
+from leadline.config.settings import nearest
+from leadline.config.values import InvalidSetting
+from leadline.model import BrokerId
+
+if TYPE_CHECKING:
+    import logging
+
+    from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._metadata import ClusterMetadata, PartitionMetadata
+
+T = TypeVar("T")
+
+LEAST_S = 0.001
+TELL_S = 0.5  # of silence, until brokers are looked at
+BROKER_ANSWER_S = 2.0  # a broker that takes longer counts as silent, unless --timeout is short
+WANTS_LOGIN = "it speaks Kafka's protocol, and may want a login (security.protocol)"
+PATIENCE_S = 0.25  # with a cluster that nobody answers for: how long one attempt lasts
+
+
+class ClusterConnection:
+    """Clients of one cluster, as the options say; silent, but they remember what went wrong on the way."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        given: dict[str, str] = {}
+        if options.command_config is not None:
+            given = parse_properties(options.command_config.read_text())
+        given |= dict(key_value(pair) for pair in _pairs(options.property))
+        self.properties = _client_properties(given)
+        if options.bootstrap_server is not None:
+            self.properties["bootstrap.servers"] = options.bootstrap_server
+        self.properties.setdefault("bootstrap.servers", DEFAULT_SERVER)
+        self.properties.setdefault("client.id", "leadline")
+        self.properties.setdefault("log_level", "0")
+        self.servers = self.properties["bootstrap.servers"]
+        self._addresses = self._checked("--bootstrap-server" if options.bootstrap_server else "bootstrap.servers")
+        self.timeout_s: float = options.timeout
+        self._deadline: float = time.monotonic() + self.timeout_s
+        self.brokers: dict[BrokerId, ServerAddress] = {}  # as the cluster last told
+        self.controller: BrokerId = -1
+        self.answering_server: ServerAddress | None = None  # the broker that told it
+        self._silent: dict[BrokerId, str] | None = None
+        self._errors: list[KafkaError] = []  # what the client said of its connections, last of all the newest
+
+    def _checked(self, name: str) -> list[ServerAddress]:
+        try:
+            return addresses(self.servers)
+        except ValueError as error:
+            raise Failure(f"{name} {error}") from None
+
+    @property
+    def remaining_s(self) -> float:
+        """What is left of --timeout, which holds for a command as a whole. Never nothing: 0 means for ever to some."""
+        return max(self._deadline - time.monotonic(), LEAST_S)
+
+    def restart_timeout(self) -> None:
+        """A command that goes on for as long as it likes gives each of its steps the whole of --timeout."""
+        self._deadline = time.monotonic() + self.timeout_s
+
+    def _on_error(self, error: "KafkaError") -> None:
+        self._errors.append(error)
+
+    def admin(self) -> "AdminClient":
+        from confluent_kafka.admin import AdminClient
+
+        return self._create(lambda: AdminClient({**self.properties}, error_cb=self._on_error))
+
+    def producer(self, required: Mapping[str, str], logger: "logging.Logger | None" = None) -> "Producer":
+        from confluent_kafka import Producer
+
+        said = {} if logger is None else {"logger": logger}
+        return self._create(lambda: Producer({**self.properties, **required}, error_cb=self._on_error, **said))
+
+    def consumer(self, required: Mapping[str, str]) -> "Consumer":
+        from confluent_kafka import Consumer
+
+        return self._create(lambda: Consumer({**self.properties, **required}, error_cb=self._on_error))
+
+    def _create(self, make: Callable[[], T]) -> T:
+        """The client, or its complaint about a property."""
+        try:
+            return make()
+        except client_errors() as error:
+            raise Failure(f"client properties: {error.args[0].str()}") from None
+
+    def metadata(self, client: "AdminClient | Producer | Consumer", topic: str | None = None) -> "ClusterMetadata":
+        """What the cluster says of itself; a Failure once it is clear that nobody answers."""
+        from confluent_kafka import KafkaException
+
+        diagnoses: Diagnoses | None = None
+        while True:
+            attempt_s = min(self.remaining_s, PATIENCE_S)
+            try:
+                found: ClusterMetadata = (
+                    client.list_topics(timeout=attempt_s)
+                    if topic is None
+                    else client.list_topics(topic, timeout=attempt_s)
+                )
+                return self._store(found)
+            except KafkaException as error:
+                client.poll(0)  # hands over what the client has to say
+                diagnoses = diagnoses or Diagnoses(self._addresses, min(ANSWER_S, self.timeout_s / 4))
+                if self._is_hopeless() or diagnoses.are_final or self.remaining_s <= LEAST_S:
+                    diagnoses.wait(min(self.remaining_s, ANSWER_S))
+                    raise Failure(f"cannot reach {self.servers}: {self._why(error.args[0], diagnoses)}") from None
+
+    def refresh(self, cluster: "ClusterMetadata") -> None:
+        """Forget which brokers were silent."""
+        self._store(cluster)
+        self._silent = None
+
+    def _store(self, cluster: "ClusterMetadata") -> "ClusterMetadata":
+        self.brokers = {id: ServerAddress(str(node.host), node.port) for id, node in cluster.brokers.items()}
+        self.controller = cluster.controller_id
+        self.answering_server = self.brokers.get(cluster.orig_broker_id)
+        return cluster
+
+    @property
+    def silent(self) -> dict[BrokerId, str]:
+        """The brokers of the cluster that do not answer, and what is wrong with each. All are asked, at once."""
+        if self._silent is None:
+            self._silent = {} if len(self.brokers) < 2 else self._find_silent()
+        return self._silent
+
+    def _find_silent(self) -> dict[BrokerId, str]:
+        is_tls = "SSL" in self.properties.get("security.protocol", "").upper()
+        answer_s = min(BROKER_ANSWER_S, self.remaining_s / 3)
+        diagnoses = Diagnoses(self.brokers.values(), answer_s, diagnose_tls_broker if is_tls else diagnose_broker)
+        diagnoses.wait(answer_s * 2)
+        found = {id: diagnoses.found.get(address) for id, address in self.brokers.items()}
+        return {
+            id: f"broker {id} at {self.brokers[id].host}:{self.brokers[id].port} does not answer"
+            for id, diagnosis in sorted(found.items())
+            if diagnosis is None or not diagnosis.is_there
+        }
+
+    def report_silent(self, what: str) -> int:
+        """A line for each broker that does not answer; 1, the exit code, if what was told is not all."""
+        for text in self.silent.values():
+            print_error(f"{text}: {what}")
+        return 1 if self.silent else 0
+
+    def _is_hopeless(self) -> bool:
+        from confluent_kafka import KafkaError
+
+        final = {
+            KafkaError._ALL_BROKERS_DOWN,
+            KafkaError._AUTHENTICATION,
+            KafkaError._RESOLVE,
+            KafkaError._SSL,
+            KafkaError.SASL_AUTHENTICATION_FAILED,
+            KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        }
+        return any(error.code() in final for error in self._errors)
+
+    def _why(self, error: "KafkaError", diagnoses: Diagnoses) -> str:
+        """What the servers are, if they are no brokers; else what the client said of its connections."""
+        found = {} if KAFKA in diagnoses.found.values() else diagnoses.found
+        texts = {server: each.text for server, each in found.items()}
+        if len(texts) == len(self._addresses) == 1:
+            return next(iter(texts.values()))
+        if texts:
+            return "; ".join(f"{server.host}:{server.port}: {text}" for server, text in texts.items())
+        wants_login = diagnoses.found and "SASL" not in self.properties.get("security.protocol", "").upper()
+        return f"{self._last_error_text(error)}; {WANTS_LOGIN}" if wants_login else self._last_error_text(error)
+
+    def _last_error_text(self, error: "KafkaError") -> str:
+        from confluent_kafka import KafkaError
+
+        said = [trouble for trouble in self._errors if trouble.code() != KafkaError._ALL_BROKERS_DOWN]
+        text = said[-1].str() if said else error.str()
+        text = re.sub(r"^\S+: (?=[A-Z])|^.*?/bootstrap: ", "", text)
+        text = re.sub(r"^Connect to ipv\d#\S+ failed: ", "", text)
+        return re.sub(r" \(after \d+ms in state \w+.*\)$", "", text).removeprefix("Local: ").rstrip(": ")
+
+    def partitions_of(self, client: "Producer | Consumer", topic: str) -> "dict[int, PartitionMetadata]":
+        """Asks for all topics: to ask for one by its name may create it."""
+        known = self.metadata(client).topics
+        if topic not in known:
+            raise no_topic(topic, known)
+        if (error := known[topic].error) is not None:
+            raise Failure(f"topic {topic}: {client_error_text(error)}")
+        return known[topic].partitions
+
+    def wait(self, future: "Future[T]") -> T:
+        """What the cluster answered; errors come as confluent-kafka raises them, a silence names the silent brokers."""
+        from confluent_kafka import KafkaError, KafkaException
+
+        try:
+            return future.result(TELL_S)
+        except TimeoutError:
+            silent = self.silent
+        try:
+            return future.result()
+        except KafkaException as error:
+            if not silent or error.args[0].code() not in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+                raise
+            role = ", which is the controller" if self.controller in silent else ""
+            raise Failure(f"{'; '.join(silent.values())}{role}") from None
+
+
+def _client_properties(given: Mapping[str, str]) -> dict[str, str]:
+    try:
+        return librdkafka_properties(given)
+    except InvalidSetting as error:
+        raise Failure(str(error)) from None
+
+
+def administer(options: argparse.Namespace) -> "tuple[ClusterConnection, AdminClient]":
+    """A client for the cluster's own affairs, and the certainty that somebody answers it."""
+    connection = ClusterConnection(options)
+    admin = connection.admin()
+    connection.metadata(admin)
+    return connection, admin
+
+
+def _pairs(given: Sequence[str]) -> Sequence[str]:
+    for pair in given:
+        if "=" not in pair:
+            raise Failure(f"--property {pair}: expected KEY=VALUE")
+    return given
+
+
+def no_topic(name: str, known: Mapping[str, object] | Sequence[str]) -> Failure:
+    return Failure(f"there is no topic {name}{nearest(name, known)}")
+
+
+# Values

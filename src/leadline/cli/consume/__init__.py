@@ -1,0 +1,1 @@
+"""leadline consume: print the records of a topic."""

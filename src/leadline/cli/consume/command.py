@@ -1,0 +1,286 @@
+"""leadline consume: the records of a topic, to a pipe or a terminal.
+
+Text is what Kafka's console consumer prints: the value alone, or with --print, separated by tabs and in this order,
+
+    CreateTime:1700000000000   Partition:0   Offset:42   name:value,name:value   key   value
+
+JSON is one object a line. Bytes that are not UTF-8 are base64 there, under keyBase64 and valueBase64.
+
+Without --group nobody else is disturbed: partitions are read directly and no offset is committed. With it, the group
+hands out the partitions, and what was written out is committed.
+"""
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Sequence
+from threading import Event
+from typing import TYPE_CHECKING
+
+from leadline.cli import COMMANDS
+from leadline.cli.connection import ClusterConnection
+from leadline.cli.consume.record_format import FIELDS, as_json, as_text
+from leadline.cli.consume.topic_reader import STALL_S, StallWatch, TopicReader
+from leadline.cli.errors import Failure, client_error_text, print_error
+from leadline.cli.formatting import size_text
+from leadline.cli.leaders import leader_problem, partitions_with_leader
+from leadline.cli.offsets import offset_ranges
+from leadline.cli.options import add_command, at_least, escaped
+from leadline.cli.partitions import OffsetRange
+from leadline.cli.signals import ctrl_c
+from leadline.cli.terminal import Paint, StatusLine
+from leadline.cli.times import moment_ms
+from leadline.model import TopicPartition as Partition
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, TopicPartition
+
+AT_ONCE = 1000
+OFFSET_TAIL_BASE = -2000  # librdkafka's: so many before the end
+WAIT_S = 0.2
+
+EXAMPLES = """
+  leadline consume orders                                     new records, until Ctrl-C
+  leadline consume orders --from-beginning --to-end           all records, then exit
+  leadline consume orders --offset -10 --to-end               the last 10 records of each partition
+  leadline consume orders --from-time -1h --format json | jq .value
+  leadline consume orders --from-time 2024-05-01T12:00 --max 100
+  leadline consume orders --partition 0 --offset 42 --max 1 --print key,timestamp,headers
+  leadline consume orders --group billing                     as a member of a group, which commits offsets
+"""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        commands,
+        "consume",
+        run,
+        help=COMMANDS["consume"].help,
+        usage="consume TOPIC [options]",
+        examples=EXAMPLES,
+    )
+    parser.add_argument("topic", metavar="TOPIC")
+    where = parser.add_argument_group("where to start (default: at the end)")
+    where.add_argument(
+        "--partition", type=partitions, action="extend", metavar="N[,N...]", help="only these partitions"
+    )
+    start = where.add_mutually_exclusive_group()
+    start.add_argument("--from-beginning", action="store_true", help="the first record of each partition")
+    start.add_argument("--offset", type=int, metavar="N", help="offset N; -N: N records before the end")
+    start.add_argument(
+        "--from-time", type=moment_ms, metavar="TIME", help="first record at or after: ISO 8601, ms since 1970, or -1h"
+    )
+    end = parser.add_argument_group("where to stop (default: at Ctrl-C)")
+    end.add_argument("--to-end", action="store_true", help="at the end of the log, as it is when the command starts")
+    end.add_argument("--max", type=at_least(1), metavar="N", help="after N records")
+    how = parser.add_argument_group("how to read")
+    how.add_argument("--group", metavar="G", help="read as a member of this group, from its committed offsets")
+    how.add_argument("--isolation", choices=["read_committed", "read_uncommitted"], default="read_uncommitted")
+    out = parser.add_argument_group("what to write")
+    out.add_argument("--format", choices=["text", "json"], default="text")
+    out.add_argument(
+        "--print",
+        type=fields,
+        default=(),
+        metavar="FIELD,...",
+        help=f"fields to print with the value: {', '.join(FIELDS)}",
+    )
+    out.add_argument(
+        "--key-separator", type=escaped, default=b"\t", metavar="TEXT", help="separator between fields (default tab)"
+    )
+
+
+def partitions(text: str) -> list[int]:
+    if not re.fullmatch(r"\d+(,\d+)*", text):
+        raise argparse.ArgumentTypeError(f"expected numbers separated by commas, not {text!r}")
+    return [int(part) for part in text.split(",")]
+
+
+def fields(text: str) -> tuple[str, ...]:
+    asked = tuple(text.split(","))
+    for name in asked:
+        if name not in FIELDS:
+            raise argparse.ArgumentTypeError(f"no field {name!r}: expected some of {', '.join(FIELDS)}")
+    return asked
+
+
+# What a record looks like
+
+
+# Reading
+
+
+NO_END = 1 << 63  # a group's partition ends where the client says so
+
+
+def run(options: argparse.Namespace) -> int:
+    connection = ClusterConnection(options)
+    group = options.group or connection.properties.get("group.id")
+    if group is not None and (options.partition or options.offset is not None or options.from_time is not None):
+        raise Failure("--group hands out partitions and offsets: leave out --partition, --offset and --from-time")
+    layout = as_json(options.print) if options.format == "json" else as_text(options.print, options.key_separator)
+    reading = TopicReader(options.topic, options.max, {} if options.to_end else None, layout, group is not None)
+    consumer = connection.consumer(
+        {
+            "group.id": group or "leadline",
+            "enable.auto.commit": "true" if group is not None else "false",
+            "enable.auto.offset.store": "false",
+            "enable.partition.eof": "true",
+            "auto.offset.reset": "earliest" if options.from_beginning else "latest",
+            "isolation.level": options.isolation,
+            **({"fetch.wait.max.ms": "100"} if options.to_end else {}),  # the end is found by waiting behind it
+        }
+    )
+    try:
+        known = sorted(connection.partitions_of(consumer, options.topic))
+        if group is not None:
+            _join(consumer, reading)
+        else:
+            _assign(connection, consumer, reading, options, known)
+        return _read(connection, consumer, reading)
+    finally:
+        consumer.close()
+
+
+def _join(consumer: "Consumer", reading: TopicReader) -> None:
+    """To the end means: to the end of all that the group hands to this member, once it has handed out something."""
+
+    def assigned(_: "Consumer", given: "list[TopicPartition]") -> None:
+        if reading.ends is not None:
+            reading.ends.pop(-1, None)
+            reading.ends |= {found.partition: NO_END for found in given}
+
+    if reading.ends is not None:
+        reading.ends[-1] = NO_END
+    consumer.subscribe([reading.topic], on_assign=assigned)
+
+
+def _assign(
+    connection: ClusterConnection,
+    consumer: "Consumer",
+    reading: TopicReader,
+    options: argparse.Namespace,
+    known: Sequence[int],
+) -> None:
+    from confluent_kafka import TopicPartition
+
+    for partition in options.partition or ():
+        if partition not in known:
+            raise Failure(f"{reading.topic} has the partitions 0 to {len(known) - 1}: there is no {partition}")
+    chosen = [TopicPartition(reading.topic, partition) for partition in options.partition or known]
+    edges = _edges(connection, consumer, reading, chosen, needed=options.from_time is not None)
+    for found in chosen:
+        if (at := edges.get(Partition(found.topic, found.partition))) is None:
+            found.offset = logical_offset(options)
+            continue
+        found.offset = start_offset(options, found, at.start, at.end)
+        if reading.ends is not None and found.offset < at.end:
+            reading.ends[found.partition] = at.end
+    if options.from_time is not None:
+        _seek_time(connection, consumer, chosen, options.from_time, reading)
+    consumer.assign(chosen)
+
+
+def _edges(
+    connection: ClusterConnection,
+    consumer: "Consumer",
+    reading: TopicReader,
+    chosen: "list[TopicPartition]",
+    *,
+    needed: bool,
+) -> dict[Partition, OffsetRange]:
+    """Where partitions start and end. What nobody leads is told, and waited for if it cannot be read without."""
+    partitions = [Partition(each.topic, each.partition) for each in chosen]
+    complained, needed = "", needed or reading.ends is not None
+    while True:
+        cluster = connection.metadata(consumer)
+        trouble = leader_problem(connection, cluster, reading.topic, [tp.partition for tp in partitions])
+        if trouble and trouble != complained:
+            complained = trouble
+            print_error(f"{trouble}; waiting{f' for {connection.timeout_s:g} s (--timeout)' if needed else ''}")
+        if not trouble or not needed:
+            break
+        time.sleep(WAIT_S)
+        if connection.remaining_s < STALL_S / 3:  # too little to ask once more
+            raise Failure(f"{trouble}: the topic cannot be read to its end")
+        connection.refresh(cluster)
+    connection.restart_timeout()
+    admin = connection.admin()
+    return offset_ranges(connection, admin, partitions_with_leader(connection, admin, partitions))
+
+
+def logical_offset(options: argparse.Namespace) -> int:
+    """Where to start in a partition whose offsets nobody can tell now: its leader will."""
+    from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
+
+    if options.from_beginning:
+        return OFFSET_BEGINNING
+    if options.offset is None:
+        return OFFSET_END
+    return int(options.offset) if options.offset >= 0 else OFFSET_TAIL_BASE + int(options.offset)
+
+
+def start_offset(options: argparse.Namespace, at: "TopicPartition", low: int, high: int) -> int:
+    if options.from_beginning or options.from_time is not None:
+        return low
+    if options.offset is None:
+        return high
+    if options.offset < 0:
+        return max(low, high + int(options.offset))
+    if not low <= options.offset <= high:
+        raise Failure(f"{at.topic}-{at.partition} holds the offsets {low} to {high}: there is no {options.offset}")
+    return int(options.offset)
+
+
+def _seek_time(
+    connection: ClusterConnection,
+    consumer: "Consumer",
+    chosen: "list[TopicPartition]",
+    timestamp: int,
+    reading: TopicReader,
+) -> None:
+    """To the first record that is as young as this; to the end where there is none."""
+    from confluent_kafka import TopicPartition
+
+    asked = [TopicPartition(found.topic, found.partition, timestamp) for found in chosen]
+    answers = consumer.offsets_for_times(asked, timeout=connection.timeout_s)
+    for found, answer in zip(chosen, answers, strict=True):
+        if answer.error is not None:
+            raise Failure(f"{found.topic}-{found.partition}: {client_error_text(answer.error)}")
+        found.offset = answer.offset
+        if answer.offset < 0 and reading.ends is not None:
+            reading.ends.pop(found.partition, None)
+
+
+def _read(connection: ClusterConnection, consumer: "Consumer", reading: TopicReader) -> int:
+    """Until it is finished or a person ends it; with a summary, unless the reader behind the pipe has gone."""
+    started = time.monotonic()
+    with ctrl_c() as pressed:
+        _copy(connection, consumer, reading, pressed)
+    if pressed.is_set():
+        print(file=sys.stderr)  # the terminal wrote ^C there
+    print(reading.summary(time.monotonic() - started), file=sys.stderr)
+    return 130 if pressed.is_set() and reading.is_bounded else 0
+
+
+def _copy(connection: ClusterConnection, consumer: "Consumer", reading: TopicReader, ended: Event) -> None:
+    out = sys.stdout.buffer
+    paint, piped = Paint(sys.stdout), not sys.stdout.isatty()
+    shown, stall = 0.0, StallWatch(connection, consumer, reading)
+    with StatusLine() as status:
+        while not (reading.finished or ended.is_set()):
+            first = consumer.poll(WAIT_S)
+            if first is None:
+                stall.check()
+            else:
+                stall.ended()
+                data, last = reading.take([first, *consumer.consume(AT_ONCE, 0)])
+                out.write(data if piped else paint.harmless(data.decode("utf-8", "replace")).encode())
+                out.flush()
+                for message in last.values() if reading.stores else ():
+                    consumer.store_offsets(message=message)
+            now = time.monotonic()
+            if piped and now - shown > WAIT_S:  # on a terminal, the records themselves show it
+                shown = now
+                status.show(f"{reading.count:,} records, {size_text(reading.size)}")

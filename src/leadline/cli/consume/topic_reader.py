@@ -1,0 +1,120 @@
+"""How far consume has read, and why no record arrives."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leadline.cli.connection import ClusterConnection
+from leadline.cli.consume.record_format import Layout
+from leadline.cli.errors import Failure, client_error_text, print_error
+from leadline.cli.formatting import size_text, time_text
+from leadline.cli.leaders import leader_problem
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Message
+
+
+NO_ASSIGNMENT = "the group has assigned no partition to this member yet"
+
+
+STALL_S = 3.0  # without a record, until a person is told why
+
+
+@dataclass(slots=True)
+class TopicReader:
+    """How far it has come, and whether that is far enough."""
+
+    topic: str
+    most: int | None  # records
+    ends: dict[int, int] | None  # of the partitions still to be read to their end; None: read on
+    layout: Layout
+    stores: bool = False  # for a group
+    count: int = 0
+    size: int = 0
+
+    @property
+    def finished(self) -> bool:
+        return self.count == self.most or (self.ends is not None and not self.ends)
+
+    @property
+    def is_bounded(self) -> bool:
+        return self.most is not None or self.ends is not None
+
+    def take(self, messages: "Sequence[Message]") -> "tuple[bytes, dict[int, Message]]":
+        """What to write out, and the last record of each partition in it."""
+        from confluent_kafka import KafkaError
+
+        out: list[bytes] = []
+        last: dict[int, Message] = {}
+        for message in messages:
+            partition, offset = message.partition() or 0, message.offset() or 0
+            if (error := message.error()) is not None:
+                if error.code() != KafkaError._PARTITION_EOF:
+                    raise Failure(f"{self.topic}: {client_error_text(error)}")
+                if self.ends is not None:
+                    self.ends.pop(partition, None)
+            elif not self.finished and self._is_wanted(partition, offset):
+                out.append(self.layout(message))
+                last[partition] = message
+                self.count += 1
+                self.size += len(message) + len(message.key() or b"")
+        return b"".join(out), last
+
+    def _is_wanted(self, partition: int, offset: int) -> bool:
+        if self.ends is None:
+            return True
+        end = self.ends.get(partition, -1)
+        if offset >= end - 1:
+            self.ends.pop(partition, None)
+        return offset < end
+
+    def summary(self, seconds: float) -> str:
+        count = f"{self.count:,} record{'s' if self.count != 1 else ''} ({size_text(self.size)})"
+        return f"consumed {count} from {self.topic}, in {time_text(seconds)}"
+
+
+class StallWatch:
+    """Tells why nothing comes, if that is because of a leader; a Failure once a reader with an end waited too long."""
+
+    def __init__(self, connection: ClusterConnection, consumer: "Consumer", reading: TopicReader) -> None:
+        self._connection, self._consumer, self._reading = connection, consumer, reading
+        self._since = self._checked = time.monotonic()
+        self._printed = ""
+
+    def ended(self) -> None:
+        self._since = time.monotonic()
+        self._printed = ""
+
+    def check(self) -> None:
+        now = time.monotonic()
+        if now - max(self._since, self._checked) < STALL_S:
+            return
+        self._checked = now
+        trouble = self._problem()
+        if not self._consumer.assignment():
+            trouble = NO_ASSIGNMENT
+        if trouble and trouble != self._printed:
+            self._printed = trouble
+            print_error(f"{trouble}; waiting")
+        if self._is_fatal(trouble) and now - self._since > self._connection.timeout_s + STALL_S:
+            raise Failure(f"{trouble}: the topic cannot be read to its end")
+
+    def _is_fatal(self, trouble: str) -> bool:
+        """A member that its group does not need may wait. One that reads to the end would be done, if it had joined."""
+        if trouble == NO_ASSIGNMENT:
+            return self._reading.ends is not None
+        return self._reading.is_bounded and bool(trouble)
+
+    def _problem(self) -> str:
+        partitions = [each.partition for each in self._consumer.assignment()]
+        if self._reading.ends is not None:
+            partitions = [number for number in partitions if number in self._reading.ends]
+        self._connection.restart_timeout()
+        try:
+            cluster = self._connection.metadata(self._consumer)
+        except Failure as error:
+            return str(error)
+        if self._reading.is_bounded:  # who follows a topic may hear nothing for hours: nobody is asked meanwhile
+            self._connection.refresh(cluster)
+        return leader_problem(self._connection, cluster, self._reading.topic, partitions)

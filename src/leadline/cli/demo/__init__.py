@@ -1,0 +1,1 @@
+"""leadline demo: the data pipeline, from an empty directory to a verified table."""

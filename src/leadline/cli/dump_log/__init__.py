@@ -1,0 +1,1 @@
+"""leadline dump-log: print the contents of log files."""

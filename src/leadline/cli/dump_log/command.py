@@ -1,0 +1,164 @@
+"""leadline dump-log: what is in the files of a log, of Leadline's or of Apache Kafka's.
+
+Lines are those of Kafka's DumpLogSegments where it knows the file; JSON is one object a line, with `file` and `type`.
+A file is only ever read. What is wrong with it is said on stderr with its path and byte, after all that came before;
+then the exit code is 1.
+
+What each file must hold stands with the code that writes it: records/batch.py, log/index.py, log/txn_index.py,
+log/producer_state.py (.snapshot) and log/checkpoints.py.
+"""
+
+import argparse
+import os
+import sys
+from functools import partial
+
+from leadline.cli import COMMANDS
+from leadline.cli.dump_log.dump_row import Reader
+from leadline.cli.dump_log.index_files import SegmentBatches, read_index, read_snapshot, read_time_index, read_txn_index
+from leadline.cli.dump_log.log_file import read_log
+from leadline.cli.dump_log.text_files import TEXT_FILES
+from leadline.cli.errors import Failure, print_error
+from leadline.cli.options import add_command
+from leadline.cli.terminal import Paint
+from leadline.errors import CorruptFile
+from leadline.log import names
+
+EXAMPLES = """
+  leadline dump-log data/orders-0/00000000000000000000.log            batches
+  leadline dump-log --deep --data data/orders-0/*.log                 batches and records, with keys and values
+  leadline dump-log --check data/orders-0/*.index                     compare an index with its log
+  leadline dump-log --json data/orders-0 | jq 'select(.type == "batch") | .count'
+  leadline dump-log data                                              a whole log directory
+"""
+DESCRIPTION = """\
+Print the contents of .log, .index, .timeindex, .txnindex and .snapshot files, of leader-epoch-checkpoint and the other
+checkpoints, of partition.metadata, meta.properties and .kafka_cleanshutdown. A directory of a partition, or a log
+directory, stands for all files in it. Every CRC is checked. Files are only read, so a broker may be running."""
+
+SEGMENT_KINDS = (*names.SEGMENT_SUFFIXES, names.SNAPSHOT)
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        commands,
+        "dump-log",
+        run,
+        help=COMMANDS["dump-log"].help,
+        usage="dump-log FILE|DIRECTORY ... [options]",
+        description=DESCRIPTION,
+        examples=EXAMPLES,
+        connects=False,
+    )
+    parser.add_argument("paths", nargs="+", metavar="FILE|DIRECTORY")
+    parser.add_argument("--deep", action="store_true", help="print the records of each batch")
+    parser.add_argument("--data", action="store_true", help="print the keys and values of records; implies --deep")
+    parser.add_argument("--check", action="store_true", help="compare each index with its .log file")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+
+
+def run(options: argparse.Namespace) -> int:
+    dump = LogDump(options)
+    for path in options.paths:
+        dump.path(path)
+    return 1 if dump.failed else 0
+
+
+class LogDump:
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options, self.failed = options, False
+        self._paint = Paint(sys.stdout)
+
+    def path(self, path: str) -> None:
+        if not os.path.lexists(path):
+            self._complain(Failure(f"{path}: No such file or directory"))
+            return
+        if not os.path.isdir(path):
+            self._file(path)
+            return
+        found = files_in(path)
+        if not found:
+            self._complain(Failure(f"{path}: no file of a log in this directory"))
+        for file in found:
+            self._file(file)
+
+    def _file(self, path: str) -> None:
+        if not self._options.json:
+            print(f"Dumping {self._paint.bold(path)}")
+        try:
+            for row in reader_of(path, self._options)(path):
+                if isinstance(row, CorruptFile):
+                    self._complain(row)
+                elif self._options.json:
+                    print(row.json(path))
+                else:
+                    print(self._paint.harmless(row.text()))
+        except (CorruptFile, Failure) as error:
+            self._complain(error)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._complain(Failure(f"{path}: {error.strerror}"))
+
+    def _complain(self, error: Exception) -> None:
+        sys.stdout.flush()  # what was found before it comes before it
+        print_error(str(error))
+        self.failed = True
+
+
+def files_in(directory: str) -> list[str]:
+    """Those of a log or of a log directory: settings and checkpoints, then segment by segment, then partitions."""
+    plain: list[str] = []
+    segments: list[tuple[int, int, str]] = []
+    below: list[str] = []
+    for name in sorted(os.listdir(directory)):
+        path = os.path.join(directory, name)
+        parsed = names.parse_file_name(name)
+        if os.path.isdir(path):
+            below += files_in(path) if _is_partition(name) else []
+        elif parsed is not None and parsed[1] in SEGMENT_KINDS:
+            segments.append((parsed[0], SEGMENT_KINDS.index(parsed[1]), path))
+        elif name in TEXT_FILES:
+            plain.append(path)
+    return plain + [path for _, _, path in sorted(segments)] + below
+
+
+def _is_partition(name: str) -> bool:
+    try:
+        names.parse_dir_name(name)
+    except ValueError:
+        return False
+    return True
+
+
+def reader_of(path: str, options: argparse.Namespace) -> Reader:
+    name = os.path.basename(os.path.abspath(path))
+    if name in TEXT_FILES:
+        return TEXT_FILES[name]
+    parsed = names.parse_file_name(name)
+    if (removed := names.removed_base(name)) is not None:
+        parsed = (removed, names.LOG, names.REMOVED)
+    if parsed is None or parsed[1] not in SEGMENT_KINDS:
+        known = ", ".join([*SEGMENT_KINDS, *TEXT_FILES])
+        raise Failure(f"{path}: not a file of a log by its name; known are {known}")
+    base, kind, suffix = parsed
+    if kind == names.LOG:
+        return partial(read_log, base=base, deep=options.deep or options.data, data=options.data)
+    if kind == names.SNAPSHOT:
+        return read_snapshot
+    read = {names.INDEX: read_index, names.TIME_INDEX: read_time_index, names.TXN_INDEX: read_txn_index}[kind]
+    if not options.check:
+        return partial(read, base=base, batches=None)
+    log_path = os.path.join(os.path.dirname(path), names.file_name(base, names.LOG, suffix))
+    if not os.path.exists(log_path):
+        raise Failure(f"{path}: cannot be checked without {log_path}")
+    return partial(read, base=base, batches=SegmentBatches.of(log_path))
+
+
+# .log
+
+
+# The indexes
+
+
+# The text files

@@ -1,0 +1,154 @@
+"""Dumps of .index, .timeindex, .txnindex and .snapshot files."""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from leadline.cli.dump_log.dump_row import DumpRow, Rows
+from leadline.cli.dump_log.log_file import batches_in
+from leadline.cli.json_values import Json
+from leadline.errors import CorruptFile
+from leadline.log import txn_index
+from leadline.log.index import OffsetIndex, TimeIndex
+from leadline.log.producer_snapshots import decode_snapshot
+from leadline.records.batch import Header
+
+
+@dataclass(slots=True)
+class SegmentBatches:
+    """Where the batches of a segment lie, to hold its indexes against."""
+
+    path: str
+    positions: dict[int, Header] = field(default_factory=dict)
+    firsts: list[int] = field(default_factory=list)  # base offsets
+    headers: list[Header] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, path: str) -> "SegmentBatches":
+        found = cls(path)
+        for position, header, _ in batches_in(path):
+            found.positions[position] = header
+            found.firsts.append(header.base_offset)
+            found.headers.append(header)
+        return found
+
+    def holding(self, offset: int) -> Header | None:
+        at = bisect_right(self.firsts, offset) - 1
+        return self.headers[at] if at >= 0 and offset <= self.headers[at].last_offset else None
+
+
+def _entries(path: str, size: int) -> Iterator[tuple[int, bytes]]:
+    """Each entry of so many bytes with its position, and an error for what is left over."""
+    position = 0
+    with open(path, "rb") as file:
+        while len(entry := file.read(size)) == size:
+            yield position, entry
+            position += size
+        if entry:
+            raise CorruptFile(path, position, f"an entry is cut off: {len(entry)} of {size} bytes")
+
+
+def read_index(path: str, base: int, batches: SegmentBatches | None) -> Rows:
+    """Ends before zeros. Of an index that is nothing else, Kafka's tool shows one entry; so does this."""
+    last = (-1, -1)
+    for position, entry in _entries(path, OffsetIndex.ENTRY.size):
+        relative, at = OffsetIndex.ENTRY.unpack(entry)
+        row = DumpRow("offsetIndexEntry", {"offset": base + relative, "position": at})
+        if not any(entry):  # what a running broker reserved, or what a crash left
+            yield from [row] if position == 0 else []
+            return
+        yield row
+        if relative <= last[0] or at <= last[1]:
+            yield CorruptFile(path, position, f"offset {base + relative} and position {at} do not both increase")
+        last = (relative, at)
+        if batches is not None and (wrong := _misdirection(batches, base + relative, at)):
+            yield CorruptFile(path, position, wrong)
+
+
+def _misdirection(batches: SegmentBatches, offset: int, position: int) -> str:
+    """An entry is of use if no record from its offset on lies before its position."""
+    header = batches.positions.get(position)
+    if header is None:
+        return f"the entry points to byte {position}, where no batch of {batches.path} begins"
+    if offset < header.base_offset:
+        return f"the entry for offset {offset} points behind it, to the batch of {header.base_offset}"
+    if offset > batches.headers[-1].last_offset:
+        return f"the entry for offset {offset} lies behind the log's last, {batches.headers[-1].last_offset}"
+    return ""
+
+
+def read_time_index(path: str, base: int, batches: SegmentBatches | None) -> Rows:
+    last = (-2, -1)
+    for position, entry in _entries(path, TimeIndex.ENTRY.size):
+        timestamp, relative = TimeIndex.ENTRY.unpack(entry)
+        row = DumpRow("timeIndexEntry", {"timestamp": timestamp, "offset": base + relative})
+        if not any(entry):
+            yield from [row] if position == 0 else []
+            return
+        yield row
+        if timestamp <= last[0] or relative < last[1]:
+            yield CorruptFile(
+                path, position, f"timestamp {timestamp} and offset {base + relative} do not both increase"
+            )
+        last = (timestamp, relative)
+        if batches is None:
+            continue
+        header = batches.holding(base + relative)
+        if header is None:
+            yield CorruptFile(path, position, f"no batch of {batches.path} holds offset {base + relative}")
+        elif header.max_timestamp != timestamp:
+            yield CorruptFile(
+                path,
+                position,
+                f"the batch of offset {base + relative} has {header.max_timestamp} as its last timestamp",
+            )
+
+
+def read_txn_index(path: str, base: int, batches: SegmentBatches | None) -> Rows:
+    last = base - 1
+    for position, entry in _entries(path, txn_index.ENTRY_BYTES):
+        try:
+            (found,) = txn_index.decode(path, entry)
+        except CorruptFile as error:
+            raise CorruptFile(path, position, error.reason) from None
+        yield DumpRow(
+            "abortedTxn",
+            {
+                "version": txn_index.VERSION,
+                "producerId": found.producer_id,
+                "firstOffset": found.first_offset,
+                "lastOffset": found.last_offset,
+                "lastStableOffset": found.last_stable_offset,
+            },
+        )
+        if found.last_offset <= last:
+            yield CorruptFile(path, position, f"last offset {found.last_offset} is not above {last}")
+        last = found.last_offset
+        if batches is not None:
+            header = batches.holding(found.last_offset)
+            if header is None or not header.is_control or header.producer_id != found.producer_id:
+                yield CorruptFile(
+                    path, position, f"no marker of producer {found.producer_id} at offset {found.last_offset}"
+                )
+
+
+def read_snapshot(path: str) -> Rows:
+    for producer_id, producer in decode_snapshot(path, Path(path).read_bytes()):
+        fields: dict[str, Json] = {
+            "producerId": producer_id,
+            "producerEpoch": producer.epoch,
+            "coordinatorEpoch": producer.coordinator_epoch,
+            "currentTxnFirstOffset": producer.txn_first_offset,
+            "lastTimestamp": producer.last_timestamp,
+        }
+        if producer.batches:
+            batch = producer.batches[-1]
+            fields |= {
+                "firstSequence": batch.first_sequence,
+                "lastSequence": batch.last_sequence,
+                "lastOffset": batch.last_offset,
+                "offsetDelta": batch.offset_delta,
+                "timestamp": batch.timestamp,
+            }
+        yield DumpRow("producer", fields)

@@ -1,0 +1,1 @@
+"""leadline explain: the state and the recent history of partitions."""

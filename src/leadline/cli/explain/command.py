@@ -1,0 +1,155 @@
+"""leadline explain: why a partition is as it is.
+
+Brokers of Leadline remember what happened to their replicas, and each is asked. Of a cluster of Apache Kafka's brokers
+it tells what those tell: leader epochs, offsets, sizes and lags.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from leadline.cli import COMMANDS
+from leadline.cli.connection import ClusterConnection, administer
+from leadline.cli.explain.explanation import (
+    Explanation,
+    PartitionReports,
+    ReplicaStatus,
+    as_json,
+    explain_partition,
+    lines_of,
+)
+from leadline.cli.kafka_python.admin import KafkaPythonAdmin, kafka_python_admin
+from leadline.cli.kafka_python.partitions import describe_log_dirs, epoch_starts, leader_epochs, partition_explanations
+from leadline.cli.offsets import list_offsets, resolve_partitions
+from leadline.cli.options import add_command, topic_argument
+from leadline.cli.terminal import Paint
+from leadline.cli.transactions.command import Known, open_transactions
+from leadline.cli.transactions.open_transactions import BlockedPartition
+from leadline.model import BrokerId, Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._metadata import PartitionMetadata
+
+DESCRIPTION = """
+Show for each partition: its leader and since when, the position of each replica, what holds the last stable offset, and
+recent events: elections, changes of the in-sync replicas with their reasons, truncations. A broker keeps these events
+while it runs.
+"""
+EXAMPLES = """
+  leadline explain orders                                    all partitions of a topic
+  leadline explain orders:0,2-5 users                        some partitions, and another topic
+  leadline explain orders:0 --json | jq .events
+"""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        commands,
+        "explain",
+        _explain,
+        help=COMMANDS["explain"].help,
+        usage="explain TOPIC[:PARTITIONS] ... [options]",
+        description=DESCRIPTION.strip(),
+        examples=EXAMPLES,
+    )
+    parser.add_argument("topics", nargs="+", type=topic_argument, metavar="TOPIC[:PARTITIONS]")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per partition")
+
+
+def _explain(options: argparse.Namespace) -> int:
+    connection, admin = administer(options)
+    partitions = resolve_partitions(connection, admin, options.topics)
+    with kafka_python_admin(connection) as client:
+        seen, known = collect_reports(connection, admin, client, partitions)
+    paint, now_ms = Paint(sys.stdout), time.time_ns() // 1_000_000
+    for n, each in enumerate(seen):
+        found = explain_partition(each)
+        if options.json:
+            print(json.dumps(as_json(found)))
+        else:
+            print(end="\n" * bool(n))
+            print(*lines_of(found, known, now_ms, paint), sep="\n")
+    return 0
+
+
+def collect_reports(
+    connection: ClusterConnection, admin: "AdminClient", client: KafkaPythonAdmin, partitions: Sequence[TopicPartition]
+) -> tuple[list[PartitionReports], Known]:
+    """Ask all brokers that hold a replica of some partitions."""
+    cluster = connection.metadata(admin)
+    about = {tp: cluster.topics[tp.topic].partitions[tp.partition] for tp in partitions}
+    alive = client.answering
+    silent = {
+        broker: "does not answer" if broker in connection.silent else "its broker is away"
+        for part in about.values()
+        for broker in part.replicas
+        if broker not in alive
+    }
+    told = partition_explanations(client, _held(about))
+    led = [tp for tp in partitions if about[tp].leader in alive]
+    starts, stable, ends = (
+        list_offsets(connection, admin, led, which, committed_only=committed_only) if led else {}
+        for which, committed_only in (("earliest", False), ("latest", True), ("latest", False))
+    )
+    opened, known = open_transactions(client, [tp for tp in led if stable[tp] < ends[tp]])
+    untold = [tp for tp in led if not any(tp in found for found in told.values())]
+    epochs = {tp: epoch for topic in {tp.topic for tp in untold} for tp, epoch in leader_epochs(client, topic).items()}
+    copies = _copies(client, about, told, ends, alive)
+    return [
+        PartitionReports(
+            tp,
+            part.leader if part.leader in cluster.brokers else None,
+            part.replicas,
+            part.isrs,
+            told={id: told[id][tp] for id in part.replicas if tp in told.get(id, {})},
+            silent={id: silent[id] for id in part.replicas if id in silent},
+            copies=copies.get(tp, {}),
+            epoch_starts=epoch_starts(client, tp, part.leader, epochs[tp], starts[tp]) if tp in untold else (),
+            blocked=BlockedPartition(tp, stable[tp], ends[tp], tuple(each for each in opened if each.tp == tp))
+            if tp in led
+            else None,
+        )
+        for tp, part in about.items()
+    ], known
+
+
+def _held(about: "Mapping[TopicPartition, PartitionMetadata]") -> dict[BrokerId, list[TopicPartition]]:
+    """Of which partitions each broker has a replica."""
+    brokers = sorted({broker for part in about.values() for broker in part.replicas})
+    return {broker: [tp for tp, part in about.items() if broker in part.replicas] for broker in brokers}
+
+
+def _copies(
+    client: KafkaPythonAdmin,
+    about: "Mapping[TopicPartition, PartitionMetadata]",
+    told: Mapping[BrokerId, Mapping[TopicPartition, Explanation]],
+    ends: Mapping[TopicPartition, Offset],
+    alive: Collection[BrokerId],
+) -> dict[TopicPartition, dict[BrokerId, ReplicaStatus]]:
+    """What brokers that keep no history tell of their replicas: size, and how far they are behind."""
+    quiet = [
+        (tp, broker)
+        for tp, part in about.items()
+        for broker in part.replicas
+        if broker in alive and tp not in told.get(broker, {})
+    ]
+    held = describe_log_dirs(client, sorted({broker for _, broker in quiet})) if quiet else {}
+    found: dict[TopicPartition, dict[BrokerId, ReplicaStatus]] = {}
+    for tp, broker in quiet:
+        leads, in_sync = broker == about[tp].leader, broker in about[tp].isrs
+        for each in held[broker].get(tp, ()):
+            if not each.is_future:
+                found.setdefault(tp, {})[broker] = ReplicaStatus(
+                    broker,
+                    leads,
+                    in_sync,
+                    high_watermark=ends.get(tp) if leads else None,
+                    lag=each.lag,
+                    size_bytes=each.size_bytes,
+                    state="leads" if leads else "follows",
+                )
+    return found

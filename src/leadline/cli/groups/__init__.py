@@ -1,0 +1,1 @@
+"""leadline groups: list, describe, reset and delete groups."""

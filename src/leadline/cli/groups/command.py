@@ -1,0 +1,164 @@
+"""leadline groups: who reads what, how far behind, and why it last rebalanced; and where it goes on. Of any cluster.
+
+`list` and `describe` know groups of every protocol type: consumers', those that only commit, and others, such as Kafka
+Connect's and those of schema registries, which Kafka's own tool leaves out.
+"""
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from leadline.cli import COMMANDS
+from leadline.cli.connection import ClusterConnection, administer
+from leadline.cli.diagnosis import ServerAddress
+from leadline.cli.errors import Failure, client_error_text
+from leadline.cli.groups import reset_offsets
+from leadline.cli.groups.describe import describe, group_names
+from leadline.cli.groups.group import (
+    STATES,
+    GroupListing,
+    node_json,
+    node_text,
+    refuse_active,
+)
+from leadline.cli.json_values import Json
+from leadline.cli.kafka_python.admin import kafka_python_admin
+from leadline.cli.kafka_python.groups import describe_group, list_groups
+from leadline.cli.offsets import committed_by
+from leadline.cli.options import add_command
+from leadline.cli.terminal import confirmed, print_table
+from leadline.model import BrokerId
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+LIST = """
+  leadline groups list
+  leadline groups list --state Empty                         groups without members
+  leadline groups list --json | jq -r .group
+"""
+DESCRIBE = """
+  leadline groups describe billing                           members, offsets, lag, and the last rebalances
+  leadline groups describe                                   all groups
+  leadline groups describe billing --json | jq .totalLag
+"""
+DELETE = """
+  leadline groups delete billing                             with its committed offsets
+  leadline groups delete billing audit --yes
+"""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "groups",
+        prog="leadline groups",
+        help=COMMANDS["groups"].help,
+        usage="leadline groups COMMAND ...",
+    )
+    under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    listing = add_command(
+        under,
+        "list",
+        _list,
+        help="list all groups with state and coordinator",
+        usage="groups list [options]",
+        examples=LIST,
+    )
+    listing.add_argument(
+        "--state", action="append", default=[], choices=STATES, help="only groups in this state; repeatable"
+    )
+    listing.add_argument("--json", action="store_true", help="print one JSON object per group")
+
+    describing = add_command(
+        under,
+        "describe",
+        describe,
+        help="show members, committed offsets, lag and the last rebalances",
+        usage="groups describe [GROUP ...] [options]",
+        examples=DESCRIBE,
+    )
+    describing.add_argument("groups", nargs="*", metavar="GROUP")
+    describing.add_argument("--json", action="store_true", help="print one JSON object per group")
+
+    reset_offsets.add_to(under)
+
+    delete = add_command(
+        under,
+        "delete",
+        _delete,
+        help="delete groups without members, with their committed offsets",
+        usage="groups delete GROUP ... [--yes] [options]",
+        examples=DELETE,
+    )
+    delete.add_argument("groups", nargs="+", metavar="GROUP")
+    delete.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+# list
+
+
+def _list(options: argparse.Namespace) -> int:
+    connection, _ = administer(options)
+    with kafka_python_admin(connection) as client:
+        found = list_groups(client, options.state)
+    if options.json:
+        for each in found:
+            print(json.dumps(listing_json(each, connection.brokers)))
+    else:
+        rows = [
+            [each.group_id, each.state, each.protocol_type, node_text(each.coordinator, connection.brokers)]
+            for each in found
+        ]
+        print_table(["GROUP", "STATE", "PROTOCOL TYPE", "COORDINATOR"], rows)
+    return connection.report_silent("groups that it coordinates are not listed")
+
+
+def listing_json(group: GroupListing, brokers: dict[BrokerId, ServerAddress]) -> Json:
+    return {
+        "group": group.group_id,
+        "state": group.state,
+        "protocolType": group.protocol_type,
+        "coordinator": node_json(group.coordinator, brokers),
+    }
+
+
+# describe
+
+
+# delete
+
+
+def _delete(options: argparse.Namespace) -> int:
+    connection, admin = administer(options)
+    with kafka_python_admin(connection) as client:
+        names = group_names(client, options.groups)
+        for name in names:
+            refuse_active(describe_group(client, name), "deleted")
+    for name in names:
+        if not options.yes and not _confirmed(connection, admin, name):
+            raise Failure(f"group {name} was not deleted")
+        _delete_one(connection, admin, name)
+        print(f"Deleted group {name}.")
+    return 0
+
+
+def _delete_one(connection: ClusterConnection, admin: "AdminClient", group: str) -> None:
+    from confluent_kafka import KafkaException
+
+    (future,) = admin.delete_consumer_groups([group], request_timeout=connection.remaining_s).values()
+    try:
+        connection.wait(future)
+    except KafkaException as error:
+        raise Failure(f"group {group}: {client_error_text(error.args[0])}") from None
+
+
+def _confirmed(connection: ClusterConnection, admin: "AdminClient", group: str) -> bool:
+    if not sys.stdin.isatty():
+        return True
+    answer = confirmed(
+        f"Delete group {group} and its {len(committed_by(connection, admin, group)):,} committed offsets?"
+    )
+    connection.restart_timeout()  # a person may think for a while
+    return answer

@@ -1,0 +1,81 @@
+"""Why a group rebalanced, the last times: who came or went, and how long it took.
+
+Leadline's brokers hand it out as a read-only setting of the group, a JSON list with the newest one last. Other brokers
+have no such setting, or no settings of groups at all.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from leadline.cli.connection import ClusterConnection
+from leadline.cli.errors import client_error_text
+from leadline.cli.formatting import age_text, moment_text
+from leadline.cli.groups.group import GroupDescription
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+SETTING = "leadline.rebalances"
+NO_HISTORY = "This cluster keeps no history of rebalances."
+SHOWN = 10
+HEADS = ("WHEN", "TOOK", "GENERATION", "MEMBERS", "WHY")
+
+Rebalance = Mapping[str, Any]  # what stands in the JSON
+
+
+def rebalances(connection: ClusterConnection, admin: "AdminClient", group: GroupDescription) -> list[Rebalance] | str:
+    """What the group's coordinator remembers of them, or why nothing is told."""
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin._config import ConfigResource
+
+    asked = [ConfigResource(ConfigResource.Type.GROUP, group.group_id)]
+    (future,) = admin.describe_configs(asked, request_timeout=connection.remaining_s, broker=group.coordinator).values()
+    try:
+        entries = connection.wait(future)
+    except KafkaException as error:
+        if (
+            error.args[0].code() == KafkaError.INVALID_REQUEST
+        ):  # Kafka's answer to a resource that it has no settings of
+            return NO_HISTORY
+        return f"No history of rebalances: {client_error_text(error.args[0])}."
+    return json.loads(entries[SETTING].value) if SETTING in entries else NO_HISTORY
+
+
+def rows(history: Sequence[Rebalance]) -> list[list[str]]:
+    """The newest first."""
+    return [
+        [
+            moment_text(each["began_ms"]),
+            took_text(each),
+            _change(each["generation_before"], each["generation_after"]),
+            _change(each["members_before"], each["members_after"]),
+            why(each),
+        ]
+        for each in list(reversed(history))[:SHOWN]
+    ]
+
+
+def took_text(each: Rebalance) -> str:
+    if each["took_ms"] is None:
+        return "under way"
+    took = age_text(each["took_ms"])
+    return f"{took}, interrupted" if each["outcome"] == "interrupted" else took
+
+
+def _change(before: int, after: int | None) -> str:
+    return f"{before}" if after is None else f"{before} to {after}"
+
+
+def why(each: Rebalance) -> str:
+    causes = [_cause(cause) for cause in each["causes"]]
+    if each["more_causes"]:
+        causes.append(f"and {each['more_causes']} more")
+    return "; ".join(causes) or "unknown"
+
+
+def _cause(cause: Rebalance) -> str:
+    who = cause["instance_id"] or cause["client_id"] or cause["member_id"]
+    where = f" on {cause['client_host'].removeprefix('/')}" if cause["client_host"] else ""
+    said = f" ({cause['reason']})" if cause["reason"] else ""
+    return f"{who}{where} {cause['what']}{said}".strip()

@@ -1,0 +1,337 @@
+"""leadline groups reset-offsets: where a group goes on reading; shown before it is done, and it can be undone.
+
+Without --execute nothing changes. With it, each offset is committed with a note of what was there before
+(offset_plan.py), from which --undo restores it, on every cluster, as long as the group has not committed since.
+"""
+
+import argparse
+import csv
+import json
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadline.cli.connection import ClusterConnection, administer
+from leadline.cli.errors import Failure, print_error
+from leadline.cli.formatting import moment_text
+from leadline.cli.groups.group import await_coordinator, refuse_active
+from leadline.cli.groups.reset_plan import (
+    ImpossibleReset,
+    OffsetChange,
+    ResetUndo,
+    changes,
+    shifted_offset,
+    total,
+    undo,
+    with_notes,
+)
+from leadline.cli.json_values import Json
+from leadline.cli.kafka_python.admin import kafka_python_admin
+from leadline.cli.kafka_python.groups import delete_offsets, describe_group, list_groups
+from leadline.cli.offsets import (
+    commit,
+    committed_by,
+    existing_partitions,
+    list_offsets,
+    offset_ranges,
+    record_times,
+    resolve_partitions,
+)
+from leadline.cli.options import add_command, topic_argument
+from leadline.cli.partitions import CommittedOffset, OffsetRange
+from leadline.cli.terminal import print_table
+from leadline.cli.times import duration_ms, moment_ms
+from leadline.config.settings import nearest
+from leadline.model import Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+EXAMPLES = """
+  leadline groups reset-offsets billing --topic orders --to-earliest           show what would change
+  leadline groups reset-offsets billing --topic orders --to-earliest --execute
+  leadline groups reset-offsets billing --undo --execute                       restore the offsets
+  leadline groups reset-offsets billing --topic orders:0,3-5 --shift-by -100   some partitions, 100 records back
+  leadline groups reset-offsets billing --all-topics --to-datetime '2 hours ago'
+  leadline groups reset-offsets billing --all-topics --to-datetime 2024-05-01T12:00
+  leadline groups reset-offsets billing --all-topics --to-latest --export > offsets.csv
+  leadline groups reset-offsets billing --from-file offsets.csv                lines of topic,partition,offset
+"""
+
+
+class ResetOption(NamedTuple):
+    """One of the ways to say where to go on."""
+
+    option: str
+    metavar: str | None
+    kind: Callable[[str], object] | None
+    help: str
+
+
+WAYS = (
+    ResetOption("--to-earliest", None, None, "the first record of each partition"),
+    ResetOption("--to-latest", None, None, "the end of each partition"),
+    ResetOption("--to-offset", "N", int, "offset N"),
+    ResetOption("--shift-by", "N", int, "N records forward; -N: N records back"),
+    ResetOption("--to-datetime", "TIME", moment_ms, "first record at or after: ISO 8601, ms, -1h, '2 hours ago'"),
+    ResetOption("--by-duration", "LENGTH", duration_ms, "first record of the last 2h, 7d, PT30M"),
+    ResetOption("--from-file", "FILE", Path, "file with lines of topic,partition,offset, as --export writes it"),
+    ResetOption("--undo", None, None, "the offsets before the last reset"),
+)
+
+
+def add_to(under: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        under,
+        "reset-offsets",
+        run,
+        help="change where a group continues; --execute does it, --undo restores it",
+        usage="groups reset-offsets GROUP (--topic TOPIC[:PARTITIONS] ... | --all-topics) WHERE [--execute]",
+        examples=EXAMPLES,
+    )
+    parser.add_argument("group", metavar="GROUP")
+    which = parser.add_argument_group("which partitions")
+    which.add_argument(
+        "--topic", type=topic_argument, action="append", metavar="TOPIC[:0,2-5]", help="these partitions; repeatable"
+    )
+    which.add_argument("--all-topics", action="store_true", help="all partitions with committed offsets of the group")
+    where = parser.add_argument_group("new position (times are local)")
+    ways = where.add_mutually_exclusive_group(required=True)
+    for way in WAYS:
+        if way.kind is None:
+            ways.add_argument(way.option, action="store_true", help=way.help)
+        else:
+            ways.add_argument(way.option, type=way.kind, metavar=way.metavar, help=way.help)
+    does = parser.add_argument_group("what to do")
+    done = does.add_mutually_exclusive_group()
+    done.add_argument("--dry-run", action="store_true", help="show what would change (default)")
+    done.add_argument("--execute", action="store_true", help="change the offsets")
+    does.add_argument(
+        "--no-note", action="store_true", help="write no note into the offsets' metadata: --undo will not work"
+    )
+    shown = does.add_mutually_exclusive_group()
+    shown.add_argument("--json", action="store_true", help="print one JSON object per partition")
+    shown.add_argument("--export", action="store_true", help="print only the new offsets, for --from-file")
+
+
+def run(options: argparse.Namespace) -> int:
+    _check(options)
+    connection, admin = administer(options)
+    with kafka_python_admin(connection) as client:
+        refuse_active(describe_group(client, options.group), "reset")
+    await_coordinator(connection, options.group)
+    committed = committed_by(connection, admin, options.group)
+    if options.undo:
+        return _undo(connection, admin, options, committed)
+    asked = _partitions_to_reset(connection, admin, options, committed)
+    edges = offset_ranges(connection, admin, asked)
+    try:
+        wanted = _new_offsets(connection, admin, options, asked, committed, edges)
+    except ImpossibleReset as error:
+        raise Failure(str(error)) from None
+    found = changes(wanted, committed, edges)
+    if not options.no_note:
+        found = with_notes(found, time.time_ns() // 1_000_000)
+    _print(connection, options, found)
+    if not options.execute:
+        _print_note(options, f"{total(found)}. Nothing has been changed; add --execute to do it.")
+        return 0
+    back = f" To undo it, until the group commits again: leadline groups reset-offsets {options.group} --undo --execute"
+    return _carry_out(connection, admin, options, found, f"Reset.{back if not options.no_note else ''}")
+
+
+def _check(options: argparse.Namespace) -> None:
+    scoped = options.undo or options.from_file is not None
+    if scoped and (options.topic or options.all_topics):
+        raise Failure("--undo and --from-file define the partitions: leave out --topic and --all-topics")
+    if options.topic and options.all_topics:
+        raise Failure("--topic and --all-topics cannot be combined")
+    if not scoped and not options.topic and not options.all_topics:
+        raise Failure("no partitions given: add --topic TOPIC, --topic TOPIC:0,2-5 or --all-topics")
+
+
+def _print_note(options: argparse.Namespace, text: str) -> None:
+    """For a person, beside the table; out of the way of what a program reads."""
+    print(text, file=sys.stderr if options.json or options.export else sys.stdout)
+
+
+# Which partitions, and where to
+
+
+def _partitions_to_reset(
+    connection: ClusterConnection,
+    admin: "AdminClient",
+    options: argparse.Namespace,
+    committed: Collection[TopicPartition],
+) -> list[TopicPartition]:
+    if options.from_file is not None:
+        return resolve_partitions(
+            connection, admin, [(tp.topic, [tp.partition]) for tp in offsets_in(options.from_file)]
+        )
+    if options.topic:
+        return resolve_partitions(connection, admin, options.topic)
+    if not committed:
+        with kafka_python_admin(connection) as client:
+            names = [each.group_id for each in list_groups(client)]
+        hint = "" if options.group in names else nearest(options.group, names)
+        raise Failure(f"group {options.group} has committed nothing{hint}: name its topics with --topic")
+    return sorted(existing_partitions(connection, admin, committed))
+
+
+def _new_offsets(
+    connection: ClusterConnection,
+    admin: "AdminClient",
+    options: argparse.Namespace,
+    asked: Sequence[TopicPartition],
+    committed: dict[TopicPartition, CommittedOffset],
+    edges: dict[TopicPartition, OffsetRange],
+) -> dict[TopicPartition, Offset]:
+    if options.from_file is not None:
+        return offsets_in(options.from_file)
+    if options.to_earliest:
+        return {tp: edges[tp].start for tp in asked}
+    if options.to_latest:
+        return {tp: edges[tp].end for tp in asked}
+    if options.to_offset is not None:
+        return dict.fromkeys(asked, options.to_offset)
+    if options.shift_by is not None:
+        return {tp: shifted_offset(tp, committed.get(tp), options.shift_by) for tp in asked}
+    ago = options.by_duration
+    since_ms = options.to_datetime if ago is None else time.time_ns() // 1_000_000 - ago
+    found = list_offsets(connection, admin, asked, since_ms)
+    return {tp: offset if offset >= 0 else edges[tp].end for tp, offset in found.items()}
+
+
+def offsets_in(path: Path) -> dict[TopicPartition, Offset]:
+    """A file as Kafka's own tool exports it: topic,partition,offset. Refused as a whole if a line is none."""
+    found: dict[TopicPartition, Offset] = {}
+    with path.open(newline="", encoding="utf-8", errors="replace") as file:
+        for number, row in enumerate(csv.reader(file), start=1):
+            if not row:
+                continue
+            if len(row) != 3 or not row[0] or not all(cell.isascii() and cell.strip().isdigit() for cell in row[1:]):
+                raise Failure(f"{path}, line {number}: expected topic,partition,offset, not {','.join(row)!r}")
+            tp = TopicPartition(row[0], int(row[1]))
+            if tp in found:
+                raise Failure(f"{path}, line {number}: {tp} is there a second time")
+            found[tp] = int(row[2])
+    if not found:
+        raise Failure(f"{path}: no line of topic,partition,offset")
+    return found
+
+
+# Showing and doing
+
+
+def _print(connection: ClusterConnection, options: argparse.Namespace, found: Sequence[OffsetChange]) -> None:
+    if options.export:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerows([*change.tp, change.after.offset] for change in found if change.after is not None)
+        return
+    times = record_times(connection, {spot for change in found for spot in _spots(change)})
+    if options.json:
+        for change in found:
+            print(json.dumps(change_json(change, times)))
+    else:
+        heads = ["PARTITION", "CURRENT", "WRITTEN", "NEW", "WRITTEN", "MEANS"]
+        print_table(heads, [change_row(change, times) for change in found])
+
+
+Times = dict[tuple[TopicPartition, Offset], int]
+
+
+def _spots(change: OffsetChange) -> list[tuple[TopicPartition, Offset]]:
+    """Where there is a record whose time can be told."""
+    edges = change.edges
+    offsets = [each.offset for each in (change.before, change.after) if each is not None]
+    return [(change.tp, offset) for offset in offsets if edges is not None and edges.start <= offset < edges.end]
+
+
+def change_row(change: OffsetChange, times: Times) -> list[str]:
+    cells = [str(change.tp)]
+    for each in (change.before, change.after):
+        cells += [str(each.offset) if each is not None else "-", _time_text(change, each, times)]
+    return [*cells, change.meaning]
+
+
+def _time_text(change: OffsetChange, committed: CommittedOffset | None, times: Times) -> str:
+    if committed is None:
+        return "-"
+    if (at_ms := times.get((change.tp, committed.offset))) is not None:
+        return moment_text(at_ms)
+    if change.edges is None:
+        return "deleted"
+    if committed.offset >= change.edges.end:
+        return "the end"
+    return "deleted" if committed.offset < change.edges.start else "unknown"
+
+
+def change_json(change: OffsetChange, times: Times) -> Json:
+    def told(committed: CommittedOffset | None) -> Json:
+        if committed is None:
+            return None
+        return {"offset": committed.offset, "timestamp": times.get((change.tp, committed.offset))}
+
+    return {
+        "topic": change.tp.topic,
+        "partition": change.tp.partition,
+        "current": told(change.before),
+        "new": told(change.after),
+        "readAgain": max(change.again, 0),
+        "skipped": max(-change.again, 0),
+        "remark": change.remark,
+    }
+
+
+def _carry_out(
+    connection: ClusterConnection,
+    admin: "AdminClient",
+    options: argparse.Namespace,
+    found: Sequence[OffsetChange],
+    done: str,
+) -> int:
+    failed = commit(connection, admin, options.group, found)
+    forgotten = [change.tp for change in found if change.after is None]
+    if forgotten:
+        with kafka_python_admin(connection) as client:
+            failed += delete_offsets(client, options.group, forgotten)
+    for line in failed:
+        print_error(line)
+    if failed:
+        raise Failure(f"{len(failed)} of {len(found)} partitions could not be changed; the others are")
+    _print_note(options, done)
+    return 0
+
+
+def _undo(
+    connection: ClusterConnection,
+    admin: "AdminClient",
+    options: argparse.Namespace,
+    committed: dict[TopicPartition, CommittedOffset],
+) -> int:
+    here = existing_partitions(connection, admin, committed)
+    found = undo(committed, offset_ranges(connection, admin, here))
+    if found is None:
+        raise Failure(
+            f"nothing to undo: group {options.group} was not reset by this command, or has committed everywhere since"
+        )
+    _print(connection, options, found.changes)
+    for line in too_late_lines(found):
+        print_error(line)
+    when = moment_text(found.reset_ms)
+    if not options.execute:
+        _print_note(
+            options, f"{total(found.changes)}. Nothing has been changed; add --execute to undo the reset of {when}."
+        )
+        return 0
+    return _carry_out(connection, admin, options, found.changes, f"The reset of {when} is undone.")
+
+
+def too_late_lines(found: ResetUndo) -> list[str]:
+    return [
+        f"too late for {tp}: "
+        + (f"the group has committed {since.offset} there since" if since is not None else "nothing is committed there")
+        for tp, since in found.too_late.items()
+    ]

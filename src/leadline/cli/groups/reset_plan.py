@@ -1,0 +1,188 @@
+"""What a reset of a group's offsets changes, and the note by which it can be undone.
+
+Pure: offsets come in, changes come out.
+
+The note is the metadata of each offset that a reset commits, one line of JSON:
+
+    {"leadline.reset": {"at": 1700000000000, "of": "orders:0-5,7 users:0", "offset": 42, "epoch": 3, "metadata": ""}}
+
+when it was reset, which partitions were reset together, and what was committed there before (offset null: nothing).
+A commit of the group itself replaces the note, and with it the way back. A second reset remembers what the first one
+committed, but not its note: only the last reset can be undone, and a note never grows.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from leadline.cli.partitions import CommittedOffset, OffsetRange, partitions_in, partitions_text
+from leadline.model import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
+
+NOTE = "leadline.reset"
+NOTE_BYTES = 4096  # offset.metadata.max.bytes, unless the cluster has another
+TOGETHER_BYTES = 500  # a longer list of partitions is left out: it would stand in the note of each of them
+
+
+class ImpossibleReset(ValueError):
+    """A reset that makes no sense: what a person is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetChange:
+    """Of one partition."""
+
+    tp: TopicPartition
+    before: CommittedOffset | None  # None: nothing was committed
+    after: CommittedOffset | None  # None: what is committed there is deleted
+    edges: OffsetRange | None  # None: there is no such partition any longer
+    remark: str = ""
+
+    @property
+    def again(self) -> int:
+        """How many records will be read a second time; negative: how many will be skipped."""
+        return self.before.offset - self.after.offset if self.before is not None and self.after is not None else 0
+
+    @property
+    def meaning(self) -> str:
+        return "; ".join(filter(None, [self._meaning(), self.remark]))
+
+    def _meaning(self) -> str:
+        if self.after is None:
+            return "nothing committed, as before"
+        if self.before is None:
+            left = self.edges.end - self.after.offset if self.edges is not None else 0
+            return f"nothing was committed; {left:,} to read"
+        if self.again == 0:
+            return "no change"
+        return f"reads {self.again:,} again" if self.again > 0 else f"skips {-self.again:,}"
+
+
+# Where to
+
+
+def shifted_offset(tp: TopicPartition, committed: CommittedOffset | None, by: int) -> Offset:
+    if committed is None:
+        raise ImpossibleReset(f"{tp}: nothing is committed there that could be shifted by {by}")
+    return committed.offset + by
+
+
+def changes(
+    wanted: Mapping[TopicPartition, Offset],
+    committed: Mapping[TopicPartition, CommittedOffset],
+    edges: Mapping[TopicPartition, OffsetRange],
+) -> list[OffsetChange]:
+    """One for each partition, in order; an offset that a partition does not hold becomes the nearest that it does."""
+    found = []
+    for tp in sorted(wanted):
+        within = edges[tp]
+        offset = min(max(wanted[tp], within.start), within.end)
+        where = "end" if wanted[tp] > within.end else "beginning"
+        remark = f"{wanted[tp]} is not there, so the {where}" if offset != wanted[tp] else ""
+        found.append(OffsetChange(tp, committed.get(tp), CommittedOffset(offset), within, remark))
+    return found
+
+
+def total(found: Sequence[OffsetChange]) -> str:
+    again = sum(change.again for change in found if change.again > 0)
+    skipped = -sum(change.again for change in found if change.again < 0)
+    parts = [f"{again:,} will be read again"] if again else []
+    parts += [f"{skipped:,} will be skipped"] if skipped else []
+    return f"Of the records, {', '.join(parts)}" if parts else "No record will be read again or skipped"
+
+
+# The note
+
+
+def with_notes(found: Sequence[OffsetChange], now_ms: int) -> list[OffsetChange]:
+    """The same changes, each with the note that leads back."""
+    together = partitions_text(change.tp for change in found)
+    together = together if len(together) <= TOGETHER_BYTES else ""
+    return [_noted(change, together, now_ms) for change in found]
+
+
+def _noted(change: OffsetChange, together: str, now_ms: int) -> OffsetChange:
+    assert change.after is not None, "a reset commits an offset everywhere"
+    before = change.before
+    earlier = _read(before.metadata) if before is not None else None
+    metadata = earlier.metadata if earlier is not None else before.metadata if before is not None else ""
+    note = {
+        "at": now_ms,
+        "of": together,
+        "offset": before.offset if before is not None else None,
+        "epoch": before.epoch if before is not None else NO_EPOCH,
+        "metadata": metadata,
+    }
+    text = _json(note)
+    if len(text) > NOTE_BYTES:
+        del note["metadata"]
+        text = _json(note)
+    remark = change.remark
+    if "metadata" not in note:
+        remark = "; ".join(filter(None, [remark, "an undo will not bring its long metadata back"]))
+    return replace(change, after=replace(change.after, metadata=text), remark=remark)
+
+
+def _json(note: Mapping[str, object]) -> str:
+    return json.dumps({NOTE: note}, separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    at_ms: int
+    together: tuple[TopicPartition, ...]
+    offset: Offset | None
+    epoch: LeaderEpoch
+    metadata: str
+
+
+def _read(metadata: str) -> _Note | None:
+    """The note in an offset's metadata; None for any other text: everybody may write there."""
+    try:
+        note = json.loads(metadata)[NOTE]
+        offset, at_ms, epoch = note["offset"], note["at"], note["epoch"]
+        metadata, together = note.get("metadata", ""), partitions_in(note.get("of", ""))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    numbers = [at_ms, epoch, *([offset] if offset is not None else [])]
+    if not all(type(number) is int for number in numbers) or not isinstance(metadata, str):
+        return None
+    if offset is not None and not 0 <= offset < 1 << 63:
+        return None
+    return _Note(at_ms, tuple(together), offset, epoch if 0 <= epoch < 1 << 31 else NO_EPOCH, metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class ResetUndo:
+    reset_ms: int  # when the reset was that is to be undone
+    changes: list[OffsetChange]
+    too_late: dict[TopicPartition, CommittedOffset | None]  # the group has committed there since: what
+
+
+def undo(
+    committed: Mapping[TopicPartition, CommittedOffset], edges: Mapping[TopicPartition, OffsetRange]
+) -> ResetUndo | None:
+    """The way back from the last reset; None if no note of one is left."""
+    notes = {tp: note for tp, found in committed.items() if (note := _read(found.metadata)) is not None}
+    if not notes:
+        return None
+    last_ms = max(note.at_ms for note in notes.values())
+    last = {tp: note for tp, note in notes.items() if note.at_ms == last_ms}
+    together = {tp for note in last.values() for tp in note.together}
+    back = [
+        OffsetChange(tp, committed[tp], _as_it_was(note), edges.get(tp), _caution(note, edges.get(tp)))
+        for tp, note in sorted(last.items())
+    ]
+    return ResetUndo(last_ms, back, {tp: committed.get(tp) for tp in sorted(together - last.keys())})
+
+
+def _as_it_was(note: _Note) -> CommittedOffset | None:
+    return CommittedOffset(note.offset, note.epoch, note.metadata) if note.offset is not None else None
+
+
+def _caution(note: _Note, edges: OffsetRange | None) -> str:
+    if note.offset is None or edges is None or edges.start <= note.offset <= edges.end:
+        return ""
+    return f"the partition holds {edges.start} to {edges.end} by now"
+
+
+# Partitions as one types them: orders:0-5,7

@@ -1,0 +1,16 @@
+"""Values of the JSON that commands print."""
+
+import base64
+from collections.abc import Mapping, Sequence
+
+Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
+
+
+def json_bytes(name: str, data: bytes | None) -> dict[str, Json]:
+    """Bytes as a member of a JSON object: text where they are text; else base64, and the name says so."""
+    if data is None:
+        return {name: None}
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}Base64": base64.b64encode(data).decode()}

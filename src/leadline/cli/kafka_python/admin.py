@@ -1,0 +1,156 @@
+"""What librdkafka cannot ask a cluster for: transactions, the producers of a partition, to forget one offset, moves of
+partitions between brokers, and what their disks hold.
+
+The client here is kafka-python's, which has no types: what it answers becomes ours in this file. It is reached with the
+same properties as librdkafka; what it has no word for, of all that concerns security, is refused by name.
+"""
+# mypy: disable-error-code="import-untyped"
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from leadline.cli.connection import LEAST_S, ClusterConnection
+from leadline.cli.errors import Failure
+from leadline.cli.formatting import host_text
+from leadline.config.client_properties import HOSTNAME_CHECK
+from leadline.model import BrokerId
+
+T = TypeVar("T")
+
+RETRY_S = 0.1
+NAMES = {
+    "client.id": "client_id",
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.crl.location": "ssl_crlfile",
+}
+SECURITY = ("ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
+
+
+def admin_properties(properties: Mapping[str, str]) -> dict[str, object]:
+    """Properties of librdkafka in kafka-python's words. How it batches and caches does not concern this one."""
+    found: dict[str, object] = {}
+    for name, value in properties.items():
+        if name in NAMES:
+            found[NAMES[name]] = value.upper() if name == "security.protocol" else value
+        elif name == HOSTNAME_CHECK:
+            found["ssl_check_hostname"] = value.lower() != "none"
+        elif name.startswith(SECURITY):
+            raise Failure(f"{name}: this command cannot use it; it can use {', '.join(NAMES)} and {HOSTNAME_CHECK}")
+    return found
+
+
+@contextmanager
+def kafka_python_admin(connection: ClusterConnection) -> Iterator["KafkaPythonAdmin"]:
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is told once, by the command
+    client = _started(connection)
+    try:
+        yield KafkaPythonAdmin(client, connection)
+    finally:
+        client.close()
+
+
+def _started(connection: ClusterConnection) -> Any:
+    """A client that found the cluster, through the broker that answered before: others may be silent."""
+    from kafka import KafkaAdminClient
+    from kafka.errors import KafkaError
+
+    at = connection.answering_server
+    servers = connection.servers.split(",") if at is None else f"{host_text(at.host)}:{at.port}"
+    for timeout_s in (connection.remaining_s / 2, None):  # its first attempt may hang where its second does not
+        try:
+            return KafkaAdminClient(
+                bootstrap_servers=servers,
+                request_timeout_ms=round(connection.remaining_s * 1000),
+                bootstrap_timeout_ms=round((timeout_s or connection.remaining_s) * 1000),
+                **admin_properties(connection.properties),
+            )
+        except (KafkaError, ValueError, AssertionError) as error:
+            if timeout_s is None or not isinstance(error, KafkaError):
+                raise Failure(f"cannot reach {connection.servers}: {error}") from None
+    raise AssertionError
+
+
+class KafkaPythonAdmin:
+    """Never asks a broker that is known to be silent: it would be waited for."""
+
+    def __init__(self, admin: object, connection: ClusterConnection) -> None:
+        from kafka import KafkaAdminClient
+
+        assert isinstance(admin, KafkaAdminClient)
+        self.client, self.connection = admin, connection
+        for broker in self.answering[:1]:  # where any broker will do, it asks one that it is connected to
+            self._connect(broker)
+
+    @property
+    def answering(self) -> list[BrokerId]:
+        return sorted(self.connection.brokers.keys() - self.connection.silent.keys())
+
+    def _connect(self, broker: BrokerId) -> None:
+        from kafka.errors import KafkaError
+
+        manager = self.client._manager
+
+        async def connect() -> None:
+            await manager.get_connection(broker)
+
+        with suppress(KafkaError):  # what is wrong with it is told by who asks it
+            manager.run(connect)
+
+    def request(self, what: str, ask: Callable[[], T], broker: BrokerId | None = None) -> T:
+        """The answer, also if it takes some attempts: a coordinator may be loading, a leader may be on its way.
+
+        `broker`: who alone can tell, if that is known.
+        """
+        from kafka.errors import KafkaError
+
+        if broker in (silent := self.connection.silent):
+            raise Failure(f"{what}: {silent[broker]}")
+        while True:
+            try:
+                return ask()
+            except KafkaError as error:
+                if not error.retriable or self.connection.remaining_s <= LEAST_S:
+                    raise Failure(f"{what}: {error_text(error)}") from None
+            time.sleep(RETRY_S)
+
+    def request_controller(self, what: str, ask: Callable[[], T]) -> T:
+        return self.request(f"{what}, which the controller tells", ask, self.connection.controller)
+
+    def request_each(self, what: str, ask: Callable[[BrokerId], T], brokers: Iterable[BrokerId]) -> dict[BrokerId, T]:
+        """What each of some brokers answers; of those that are silent nothing.
+
+        One after the other, which costs little, as all of them answer: requests of several threads at once may stay
+        unanswered by this client (kafka-python 3.0.12).
+        """
+        return {
+            broker: self.request(f"{what} of broker {broker}", partial(ask, broker))
+            for broker in brokers
+            if broker not in self.connection.silent
+        }
+
+    def coordinator(self, what: str, key: str, kind: int) -> BrokerId:
+        manager = self.client._manager
+        return int(self.request(what, partial(manager.run, self.client._find_coordinator_id, key, kind)))
+
+
+def error_text(error: Exception) -> str:
+    """What went wrong, with the name by which it can be looked up."""
+    from kafka.errors import BrokerResponseError, NodeNotReadyError
+
+    if isinstance(error, NodeNotReadyError):
+        return f"broker {error.args[0] if error.args else ''} does not answer"
+    if isinstance(error, BrokerResponseError):
+        return f"{error.description.rstrip('.')} ({error.message})"
+    return str(error)

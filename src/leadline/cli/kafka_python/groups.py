@@ -1,0 +1,74 @@
+"""Requests about groups."""
+# mypy: disable-error-code="import-untyped"
+
+from collections.abc import Collection
+from typing import Any
+
+from leadline.cli.groups.group import CONSUMER, GroupDescription, GroupListing, MemberDescription
+from leadline.cli.kafka_python.admin import KafkaPythonAdmin, error_text
+from leadline.model import TopicPartition
+
+COORDINATOR_TYPE = 0  # of groups
+
+
+def _member(told: Any, protocol_type: str) -> MemberDescription:
+    from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
+
+    assignment, partitions = bytes(told.member_assignment or b""), []
+    if assignment and protocol_type == CONSUMER:
+        decoded = ConsumerProtocolAssignment.decode(assignment)
+        partitions = [
+            TopicPartition(topic.topic, number) for topic in decoded.assigned_partitions for number in topic.partitions
+        ]
+    return MemberDescription(
+        told.member_id, told.client_id, told.client_host, told.group_instance_id, sorted(partitions), assignment
+    )
+
+
+def delete_offsets(admin: KafkaPythonAdmin, group: str, partitions: Collection[TopicPartition]) -> list[str]:
+    """Delete what a group has committed for some partitions; what went wrong, one line a partition."""
+    from kafka import TopicPartition as Theirs
+    from kafka.errors import NoError
+
+    asked = [Theirs(*tp) for tp in partitions]
+    answers = admin.request(f"group {group}", lambda: admin.client.delete_group_offsets(group, asked))
+    return [
+        f"{tp.topic}-{tp.partition}: {error_text(error())}" for tp, error in answers.items() if error is not NoError
+    ]
+
+
+def list_groups(admin: KafkaPythonAdmin, states: Collection[str] = ()) -> list[GroupListing]:
+    """Of all protocol types, as their coordinators list them; by name."""
+    answers = admin.request_each(
+        "groups",
+        lambda broker: admin.client.list_groups(broker_ids=[broker], states_filter=list(states) or None),
+        admin.answering,
+    )
+    found = [
+        GroupListing(each["group_id"], each.get("group_state") or "Unknown", each["protocol_type"], broker)
+        for broker, listings in answers.items()
+        for each in listings
+    ]
+    return sorted(found, key=lambda each: each.group_id)
+
+
+def describe_group(admin: KafkaPythonAdmin, group_id: str) -> GroupDescription:
+    """As its coordinator describes it; one that there is not is Dead, and has no members."""
+    from kafka.errors import NoError, for_code
+    from kafka.protocol.admin import DescribeGroupsRequest
+
+    what = f"group {group_id}"
+    coordinator = admin.coordinator(what, group_id, COORDINATOR_TYPE)
+    manager = admin.client._manager
+
+    def ask() -> GroupDescription:
+        answer = manager.run(manager.send, DescribeGroupsRequest(groups=[group_id]), coordinator)
+        (told,) = answer.groups
+        if (error := for_code(told.error_code)) is not NoError:
+            raise error()
+        members = [_member(each, told.protocol_type) for each in told.members]
+        return GroupDescription(
+            group_id, told.group_state, told.protocol_type, told.protocol_data, coordinator, members
+        )
+
+    return admin.request(what, ask, coordinator)

@@ -1,0 +1,163 @@
+"""Requests about leaders, replicas, reassignments and log directories of partitions."""
+# mypy: disable-error-code="import-untyped"
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from leadline.cli.explain.explanation import Explanation
+from leadline.cli.kafka_python.admin import KafkaPythonAdmin, error_text
+from leadline.cli.reassign.plan import OngoingReassignment
+from leadline.model import BrokerId, LeaderEpoch, Offset, TopicPartition
+
+
+class LogDirReplica(NamedTuple):
+    """A replica in a log directory."""
+
+    path: str
+    size_bytes: int
+    lag: int  # records that it lacks, as far as its broker knows
+    is_future: bool  # on its way to this directory
+
+
+class ElectionResult(NamedTuple):
+    elected: list[TopicPartition]
+    not_needed: list[TopicPartition]
+    failed: dict[TopicPartition, str]  # why
+
+
+EXPLANATION = "leadline.replication."
+
+
+def elect_leaders(admin: KafkaPythonAdmin, partitions: Collection[TopicPartition], *, unclean: bool) -> ElectionResult:
+    """Elect leaders: the preferred ones, or where nobody leads any that is there.
+
+    confluent-kafka has a call for it, which fails before it asks (2.16: SystemError).
+    """
+    from kafka.errors import ElectionNotNeededError, NoError, NotControllerError, for_code
+
+    asked: dict[str, list[int]] = {}
+    for tp in partitions:
+        asked.setdefault(tp.topic, []).append(tp.partition)
+
+    def ask() -> ElectionResult:
+        try:
+            answer = admin.client.elect_leaders(int(unclean), asked, raise_errors=False)
+        except RuntimeError as error:  # whom it took for the controller is not, twice
+            raise NotControllerError(str(error)) from None
+        found = ElectionResult([], [], {})
+        for topic in answer.replica_election_results:
+            for part in topic.partition_result:
+                tp, wrong = TopicPartition(topic.topic, part.partition_id), for_code(part.error_code)
+                if wrong is NoError:
+                    found.elected.append(tp)
+                elif wrong is ElectionNotNeededError:
+                    found.not_needed.append(tp)
+                else:
+                    found.failed[tp] = f"{part.error_message or wrong.description} ({wrong.message})"
+        return found
+
+    return admin.request_controller("elections", ask)
+
+
+def broker_racks(admin: KafkaPythonAdmin) -> dict[BrokerId, str | None]:
+    """The brokers that are there, and the rack of each."""
+    found = admin.request("the cluster", admin.client.describe_cluster)
+    return {broker["broker_id"]: broker["rack"] for broker in found["brokers"]}
+
+
+def list_reassignments(admin: KafkaPythonAdmin) -> dict[TopicPartition, OngoingReassignment]:
+    """All partitions that are on their way to other brokers."""
+    answers = admin.request_controller("reassignments", admin.client.list_partition_reassignments)
+    return {
+        TopicPartition(tp.topic, tp.partition): OngoingReassignment(
+            each["replicas"], each["adding_replicas"], each["removing_replicas"]
+        )
+        for tp, each in sorted(answers.items())
+    }
+
+
+def alter_reassignments(
+    admin: KafkaPythonAdmin, targets: Mapping[TopicPartition, Sequence[BrokerId] | None]
+) -> list[str]:
+    """Send partitions to other brokers, or, with None, back; what went wrong, one line a partition."""
+    from kafka import TopicPartition as Theirs
+
+    asked = {Theirs(*tp): None if replicas is None else list(replicas) for tp, replicas in targets.items()}
+    answers = admin.request_controller("reassignments", lambda: admin.client.alter_partition_reassignments(asked))
+    return [
+        f"{tp.topic}-{tp.partition}: {error_text(error())}"
+        for tp, error in sorted(answers.items())
+        if error is not None
+    ]
+
+
+def describe_log_dirs(
+    admin: KafkaPythonAdmin, brokers: Collection[BrokerId]
+) -> dict[BrokerId, dict[TopicPartition, list[LogDirReplica]]]:
+    """What the log directories of brokers hold. A directory that failed holds nothing; nor does a silent broker."""
+    answers = admin.request_each(
+        "log directories", lambda broker: admin.client.describe_log_dirs(brokers=[broker]), brokers
+    )
+    found: dict[BrokerId, dict[TopicPartition, list[LogDirReplica]]] = {}
+    for answer in (answer for answer_of_one in answers.values() for answer in answer_of_one):
+        held = found.setdefault(answer["broker"], {})
+        for log_dir in answer["log_dirs"]:
+            for topic in log_dir["topics"]:
+                for part in topic["partitions"]:
+                    tp = TopicPartition(topic["name"], part["partition_index"])
+                    held.setdefault(tp, []).append(
+                        LogDirReplica(
+                            log_dir["log_dir"], part["partition_size"], part["offset_lag"], part["is_future_key"]
+                        )
+                    )
+    return found
+
+
+def partition_explanations(
+    admin: KafkaPythonAdmin, held: Mapping[BrokerId, Collection[TopicPartition]]
+) -> dict[BrokerId, dict[TopicPartition, Explanation]]:
+    """What brokers tell of their partitions. Leadline's do, others tell nothing; silent ones are left out."""
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    names = {broker: {f"{EXPLANATION}{tp}": tp for tp in partitions} for broker, partitions in held.items()}
+
+    def ask(broker: BrokerId) -> dict[TopicPartition, Explanation]:
+        asked = [ConfigResource(ConfigResourceType.BROKER, str(broker), list(names[broker]))]
+        entries = admin.client.describe_configs(asked, config_filter="all")["broker"][str(broker)]
+        return {tp: json.loads(entries[name]["value"]) for name, tp in names[broker].items() if name in entries}
+
+    here = [broker for broker in held if broker in admin.connection.brokers]
+    return admin.request_each("what it tells", ask, here)
+
+
+def leader_epochs(admin: KafkaPythonAdmin, topic: str) -> dict[TopicPartition, LeaderEpoch]:
+    """Of each partition, as any broker knows it."""
+    (found,) = admin.request(f"topic {topic}", lambda: admin.client.describe_topics([topic]))
+    return {TopicPartition(topic, part["partition_index"]): part["leader_epoch"] for part in found["partitions"]}
+
+
+def epoch_starts(
+    admin: KafkaPythonAdmin, tp: TopicPartition, leader: BrokerId, epoch: LeaderEpoch, log_start: Offset
+) -> list[tuple[LeaderEpoch, Offset]]:
+    """The epochs that the leader's log knows, the oldest first, and where each starts.
+
+    There is no call for it. A leader tells its followers where an epoch ends, or the last one before it: asked
+    again and again, from its own epoch down, it tells all.
+    """
+    from kafka.protocol.consumer import OffsetForLeaderEpochRequest
+
+    wanted_in = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    manager, ends = admin.client._manager, []
+    while epoch >= 0:
+        wanted = wanted_in.OffsetForLeaderPartition(partition=tp.partition, current_leader_epoch=-1, leader_epoch=epoch)
+        request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[wanted_in(topic=tp.topic, partitions=[wanted])])
+        answer = admin.request(str(tp), partial(manager.run, manager.send, request, leader), leader)
+        told = answer.topics[0].partitions[0]
+        if told.error_code or told.leader_epoch < 0:
+            break
+        ends.append((told.leader_epoch, told.end_offset))
+        epoch = told.leader_epoch - 1
+    starts = [*(end for _, end in ends[1:]), log_start]
+    return [(found, start) for (found, _), start in zip(ends, starts, strict=False)][::-1]

@@ -1,0 +1,102 @@
+"""Options and arguments of commands, and values as a person types them."""
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from leadline.cli.errors import Run, reports_errors
+from leadline.cli.partitions import topic_in
+
+Commands = argparse._SubParsersAction  # argparse has no public name for what add_subparsers returns
+DEFAULT_SERVER = "localhost:9092"
+TIMEOUT_S = 10.0
+
+
+def connection_options() -> argparse.ArgumentParser:
+    """The options of every command that talks to a cluster: a parent of its parser."""
+    parser = argparse.ArgumentParser(add_help=False)
+    group = parser.add_argument_group("the cluster")
+    group.add_argument(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help=f"addresses of brokers, separated by commas (default {DEFAULT_SERVER})",
+    )
+    group.add_argument(
+        "--command-config", metavar="FILE", type=Path, help="file of client properties, such as security settings"
+    )
+    group.add_argument(
+        "--property", action="append", default=[], metavar="KEY=VALUE", help="one client property; repeatable"
+    )
+    group.add_argument(
+        "--timeout",
+        type=float,
+        default=TIMEOUT_S,
+        metavar="SECONDS",
+        help="time limit for the whole command (default 10)",
+    )
+    return parser
+
+
+def add_command(
+    commands: "Commands[argparse.ArgumentParser]",
+    name: str,
+    run: Run,
+    *,
+    help: str,
+    usage: str,
+    examples: str,
+    description: str = "",
+    connects: bool = True,
+) -> argparse.ArgumentParser:
+    """A command whose help teaches: what it does, how it is called, and calls that work."""
+    parser = commands.add_parser(
+        name,
+        help=help,
+        prog=f"leadline {usage.partition(name)[0]}{name}",
+        usage=f"leadline {usage}",
+        description=description or f"{help[0].upper()}{help[1:]}.",
+        epilog=f"examples:\n{examples.strip(chr(10))}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[connection_options()] if connects else [],
+        allow_abbrev=False,
+    )
+    parser._negative_number_matcher = re.compile(r"-\d")  # so that -1h is a value, as -10 is
+    parser.set_defaults(run=reports_errors(run))
+    return parser
+
+
+def key_value(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not (key and separator):
+        raise argparse.ArgumentTypeError(f"expected KEY=VALUE, not {text!r}")
+    return key.strip(), value
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    def number(text: str) -> int:
+        if not re.fullmatch(r"-?\d+", text) or int(text) < least:
+            raise argparse.ArgumentTypeError(f"expected a number from {least} on, not {text!r}")
+        return int(text)
+
+    return number
+
+
+def topic_argument(text: str) -> tuple[str, list[int] | None]:
+    """A topic, and of its partitions those that are named: orders:0,2-5."""
+    try:
+        return topic_in(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+
+
+def escaped(text: str) -> bytes:
+    r"""A separator as one types it: \t, \n, \0 and \x1f have their usual meaning."""
+
+    def unescape(match: re.Match[str]) -> str:
+        return chr(int(match[1][1:], 16)) if match[1].startswith("x") else _ESCAPES[match[1]]
+
+    return re.sub(r"\\(x[0-9a-fA-F]{2}|[tnr0\\])", unescape, text).encode()

@@ -1,0 +1,1 @@
+"""leadline pipeline: jobs on Spark."""

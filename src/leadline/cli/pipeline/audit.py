@@ -1,0 +1,129 @@
+"""leadline pipeline audit: the replicas of topics, compared from their files."""
+
+import argparse
+import json
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from leadline.cli.errors import Failure, print_error
+from leadline.cli.formatting import size_text, time_text
+from leadline.cli.options import add_command
+from leadline.cli.pipeline.job import ProgressLine, add_spark_options, count_text, job, start_spark
+from leadline.cli.terminal import Paint
+
+if TYPE_CHECKING:
+    from leadline.spark.audit.checks import Finding
+    from leadline.spark.audit.job import AuditResult, AuditTask
+    from leadline.spark.files.segments import LogFiles
+
+EXAMPLES = """
+  leadline pipeline audit /data/1 /data/2 /data/3               the log directories of three brokers
+  leadline pipeline audit /data --topic orders                  one topic of one broker
+  leadline pipeline audit /kafka/data --headers-only            quick: no checksums
+  leadline pipeline audit /data/* --json | jq -r .file          findings for a script
+"""
+DESCRIPTION = """\
+Check the replicas of topics and compare them with each other, by their files alone. The brokers may be running or
+stopped, and may be Leadline or Apache Kafka. Nothing is written.
+
+Checks of each replica: checksums, complete batches, offsets in order and without gaps, leader epochs that agree with
+their checkpoint, index entries that point to their batches, readable snapshots and checkpoints, a log end at or after
+the high watermark. Replicas of one partition must have the same batches below the high watermark. Where a replica was
+compacted, records are compared instead.
+
+Each finding names the file and the position in it. Exit code: 0 healthy, 1 findings, 2 could not run."""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        commands,
+        "audit",
+        run,
+        help="compare the replicas of topics, by their files",
+        usage="pipeline audit DIRECTORY ... [options]",
+        examples=EXAMPLES,
+        description=DESCRIPTION,
+        connects=False,
+    )
+    parser.add_argument("paths", nargs="+", metavar="DIRECTORY", help="log directory, or directory of a partition")
+    parser.add_argument("--topic", action="append", default=[], metavar="NAME", help="only this topic; repeatable")
+    parser.add_argument("--headers-only", action="store_true", help="read only headers, without checksums")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per finding")
+    add_spark_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        return _audit(options)
+    except Failure as error:
+        print_error(str(error))
+    except OSError as error:
+        print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    return 2
+
+
+@job
+def _audit(options: argparse.Namespace) -> int:
+    from leadline.spark.audit.job import AuditResult, logs_of, units
+
+    logs, findings = logs_of(options.paths, options.topic)
+    if not logs:
+        raise Failure(f"no log of {', '.join(options.topic) or 'any topic'} in {', '.join(options.paths)}")
+    total = AuditResult(findings)
+    for finding in findings:
+        _tell(options, finding)
+    work = list(units(logs, checksums=not options.headers_only))
+    seconds = _work(options, work, total)
+    _summary(options, logs, total, seconds)
+    return 1 if total.findings else 0
+
+
+def _work(options: argparse.Namespace, work: "list[AuditTask]", total: "AuditResult") -> float:
+    """How long it took once Spark was there."""
+    from leadline.spark.audit.job import audit_all
+
+    spark = start_spark(options, "audit")
+    started = time.monotonic()
+    try:
+        with ProgressLine() as line:
+            for done, result in enumerate(audit_all(spark, work), start=1):
+                total.add(result)
+                for finding in result.findings:
+                    _tell(options, finding)
+                found = count_text(len(total.findings), "finding")
+                line.show(f"{done:,} of {count_text(len(work), 'range')}, {size_text(total.bytes)}, {found}")
+        return time.monotonic() - started
+    finally:
+        spark.stop()
+
+
+def _tell(options: argparse.Namespace, finding: "Finding") -> None:
+    if not options.json:
+        paint = Paint(sys.stdout)
+        where = f"{finding.path}: at byte {finding.position}"
+        print(f"{paint.bold(where)}: {paint.red(finding.kind)}: {finding.text}", flush=True)
+        return
+    topic, partition = finding.tp or (None, None)
+    told = {
+        "file": finding.path,
+        "position": finding.position,
+        "kind": finding.kind,
+        "topic": topic,
+        "partition": partition,
+        "offset": finding.offset,
+        "text": finding.text,
+    }
+    print(json.dumps(told), flush=True)
+
+
+def _summary(options: argparse.Namespace, logs: "list[LogFiles]", total: "AuditResult", seconds: float) -> None:
+    rate = f"{size_text(int(total.bytes / max(total.seconds, 0.001)))}/s a core"
+    read = (
+        f"{count_text(len({log.tp for log in logs}), 'partition')}, {count_text(len(logs), 'replica')}, "
+        f"{count_text(total.files, 'file')}, {total.batches:,} batches, "
+        f"{size_text(total.bytes)} in {time_text(seconds)}, {rate}"
+    )
+    more = f" and {total.untold:,} more" if total.untold else ""
+    verdict = f"{count_text(len(total.findings), 'finding')}{more}" if total.findings else "healthy"
+    print(f"{verdict}: {read}", file=sys.stderr if options.json else sys.stdout)

@@ -1,0 +1,178 @@
+"""What the jobs of `leadline pipeline` share: a session of Spark, errors in one line, a line of progress."""
+
+import argparse
+import functools
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from leadline.cli.connection import ClusterConnection
+from leadline.cli.errors import Failure, Run, print_error
+from leadline.cli.formatting import age_text, size_text
+from leadline.cli.formatting import count_text as count_text
+from leadline.cli.options import key_value
+from leadline.cli.signals import signal_of, terminable
+from leadline.cli.terminal import StatusLine
+from leadline.errors import CorruptFile, CorruptMessage
+from leadline.spark.errors import JobFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOBODY_LISTENS_S = 1.0  # for which refused connections are tried again
+LINE_EVERY_S = 10.0  # where nobody looks at a terminal
+
+
+def add_spark_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("Spark")
+    group.add_argument(
+        "--master", default="local[*]", metavar="URL", help="Spark master (default local[*]: this machine)"
+    )
+    group.add_argument(
+        "--conf", type=key_value, action="append", default=[], metavar="KEY=VALUE", help="one Spark setting; repeatable"
+    )
+
+
+def client_properties(options: argparse.Namespace) -> dict[str, str]:
+    """Of the cluster's clients, as --bootstrap-server, --command-config and --property say."""
+    return dict(ClusterConnection(options).properties)
+
+
+def check_reachable(properties: Mapping[str, str], timeout_s: float, topics: Collection[str] | None = None) -> None:
+    """Before Spark is started: the cluster answers, and has these topics.
+
+    A broker may take `timeout_s` to answer. Where nobody listens, a second is enough to know it.
+    """
+    from leadline.spark.client.cluster import ClusterClient, addresses
+
+    servers = list(addresses(properties["bootstrap.servers"]))
+    limits = {
+        "default.api.timeout.ms": str(int(min(timeout_s, NOBODY_LISTENS_S) * 1000)),
+        "request.timeout.ms": str(max(int(timeout_s * 1000 / max(len(servers), 1)), 1)),
+    }
+    with ClusterClient({**properties, **limits}) as cluster:
+        if topics is None:
+            cluster.topics()
+        else:
+            cluster.existing(topics)
+
+
+# What must be installed
+
+MODULES = {  # of each extra of the package
+    "spark": ("deltalake", "numpy", "pyarrow", "pyspark"),
+    "iceberg": ("pyiceberg", "pyiceberg_core", "sqlalchemy"),
+    "avro": ("fastavro",),
+    "protobuf": ("google.protobuf",),
+}
+
+
+def require(extras: Sequence[str]) -> None:
+    """Before anything is started: all modules of these extras are installed."""
+    missing = {extra: [module for module in MODULES[extra] if not _is_installed(module)] for extra in extras}
+    modules = [module for extra in extras for module in missing[extra]]
+    if modules:
+        verb = "is" if len(modules) == 1 else "are"
+        raise Failure(f"{', '.join(modules)} {verb} not installed: {_remedy(filter(missing.get, extras))}")
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the package that it is in
+        return False
+
+
+def _remedy(extras: Iterable[str]) -> str:
+    return f"pip install 'leadline[{','.join(extras)}]'"
+
+
+def _extra_with(module: str) -> str:
+    package = module.partition(".")[0]
+    return next((extra for extra, names in MODULES.items() for name in names if name.split(".")[0] == package), "spark")
+
+
+def extras_of(options: argparse.Namespace) -> list[str]:
+    """What a job needs, by its options."""
+    chosen = {vars(options).get("table_format"), vars(options).get("format")}
+    return ["spark", *(extra for extra in MODULES if extra in chosen)]
+
+
+def job(run: Run) -> Run:
+    """A job as a command runs it: a missing module, an error of the job and a signal are one line each."""
+
+    @functools.wraps(run)
+    def guarded(options: argparse.Namespace) -> int:
+        try:
+            with terminable():
+                require(extras_of(options))
+                with job_errors():
+                    return run(options)
+        except KeyboardInterrupt as interrupt:
+            print_error(f"stopped by {signal_of(interrupt).name}")
+            return 128 + signal_of(interrupt)
+
+    return guarded
+
+
+@contextmanager
+def job_errors() -> Iterator[None]:
+    """What may go wrong in a job, as one line for a person."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        module = error.name or str(error)
+        raise Failure(f"{module} is not installed: {_remedy([_extra_with(module)])}") from None
+    except (CorruptFile, CorruptMessage, JobFailed) as error:
+        raise Failure(" ".join(str(error).split())) from None
+
+
+def start_spark(options: argparse.Namespace, app: str) -> "SparkSession":
+    from leadline.spark.session import session
+
+    with StatusLine() as status:
+        status.show("starting Spark ...")
+        return session(f"leadline {app}", master=options.master, settings=dict(options.conf))
+
+
+def until_ended(work: Callable[[], None], *, would_go_on: bool = False) -> int:
+    """The exit code of a job that Ctrl-C or another signal may end. One that would go on for ever then ends with 0."""
+    try:
+        work()
+    except KeyboardInterrupt as interrupt:
+        if sys.stderr.isatty():
+            print(file=sys.stderr)  # the terminal wrote ^C there
+        return 0 if would_go_on else 128 + signal_of(interrupt)
+    return 0
+
+
+class ProgressLine:
+    """How far a job is: in place on a terminal, else a line now and then."""
+
+    def __init__(self) -> None:
+        self._status = StatusLine()
+        self._printed_s = time.monotonic()
+
+    def __enter__(self) -> "ProgressLine":
+        return self
+
+    def show(self, text: str) -> None:
+        self._status.show(text)
+        if not sys.stderr.isatty() and time.monotonic() - self._printed_s >= LINE_EVERY_S:
+            self._printed_s = time.monotonic()
+            print(text, file=sys.stderr, flush=True)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._status.__exit__(kind, error, at)
+
+
+def lag_text(offsets: int, size: int, newest_ms: int) -> str:
+    """How far behind: in offsets, bytes and seconds."""
+    if not offsets:
+        return "nothing behind"
+    age_ms = max(time.time_ns() // 1_000_000 - newest_ms, 0) if newest_ms >= 0 else 0
+    return f"{offsets:,} offsets behind, {size_text(size)}, {age_text(age_ms)}"

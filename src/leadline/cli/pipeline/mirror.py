@@ -1,0 +1,229 @@
+"""leadline pipeline mirror: topics of one cluster copied to another, exactly once, with a map of the offsets."""
+
+import argparse
+import re
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leadline.cli.errors import Failure
+from leadline.cli.formatting import size_text, time_text
+from leadline.cli.options import add_command, at_least
+from leadline.cli.pipeline.job import (
+    ProgressLine,
+    add_spark_options,
+    check_reachable,
+    client_properties,
+    count_text,
+    job,
+    lag_text,
+    start_spark,
+    until_ended,
+)
+from leadline.cli.times import duration_ms
+
+if TYPE_CHECKING:
+    from leadline.spark.mirror.mirror import Mirror, MirrorSpec, RoundSummary
+    from leadline.spark.topics.options import Topics
+
+EXAMPLES = """
+  leadline pipeline mirror orders,users --to far:9092           and new records, until Ctrl-C
+  leadline pipeline mirror orders --to far:9092 --once          all records, then exit
+  leadline pipeline mirror --pattern 'shop-.*' --to far:9092 --groups '.*'      with the offsets of groups
+  leadline pipeline mirror orders --to far:9092 --prefix near.  as near.orders
+  leadline pipeline mirror orders --to far:9093 --to-config far.properties
+"""
+DESCRIPTION = """\
+Copy topics of a source cluster to a target cluster, from their first record, and keep the copies up to date.
+
+Partitions, order, keys, values, headers, times and compression stay the same. Each record is copied once: records, the
+map of their offsets and the progress are one transaction of the target. The source needs no state. After a crash the
+same command continues where the copy ends. A second mirror with the same name takes over from the first. Topics that
+the target lacks are created with the same partitions and settings.
+
+The topic leadline-mirror-NAME of the target holds the map of the offsets. With --groups, groups can continue on the
+target where they stopped on the source. Groups that have members on the target are left alone."""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        commands,
+        "mirror",
+        run,
+        help="copy topics to another cluster, exactly once, with a map of the offsets",
+        usage="pipeline mirror (TOPICS | --pattern REGEX) --to HOST:PORT [options]",
+        examples=EXAMPLES,
+        description=DESCRIPTION,
+    )
+    parser.add_argument("topics", metavar="TOPICS", nargs="?", help="names of topics, separated by commas")
+    parser.add_argument(
+        "--pattern",
+        type=regular_expression,
+        metavar="REGEX",
+        help="all topics whose whole name matches, including later ones",
+    )
+    there = parser.add_argument_group("the target cluster")
+    there.add_argument("--to", metavar="HOST:PORT", required=True, help="addresses of brokers, separated by commas")
+    there.add_argument(
+        "--to-config", metavar="FILE", type=Path, help="file of client properties, such as security settings"
+    )
+    there.add_argument(
+        "--to-property", action="append", default=[], metavar="KEY=VALUE", help="one client property; repeatable"
+    )
+    there.add_argument("--prefix", default="", metavar="TEXT", help="prefix of the topics' names on the target")
+    how = parser.add_argument_group("how to copy")
+    how.add_argument(
+        "--name", type=mirror_name, metavar="NAME", help="name of this mirror (default: made from the topics)"
+    )
+    how.add_argument(
+        "--groups", type=regular_expression, metavar="REGEX", help="copy the committed offsets of matching groups"
+    )
+    how.add_argument("--once", action="store_true", help="process what is available, then exit")
+    how.add_argument("--interval", type=duration_ms, default=2000, metavar="TIME", help="poll interval (default 2s)")
+    how.add_argument(
+        "--batch-bytes", type=at_least(1), default=256 << 20, metavar="N", help="maximum bytes per transaction"
+    )
+    how.add_argument(
+        "--staging", metavar="DIR", help="directory that driver and executors share (default: a local one)"
+    )
+    how.add_argument(
+        "--allow-data-loss", action="store_true", help="continue if records were deleted before they were read"
+    )
+    add_spark_options(parser)
+
+
+@dataclass(slots=True)
+class MirrorTotals:
+    """What all rounds of a run did."""
+
+    rounds: int = 0
+    records: int = 0
+    size: int = 0
+
+    def add(self, told: "RoundSummary") -> None:
+        self.rounds += bool(told.records)
+        self.records += told.records
+        self.size += told.size
+
+    def line(self, told: "RoundSummary", seconds: float) -> str:
+        rate = f"{self.records / max(seconds, 0.001):,.0f}/s"
+        behind = lag_text(told.lag_offsets, told.lag_bytes, told.newest_ms)
+        busy = f"; left alone, as they have members: {', '.join(told.busy_groups)}" if told.busy_groups else ""
+        return f"{count_text(self.records, 'record')} ({size_text(self.size)}), {rate}; {behind}{busy}"
+
+    def summary(self, options: argparse.Namespace, seconds: float) -> str:
+        what = options.topics or options.pattern
+        return (
+            f"{what} to {options.to}: {count_text(self.records, 'record')} ({size_text(self.size)}) "
+            f"in {count_text(self.rounds, 'transaction')}, in {time_text(seconds)}"
+        )
+
+
+@job
+def run(options: argparse.Namespace) -> int:
+    source, target = clusters_of(options)
+    if source["bootstrap.servers"] == target["bootstrap.servers"] and not options.prefix:
+        raise Failure(f"--to {options.to}: a topic cannot be copied onto itself; --prefix gives the copy another name")
+    _topics(options)
+    for properties in (source, target):
+        check_reachable(properties, options.timeout)
+    return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
+    from leadline.spark.client.cluster import ClusterClient
+    from leadline.spark.mirror.mirror import Mirror, on_spark
+
+    wish = wish_of(options)
+    with ExitStack() as held:
+        source, target = held.enter_context(ClusterClient(wish.source)), held.enter_context(ClusterClient(wish.target))
+        spark = start_spark(options, f"mirror {wish.name}")
+        held.callback(spark.stop)
+        return _follow(options, Mirror(wish, on_spark(spark), source, target))
+
+
+def clusters_of(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
+    """How to reach the one that is copied from, and the one that is copied to."""
+    there = argparse.Namespace(
+        bootstrap_server=options.to,
+        command_config=options.to_config,
+        property=options.to_property,
+        timeout=options.timeout,
+    )
+    return client_properties(options), client_properties(there)
+
+
+def wish_of(options: argparse.Namespace) -> "MirrorSpec":
+    from leadline.spark.mirror.mirror import MirrorSpec
+
+    source, target = clusters_of(options)
+    return MirrorSpec(
+        name=_name(options),
+        source=source,
+        target=target,
+        topics=_topics(options),
+        prefix=options.prefix,
+        groups=options.groups,
+        batch_bytes=options.batch_bytes,
+        fail_on_data_loss=not options.allow_data_loss,
+        staging=options.staging,
+    )
+
+
+def _topics(options: argparse.Namespace) -> "Topics":
+    from leadline.spark.topics.options import Matching, Subscribed
+
+    if (options.topics is None) == (options.pattern is None):
+        raise Failure("exactly one is needed: names of topics, or --pattern")
+    if options.topics is None:
+        return Matching(options.pattern)
+    names = tuple(filter(None, (name.strip() for name in options.topics.split(","))))
+    if not names:
+        raise Failure(f"{options.topics!r} names no topic: expected names, separated by commas")
+    return Subscribed(names)
+
+
+def regular_expression(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+    return text
+
+
+def mirror_name(text: str) -> str:
+    """Part of a topic's name over there."""
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,200}", text):
+        raise argparse.ArgumentTypeError(f"{text!r}: expected letters, digits, dots, dashes and underscores")
+    return text
+
+
+def _name(options: argparse.Namespace) -> str:
+    """By what is copied, so that mirrors of other topics are others."""
+    given: str | None = options.name
+    return given or re.sub(r"[^a-zA-Z0-9._-]+", "-", f"{options.prefix}{options.topics or options.pattern}")[:200]
+
+
+def _follow(options: argparse.Namespace, mirror: "Mirror") -> int:
+    """Until it is finished or a person ends it; with a summary."""
+    done, started = MirrorTotals(), time.monotonic()
+
+    def work() -> None:
+        mirror.begin()
+        with ProgressLine() as line:
+            while True:
+                told = mirror.round()
+                done.add(told)
+                line.show(done.line(told, time.monotonic() - started))
+                if told.lag_offsets:
+                    continue
+                if options.once:
+                    break
+                time.sleep(options.interval / 1000)
+
+    code = until_ended(work, would_go_on=not options.once)
+    print(done.summary(options, time.monotonic() - started), file=sys.stderr)
+    return code

@@ -1,0 +1,155 @@
+"""leadline pipeline report: what there is to know of topics, as one HTML page to look at."""
+
+import argparse
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leadline import __version__
+from leadline.cli.errors import Failure
+from leadline.cli.formatting import moment_text, size_text, time_text
+from leadline.cli.options import add_command
+from leadline.cli.pipeline.job import (
+    ProgressLine,
+    add_spark_options,
+    check_reachable,
+    client_properties,
+    count_text,
+    job,
+    start_spark,
+)
+from leadline.cli.terminal import Paint
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from leadline.spark.report.findings import Report
+    from leadline.spark.report.report import ReportPlan
+
+LOOK_S = 0.3
+REMARKS_SHOWN = 8
+
+EXAMPLES = """
+  leadline pipeline report                                       all topics of localhost:9092, to report.html
+  leadline pipeline report orders payments --out orders.html
+  leadline pipeline report --dir /var/lib/leadline               from files; the broker may be stopped
+  leadline pipeline report --dir /data/1 --dir /data/2 orders    files of Apache Kafka work, too
+"""
+DESCRIPTION = """\
+Read topics once and report on them: skew, hot keys, message sizes, compression and the gain of another codec, traffic
+over time, growth and when a limit is reached, what compaction would leave, the lag of consumer groups.
+
+The result is one HTML file that needs only a browser: plots with their numbers, and a list of remarkable facts at the
+top. Frequent keys are counted in one pass, and the page states the error. What compaction leaves is exact up to 20,000
+keys and an estimate above. All times are UTC."""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        commands,
+        "report",
+        run,
+        help="write an HTML page: skew, hot keys, sizes, traffic, growth, lag",
+        usage="pipeline report [TOPIC ...] [options]",
+        examples=EXAMPLES,
+        description=DESCRIPTION,
+    )
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="topics to read (default: all but internal ones)")
+    parser.add_argument(
+        "--dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="read this log directory instead of a broker; repeatable",
+    )
+    parser.add_argument(
+        "--out", type=Path, default=Path("report.html"), metavar="FILE", help="file to write (default report.html)"
+    )
+    add_spark_options(parser)
+
+
+@job
+def run(options: argparse.Namespace) -> int:
+    started = time.monotonic()
+    with ExitStack() as held:
+        if not options.dir:
+            check_reachable(client_properties(options), options.timeout, options.topics)
+        _check_writable(options.out)
+        work = _work(options)
+        spark = start_spark(options, "report")
+        held.callback(spark.stop)
+        return write(options, spark, work, started)
+
+
+def _check_writable(path: Path) -> None:
+    """Before all is read for nothing."""
+    if path.is_dir() or not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise Failure(f"--out {path}: no file can be written there")
+
+
+def _work(options: argparse.Namespace) -> "ReportPlan":
+    """What is to be read."""
+    from leadline.spark.report import report
+
+    if options.dir:
+        return report.from_files(options.dir, options.topics)
+    return report.from_brokers(client_properties(options), options.topics)
+
+
+def write(options: argparse.Namespace, spark: "SparkSession", work: "ReportPlan", started: float) -> int:
+    from leadline.spark.report import report
+    from leadline.spark.report.page import page
+
+    with _progress(spark, work):
+        found = report.make(spark, work, {} if options.dir else client_properties(options))
+    seconds = time.monotonic() - started
+    made = f"Leadline {__version__}, {moment_text(time.time_ns() // 1_000_000)}: "
+    text = page(found, f"{made}{size_text(work.size)} read in {time_text(seconds)}, with the start of Spark.")
+    new = options.out.with_name(f".{options.out.name}.new")
+    new.write_text(text, encoding="utf-8")
+    new.replace(options.out)
+    _tell(options, found, work, seconds)
+    return 0
+
+
+def _tell(options: argparse.Namespace, found: "Report", work: "ReportPlan", seconds: float) -> None:
+    from leadline.spark.report.remarks import remarks
+
+    paint = Paint(sys.stdout)
+    told = remarks(found)
+    for each in told[:REMARKS_SHOWN]:
+        print(f"{paint.bold(paint.harmless(each.topic))}{': ' if each.topic else ''}{paint.harmless(each.text)}")
+    if len(told) > REMARKS_SHOWN:
+        print(f"... and {len(told) - REMARKS_SHOWN} more")
+    records = count_text(sum(topic.figures.records for topic in found.topics), "record")
+    what = f"{records} in {count_text(len(found.topics), 'topic')}, {size_text(work.size)}, {time_text(seconds)}"
+    print(f"{paint.bold(str(options.out))}: {what}; open it in a browser")
+
+
+@contextmanager
+def _progress(spark: "SparkSession", work: "ReportPlan") -> Iterator[None]:
+    """A line that tells how much was read, while Spark is at it."""
+    stop, tracker = threading.Event(), spark.sparkContext.statusTracker()
+    started = time.monotonic()
+
+    def watch() -> None:
+        with ProgressLine() as line:
+            while not stop.wait(LOOK_S):
+                stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+                done = max((stage.numCompletedTasks for stage in stages if stage is not None), default=0)
+                share = min(done / max(len(work.tasks), 1), 1.0)
+                spent = time_text(time.monotonic() - started)
+                line.show(f"{size_text(round(work.size * share))} of {size_text(work.size)} read, {share:.0%}, {spent}")
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()

@@ -1,0 +1,323 @@
+"""leadline pipeline table: a topic becomes a Delta or Iceberg table, exactly once, and stays one."""
+
+import argparse
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from leadline.cli.errors import Failure, print_error
+from leadline.cli.formatting import size_text, time_text
+from leadline.cli.options import add_command, at_least
+from leadline.cli.pipeline.job import (
+    ProgressLine,
+    add_spark_options,
+    check_reachable,
+    client_properties,
+    count_text,
+    job,
+    lag_text,
+    start_spark,
+    until_ended,
+)
+from leadline.cli.times import duration_ms
+
+if TYPE_CHECKING:
+    from leadline.spark.table.following import BatchSummary, TableSpec, TableWriter
+    from leadline.spark.table.lock import WriterLock
+    from leadline.spark.table.tables import Table
+
+FORMATS = ("raw", "json", "avro", "protobuf")
+SAFE_HOURS = 24  # what a running writer has not committed yet is younger
+NEED_REGISTRY = ("avro", "protobuf")
+
+FOLLOW = """
+  leadline pipeline table orders /data/orders --once            all records, then exit
+  leadline pipeline table orders /data/orders                   and new records, until Ctrl-C
+  leadline pipeline table orders /data/orders --format json --partition-by day
+  leadline pipeline table users /data/users --format json --mode upsert      one row per key; tombstones delete
+  leadline pipeline table orders /data/orders --format avro --registry http://localhost:8081
+  leadline pipeline table orders /data/orders --table-format iceberg
+  leadline pipeline table orders prod:sales.orders --table-format iceberg    in a catalog of pyiceberg
+  leadline pipeline table -- compact /data/compact              a topic with the name of a command, such as compact
+"""
+DESCRIPTION = """\
+Write a topic to a table, from the first record of the topic, and keep the table up to date.
+
+Each record is in the table once. Files, offsets and the batch number are one commit of the table, so no checkpoint can
+get lost. After a crash the same command continues where the table ends. A second writer on the same table is refused.
+Bad records (no JSON, a value that contradicts its column, no key to update by) go to TABLE_dead_letters with the cause.
+
+raw has the columns of Spark's Kafka connector. json, avro and protobuf have one column per field, and _key, _partition,
+_offset, _timestamp and _headers. New fields become columns."""
+COMPACT = """
+  leadline pipeline table compact /data/orders
+"""
+VACUUM = """
+  leadline pipeline table vacuum /data/orders --dry-run         list the files
+  leadline pipeline table vacuum /data/orders --older-than 30d
+"""
+REPLAY = """
+  leadline pipeline table replay-dead-letters /data/orders      after the schema registry has what it lacked
+"""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = add_command(
+        commands,
+        "table",
+        run,
+        help="write a topic to a Delta or Iceberg table, exactly once",
+        usage="pipeline table TOPIC TABLE [options]",
+        examples=FOLLOW,
+        description=DESCRIPTION,
+    )
+    parser.add_argument("topic", metavar="TOPIC")
+    add_table_options(parser)
+    _add_reading_options(parser)
+    add_spark_options(parser)
+    _add_upkeep(commands)
+
+
+def _add_upkeep(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    compact = add_command(
+        commands,
+        "table compact",
+        _compact,
+        help="merge small files",
+        usage="pipeline table compact TABLE [options]",
+        examples=COMPACT,
+        description="Merge small files. The table may be written and read meanwhile.",
+        connects=False,
+    )
+    vacuum = add_command(
+        commands,
+        "table vacuum",
+        _vacuum,
+        help="delete files that the table does not need any more",
+        usage="pipeline table vacuum TABLE [options]",
+        examples=VACUUM,
+        description="Delete files that the table does not need any more: files that compaction and updates replaced, "
+        "and files that were written but never committed.",
+        connects=False,
+    )
+    vacuum.add_argument(
+        "--older-than",
+        type=duration_ms,
+        default=7 * 86_400_000,
+        metavar="TIME",
+        help="minimum age of the files (default 7d)",
+    )
+    vacuum.add_argument("--dry-run", action="store_true", help="list the files, delete nothing")
+    replay = add_command(
+        commands,
+        "table replay-dead-letters",
+        _replay,
+        help="process the dead letters again",
+        usage="pipeline table replay-dead-letters TABLE [options]",
+        examples=REPLAY,
+        description="Process the dead letters of a table again. Records that now fit become rows of the table, exactly "
+        "once, and are removed from the dead letters.",
+        connects=False,
+    )
+    replay.add_argument(
+        "--registry", default="", metavar="URL|DIR", help="schema registry for avro and protobuf: a URL or a directory"
+    )
+    for parser in (compact, vacuum, replay):
+        add_table_options(parser)
+
+
+def add_table_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "table", metavar="TABLE", help="directory of the table; for Iceberg also CATALOG:NAMESPACE.NAME"
+    )
+    parser.add_argument("--table-format", choices=["delta", "iceberg"], default="delta")
+
+
+def _add_reading_options(parser: argparse.ArgumentParser) -> None:
+    what = parser.add_argument_group("the table")
+    what.add_argument("--format", choices=FORMATS, default="raw", help="format of the values (default raw)")
+    what.add_argument(
+        "--mode",
+        choices=["append", "upsert"],
+        default="append",
+        help="one row per record, or one row per key (default append)",
+    )
+    what.add_argument(
+        "--partition-by",
+        choices=["day", "hour", "none"],
+        default="none",
+        help="partition the table by the time of records (default none)",
+    )
+    what.add_argument(
+        "--registry", default="", metavar="URL|DIR", help="schema registry for avro and protobuf: a URL or a directory"
+    )
+    how = parser.add_argument_group("how to read")
+    how.add_argument("--once", action="store_true", help="process what is available, then exit")
+    how.add_argument("--interval", type=duration_ms, default=2000, metavar="TIME", help="poll interval (default 2s)")
+    how.add_argument("--batch-bytes", type=at_least(1), default=512 << 20, metavar="N", help="maximum bytes per commit")
+    how.add_argument("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
+    how.add_argument(
+        "--allow-data-loss", action="store_true", help="continue if records were deleted before they were read"
+    )
+    how.add_argument(
+        "--group", metavar="G", help="group that offsets are committed to, for lag tools (default table-NAME)"
+    )
+
+
+def table_of(options: argparse.Namespace, suffix: str = "") -> "Table":
+    """The table, or one beside it."""
+    from leadline.spark.table.homes import home
+
+    return home(options.table_format, options.table.rstrip("/") + suffix)
+
+
+@dataclass(slots=True)
+class TableTotals:
+    """What all batches of a run did."""
+
+    batches: int = 0
+    records: int = 0
+    size: int = 0
+    dead: int = 0
+    newest_ms: int = -1
+
+    def add(self, told: "BatchSummary") -> None:
+        self.batches += 1
+        self.records += told.records
+        self.size += told.size
+        self.dead += told.dead
+        self.newest_ms = max(self.newest_ms, told.newest_ms)
+
+    def line(self, told: "BatchSummary", seconds: float) -> str:
+        rate = f"{self.records / max(seconds, 0.001):,.0f}/s"
+        behind = lag_text(told.lag_offsets, told.lag_bytes, told.newest_ms)
+        return f"batch {told.batch}: {count_text(self.records, 'record')} ({size_text(self.size)}), {rate}; {behind}"
+
+    def summary(self, options: argparse.Namespace, seconds: float) -> str:
+        dead = (
+            f", {count_text(self.dead, 'dead letter')} in {options.table.rstrip('/')}_dead_letters" if self.dead else ""
+        )
+        return (
+            f"{options.topic} to {options.table}: {count_text(self.records, 'record')} ({size_text(self.size)}) "
+            f"in {count_text(self.batches, 'commit')}, in {time_text(seconds)}{dead}"
+        )
+
+
+@job
+def run(options: argparse.Namespace) -> int:
+    if options.format in NEED_REGISTRY and not options.registry:
+        raise Failure(f"--format {options.format} needs --registry: a URL, or a directory with schema files")
+    check_reachable(client_properties(options), options.timeout, [options.topic])
+    with ExitStack() as held:
+        return _run(options, held)
+
+
+def _run(options: argparse.Namespace, held: ExitStack) -> int:
+    from leadline.spark.client.cluster import ClusterClient
+    from leadline.spark.table.following import DEAD, TableWriter, check_table
+
+    wish = wish_of(options)
+    cluster = held.enter_context(ClusterClient(wish.properties))
+    table, dead = table_of(options), table_of(options, DEAD)
+    check_table(cluster, table, wish)
+    held.enter_context(_locked(options))
+    spark = start_spark(options, f"table {options.topic}")
+    held.callback(spark.stop)
+    return _follow(options, TableWriter(spark, cluster, table, dead, wish))
+
+
+def wish_of(options: argparse.Namespace) -> "TableSpec":
+    from leadline.spark.table.following import TableSpec
+
+    name = options.table.rstrip("/").rpartition("/")[2].rpartition(":")[2]
+    return TableSpec(
+        options.topic,
+        client_properties(options),
+        options.format,
+        options.mode,
+        options.partition_by,
+        options.registry,
+        options.isolation == "read_committed",
+        not options.allow_data_loss,
+        options.batch_bytes,
+        f"table-{name}" if options.group is None else options.group,
+    )
+
+
+def local_directory(options: argparse.Namespace) -> Path | None:
+    elsewhere = "://" in options.table or (options.table_format == "iceberg" and "/" not in options.table)
+    return None if elsewhere else Path(options.table)
+
+
+def _follow(options: argparse.Namespace, following: "TableWriter") -> int:
+    """Until it is finished or a person ends it; with a summary."""
+    done, started = TableTotals(), time.monotonic()
+
+    def work() -> None:
+        with ProgressLine() as line:
+            while True:
+                for told in following.batches():
+                    done.add(told)
+                    line.show(done.line(told, time.monotonic() - started))
+                if options.once:
+                    break
+                time.sleep(options.interval / 1000)
+
+    code = until_ended(work, would_go_on=not options.once)
+    print(done.summary(options, time.monotonic() - started), file=sys.stderr)
+    return code
+
+
+# Upkeep
+
+
+def _existing(options: argparse.Namespace) -> "Table":
+    table = table_of(options)
+    if table.state() is None:
+        raise Failure(f"there is no {options.table_format} table at {options.table}")
+    return table
+
+
+def _locked(options: argparse.Namespace) -> "WriterLock":
+    from leadline.spark.table.lock import WriterLock
+
+    return WriterLock(local_directory(options), options.table)
+
+
+@job
+def _compact(options: argparse.Namespace) -> int:
+    done = _existing(options).compact()
+    print(f"{options.table}: {count_text(done['removed'], 'file')} became {done['added']:,}")
+    return 0
+
+
+@job
+def _vacuum(options: argparse.Namespace) -> int:
+    hours = options.older_than // 3_600_000
+    with ExitStack() as held:
+        table = _existing(options)
+        if hours < SAFE_HOURS and not options.dry_run:  # a writer's files are not part of the table before it commits
+            held.enter_context(_locked(options))
+        files = table.vacuum(hours, options.dry_run)
+    for file in files if options.dry_run else ():
+        print(file)
+    print(f"{options.table}: {count_text(len(files), 'file')} {'would go' if options.dry_run else 'deleted'}")
+    return 0
+
+
+@job
+def _replay(options: argparse.Namespace) -> int:
+    from leadline.spark.table.dead_letters import replay
+    from leadline.spark.table.following import DEAD
+
+    with ExitStack() as held:
+        table, dead = _existing(options), table_of(options, DEAD)
+        held.enter_context(_locked(options))
+        done = replay(table, dead, options.registry)
+    if done.left:
+        print_error(f"{count_text(done.left, 'dead letter')} still do not fit, the first because {done.cause}")
+    print(f"{options.table}: {count_text(done.replayed, 'dead letter')} became rows, {done.left:,} are left")
+    return 0

@@ -1,0 +1,1 @@
+"""leadline produce: write records to a topic."""

@@ -1,0 +1,1 @@
+"""leadline reassign: move partitions to other brokers."""

@@ -1,0 +1,403 @@
+"""leadline reassign: move partitions to other brokers, while they are in use.
+
+A plan is a file, Kafka's own. What it moves is shown before it moves; what was before it is kept beside it, as a plan
+that leads back.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadline.cli import COMMANDS
+from leadline.cli.configs import alter_configs
+from leadline.cli.connection import ClusterConnection, administer, no_topic
+from leadline.cli.errors import Failure, print_error
+from leadline.cli.formatting import age_text, brokers_text, ids_text, size_text
+from leadline.cli.kafka_python.admin import KafkaPythonAdmin, kafka_python_admin
+from leadline.cli.kafka_python.partitions import (
+    alter_reassignments,
+    broker_racks,
+    describe_log_dirs,
+    list_reassignments,
+)
+from leadline.cli.options import add_command, at_least
+from leadline.cli.reassign.plan import (
+    ReassignmentProgress,
+    ReplicaMove,
+    involved,
+    make_plan,
+    moves,
+    progress,
+    throttled_replicas,
+)
+from leadline.cli.reassign.plan_file import Assignment, PlanError, parse_plan, plan_text
+from leadline.cli.terminal import StatusLine, print_table
+from leadline.config.settings import nearest
+from leadline.model import BrokerId, TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+POLL_S = 0.5
+SPREADS_S = 5  # until all brokers have heard what the controller decided
+BROKER_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+TOPIC_LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+PLAN = """
+  leadline reassign plan orders > plan.json                  spread a topic over all brokers, moving little
+  leadline reassign plan --all --to 1,2,4 --out plan.json    everything off broker 3
+  leadline reassign plan orders --replication-factor 3 --out plan.json
+"""
+EXECUTE = """
+  leadline reassign execute plan.json --throttle 50000000    50 MB per second; it continues after Ctrl-C
+  leadline reassign execute plan.json --dry-run              show what would move
+  leadline reassign execute plan.before.json                 move everything back
+"""
+VERIFY = """
+  leadline reassign verify plan.json                         exit code 0 when done; then throttles are removed
+"""
+CANCEL = """
+  leadline reassign cancel plan.json                         partitions in motion go back
+"""
+LIST = """
+  leadline reassign list                                     partitions that are moving
+"""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "reassign", prog="leadline reassign", help=COMMANDS["reassign"].help, usage="leadline reassign COMMAND ..."
+    )
+    under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    plan = add_command(
+        under,
+        "plan",
+        _plan,
+        help="write a plan for moving partitions",
+        usage="reassign plan [TOPIC ...] [options]",
+        examples=PLAN,
+        description="Write a plan that spreads replicas and leaders evenly over brokers and racks and moves as little\n"
+        "as possible. The plan takes effect with `leadline reassign execute`.",
+    )
+    plan.add_argument("topics", nargs="*", metavar="TOPIC")
+    plan.add_argument("--all", action="store_true", help="all topics, including internal ones")
+    plan.add_argument("--to", type=broker_list, metavar="ID,ID,...", help="brokers to use (default: all live brokers)")
+    plan.add_argument(
+        "--replication-factor",
+        type=at_least(1),
+        metavar="N",
+        help="replicas of each partition (default: as many as now)",
+    )
+    plan.add_argument("--out", type=Path, metavar="FILE", help="file to write the plan to (default: stdout)")
+
+    execute = add_command(
+        under,
+        "execute",
+        _execute,
+        help="carry out a plan and wait until it is done",
+        usage="reassign execute FILE [options]",
+        examples=EXECUTE,
+    )
+    execute.add_argument("file", type=Path, metavar="FILE")
+    execute.add_argument(
+        "--throttle", type=at_least(1), metavar="BYTES", help="bytes per second that each broker may move"
+    )
+    execute.add_argument("--dry-run", action="store_true", help="only show what would move")
+    execute.add_argument(
+        "--no-wait", action="store_true", help="start it and return; `leadline reassign verify` shows the progress"
+    )
+
+    for name, run, meaning, examples in (
+        ("verify", _verify, "show the progress of a plan; remove its throttles once it is done", VERIFY),
+        ("cancel", _cancel, "cancel what is not done yet", CANCEL),
+    ):
+        other = add_command(under, name, run, help=meaning, usage=f"reassign {name} FILE", examples=examples)
+        other.add_argument("file", type=Path, metavar="FILE")
+    add_command(under, "list", _list, help="list partitions that are moving", usage="reassign list", examples=LIST)
+
+
+def broker_list(text: str) -> list[BrokerId]:
+    if not all(part.isdigit() for part in text.split(",")):
+        raise argparse.ArgumentTypeError(f"expected ids of brokers with commas between them, not {text!r}")
+    return [int(part) for part in text.split(",")]
+
+
+class ReassignSession(NamedTuple):
+    """The cluster, through both clients, as long as a command lasts."""
+
+    connection: ClusterConnection
+    admin: "AdminClient"
+    client: KafkaPythonAdmin
+
+    def assignment(self) -> dict[TopicPartition, list[BrokerId]]:
+        """All partitions of the cluster."""
+        return {
+            TopicPartition(name, number): list(partition.replicas)
+            for name, topic in self.connection.metadata(self.admin).topics.items()
+            for number, partition in topic.partitions.items()
+        }
+
+    def sizes(self, brokers: Collection[BrokerId]) -> dict[TopicPartition, int]:
+        """Of the largest replica that these brokers have."""
+        alive = [broker for broker in brokers if broker in self.connection.metadata(self.admin).brokers]
+        self.connection.report_silent("the sizes of its replicas are not known")
+        found: dict[TopicPartition, int] = {}
+        for held in describe_log_dirs(self.client, alive).values():
+            for tp, replicas in held.items():
+                found[tp] = max([found.get(tp, 0), *(each.size_bytes for each in replicas if not each.is_future)])
+        return found
+
+
+@contextmanager
+def _session(options: argparse.Namespace) -> Iterator[ReassignSession]:
+    connection, admin = administer(options)
+    with kafka_python_admin(connection) as client:
+        yield ReassignSession(connection, admin, client)
+
+
+# The commands
+
+
+def _plan(options: argparse.Namespace) -> int:
+    if bool(options.topics) == options.all:
+        raise Failure("exactly one is needed: names of topics, or --all")
+    with _session(options) as cluster:
+        everything = cluster.assignment()
+        known = {tp.topic for tp in everything}
+        for name in options.topics:
+            if name not in known:
+                raise no_topic(name, sorted(known))
+        current = {tp: now for tp, now in everything.items() if options.all or tp.topic in options.topics}
+        racks = broker_racks(cluster.client)
+        for broker in options.to or ():
+            if broker not in racks:
+                raise Failure(f"there is no broker {broker}: {brokers_text(racks)}")
+        try:
+            plan = make_plan(
+                current, {broker: racks[broker] for broker in options.to or sorted(racks)}, options.replication_factor
+            )
+        except PlanError as error:
+            raise Failure(str(error)) from None
+        changes = moves(current, plan, cluster.sizes(sorted(racks)))
+    wanted = {move.tp: move.after for move in changes}
+    if not wanted:
+        print_error("nothing to move: the partitions are balanced")
+        return 0
+    if options.out is None:
+        sys.stdout.write(plan_text(wanted))
+    else:
+        options.out.write_text(plan_text(wanted))
+    print(*summary(changes), sep="\n", file=sys.stderr)
+    print(f"Next: leadline reassign execute {options.out or 'FILE'}", file=sys.stderr)
+    return 0
+
+
+def _execute(options: argparse.Namespace) -> int:
+    plan = _read(options.file)
+    with _session(options) as cluster:
+        current, under_way = cluster.assignment(), list_reassignments(cluster.client)
+        _check(plan, current, broker_racks(cluster.client))
+        origin = {
+            tp: [broker for broker in under_way[tp].replicas if broker not in under_way[tp].adding]
+            if tp in under_way
+            else now
+            for tp, now in current.items()
+        }
+        changes = moves(origin, plan, cluster.sizes(sorted({broker for now in origin.values() for broker in now})))
+        if not changes:
+            print("Nothing to move: all partitions are as planned.")
+            return 0
+        _show(changes)
+        if options.dry_run:
+            return 0
+        before = options.file.with_suffix(".before.json")
+        if not before.exists():
+            before.write_text(plan_text({move.tp: move.before for move in changes}))
+        if options.throttle is not None:
+            _throttle(cluster, changes, options.throttle)
+        if wrong := alter_reassignments(cluster.client, {move.tp: move.after for move in changes}):
+            raise Failure("; ".join(wrong))
+        print(f"Started. To move everything back: leadline reassign execute {before}", flush=True)
+        if options.no_wait:
+            print(f"Progress: leadline reassign verify {options.file}")
+            return 0
+        return _wait(cluster, changes, options.file)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    plan = _read(options.file)
+    with _session(options) as cluster:
+        state = progress(plan, cluster.assignment(), list_reassignments(cluster.client))
+        print("Status of partition reassignment:")
+        for tp in sorted(plan):
+            print(_state_of(tp, state))
+        if state.moving:
+            return 1
+        _remove_throttles(cluster, plan)
+    return 1 if state.left_out else 0
+
+
+def _cancel(options: argparse.Namespace) -> int:
+    plan = _read(options.file)
+    with _session(options) as cluster:
+        under_way = [tp for tp in list_reassignments(cluster.client) if tp in plan]
+        if not under_way:
+            print("None of the specified partition reassignments are active.")
+        elif wrong := alter_reassignments(cluster.client, dict.fromkeys(under_way)):
+            raise Failure("; ".join(wrong))
+        else:
+            print(f"Successfully cancelled partition reassignments for: {','.join(map(str, sorted(under_way)))}")
+        _remove_throttles(cluster, plan)
+    return 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    with _session(options) as cluster:
+        found = list_reassignments(cluster.client)
+    if not found:
+        print("No partition reassignments found.")
+        return 0
+    rows = [[str(tp), *map(ids_text, (each.replicas, each.adding, each.removing))] for tp, each in found.items()]
+    print_table(("PARTITION", "REPLICAS", "ADDING", "REMOVING"), [[cell or "-" for cell in row] for row in rows])
+    return 0
+
+
+# What they share
+
+
+def _read(file: Path) -> dict[TopicPartition, list[BrokerId]]:
+    try:
+        return parse_plan(file.read_text())
+    except PlanError as error:
+        raise Failure(f"{file}: {error}") from None
+
+
+def _check(plan: Assignment, current: Assignment, brokers: Collection[BrokerId]) -> None:
+    for tp, replicas in plan.items():
+        if tp not in current:
+            raise Failure(f"there is no partition {tp}{nearest(tp.topic, sorted({known.topic for known in current}))}")
+        for broker in replicas:
+            if broker not in brokers:
+                raise Failure(f"{tp}: there is no broker {broker}: {brokers_text(brokers)}")
+
+
+def summary(changes: Sequence[ReplicaMove]) -> list[str]:
+    """What a plan comes to."""
+    copied = sum(move.copied_bytes for move in changes)
+    incoming = {
+        broker: sum(move.copied_bytes // len(move.adding) for move in changes if broker in move.adding)
+        for broker in sorted({broker for move in changes for broker in move.adding})
+    }
+    each = ", ".join(f"{size_text(size)} to broker {broker}" for broker, size in incoming.items())
+    many = "1 partition changes" if len(changes) == 1 else f"{len(changes)} partitions change"
+    return [f"{many}; to be copied: {size_text(copied)}{f' ({each})' if each else ''}"]
+
+
+def _show(changes: Sequence[ReplicaMove]) -> None:
+    rows = [
+        [
+            str(move.tp),
+            ids_text(move.before),
+            ids_text(move.after),
+            size_text(move.copied_bytes) if move.adding else "-",
+        ]
+        for move in changes
+    ]
+    print_table(("PARTITION", "NOW ON", "THEN ON", "TO COPY"), rows)
+    print(*summary(changes), sep="\n", flush=True)
+
+
+def _state_of(tp: TopicPartition, state: ReassignmentProgress) -> str:
+    if tp in state.moving:
+        return f"Reassignment of partition {tp} is still in progress."
+    if tp in state.left_out:
+        now = ids_text(state.left_out[tp]) or "nowhere"
+        return f"There is no active reassignment of partition {tp}, but it is on {now}."
+    return f"Reassignment of partition {tp} is completed."
+
+
+def _wait(cluster: ReassignSession, changes: Sequence[ReplicaMove], file: Path) -> int:
+    """Until all is where it should be. Whoever interrupts it is told that it goes on."""
+    plan, began = {move.tp: move.after for move in changes}, time.monotonic()
+    try:
+        with StatusLine() as status:
+            moved = time.monotonic()
+            while (state := progress(plan, cluster.assignment(), list_reassignments(cluster.client))).is_open:
+                if state.moving:
+                    moved = time.monotonic()
+                elif time.monotonic() > moved + SPREADS_S:
+                    break
+                status.show(_progress_text(cluster, changes, state, time.monotonic() - began))
+                time.sleep(POLL_S)
+                cluster.connection.restart_timeout()
+    except KeyboardInterrupt:
+        print(
+            f"The reassignment continues. Progress: leadline reassign verify {file}, which also removes its throttles"
+        )
+        return 130
+    for tp in state.left_out:
+        print_error(_state_of(tp, state))
+    _remove_throttles(cluster, plan)
+    if state.left_out:
+        return 1
+    print(f"Done after {age_text(round((time.monotonic() - began) * 1000))}.")
+    return 0
+
+
+def _progress_text(
+    cluster: ReassignSession, changes: Sequence[ReplicaMove], state: ReassignmentProgress, seconds: float
+) -> str:
+    alive = cluster.connection.metadata(cluster.admin).brokers
+    held = describe_log_dirs(cluster.client, [broker for broker in involved(changes) if broker in alive])
+    there = sum(
+        sum(each.size_bytes for each in held.get(broker, {}).get(move.tp, ()))
+        for move in changes
+        for broker in move.adding
+    )
+    total = sum(move.copied_bytes for move in changes)
+    there = min(there, total)
+    text = f"{len(state.done)} of {len(changes)} partitions, {size_text(there)} of {size_text(total)}"
+    if seconds >= 1 and 0 < there < total:
+        rate = there / seconds
+        text += f", {size_text(round(rate))}/s, about {age_text(round((total - there) / rate * 1000))} left"
+    return text
+
+
+# Throttles
+
+
+def _throttle(cluster: ReassignSession, changes: Sequence[ReplicaMove], rate: int) -> None:
+    from confluent_kafka.admin._config import AlterConfigOpType
+
+    connection, admin = cluster.connection, cluster.admin
+    alive = connection.metadata(admin).brokers
+    for broker in involved(changes):
+        if broker in alive:
+            limits = [(name, str(rate), AlterConfigOpType.SET) for name in BROKER_RATES]
+            alter_configs(connection, admin, "broker", str(broker), limits)
+    for topic, throttled in throttled_replicas(list_reassignments(cluster.client), changes).items():
+        lists = [
+            (name, ",".join(replicas), AlterConfigOpType.SET)
+            for name, replicas in zip(TOPIC_LISTS, throttled, strict=True)
+        ]
+        alter_configs(connection, admin, "topic", topic, lists)
+    print(f"The inter-broker throttle limit was set to {rate} B/s")
+
+
+def _remove_throttles(cluster: ReassignSession, plan: Iterable[TopicPartition]) -> None:
+    """Those of the plan's topics, and of all brokers; but what still moves keeps them."""
+    from confluent_kafka.admin._config import AlterConfigOpType
+
+    connection, admin = cluster.connection, cluster.admin
+    known, moving = connection.metadata(admin), {tp.topic for tp in list_reassignments(cluster.client)}
+    topics = sorted({tp.topic for tp in plan if tp.topic in known.topics} - moving)
+    resources = [("topic", topic, TOPIC_LISTS) for topic in topics]
+    if not moving:
+        resources += [("broker", str(broker), BROKER_RATES) for broker in sorted(known.brokers)]
+    for kind, name, settings in resources:
+        alter_configs(connection, admin, kind, name, [(each, None, AlterConfigOpType.DELETE) for each in settings])

@@ -1,0 +1,195 @@
+"""Which replicas shall be where: plans for moving partitions, and what carrying one out means.
+
+The file is Kafka's own: {"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2],"log_dirs":[..]}]},
+the first replica being the preferred leader.
+
+A plan moves as little as it can: a replica stays where it is, unless its broker is to hold none, or holds more than
+others. Replicas of a partition are on as many racks as there can be.
+
+Pure: over what the cluster said.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from leadline.cli.formatting import brokers_text
+from leadline.cli.reassign.plan_file import Assignment, PlanError
+from leadline.model import BrokerId, TopicPartition
+
+Racks = Mapping[BrokerId, str | None]
+
+
+class OngoingReassignment(NamedTuple):
+    """A partition on its way to other brokers."""
+
+    replicas: Sequence[BrokerId]  # all that are to have it, or still have it
+    adding: Sequence[BrokerId]
+    removing: Sequence[BrokerId]
+
+
+class ReplicaMove(NamedTuple):
+    """What a plan means for one partition."""
+
+    tp: TopicPartition
+    before: Sequence[BrokerId]
+    after: Sequence[BrokerId]
+    copied_bytes: int  # to all brokers that do not have it yet, together
+
+    @property
+    def adding(self) -> list[BrokerId]:
+        return [broker for broker in self.after if broker not in self.before]
+
+    @property
+    def is_needed(self) -> bool:
+        return list(self.before) != list(self.after)
+
+
+def moves(before: Assignment, after: Assignment, sizes: Mapping[TopicPartition, int]) -> list[ReplicaMove]:
+    """What a plan changes, in order. `sizes`: of one replica each, in bytes."""
+    found = []
+    for tp, wanted in sorted(after.items()):
+        new = sum(broker not in before[tp] for broker in wanted)
+        found.append(ReplicaMove(tp, before[tp], wanted, new * sizes.get(tp, 0)))
+    return [move for move in found if move.is_needed]
+
+
+# The file
+
+
+# Planning
+
+
+def make_plan(current: Assignment, brokers: Racks, copies: int | None = None) -> dict[TopicPartition, list[BrokerId]]:
+    """The same partitions on these brokers, evenly. `copies`: as many as they have now, unless told otherwise."""
+    wanted = {tp: len(replicas) if copies is None else copies for tp, replicas in current.items()}
+    if (most := max(wanted.values(), default=0)) > len(brokers):
+        raise PlanError(f"{most} replicas need as many brokers, and {brokers_text(brokers)}")
+    plan = {
+        tp: [broker for broker in replicas if broker in brokers][: wanted[tp]]
+        for tp, replicas in sorted(current.items())
+    }
+    loads = Counter(dict.fromkeys(brokers, 0))
+    loads.update(broker for replicas in plan.values() for broker in replicas)
+    for tp, replicas in plan.items():
+        while len(replicas) < wanted[tp]:
+            broker = _best(replicas, brokers, loads)
+            replicas.append(broker)
+            loads[broker] += 1
+    for replicas in plan.values():
+        _spread_over_racks(replicas, brokers, loads)
+    _level(plan, brokers, loads)
+    _spread_leaders(plan, brokers)
+    return plan
+
+
+def _best(replicas: Sequence[BrokerId], brokers: Racks, loads: Mapping[BrokerId, int]) -> BrokerId:
+    """The one to add to some: on a rack of its own if there is one, with the least to carry."""
+    taken = {brokers[broker] for broker in replicas}
+    return min(
+        (broker for broker in brokers if broker not in replicas),
+        key=lambda broker: (brokers[broker] in taken, loads[broker], broker),
+    )
+
+
+def _spread_over_racks(replicas: list[BrokerId], brokers: Racks, loads: Counter[BrokerId]) -> None:
+    """Where two share a rack while another rack has none, the later one goes there."""
+    while len(used := {brokers[broker] for broker in replicas}) < min(len(replicas), len(set(brokers.values()))):
+        racks = [brokers[broker] for broker in replicas]
+        at = next(n for n in reversed(range(len(racks))) if racks[n] in racks[:n])
+        free = {broker: rack for broker, rack in brokers.items() if rack not in used}
+        old, replicas[at] = replicas[at], _best([], free, loads)
+        loads.update({old: -1, replicas[at]: 1})
+
+
+def _level(plan: Mapping[TopicPartition, list[BrokerId]], brokers: Racks, loads: Counter[BrokerId]) -> None:
+    """Move from those with the most to those with the least, as long as that makes a difference."""
+    while change := _levelling(plan, brokers, loads):
+        replicas, full, empty = change
+        replicas[replicas.index(full)] = empty
+        loads.update({full: -1, empty: 1})
+
+
+def _levelling(
+    plan: Mapping[TopicPartition, list[BrokerId]], brokers: Racks, loads: Mapping[BrokerId, int]
+) -> tuple[list[BrokerId], BrokerId, BrokerId] | None:
+    by_load = sorted(brokers, key=lambda broker: (loads[broker], broker))
+    for full in reversed(by_load):
+        for empty in by_load:
+            if loads[full] - loads[empty] < 2:
+                break
+            for replicas in reversed(list(plan.values())):
+                if full in replicas and empty not in replicas and _keeps_racks(replicas, full, empty, brokers):
+                    return replicas, full, empty
+    return None
+
+
+def _keeps_racks(replicas: Sequence[BrokerId], old: BrokerId, new: BrokerId, brokers: Racks) -> bool:
+    others = [brokers[broker] for broker in replicas if broker != old]
+    return len({*others, brokers[new]}) >= len({*others, brokers[old]})
+
+
+def _spread_leaders(plan: Mapping[TopicPartition, list[BrokerId]], brokers: Racks) -> None:
+    """The first replica is the preferred leader: each broker is it about as often as any other."""
+    leads = Counter(dict.fromkeys(brokers, 0))
+    leads.update(replicas[0] for replicas in plan.values() if replicas)
+    for replicas in plan.values():
+        best = min(replicas, key=lambda broker: leads[broker], default=None)
+        if best is not None and leads[replicas[0]] - leads[best] >= 2:
+            leads.update({replicas[0]: -1, best: 1})
+            replicas.remove(best)
+            replicas.insert(0, best)
+
+
+# Carrying it out
+
+
+def throttled_replicas(
+    under_way: Mapping[TopicPartition, OngoingReassignment], plan: Iterable[ReplicaMove]
+) -> dict[str, "ThrottledReplicas"]:
+    """Of each topic, the replicas that are copied from and to: the values of its two settings."""
+    ends = {
+        tp: ([broker for broker in each.replicas if broker not in each.adding], each.adding)
+        for tp, each in under_way.items()
+    }
+    for move in plan:
+        sources = ends[move.tp][0] if move.tp in ends else move.before
+        ends[move.tp] = (list(sources), [broker for broker in move.after if broker not in sources])
+    found: dict[str, ThrottledReplicas] = {}
+    for tp, (sources, targets) in sorted(ends.items()):
+        throttled = found.setdefault(tp.topic, ThrottledReplicas([], []))
+        throttled.leaders.extend(f"{tp.partition}:{broker}" for broker in sources)
+        throttled.followers.extend(f"{tp.partition}:{broker}" for broker in targets)
+    return found
+
+
+class ThrottledReplicas(NamedTuple):
+    """Replicas of a topic, as its settings name them: partition:broker."""
+
+    leaders: list[str]
+    followers: list[str]
+
+
+def involved(plan: Iterable[ReplicaMove]) -> list[BrokerId]:
+    """The brokers that send or receive."""
+    return sorted({broker for move in plan for broker in (*move.before, *move.after)})
+
+
+class ReassignmentProgress(NamedTuple):
+    done: Collection[TopicPartition]
+    moving: Collection[TopicPartition]
+    left_out: Mapping[TopicPartition, Sequence[BrokerId]]  # nothing moves them, and they are elsewhere: where
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.moving or self.left_out)
+
+
+def progress(
+    plan: Assignment, current: Assignment, under_way: Mapping[TopicPartition, OngoingReassignment]
+) -> ReassignmentProgress:
+    """How far it is."""
+    moving = [tp for tp in plan if tp in under_way]
+    done = [tp for tp in plan if tp not in under_way and list(current.get(tp, ())) == list(plan[tp])]
+    left_out = {tp: current.get(tp, ()) for tp in plan if tp not in under_way and tp not in done}
+    return ReassignmentProgress(done, moving, left_out)

@@ -1,0 +1,67 @@
+"""The file of a reassignment plan."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from leadline.model import BrokerId, TopicPartition
+
+Assignment = Mapping[TopicPartition, Sequence[BrokerId]]
+
+ANY_DIRECTORY = "any"
+
+
+class PlanError(ValueError):
+    """What is wrong with a plan, in one line."""
+
+
+def parse_plan(text: str) -> dict[TopicPartition, list[BrokerId]]:
+    """A file of reassignments. PlanError."""
+    found: dict[TopicPartition, list[BrokerId]] = {}
+    for entry in entries(text, "partitions"):
+        tp, replicas = partition_in(entry), entry.get("replicas")
+        if not isinstance(replicas, list) or not replicas or not all(isinstance(broker, int) for broker in replicas):
+            raise PlanError(f"{tp}: expected a list of brokers as replicas, not {json.dumps(replicas)}")
+        if len(set(replicas)) < len(replicas):
+            raise PlanError(f"{tp}: {json.dumps(replicas)} names a broker twice")
+        log_dirs = entry.get("log_dirs") or [ANY_DIRECTORY]
+        if not isinstance(log_dirs, list) or any(each != ANY_DIRECTORY for each in log_dirs):
+            raise PlanError(f'{tp}: log_dirs other than "any" are for moves within a broker, which this does not do')
+        if tp in found:
+            raise PlanError(f"{tp} is named twice")
+        found[tp] = replicas
+    return found
+
+
+def entries(text: str, member: str) -> list[dict[str, object]]:
+    """The objects in a list of a JSON object, at least one."""
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise PlanError(f"no JSON: {error}") from None
+    listed = found.get(member) if isinstance(found, dict) else None
+    if not isinstance(listed, list) or not listed or not all(isinstance(each, dict) for each in listed):
+        raise PlanError(f'expected {{"{member}": [{{"topic": ..., "partition": ...}}, ...]}}')
+    return listed
+
+
+def partition_in(entry: Mapping[str, object]) -> TopicPartition:
+    topic, partition = entry.get("topic"), entry.get("partition")
+    if not isinstance(topic, str) or not isinstance(partition, int):
+        raise PlanError(f"expected a topic and a partition, not {json.dumps(entry)}")
+    return TopicPartition(topic, partition)
+
+
+def plan_text(assignment: Assignment) -> str:
+    """As Kafka's tool writes it, but one partition a line."""
+    lines = [
+        json.dumps(
+            {
+                "topic": tp.topic,
+                "partition": tp.partition,
+                "replicas": list(replicas),
+                "log_dirs": [ANY_DIRECTORY] * len(replicas),
+            }
+        )
+        for tp, replicas in sorted(assignment.items())
+    ]
+    return '{"version": 1, "partitions": [\n' + ",\n".join(lines) + "\n]}\n"

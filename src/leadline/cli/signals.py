@@ -1,0 +1,74 @@
+"""Signals that end a command: Ctrl-C, SIGTERM, SIGHUP."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
+from types import FrameType
+
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, an order to end, a terminal that is closed
+
+
+def ending_signals() -> list[signal.Signals]:
+    """The signals that end a broker cleanly. `nohup` has the last one ignored, and so it stays."""
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in ENDS if number != signal.SIGHUP or not is_ignored]
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP, which end a command as Ctrl-C does."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.signal = signal.Signals(number)
+
+
+def signal_of(interrupt: KeyboardInterrupt) -> signal.Signals:
+    return interrupt.signal if isinstance(interrupt, Terminated) else signal.SIGINT
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM and SIGHUP end the block as Ctrl-C would, so that it lets go of what it holds and ends what it started.
+
+    They raise Terminated, unless Ctrl-C is to interrupt nothing: then they do not either. A signal that is ignored
+    (nohup) stays ignored.
+    """
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        handler = signal.getsignal(signal.SIGINT)
+        if not callable(handler) or handler is signal.default_int_handler:
+            raise Terminated(number)
+        handler(number, frame)
+
+    is_main = threading.current_thread() is threading.main_thread()  # no other may set them
+    handlers = {number: signal.getsignal(number) for number in ENDS if is_main and number != signal.SIGINT}
+    for number, handler in handlers.items():
+        if handler is signal.SIG_DFL:
+            signal.signal(number, terminate)
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def ctrl_c() -> Iterator[Event]:
+    """Whether a person has pressed it. The first time it interrupts nothing: what is under way ends as a whole.
+
+    In the background of a script nobody can press it: who started it there has it ignored, and so it stays.
+    """
+    pressed, before = Event(), signal.getsignal(signal.SIGINT)
+
+    def press(*_: object) -> None:
+        pressed.set()
+        signal.signal(signal.SIGINT, before)
+
+    if before is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, press)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,1 @@
+"""leadline start: run a broker in the foreground."""

@@ -1,0 +1,288 @@
+"""leadline start: a broker in the foreground, until Ctrl-C.
+
+The first lines say where it listens, where the data lies and what to try next; what goes
+wrong is one line and a non-zero exit.
+"""
+
+import argparse
+import asyncio
+import errno
+import gc
+import logging
+import re
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from leadline import __version__
+from leadline.broker.broker import Broker
+from leadline.cli import COMMANDS
+from leadline.cli.formatting import count_text, host_text, size_text, time_text
+from leadline.cli.processes import holder_of, listener_on, process_text
+from leadline.cli.signals import ending_signals
+from leadline.cli.start.log_lines import PERIOD_S, CondensedLines
+from leadline.cli.terminal import StatusLine, print_last
+from leadline.config.broker import BrokerSettings, broker_settings
+from leadline.config.properties import parse_properties
+from leadline.config.values import InvalidSetting
+from leadline.coordination.database import TreeInUse
+from leadline.coordination.node_json import MalformedNode
+from leadline.coordination.tree import TreeError
+from leadline.errors import CorruptFile, InconsistentIdentity, LogDirFailed, LogDirLocked, ResourceExhausted
+from leadline.log.log_dir import LogDir
+from leadline.log.log_loading import RecoveryProgress
+from leadline.runtime.ports import shortage
+from leadline.runtime.selector import TimedSelector
+
+REFUSALS = (  # to start: one line each
+    InvalidSetting,
+    InconsistentIdentity,
+    LogDirLocked,
+    LogDirFailed,
+    CorruptFile,
+    MalformedNode,
+    TreeInUse,
+    TreeError,
+    OSError,
+)
+PROGRESS_S = 5.0  # between two lines about a long start, where they are not written over
+MOST_OFFLINE = 10  # partitions that are offline and named when it has started
+DEFAULT_LISTENERS = "PLAINTEXT://localhost:9092"  # Kafka's own default is open to the whole network
+
+DESCRIPTION = """\
+Run a broker in the foreground.
+
+Without zookeeper.connect the broker is a single node: it needs neither a JVM nor ZooKeeper. With zookeeper.connect it
+joins a cluster, which may have brokers of Apache Kafka.
+
+After a crash the broker recovers its data. It stops cleanly on Ctrl-C, on SIGTERM and when its terminal is closed
+(SIGHUP). On SIGUSR1 it logs how busy its event loop is."""
+EPILOG = """
+examples:
+  leadline start                                  listen on localhost:9092, keep the data in ./leadline-data
+  leadline start --port 9192                      listen on another port
+  leadline start server.properties                read the settings from Kafka's own file
+  leadline start --set log.dirs=/data/logs --set log.retention.hours=24
+  leadline start --set zookeeper.connect=localhost:2181/kafka --set broker.id=3    join a cluster
+"""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "start",
+        help=COMMANDS["start"].help,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("properties", nargs="?", type=Path, help="file of settings, as Kafka's server.properties")
+    parser.add_argument(
+        "--port",
+        type=port_number,
+        metavar="N",
+        help="port of the listener (default 9092; 0: any free port); overrides the file and --set",
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; overrides the file"
+    )
+    parser.set_defaults(run=run)
+
+
+def port_number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) <= 65_535):
+        raise argparse.ArgumentTypeError(f"a port is a number from 0 to 65535, not {text!r}")
+    return int(text)
+
+
+def run(options: argparse.Namespace) -> int:
+    try:
+        settings = _settings(options)
+        selector = TimedSelector()
+        with asyncio.Runner(loop_factory=selector.new_loop) as runner:
+            return _run(runner, settings, selector)
+    except (OSError, RuntimeError, MemoryError, ResourceExhausted) as error:
+        if (text := shortage(error)) is None:
+            if not isinstance(error, OSError):
+                raise
+            text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+        print(f"leadline: {text}", file=sys.stderr)
+    except REFUSALS as error:
+        print(f"leadline: {error}", file=sys.stderr)
+    return 1
+
+
+def _run(runner: asyncio.Runner, settings: BrokerSettings, selector: TimedSelector) -> int:
+    """A port or a directory that is taken is told with who has it."""
+    try:
+        return runner.run(_run_with_log(settings, selector))
+    except LogDirLocked as error:
+        holders = {holder_of(Path(path)) for path in settings.storage.log_dirs} - {None}
+        raise LogDirLocked(f"{error}{_holders_text(holders)}") from None
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        holders = {listener_on(listener.port) for listener in settings.listeners.bound} - {None}
+        raise OSError(
+            error.errno, f"{error.strerror}{_holders_text(holders)}. Stop that one, or choose another port with --port"
+        ) from None
+
+
+def _holders_text(holders: "set[int | None]") -> str:
+    return "".join(f", by {process_text(pid)}" for pid in holders if pid is not None)
+
+
+def _settings(options: argparse.Namespace) -> BrokerSettings:
+    properties: dict[str, str] = {}
+    if options.properties is not None:
+        properties |= parse_properties(options.properties.read_text())
+    for pair in options.set:
+        key, separator, value = pair.partition("=")
+        if not separator:
+            raise InvalidSetting(f"--set {pair}: expected KEY=VALUE")
+        properties[key.strip()] = value
+    properties.setdefault("listeners", DEFAULT_LISTENERS)
+    return broker_settings(properties if options.port is None else with_port(properties, options.port))
+
+
+_PORT = re.compile(r":(\d+)\s*$")
+
+
+def with_port(properties: Mapping[str, str], port: int) -> dict[str, str]:
+    """With another port of the one listener. What is advertised follows, unless it has a port of its own."""
+    listeners = properties["listeners"]
+    if "," in listeners:
+        raise InvalidSetting(f"--port {port}: listeners={listeners} has several; --set listeners=... names all of them")
+    changed = {**properties, "listeners": _PORT.sub(f":{port}", listeners)}
+    advertised, before = properties.get("advertised.listeners", ""), _PORT.search(listeners)
+    if before is not None and (told := _PORT.search(advertised)) is not None and told[1] == before[1]:
+        changed["advertised.listeners"] = _PORT.sub(f":{port}", advertised)
+    return changed
+
+
+async def _run_with_log(settings: BrokerSettings, selector: TimedSelector) -> int:
+    lines = CondensedLines()
+    logging.basicConfig(level=logging.INFO, handlers=[lines], force=True)
+    condensing = asyncio.create_task(_condense(lines))
+    try:
+        return await _run_broker(settings, selector)
+    finally:
+        condensing.cancel()
+        lines.end_period()
+
+
+async def _condense(lines: CondensedLines) -> None:
+    while True:
+        await asyncio.sleep(PERIOD_S)
+        lines.end_period()
+
+
+async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> int:
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what it meets is told by those who use it
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in ending_signals():
+        loop.add_signal_handler(number, _stop_on, number, stop)
+    if settings.ignored:
+        logging.warning("settings without effect here: %s", "; ".join(settings.ignored))
+    broker = Broker(settings)
+    started = time.monotonic()
+    await _start(broker)
+    gc.freeze()  # what there is by now stays: nobody waits while it is looked through for garbage
+    _print_ready(broker, time.monotonic() - started)
+    loop.add_signal_handler(signal.SIGUSR1, _log_loop_statistics, broker, selector)
+    ends = [asyncio.create_task(stop.wait()), asyncio.create_task(broker.failed.wait())]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    _log_loop_statistics(broker, selector)
+    await broker.stop()
+    if broker.failed.is_set():
+        raise LogDirFailed(",".join(broker.dirs.offline), "running", OSError("no log directory is left"))
+    if broker.dirs.not_closed:
+        reasons = "; ".join(broker.dirs.not_closed.values())
+        print_last(
+            f"leadline: stopped, but not everything is on disk: {reasons}. The next start recovers what is", sys.stderr
+        )
+        return 1
+    print_last("stopped; everything is on disk")
+    return 0
+
+
+def _stop_on(number: signal.Signals, stop: asyncio.Event) -> None:
+    """A clean stop takes as long as it takes; whoever asks again is told how to do without."""
+    if stop.is_set():
+        logging.info("%s: it is stopping already; SIGKILL ends it at once, and the next start recovers", number.name)
+    else:
+        logging.info("%s: it stops", number.name)
+    stop.set()
+
+
+async def _start(broker: Broker) -> None:
+    """With a line that tells how far a long start has come: written over on a terminal, now and then elsewhere."""
+    starting = asyncio.create_task(broker.start())
+    next_line_s = time.monotonic() + PROGRESS_S
+    with StatusLine() as status:
+        while not starting.done():
+            await asyncio.wait([starting], timeout=0.2)
+            if text := _progress(broker.dirs.recovery):
+                status.show(text)
+                if not sys.stderr.isatty() and time.monotonic() >= next_line_s:
+                    logging.info("%s", text)
+                    next_line_s = time.monotonic() + PROGRESS_S
+    await starting
+
+
+def _progress(found: RecoveryProgress) -> str:
+    """Empty where there is nothing to wait for."""
+    if found.logs_done == found.logs:
+        return ""
+    partitions = f"{found.logs_done} of {found.logs} partitions"
+    if not found.bytes_total:
+        return f"loading {partitions}"
+    done = f"{found.bytes_read / found.bytes_total:.0%} of {size_text(found.bytes_total)}"
+    return f"recovering {done}, {partitions}"
+
+
+def _print_ready(broker: Broker, seconds: float) -> None:
+    dirs = broker.dirs
+    size = sum(found.size for found in dirs.logs.values())
+    told = next(iter(broker.advertised.values()))
+    print(f"Leadline {__version__}, ready after {time_text(seconds)}")
+    for name, at in broker.addresses.items():
+        print(f"  listens  {name} on {host_text(at.host)}:{at.port}")
+    for path, log_dir in dirs.dirs.items():
+        print(f"  data     {path} ({_state(log_dir, len(dirs.logs_in(log_dir)))})")
+    if broker.settings.broker.zookeeper_connect:
+        print(f"  cluster  {broker.settings.broker.zookeeper_connect}, as broker {broker.services.metadata.me.id}")
+    for path in dirs.offline:
+        print(f"  offline  {path}")
+    offline = dirs.offline_logs()
+    for one in offline[:MOST_OFFLINE]:
+        print(f"  offline  {one.tp}: {one.error}")
+    if len(offline) > MOST_OFFLINE:
+        print(f"  offline  {count_text(len(offline) - MOST_OFFLINE, 'more partition')}")
+    print(f"  holds    {len(dirs.logs)} partitions, {size_text(size)}")
+    print(f"  try      leadline topics list --bootstrap-server {told.host}:{told.port}", flush=True)
+
+
+def _state(log_dir: LogDir, logs: int) -> str:
+    """What a directory was like when it was opened."""
+    if log_dir.was_clean:
+        state = "stopped cleanly"
+    elif logs or log_dir.has_leftovers:
+        state = "recovered"
+    else:
+        state = "new" if log_dir.is_new else "empty"
+    offline = len(log_dir.offline_logs)
+    return f"{state}, but for {count_text(offline, 'partition')}" if offline else state
+
+
+def _log_loop_statistics(broker: Broker, selector: TimedSelector) -> None:
+    """When it is asked to by SIGUSR1, and at the end."""
+    connections = len(broker.net.connections)
+    logging.info(
+        "%d connections, %d requests in %d turns of the loop, the longest since last asked %s",
+        connections,
+        broker.requests.served,
+        selector.turns,
+        time_text(selector.pop_longest_turn_s()),
+    )

@@ -1,0 +1,1 @@
+"""leadline topics: create, list, describe, alter and delete topics."""

@@ -1,0 +1,204 @@
+"""leadline topics: create, list, describe, alter and delete topics, of any Kafka cluster.
+
+What `describe` prints is what kafka-topics.sh of Kafka 3.8 prints, byte for byte where nobody looks at a terminal.
+"""
+
+import argparse
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from leadline.cli import COMMANDS
+from leadline.cli.configs import alter_configs
+from leadline.cli.connection import ClusterConnection, administer, no_topic
+from leadline.cli.errors import Failure, client_error_text
+from leadline.cli.formatting import count_text
+from leadline.cli.options import add_command, at_least, key_value
+from leadline.cli.terminal import confirmed
+from leadline.cli.topics.describe import FILTERS, INTERNAL, describe
+from leadline.config.settings import nearest
+from leadline.config.topic import LogConfig
+
+if TYPE_CHECKING:
+    from confluent_kafka import KafkaError
+
+
+CREATE = """
+  leadline topics create orders                              with the cluster's defaults
+  leadline topics create orders --partitions 6 --replication-factor 3
+  leadline topics create users --config cleanup.policy=compact --if-not-exists
+"""
+LIST = """
+  leadline topics list
+  leadline topics list --internal                            include __consumer_offsets and __transaction_state
+"""
+DESCRIBE = """
+  leadline topics describe                                   all topics
+  leadline topics describe orders users
+  leadline topics describe --under-replicated-partitions     only partitions that lack a replica
+  leadline topics describe orders --json | jq .partitions
+"""
+ALTER = """
+  leadline topics alter orders --partitions 12               the number can only grow
+  leadline topics alter orders --config retention.ms=86400000
+  leadline topics alter orders --delete-config retention.ms  use the cluster's default again
+"""
+DELETE = """
+  leadline topics delete orders
+  leadline topics delete orders users --if-exists --yes
+"""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "topics",
+        prog="leadline topics",
+        help=COMMANDS["topics"].help,
+        usage="leadline topics COMMAND ...",
+    )
+    under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    create = add_command(
+        under, "create", _create, help="create a topic", usage="topics create NAME [options]", examples=CREATE
+    )
+    create.add_argument("name", metavar="NAME")
+    create.add_argument("--partitions", type=at_least(1), default=-1, metavar="N")
+    create.add_argument("--replication-factor", type=at_least(1), default=-1, metavar="N")
+    create.add_argument("--config", type=key_value, action="append", default=[], metavar="KEY=VALUE")
+    create.add_argument("--if-not-exists", action="store_true", help="do nothing if the topic exists")
+
+    listing = add_command(
+        under, "list", _list, help="list the names of all topics", usage="topics list [options]", examples=LIST
+    )
+    listing.add_argument("--internal", action="store_true", help="include internal topics")
+
+    describing = add_command(
+        under,
+        "describe",
+        describe,
+        help="show partitions, leaders, replicas and settings of topics",
+        usage="topics describe [NAME ...] [options]",
+        examples=DESCRIBE,
+    )
+    describing.add_argument("names", nargs="*", metavar="NAME")
+    describing.add_argument("--internal", action="store_true", help="include internal topics, if no NAME is given")
+    describing.add_argument("--json", action="store_true", help="print one JSON object per topic")
+    only = describing.add_argument_group("only partitions that").add_mutually_exclusive_group()
+    for name, (meaning, _) in FILTERS.items():
+        only.add_argument(f"--{name}", action="store_const", const=name, dest="only", help=meaning)
+
+    alter = add_command(
+        under,
+        "alter",
+        _alter,
+        help="add partitions, change settings",
+        usage="topics alter NAME [options]",
+        examples=ALTER,
+    )
+    alter.add_argument("name", metavar="NAME")
+    alter.add_argument("--partitions", type=at_least(1), metavar="N", help="new number of partitions")
+    alter.add_argument("--config", type=key_value, action="append", default=[], metavar="KEY=VALUE")
+    alter.add_argument("--delete-config", action="append", default=[], metavar="KEY")
+
+    delete = add_command(
+        under,
+        "delete",
+        _delete,
+        help="delete topics and all their records",
+        usage="topics delete NAME ... [--yes] [options]",
+        examples=DELETE,
+    )
+    delete.add_argument("names", nargs="+", metavar="NAME")
+    delete.add_argument("--if-exists", action="store_true", help="do nothing if the topic does not exist")
+    delete.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+def _create(options: argparse.Namespace) -> int:
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.cimpl import NewTopic
+
+    connection, admin = administer(options)
+    new = NewTopic(
+        options.name,
+        num_partitions=options.partitions,
+        replication_factor=options.replication_factor,
+        config=dict(options.config),
+    )
+    try:
+        connection.wait(admin.create_topics([new], request_timeout=connection.remaining_s)[options.name])
+    except KafkaException as error:
+        if options.if_not_exists and error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            return 0
+        raise _refusal(error.args[0], dict(options.config)) from None
+    print(f"Created topic {options.name}.")
+    return 0
+
+
+def _refusal(error: "KafkaError", settings: Iterable[str]) -> Failure:
+    """With the nearest name to a setting that no topic has in Kafka 3.8, unless the broker told it."""
+    known, text = LogConfig.table(), client_error_text(error)
+    guesses = filter(None, (nearest(name, known) for name in settings if name not in known))
+    return Failure(text if "did you mean" in text else text + next(guesses, ""))
+
+
+def _list(options: argparse.Namespace) -> int:
+    connection = ClusterConnection(options)
+    for name in sorted(connection.metadata(connection.admin()).topics):
+        if options.internal or name not in INTERNAL:
+            print(name)
+    return 0
+
+
+def _alter(options: argparse.Namespace) -> int:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin._config import AlterConfigOpType
+    from confluent_kafka.cimpl import NewPartitions
+
+    changes = [(key, value, AlterConfigOpType.SET) for key, value in options.config]
+    changes += [(key, None, AlterConfigOpType.DELETE) for key in options.delete_config]
+    if options.partitions is None and not changes:
+        raise Failure("nothing to alter: give --partitions, --config or --delete-config")
+    connection, admin = administer(options)
+    if options.name not in (known := connection.metadata(admin).topics):
+        raise no_topic(options.name, known)
+    if changes:
+        try:
+            alter_configs(connection, admin, "topic", options.name, changes)
+        except KafkaException as error:
+            raise _refusal(error.args[0], [key for key, _, _ in changes]) from None
+        print(f"Completed updating config for topic {options.name}.")
+    if options.partitions is not None:
+        before = len(known[options.name].partitions)
+        grown = admin.create_partitions(
+            [NewPartitions(options.name, options.partitions)], request_timeout=connection.remaining_s
+        )
+        connection.wait(grown[options.name])
+        print(f"Topic {options.name} has {options.partitions} partitions now, up from {before}.")
+    return 0
+
+
+def _delete(options: argparse.Namespace) -> int:
+    from confluent_kafka import KafkaError, KafkaException
+
+    connection, admin = administer(options)
+    known = connection.metadata(admin).topics
+    for name in options.names:
+        if name not in known and not options.if_exists:
+            raise no_topic(name, known)
+    names = [name for name in dict.fromkeys(options.names) if name in known]
+    for name in names:
+        partitions = count_text(len(known[name].partitions), "partition")
+        if not options.yes and not confirmed(f"Delete topic {name} with all records of its {partitions}?"):
+            raise Failure(f"topic {name} was not deleted")
+    if not names:
+        return 0
+    connection.restart_timeout()  # a person may think for a while
+    for name, future in admin.delete_topics(names, request_timeout=connection.remaining_s).items():
+        try:
+            connection.wait(future)
+            print(f"Deleted topic {name}.")
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise Failure(f"topic {name}: {client_error_text(error.args[0])}") from None
+            if not options.if_exists:
+                raise no_topic(name, known) from None
+    return 0

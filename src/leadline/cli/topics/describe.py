@@ -1,0 +1,233 @@
+"""leadline topics describe: the lines of kafka-topics.sh, byte for byte where the output is not a terminal."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadline.cli.connection import ClusterConnection, administer, no_topic
+from leadline.cli.errors import print_error
+from leadline.cli.formatting import ids_text
+from leadline.cli.json_values import Json
+from leadline.cli.kafka_python.admin import kafka_python_admin
+from leadline.cli.kafka_python.partitions import list_reassignments
+from leadline.cli.reassign.plan import OngoingReassignment
+from leadline.cli.terminal import Paint
+from leadline.model import TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.admin._config import ConfigEntry
+    from confluent_kafka.admin._topic import TopicDescription
+
+
+class PartitionDescription(NamedTuple):
+    """A partition, as it is shown."""
+
+    id: int
+    leader: int | None
+    replicas: list[int]
+    isr: list[int]
+    moves: OngoingReassignment | None = None
+
+    @property
+    def replication_factor(self) -> int:
+        """Without the replicas that are only on their way to it."""
+        if self.moves is None or not {*self.moves.adding, *self.moves.removing} & {*self.replicas}:
+            return len(self.replicas)
+        return len(self.moves.replicas) - len(self.moves.adding)
+
+
+class FilterContext(NamedTuple):
+    """What filters need to know besides."""
+
+    alive: Collection[int]
+    min_isr: int  # min.insync.replicas of the topic
+
+
+Filter = Callable[[PartitionDescription, FilterContext], bool]
+
+
+FILTERS: dict[str, tuple[str, Filter]] = {
+    "under-replicated-partitions": (
+        "have fewer in-sync replicas than replicas",
+        lambda it, _: len(it.isr) < it.replication_factor,
+    ),
+    "unavailable-partitions": (
+        "have no leader that is alive",
+        lambda it, cluster: it.leader is None or it.leader not in cluster.alive,
+    ),
+    "at-min-isr-partitions": (
+        "have exactly min.insync.replicas in-sync replicas",
+        lambda it, cluster: len(it.isr) == cluster.min_isr,
+    ),
+    "under-min-isr-partitions": (
+        "have fewer in-sync replicas than min.insync.replicas: acks=all fails",
+        lambda it, cluster: it.leader is None or len(it.isr) < cluster.min_isr,
+    ),
+}
+
+
+INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})  # Kafka's own, by name
+
+
+def describe(options: argparse.Namespace) -> int:
+    from confluent_kafka import TopicCollection
+
+    connection, admin = administer(options)
+    known = connection.metadata(admin).topics
+    names = options.names or sorted(known if options.internal else known.keys() - INTERNAL)
+    for name in names:
+        if name not in known:
+            raise no_topic(name, known)
+    if not names:
+        return 0
+    described = admin.describe_topics(TopicCollection(names), request_timeout=connection.remaining_s)
+    topics: list[TopicDescription] = [connection.wait(described[name]) for name in names]
+    settings, moving = _settings(connection, admin, names), _moving(connection, topics)
+    paint, alive = Paint(sys.stdout), connection.metadata(admin).brokers
+    for topic in topics:
+        own = settings[topic.name]
+        partitions = partitions_of(topic, moving)
+        if options.only is not None:
+            matches, cluster = FILTERS[options.only][1], FilterContext(alive, own.min_isr)
+            partitions = [each for each in partitions if matches(each, cluster)]
+        if options.json and (partitions or options.only is None):
+            print(json.dumps(as_json(topic, partitions, own.changed)))
+        elif not options.json:
+            head = [head_of(topic, partitions, own.changed, paint)] if options.only is None else []
+            for line in head + [line_of(topic.name, each, paint) for each in partitions]:
+                print(line)
+    connection.report_silent("partitions that it leads can be neither written nor read")
+    return 0
+
+
+class TopicSettings(NamedTuple):
+    changed: dict[str, str]  # what is not Kafka's default, in the order in which Kafka's tool prints it
+    min_isr: int
+
+
+def _settings(connection: ClusterConnection, admin: "AdminClient", names: Sequence[str]) -> dict[str, TopicSettings]:
+    """Of each topic."""
+    from confluent_kafka.admin._config import ConfigResource, ConfigSource
+
+    asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+    found: dict[str, TopicSettings] = {}
+    for resource, future in admin.describe_configs(asked, request_timeout=connection.remaining_s).items():
+        entries: dict[str, ConfigEntry] = connection.wait(future)
+        set_here = {
+            name: str(entry.value)
+            for name, entry in entries.items()
+            if ConfigSource(entry.source) is not ConfigSource.DEFAULT_CONFIG
+        }
+        in_order = {name: set_here[name] for name in java_order(list(entries)) if name in set_here}
+        found[resource.name] = TopicSettings(in_order, int(str(entries["min.insync.replicas"].value)))
+    return found
+
+
+def _moving(
+    connection: ClusterConnection, topics: "Sequence[TopicDescription]"
+) -> dict[TopicPartition, OngoingReassignment]:
+    """What is on its way to other brokers. Until it is there a replica is not in sync: else nobody need be asked."""
+    if all(len(part.isr) == len(part.replicas) for topic in topics for part in topic.partitions):
+        return {}
+    if connection.controller in (silent := connection.silent):
+        text = f"{silent[connection.controller]}, which is the controller"
+        print_error(f"{text}: whether replicas are on their way to other brokers is not told")
+        return {}
+    with kafka_python_admin(connection) as client:
+        return list_reassignments(client)
+
+
+def partitions_of(
+    topic: "TopicDescription", moving: Mapping[TopicPartition, OngoingReassignment]
+) -> list[PartitionDescription]:
+    found = []
+    for part in topic.partitions:
+        leader, replicas, isr = _nodes(part.leader, part.replicas, part.isr)
+        found.append(
+            PartitionDescription(part.id, leader, replicas, isr, moving.get(TopicPartition(topic.name, part.id)))
+        )
+    return sorted(found)
+
+
+def head_of(
+    topic: "TopicDescription", partitions: Sequence[PartitionDescription], settings: Mapping[str, str], paint: Paint
+) -> str:
+    """The first line of kafka-topics.sh --describe."""
+    head = [
+        f"Topic: {paint.bold(topic.name)}",
+        f"TopicId: {id_of(topic)}",
+        f"PartitionCount: {len(partitions)}",
+        f"ReplicationFactor: {partitions[0].replication_factor if partitions else 0}",
+        "Configs: " + ",".join(f"{key}={value}" for key, value in settings.items()),
+    ]
+    return "\t".join(head)
+
+
+def line_of(topic: str, partition: PartitionDescription, paint: Paint) -> str:
+    """The line of a partition. librdkafka does not ask for eligible leader replicas: N/A."""
+    isr = ids_text(partition.isr)
+    row = [
+        f"\tTopic: {topic}",
+        f"Partition: {partition.id}",
+        f"Leader: {paint.red('none') if partition.leader is None else partition.leader}",
+        f"Replicas: {ids_text(partition.replicas)}",
+        f"Isr: {paint.red(isr) if len(partition.isr) < partition.replication_factor else isr}",
+    ]
+    if partition.moves is not None:
+        row.append(f"Adding Replicas: {ids_text(partition.moves.adding)}")
+        row.append(f"Removing Replicas: {ids_text(partition.moves.removing)}")
+    return "\t".join([*row, "Elr: N/A", "LastKnownElr: N/A"])
+
+
+def as_json(topic: "TopicDescription", partitions: Sequence[PartitionDescription], settings: Mapping[str, str]) -> Json:
+    return {
+        "topic": topic.name,
+        "topicId": id_of(topic),
+        "internal": topic.is_internal,
+        "partitions": [_partition_as_json(each) for each in partitions],
+        "configs": dict(settings),
+    }
+
+
+def _partition_as_json(partition: PartitionDescription) -> Json:
+    found: dict[str, Json] = {
+        "partition": partition.id,
+        "leader": partition.leader,
+        "replicas": partition.replicas,
+        "isr": partition.isr,
+    }
+    if partition.moves is not None:
+        found["addingReplicas"], found["removingReplicas"] = partition.moves.adding, partition.moves.removing
+    return found
+
+
+def id_of(topic: "TopicDescription") -> str:
+    """As Kafka writes it: librdkafka leaves out that its base64 is the one for URLs."""
+    return str(topic.topic_id).replace("+", "-").replace("/", "_")
+
+
+def _nodes(
+    leader: object, replicas: Sequence[object], isr: Sequence[object]
+) -> tuple[int | None, list[int], list[int]]:
+    """Ids alone; a partition without a leader has none, or one with a negative id."""
+    ids = [[int(getattr(node, "id", -1)) for node in nodes] for nodes in (replicas, isr)]
+    found = int(getattr(leader, "id", -1))
+    return (found if found >= 0 else None), ids[0], ids[1]
+
+
+def java_order(names: Sequence[str]) -> list[str]:
+    """The order in which java.util.HashMap hands out these keys, put in in this order: that of Kafka's tools."""
+    table = 16
+    while len(names) > table * 3 // 4:
+        table *= 2
+    return sorted(names, key=lambda name: _spread(name) & (table - 1))
+
+
+def _spread(name: str) -> int:
+    code = 0
+    for unit in memoryview(name.encode("utf-16-le")).cast("H"):
+        code = (code * 31 + unit) & 0xFFFF_FFFF
+    return code ^ (code >> 16)

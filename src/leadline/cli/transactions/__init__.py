@@ -1,0 +1,1 @@
+"""leadline transactions: list and describe transactions, find and abort hanging ones."""

@@ -1,0 +1,358 @@
+"""leadline transactions: what is under way, what keeps readers of committed records waiting, what hangs.
+
+A transaction hangs if it is open in a partition and no coordinator will ever end it there (open_transactions.py). The
+way out is an abort marker, written by hand into that one partition: `abort`, once `find-hanging` or `blocking` told.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from leadline.cli import COMMANDS
+from leadline.cli.connection import ClusterConnection, administer
+from leadline.cli.errors import Failure, print_error
+from leadline.cli.kafka_python.admin import KafkaPythonAdmin, kafka_python_admin
+from leadline.cli.kafka_python.transactions import (
+    abort_transaction,
+    describe_producers,
+    describe_transaction,
+    list_transactions,
+)
+from leadline.cli.leaders import partitions_with_leader
+from leadline.cli.offsets import list_offsets, resolve_partitions
+from leadline.cli.options import add_command, at_least, topic_argument
+from leadline.cli.partitions import partitions_text
+from leadline.cli.terminal import Paint, print_table
+from leadline.cli.times import duration_ms
+from leadline.cli.transactions.open_transactions import (
+    NOT_OPEN,
+    BlockedPartition,
+    OpenTransaction,
+    TransactionDescription,
+    hanging,
+    hangs,
+)
+from leadline.cli.transactions.transaction_text import (
+    HANGING_HEADS,
+    abort_call,
+    blocked_json,
+    blocked_lines,
+    ending_text,
+    hanging_row,
+    marker_text,
+    open_json,
+    open_text,
+    transaction_json,
+    transaction_lines,
+)
+from leadline.config.settings import nearest
+from leadline.model import ProducerId, TopicPartition
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
+
+STATES = (
+    "Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence".split()
+)  # fmt: skip
+MAX_TIMEOUT_MS = 15 * 60_000  # transaction.max.timeout.ms, unless a broker has another
+
+LIST = """
+  leadline transactions list
+  leadline transactions list --state Ongoing --longer-than 10m
+  leadline transactions list --producer-id 4001 --json
+"""
+DESCRIBE = """
+  leadline transactions describe shop-1                      state, producer, age, partitions
+  leadline transactions describe shop-1 shop-2 --json
+"""
+BLOCKING = """
+  leadline transactions blocking orders:0                    what holds its last stable offset
+  leadline transactions blocking orders                      each partition of the topic
+"""
+FIND = """
+  leadline transactions find-hanging                         in all topics
+  leadline transactions find-hanging --topic orders --topic users:0-3
+  leadline transactions find-hanging --max-transaction-timeout 1h
+"""
+ABORT = """
+  leadline transactions abort orders:0 --start-offset 42               show what it would do
+  leadline transactions abort orders:0 --start-offset 42 --execute
+  leadline transactions abort orders:0 --producer-id 4001 --producer-epoch 3 --coordinator-epoch 0 --execute
+"""
+
+
+def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "transactions",
+        prog="leadline transactions",
+        help=COMMANDS["transactions"].help,
+        usage="leadline transactions COMMAND ...",
+    )
+    under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    listing = add_command(
+        under, "list", _list, help="list all transactional ids", usage="transactions list [options]", examples=LIST
+    )
+    listing.add_argument(
+        "--state", action="append", default=[], choices=STATES, help="only ids in this state; repeatable"
+    )
+    listing.add_argument(
+        "--producer-id",
+        action="append",
+        default=[],
+        type=at_least(0),
+        metavar="ID",
+        help="only this producer; repeatable",
+    )
+    listing.add_argument(
+        "--longer-than", type=duration_ms, metavar="LENGTH", help="only transactions open for longer: 30s, 10m, 2h"
+    )
+    listing.add_argument("--json", action="store_true", help="print one JSON object per id")
+
+    describe = add_command(
+        under,
+        "describe",
+        _describe,
+        help="show state, producer, age and partitions of transactions",
+        usage="transactions describe ID ... [options]",
+        examples=DESCRIBE,
+    )
+    describe.add_argument("ids", nargs="+", metavar="ID")
+    describe.add_argument("--json", action="store_true", help="print one JSON object per id")
+
+    blocking = add_command(
+        under,
+        "blocking",
+        _blocking,
+        help="show what holds a partition's last stable offset",
+        usage="transactions blocking TOPIC[:PARTITIONS] ... [options]",
+        examples=BLOCKING,
+    )
+    blocking.add_argument("topics", nargs="+", type=topic_argument, metavar="TOPIC[:0,2-5]")
+    blocking.add_argument("--json", action="store_true", help="print one JSON object per partition")
+
+    find = add_command(
+        under,
+        "find-hanging",
+        _find_hanging,
+        help="find open transactions that no coordinator will end",
+        usage="transactions find-hanging [options]",
+        examples=FIND,
+    )
+    find.add_argument(
+        "--topic",
+        action="append",
+        type=topic_argument,
+        metavar="TOPIC[:0,2-5]",
+        help="only these partitions; repeatable",
+    )
+    find.add_argument(
+        "--max-transaction-timeout",
+        type=duration_ms,
+        default=MAX_TIMEOUT_MS,
+        metavar="LENGTH",
+        help="transaction.max.timeout.ms of the brokers; younger transactions are left out (default 15m)",
+    )
+    find.add_argument("--json", action="store_true", help="print one JSON object per transaction")
+
+    abort = add_command(
+        under,
+        "abort",
+        _abort,
+        help="abort a hanging transaction in one partition",
+        usage="transactions abort TOPIC:PARTITION (--start-offset N | --producer-id ...) [--execute]",
+        examples=ABORT,
+    )
+    abort.add_argument("topic", type=topic_argument, metavar="TOPIC:PARTITION")
+    which = abort.add_argument_group("which transaction")
+    which.add_argument(
+        "--start-offset", type=at_least(0), metavar="N", help="the transaction that starts at this offset"
+    )
+    which.add_argument("--producer-id", type=at_least(0), metavar="ID", help="or: the producer's id, with both epochs")
+    which.add_argument("--producer-epoch", type=at_least(0), metavar="N", help="the producer's epoch")
+    which.add_argument("--coordinator-epoch", type=at_least(-1), metavar="N", help="the coordinator's epoch")
+    does = abort.add_argument_group("what to do")
+    does.add_argument(
+        "--execute", action="store_true", help="write the abort marker (default: only show what it would do)"
+    )
+    does.add_argument("--force", action="store_true", help="abort it even if its coordinator will end it")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+# list and describe
+
+
+def _list(options: argparse.Namespace) -> int:
+    connection, _ = administer(options)
+    with kafka_python_admin(connection) as client:
+        found = list_transactions(client, options.state, options.producer_id, options.longer_than)
+    if options.json:
+        for each in found:
+            told = {"transactionalId": each.transactional_id, "coordinator": each.coordinator}
+            print(json.dumps(told | {"producerId": each.producer_id, "state": each.state}))
+    else:
+        rows = [[each.transactional_id, each.state, str(each.producer_id), str(each.coordinator)] for each in found]
+        print_table(["TRANSACTIONAL ID", "STATE", "PRODUCER ID", "COORDINATOR"], rows)
+    return connection.report_silent("transactions that it coordinates are not listed")
+
+
+def _describe(options: argparse.Namespace) -> int:
+    connection, _ = administer(options)
+    paint, now_ms = Paint(sys.stdout), _now_ms()
+    with kafka_python_admin(connection) as client:
+        for n, name in enumerate(options.ids):
+            found = describe_transaction(client, name)
+            if found is None:
+                known = [each.transactional_id for each in list_transactions(client)]
+                raise Failure(f"there is no transactional id {name}{nearest(name, known)}")
+            if options.json:
+                print(json.dumps(transaction_json(found)))
+            else:
+                print(end="\n" * bool(n))
+                print(*transaction_lines(found, now_ms, paint), sep="\n")
+    return 0
+
+
+# blocking
+
+
+def _blocking(options: argparse.Namespace) -> int:
+    connection, admin = administer(options)
+    partitions = partitions_with_leader(connection, admin, resolve_partitions(connection, admin, options.topics))
+    paint, now_ms = Paint(sys.stdout), _now_ms()
+    with kafka_python_admin(connection) as client:
+        stable = list_offsets(connection, admin, partitions, "latest", committed_only=True)
+        opened, known = open_transactions(client, partitions)
+        ends = list_offsets(connection, admin, partitions, "latest")
+    found = [
+        BlockedPartition(tp, stable[tp], ends[tp], tuple(each for each in opened if each.tp == tp)) for tp in partitions
+    ]
+    for n, blocked in enumerate(found):
+        if options.json:
+            print(json.dumps(blocked_json(blocked, known)))
+        else:
+            print(end="\n" * bool(n))
+            print(*blocked_lines(blocked, known, now_ms, paint), sep="\n")
+    return _report_leaderless(connection, admin, resolve_partitions(connection, admin, options.topics))
+
+
+def _report_leaderless(
+    connection: ClusterConnection, admin: "AdminClient", partitions: Sequence[TopicPartition]
+) -> int:
+    """Partitions of which nothing is told, because no leader tells it; 1, the exit code, if there are any."""
+    unled = {*partitions} - {*partitions_with_leader(connection, admin, partitions)}
+    if unled:
+        print_error(f"{partitions_text(sorted(unled))}: no leader, or one that does not answer")
+    return connection.report_silent("partitions that it leads and transactions that it coordinates are missing") or int(
+        bool(unled)
+    )
+
+
+Known = dict[ProducerId, TransactionDescription]
+
+
+def open_transactions(
+    client: KafkaPythonAdmin, partitions: Sequence[TopicPartition]
+) -> tuple[list[OpenTransaction], Known]:
+    """What is open in partitions, and what coordinators know of its producers.
+
+    Leaders are asked before and after: what ends meanwhile is left out, and never taken for one that hangs, because a
+    coordinator forgets a partition only after the leader has its marker.
+    """
+    before = describe_producers(client, partitions)
+    if not before:
+        return [], {}
+    known = transactions_of(client, {each.producer_id for each in before})
+    after = {each.key for each in describe_producers(client, sorted({each.tp for each in before}))}
+    return [each for each in before if each.key in after], known
+
+
+def transactions_of(client: KafkaPythonAdmin, producers: Collection[ProducerId]) -> Known:
+    names = [each.transactional_id for each in list_transactions(client, producer_ids=producers)]
+    described = [found for name in names if (found := describe_transaction(client, name)) is not None]
+    return {found.producer_id: found for found in described}
+
+
+# find-hanging and abort
+
+
+def _find_hanging(options: argparse.Namespace) -> int:
+    connection, admin = administer(options)
+    asked = options.topic or [(topic, None) for topic in connection.metadata(admin).topics]
+    now_ms, partitions = _now_ms(), resolve_partitions(connection, admin, asked)
+    with kafka_python_admin(connection) as client:
+        found, known = open_transactions(client, partitions_with_leader(connection, admin, partitions))
+    hung = hanging(found, known, now_ms, options.max_transaction_timeout)
+    if options.json:
+        for each in hung:
+            print(json.dumps(open_json(each, known.get(each.producer_id))))
+    elif hung:
+        print_table(HANGING_HEADS, [hanging_row(each, now_ms) for each in hung])
+        print(f"\nTo end the first: {abort_call(hung[0])}")
+    else:
+        print(f"No hanging transaction{open_text(found)}.")
+    return _report_leaderless(connection, admin, partitions)
+
+
+def _abort(options: argparse.Namespace) -> int:
+    topic, numbers = options.topic
+    if numbers is None or len(numbers) != 1:
+        raise Failure(f"exactly one partition is needed, such as {topic}:0")
+    connection, admin = administer(options)
+    (tp,) = resolve_partitions(connection, admin, [options.topic])
+    if not partitions_with_leader(connection, admin, [tp]):
+        raise Failure(f"{tp}: no leader, or one that does not answer")
+    with kafka_python_admin(connection) as client:
+        found, known = open_transactions(client, [tp])
+        chosen = choose_transaction(tp, found, options)
+        print(f"{marker_text(chosen)}.")
+        if chosen.start_offset == NOT_OPEN:
+            known = transactions_of(client, [chosen.producer_id])
+        _refuse_unless_hanging(chosen, known.get(chosen.producer_id), options.force)
+        if not options.execute:
+            print("Nothing has been changed; add --execute to do it.")
+            return 0
+        abort_transaction(client, tp, chosen.producer_id, chosen.epoch, chosen.marker_epoch)
+        if chosen.key in {each.key for each in describe_producers(client, [tp])}:
+            raise Failure(
+                f"{tp}: the leader accepted the marker but the transaction is still open; run `blocking` again"
+            )
+    print("Aborted.")
+    return 0
+
+
+def _refuse_unless_hanging(chosen: OpenTransaction, known: TransactionDescription | None, force: bool) -> None:
+    """Its coordinator would go on to commit it elsewhere."""
+    if known is not None and not hangs(chosen, known):
+        print(f"It does not hang: {known.transactional_id} is {known.state}, ended {ending_text(chosen, known)}.")
+        if not force:
+            raise Failure("an abort in one partition would split the transaction: stop its producer, or add --force")
+
+
+def choose_transaction(
+    tp: TopicPartition, found: Sequence[OpenTransaction], options: argparse.Namespace
+) -> OpenTransaction:
+    """The one that the options mean: by where it begins, or by its producer, in all its epochs."""
+    epochs = (options.producer_id, options.producer_epoch, options.coordinator_epoch)
+    if options.start_offset is not None:
+        if any(each is not None for each in epochs):
+            raise Failure("--start-offset and a producer with its epochs cannot be combined")
+        for each in found:
+            if each.start_offset == options.start_offset:
+                return each
+        raise Failure(f"no open transaction of {tp} begins at {options.start_offset}{_starts_text(found)}")
+    if any(each is None for each in epochs):
+        raise Failure("needed: --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch")
+    start = next((each.start_offset for each in found if each.producer_id == options.producer_id), NOT_OPEN)
+    return OpenTransaction(tp, *epochs, start, 0)
+
+
+def _starts_text(found: Sequence[OpenTransaction]) -> str:
+    starts = ", ".join(str(each.start_offset) for each in found)
+    return f"; open ones begin at {starts}" if starts else "; none is open"

@@ -1,0 +1,193 @@
+"""A partition explained: what several brokers saw, put together."""
+
+import io
+from typing import Any
+
+from leadline.cli.explain.explanation import (
+    NOT_TOLD,
+    PartitionExplanation,
+    PartitionReports,
+    ReplicaStatus,
+    as_json,
+    explain_partition,
+    lines_of,
+)
+from leadline.cli.formatting import moment_text
+from leadline.cli.terminal import Paint
+from leadline.cli.transactions.open_transactions import BlockedPartition, OpenTransaction
+from leadline.model import TopicPartition
+
+TP = TopicPartition("orders", 0)
+NOW_MS = 1_700_000_000_000
+
+
+def election(epoch: int, leader: int, *isr: int, at_ms: int, unclean: bool = False) -> dict[str, object]:
+    return {"at_ms": at_ms, "epoch": epoch, "leader": leader, "isr": list(isr), "log_end": 0, "unclean": unclean}
+
+
+def told(broker: int, log_end: int, **others: Any) -> dict[str, Any]:
+    history = {"elections": [], "isr_changes": [], "truncations": []} | others.pop("history", {})
+    return {
+        "broker": broker,
+        "now_ms": NOW_MS,
+        "log_start": 0,
+        "log_end": log_end,
+        "high_watermark": 8,
+        "size_bytes": 1000,
+        "epochs": [[0, 0], [2, 5]],
+        "leads": None,
+        "follows": {"state": "FETCHING", "offset": log_end, "why": ""},
+        "history": history,
+    } | others
+
+
+def follower(id: int, fetched_ms: int, caught_up_ms: int) -> dict[str, int]:
+    return {"id": id, "log_end": 8, "fetched_ms": fetched_ms, "caught_up_ms": caught_up_ms}
+
+
+LEADER = told(
+    2,
+    10,
+    leads={
+        "replicas": [1, 2, 3],
+        "isr": [2, 1],
+        "asked_isr": None,
+        "followers": [follower(1, NOW_MS - 40, NOW_MS - 40), follower(3, NOW_MS - 50, NOW_MS - 90_000)],
+    },
+    history={
+        "elections": [election(0, 1, 1, 2, 3, at_ms=NOW_MS - 9000), election(2, 2, 2, 3, at_ms=NOW_MS - 7000)],
+        "isr_changes": [{"at_ms": NOW_MS - 3000, "epoch": 2, "before": [2, 3], "after": [2, 1, 3], "why": "1 is back"}],
+    },
+)
+TRUNCATED = {"at_ms": NOW_MS - 4000, "epoch": 2, "leader": 2, "log_end": 7, "to_offset": 5, "warning": None}
+
+
+def seen(*replicas: dict[str, Any], leader: int | None = 2, **others: Any) -> PartitionReports:
+    return PartitionReports(
+        TP, leader, [1, 2, 3], [2, 1], {each["broker"]: each for each in replicas}, **({"silent": {}} | others)
+    )
+
+
+def states(found: PartitionExplanation) -> dict[int, str]:
+    return {each.id: each.state for each in found.copies}
+
+
+def test_each_replica_is_shown_as_it_is_and_as_its_leader_knows_it() -> None:
+    found = explain_partition(seen(LEADER, told(1, 10), told(3, 4)))
+    assert [(each.id, each.is_leader, each.in_sync, each.log_end, each.lag) for each in found.copies] == [
+        (1, False, True, 10, 0),
+        (2, True, True, 10, 0),
+        (3, False, False, 4, 6),
+    ]
+    assert states(found) == {1: "fetched 40 ms ago", 2: "leads", 3: "fetched 50 ms ago, caught up 1 min 30 s ago"}
+
+
+def test_who_does_not_copy_says_why() -> None:
+    failed = told(1, 10, follows={"state": "FAILED", "offset": 10, "why": "leader epoch 1 is over"})
+    found = explain_partition(seen(LEADER, failed, silent={3: "its broker is away"}))
+    assert states(found) == {1: "failed: leader epoch 1 is over", 2: "leads", 3: "its broker is away"}
+    assert found.copies[2].log_end is None
+    assert (
+        states(explain_partition(seen(told(1, 10), told(3, 4, follows=None), leader=None)))[3] == "waits for a leader"
+    )
+
+
+def test_a_leader_that_asks_for_another_isr_says_so() -> None:
+    asks = LEADER | {"leads": LEADER["leads"] | {"asked_isr": [2]}}
+    assert states(explain_partition(seen(asks)))[2] == "leads, and asks for 2 to be in sync"
+
+
+def test_epochs_are_told_with_who_led_and_since_when_as_far_as_anybody_heard() -> None:
+    earlier = told(1, 10, history={"elections": [election(1, -1, 2, at_ms=NOW_MS - 8000)]})
+    later = told(3, 10, history={"elections": [election(2, 2, 2, 3, at_ms=NOW_MS - 6000)]})
+    found = explain_partition(seen(LEADER, earlier, later))
+    assert [(each.epoch, each.start_offset, each.leader, each.since_ms) for each in found.epochs] == [
+        (2, 5, 2, NOW_MS - 7000),
+        (1, None, -1, NOW_MS - 8000),
+        (0, 0, 1, NOW_MS - 9000),
+    ]
+
+
+def test_what_happened_is_told_newest_first_whoever_saw_it() -> None:
+    found = explain_partition(seen(LEADER, told(1, 10, history={"truncations": [TRUNCATED]})))
+    assert [each.what for each in found.events] == [
+        "in sync 2,1,3 instead of 2,3: 1 is back",
+        "broker 1 truncated 2 records, from 7 back to 5, to follow broker 2 in epoch 2",
+        "broker 2 leads: epoch 2, in sync 2,3, without 1",
+        "broker 1 leads: epoch 0, in sync 1,2,3",
+    ]
+
+
+def test_the_loss_of_what_was_safe_stands_out() -> None:
+    lost = TRUNCATED | {"warning": "records from 5 on go, below the high watermark 7"}
+    anew = TRUNCATED | {"to_offset": 90, "warning": "all records go"}
+    found = explain_partition(seen(told(1, 10, history={"truncations": [lost, anew]})))
+    assert [each.is_bad for each in found.events] == [True, True]
+    assert "dropped all its records below 7 and starts at 90" in found.events[1].what
+
+
+def test_an_unclean_election_stands_out() -> None:
+    elections = [election(3, 1, 1, at_ms=NOW_MS, unclean=True)]
+    (event,) = explain_partition(seen(told(1, 10, history={"elections": elections}))).events
+    assert event.is_bad
+    assert event.what.endswith("without 2,3; unclean: it was not in sync, and what it lacks is lost")
+
+
+def test_a_person_reads_it_top_down() -> None:
+    held = OpenTransaction(TP, producer_id=7, epoch=0, coordinator_epoch=0, start_offset=6, last_ms=NOW_MS - 1000)
+    found = explain_partition(
+        seen(LEADER, told(1, 10), silent={3: "its broker is away"}, blocked=BlockedPartition(TP, 6, 8, (held,)))
+    )
+    lines = lines_of(found, {}, NOW_MS, Paint(io.StringIO()))
+    assert lines[:6] == [
+        "orders-0",
+        f"  leader           broker 2, epoch 2, since {moment_text(NOW_MS - 7000)} (7 s ago)",
+        "  replicas         1,2,3",
+        "  in sync          2,1, without 3",
+        "  committed        up to 8, transactions only up to 6",
+        "  held by          producer 7, epoch 0, with a transaction from 6 on",
+    ]
+    assert [line.split()[0] for line in lines if line[:1].isupper()] == ["REPLICA", "EPOCH", "WHEN"]
+    assert NOT_TOLD not in lines
+
+
+def test_of_a_long_history_the_newest_is_shown_and_the_rest_counted() -> None:
+    elections = [election(n, 2, 2, at_ms=NOW_MS - 100 + n) for n in range(5)]
+    found = explain_partition(seen(told(2, 10, history={"elections": elections})))
+    lines = lines_of(found, {}, NOW_MS, Paint(io.StringIO()), shown=2)
+    assert lines.count("and 3 older ones: --json has them") == 2
+
+
+def test_brokers_that_keep_no_history_are_said_to() -> None:
+    copies = {2: ReplicaStatus(2, True, True, high_watermark=8, lag=0, size_bytes=10, state="leads")}
+    found = explain_partition(
+        seen(copies=copies, epoch_starts=[(0, 0), (3, 6)], blocked=BlockedPartition(TP, 8, 8, ()))
+    )
+    assert [(each.epoch, each.start_offset, each.leader) for each in found.epochs] == [(3, 6, None), (0, 0, None)]
+    assert (found.copies[1], found.copies[0].state) == (copies[2], "nothing is known of it")
+    lines = lines_of(found, {}, NOW_MS, Paint(io.StringIO()))
+    assert (lines[1], lines[-1]) == ("  leader     broker 2, epoch 3", NOT_TOLD)
+
+
+def test_beside_brokers_that_tell_others_are_shown_as_far_as_they_tell() -> None:
+    other = ReplicaStatus(2, True, True, high_watermark=8, lag=0, size_bytes=10, state="leads")
+    found = explain_partition(seen(told(1, 10), told(3, 9), copies={2: other}))
+    assert (found.copies[1], found.tells) == (other, True)
+    assert [(each.log_end, each.lag, each.state) for each in found.copies[::2]] == [
+        (10, None, "follows"),
+        (9, None, "follows"),
+    ]
+    assert [each.epoch for each in found.epochs] == [2, 0]
+
+
+def test_a_partition_that_nobody_leads() -> None:
+    lines = lines_of(explain_partition(seen(leader=None)), {}, NOW_MS, Paint(io.StringIO()))
+    assert lines[1] == "  leader    nobody"
+
+
+def test_it_is_all_in_the_json() -> None:
+    found: Any = as_json(explain_partition(seen(LEADER, told(1, 10, history={"truncations": [TRUNCATED]}))))
+    assert (found["topic"], found["partition"], found["leader"], found["historyKept"]) == ("orders", 0, 2, True)
+    assert found["epochs"][0] == {"epoch": 2, "startOffset": 5, "leader": 2, "sinceMs": NOW_MS - 7000}
+    assert found["copies"][1]["logEnd"] == 10
+    assert found["events"][1]["atMs"] == NOW_MS - 4000

@@ -1,0 +1,118 @@
+"""How groups are shown: members, progress, totals."""
+
+import io
+
+import pytest
+
+from leadline.cli.diagnosis import ServerAddress
+from leadline.cli.errors import Failure
+from leadline.cli.groups.describe import GroupProgress, description_json, member_row, print_description, progress_rows
+from leadline.cli.groups.group import GroupDescription, MemberDescription, refuse_active
+from leadline.cli.groups.rebalances import NO_HISTORY
+from leadline.cli.partitions import CommittedOffset
+from leadline.cli.terminal import Paint
+from leadline.model import TopicPartition as Partition
+
+PLAIN = Paint(io.StringIO())
+
+
+def member(n: int, *partitions: int, instance: str | None = None) -> MemberDescription:
+    given = [Partition("orders", partition) for partition in partitions]
+    return MemberDescription(f"reader-{n}-id", f"reader-{n}", "/127.0.0.1", instance, given, b"")
+
+
+def group(*members: MemberDescription, state: str = "Stable", kind: str = "consumer") -> GroupDescription:
+    return GroupDescription("billing", state, kind, "range", 1, list(members))
+
+
+BROKERS = {1: ServerAddress("here", 9092)}
+READER = member(0, 0, 1)
+FOUND = [
+    GroupProgress(Partition("orders", 0), CommittedOffset(40, 0, "m"), 60, READER),
+    GroupProgress(Partition("orders", 1), None, 60, READER),
+    GroupProgress(Partition("users", 3), CommittedOffset(7), None, None),
+    GroupProgress(Partition("users", 4), CommittedOffset(9), 8, None),
+]
+
+
+def test_progress_is_told_with_lag_owner_and_total() -> None:
+    assert progress_rows(FOUND) == [
+        ["orders", "0", "40", "60", "20", "reader-0-id"],
+        ["orders", "1", "-", "60", "-", "reader-0-id"],
+        ["users", "3", "7", "-", "-", "-"],
+        ["users", "4", "9", "8", "0", "-"],
+        ["total", "", "", "", "20", ""],
+    ]
+
+
+def test_a_member_is_told_with_its_partitions() -> None:
+    row = ["reader-0-id", "reader-0", "/127.0.0.1", "desk", "orders:0-1,4"]
+    assert member_row(member(0, 0, 1, 4, instance="desk")) == row
+    assert member_row(member(0))[3:] == ["", "none"]
+
+
+def test_a_description_says_when_there_is_nothing_to_tell(capsys: pytest.CaptureFixture[str]) -> None:
+    print_description(group(state="Empty"), BROKERS, [], NO_HISTORY, PLAIN)
+    assert capsys.readouterr().out.splitlines() == [
+        "billing: Empty, range, coordinator here:9092 (1)",
+        "",
+        "No members.",
+        "",
+        "Nothing committed.",
+        "",
+        "This cluster keeps no history of rebalances.",
+    ]
+
+
+def test_a_program_gets_all_of_a_group() -> None:
+    found = description_json(group(READER), BROKERS, FOUND[:1], [])
+    assert found == {
+        "group": "billing",
+        "state": "Stable",
+        "protocolType": "consumer",
+        "assignor": "range",
+        "coordinator": {"id": 1, "host": "here", "port": 9092},
+        "members": [
+            {
+                "memberId": "reader-0-id",
+                "clientId": "reader-0",
+                "host": "/127.0.0.1",
+                "instanceId": None,
+                "partitions": [{"topic": "orders", "partition": 0}, {"topic": "orders", "partition": 1}],
+            }
+        ],
+        "partitions": [
+            {
+                "topic": "orders",
+                "partition": 0,
+                "committed": 40,
+                "metadata": "m",
+                "logEnd": 60,
+                "lag": 20,
+                "owner": "reader-0-id",
+            }
+        ],
+        "totalLag": 20,
+        "rebalances": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("assignment", "text"),
+    [(b'{"url": "http://a"}', '{"url": "http://a"}'), (b"\x00\x01\x00", "3 B of its protocol"), (b"", "none")],
+)
+def test_members_of_other_protocols_are_told_with_what_they_were_given(
+    assignment: bytes, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker = MemberDescription("w-1", "connect-1", "/10.0.0.1", None, [], assignment)
+    print_description(group(worker, kind="connect"), BROKERS, [], NO_HISTORY, PLAIN)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "billing: Stable, protocol type connect, range, coordinator here:9092 (1)"
+    assert lines[2].split() == ["MEMBER", "CLIENT", "ID", "HOST", "INSTANCE", "ID", "ASSIGNMENT"]
+    assert lines[3].endswith(text)
+
+
+def test_an_active_group_is_refused_with_the_names_of_its_members() -> None:
+    refuse_active(group(), "reset")
+    with pytest.raises(Failure, match=r"until its members stop: reader-0 on /127.0.0.1 \(reader-0-id\), .* and 2 more"):
+        refuse_active(group(*(member(n) for n in range(7))), "reset")

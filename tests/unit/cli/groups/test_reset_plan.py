@@ -1,0 +1,188 @@
+"""What a reset changes, what it means, and the way back."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leadline.cli.groups.reset_plan import (
+    NOTE,
+    NOTE_BYTES,
+    ImpossibleReset,
+    OffsetChange,
+    changes,
+    shifted_offset,
+    total,
+    undo,
+    with_notes,
+)
+from leadline.cli.partitions import CommittedOffset, OffsetRange, partitions_in, partitions_text, topic_in
+from leadline.model import TopicPartition
+
+ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 3)
+EDGES = {ORDERS: OffsetRange(10, 100), USERS: OffsetRange(0, 50)}
+NOW_MS = 1_700_000_000_000
+
+
+def reset(
+    committed: dict[TopicPartition, CommittedOffset], to: int, now_ms: int = NOW_MS
+) -> dict[TopicPartition, CommittedOffset]:
+    """What is committed after a reset of everything."""
+    found = with_notes(changes(dict.fromkeys(EDGES, to), committed, EDGES), now_ms)
+    return {change.tp: change.after for change in found if change.after is not None}
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "after", "meaning"),
+    [
+        (60, 20, 20, "reads 40 again"),
+        (20, 60, 60, "skips 40"),
+        (60, 60, 60, "no change"),
+        (None, 60, 60, "nothing was committed; 40 to read"),
+        (60, 5, 10, "reads 50 again; 5 is not there, so the beginning"),
+        (60, -7, 10, "reads 50 again; -7 is not there, so the beginning"),
+        (60, 101, 100, "skips 40; 101 is not there, so the end"),
+        (60, 100, 100, "skips 40"),
+        (2, 10, 10, "skips 8"),
+    ],
+)
+def test_a_change_says_what_it_means(before: int | None, wanted: int, after: int, meaning: str) -> None:
+    committed = {ORDERS: CommittedOffset(before)} if before is not None else {}
+    (change,) = changes({ORDERS: wanted}, committed, EDGES)
+    assert (change.after, change.meaning) == (CommittedOffset(after), meaning)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "said"),
+    [
+        ([(60, 20), (20, 60)], "Of the records, 40 will be read again, 40 will be skipped"),
+        ([(2000, 20)], "Of the records, 1,980 will be read again"),
+        ([(20, 21)], "Of the records, 1 will be skipped"),
+        ([(20, 20)], "No record will be read again or skipped"),
+    ],
+)
+def test_the_total_of_all_changes(offsets: list[tuple[int, int]], said: str) -> None:
+    assert (
+        total([OffsetChange(ORDERS, CommittedOffset(old), CommittedOffset(new), None) for old, new in offsets]) == said
+    )
+
+
+def test_what_was_never_committed_cannot_be_shifted() -> None:
+    assert shifted_offset(ORDERS, CommittedOffset(10), -3) == 7
+    with pytest.raises(ImpossibleReset, match="orders-0: nothing is committed there that could be shifted by -3"):
+        shifted_offset(ORDERS, None, -3)
+
+
+def test_a_note_says_what_was_there_before() -> None:
+    after = reset({ORDERS: CommittedOffset(42, 3, "mine")}, to=20)
+    assert json.loads(after[ORDERS].metadata) == {
+        NOTE: {"at": NOW_MS, "of": "orders:0 users:3", "offset": 42, "epoch": 3, "metadata": "mine"}
+    }
+    assert json.loads(after[USERS].metadata)[NOTE]["offset"] is None
+
+
+def test_undo_restores_offset_epoch_and_metadata_and_forgets_what_was_not_there() -> None:
+    before = {ORDERS: CommittedOffset(42, 3, 'as "it" was')}
+    found = undo(reset(before, to=20), EDGES)
+    assert found is not None
+    assert {change.tp: change.after for change in found.changes} == {ORDERS: before[ORDERS], USERS: None}
+    assert (found.reset_ms, found.too_late) == (NOW_MS, {})
+
+
+def test_undo_is_too_late_where_the_group_has_committed_since() -> None:
+    after = reset({ORDERS: CommittedOffset(42)}, to=20) | {USERS: CommittedOffset(33)}
+    found = undo(after, EDGES)
+    assert found is not None
+    assert [change.tp for change in found.changes] == [ORDERS]
+    assert found.too_late == {USERS: CommittedOffset(33)}
+    assert undo({ORDERS: CommittedOffset(1), USERS: CommittedOffset(33)}, EDGES) is None
+
+
+def test_of_two_resets_only_the_last_is_undone() -> None:
+    first = reset({ORDERS: CommittedOffset(42, 1, "mine"), USERS: CommittedOffset(7)}, to=20)
+    (change,) = with_notes(changes({ORDERS: 30}, first, EDGES), NOW_MS + 1)
+    assert change.after is not None
+    found = undo(first | {ORDERS: change.after}, EDGES)
+    assert found is not None
+    assert [(change.tp, change.after) for change in found.changes] == [(ORDERS, CommittedOffset(20, metadata="mine"))]
+    assert found.too_late == {}
+
+
+def test_a_note_is_never_longer_than_metadata_may_be() -> None:
+    long = {ORDERS: CommittedOffset(42, 1, "x" * NOTE_BYTES)}
+    (change,) = with_notes(changes({ORDERS: 20}, long, EDGES), NOW_MS)
+    assert change.after is not None
+    assert len(change.after.metadata) < NOTE_BYTES
+    assert change.remark == "an undo will not bring its long metadata back"
+    found = undo({ORDERS: change.after}, EDGES)
+    assert found is not None
+    assert found.changes[0].after == CommittedOffset(42, 1, "")
+
+
+def test_the_partitions_of_a_wide_reset_are_not_listed_in_each_note() -> None:
+    many = {TopicPartition(f"topic-{n}", 0): OffsetRange(0, 9) for n in range(100)}
+    after = {change.tp: change.after for change in with_notes(changes(dict.fromkeys(many, 5), {}, many), NOW_MS)}
+    assert max(len(found.metadata) for found in after.values() if found is not None) < 200
+    found = undo({tp: found for tp, found in after.items() if found is not None}, many)
+    assert found is not None
+    assert (len(found.changes), found.too_late) == (100, {})
+
+
+def test_what_has_been_deleted_since_the_reset_is_told() -> None:
+    after = reset({ORDERS: CommittedOffset(12)}, to=50)
+    found = undo(after, EDGES | {ORDERS: OffsetRange(30, 100)})
+    assert found is not None
+    assert found.changes[0].meaning == "reads 38 again; the partition holds 30 to 100 by now"
+
+
+NOTE_WITH_TEXT_OFFSET = f'{{"{NOTE}": {{"at": 1, "of": "", "offset": "9", "epoch": 0}}}}'
+HUGE_OFFSET = f'{{"{NOTE}": {{"at": 1, "of": "", "offset": 99999999999999999999, "epoch": 0}}}}'
+
+
+@pytest.mark.parametrize(
+    "metadata", ["", "x", "[]", "7", "null", '{"a": 1}', f'{{"{NOTE}": 7}}', NOTE_WITH_TEXT_OFFSET, HUGE_OFFSET]
+)
+def test_metadata_of_others_is_no_note(metadata: str) -> None:
+    assert undo({ORDERS: CommittedOffset(1, metadata=metadata)}, EDGES) is None
+
+
+@given(st.text(max_size=200))
+def test_no_metadata_breaks_an_undo(metadata: str) -> None:
+    assert (
+        undo({ORDERS: CommittedOffset(1, metadata=f'{{"{NOTE}": {metadata}}}')}, EDGES) is None or "offset" in metadata
+    )
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([ORDERS, USERS]),
+        st.builds(CommittedOffset, st.integers(0, 2**63 - 1), st.integers(-1, 9), st.text()),
+    ),
+    st.integers(-5, 200),
+)
+def test_an_undo_brings_back_exactly_what_was_committed(
+    committed: dict[TopicPartition, CommittedOffset], to: int
+) -> None:
+    found = undo(reset(committed, to), EDGES)
+    assert found is not None
+    assert {change.tp: change.after for change in found.changes} == {tp: committed.get(tp) for tp in EDGES}
+
+
+@given(st.sets(st.builds(TopicPartition, st.sampled_from(["a", "b.c", "d-e_f"]), st.integers(0, 30))))
+def test_partitions_are_written_in_ranges_and_read_back(partitions: set[TopicPartition]) -> None:
+    assert set(partitions_in(partitions_text(partitions))) == partitions
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("orders", ("orders", None)), ("orders:3", ("orders", [3])), ("orders:0,4-6,5", ("orders", [0, 4, 5, 6]))],
+)
+def test_partitions_as_one_types_them(typed: str, meant: tuple[str, list[int] | None]) -> None:
+    assert topic_in(typed) == meant
+
+
+@pytest.mark.parametrize("typed", ["", ":0", "orders:", "orders:a", "orders:1-", "orders:0-999999999"])
+def test_what_names_no_partition_is_refused(typed: str) -> None:
+    with pytest.raises(ValueError, match=r"expected TOPIC|more partitions than"):
+        topic_in(typed)

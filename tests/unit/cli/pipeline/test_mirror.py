@@ -1,0 +1,67 @@
+"""Arguments of `leadline pipeline mirror`, before anything is started."""
+
+import argparse
+
+import pytest
+
+from leadline.cli import main
+from leadline.cli.pipeline.mirror import MirrorTotals, add_to, wish_of
+from leadline.spark.mirror.mirror import RoundSummary
+
+MIRROR = ["pipeline", "mirror"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--to", "far:9092"], "exactly one is needed: names of topics, or --pattern"),
+        (["orders", "--pattern", "o.*", "--to", "far:9092"], "exactly one is needed"),
+        ([",", "--to", "far:9092"], "names no topic"),
+        (["orders", "--to", "localhost:9092"], "a topic cannot be copied onto itself; --prefix"),
+        (["orders", "--to", "localhost:1", "--bootstrap-server", "localhost:2", "--timeout", "0.2"], "cannot reach"),
+    ],
+)
+def test_what_cannot_be_done_is_told_in_one_line(
+    given: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*MIRROR, *given]) == 1
+    told = capsys.readouterr().err
+    assert said in told
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--pattern", "("], "'(' is no regular expression"),
+        (["orders", "--groups", "*"], "'*' is no regular expression"),
+        (["orders", "--name", "a/b"], "'a/b': expected letters"),
+    ],
+)
+def test_arguments_that_cannot_be(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*MIRROR, "--to", "far:9092", *given])
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (["orders,users", "--prefix", "near."], "near.orders-users"),
+        (["--pattern", "shop-.*"], "shop-.-"),
+        (["orders", "--name", "mine"], "mine"),
+    ],
+)
+def test_mirrors_of_other_topics_are_others(given: list[str], name: str) -> None:
+    parser = argparse.ArgumentParser()
+    add_to(parser.add_subparsers())
+    assert wish_of(parser.parse_args(["mirror", "--to", "far:9092", *given])).name == name
+
+
+def test_progress_tells_rate_lag_and_groups_that_are_left_alone() -> None:
+    done = MirrorTotals()
+    told = RoundSummary(10, 2000, 5, 1000, -1, 1.0, 0, ("busy",))
+    done.add(told)
+    assert done.line(told, 2.0) == (
+        "10 records (2.0 KB), 5/s; 5 offsets behind, 1.0 KB, 0 ms; left alone, as they have members: busy"
+    )

@@ -1,0 +1,73 @@
+"""`leadline start`: which port it takes, and what it says of one that is taken."""
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leadline.cli.start.command import port_number, with_port
+from leadline.config.values import InvalidSetting
+from tests.support.broker import leadline
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"listeners": "PLAINTEXT://localhost:9092"}, {"listeners": "PLAINTEXT://localhost:19092"}),
+        ({"listeners": "SSL://[::1]:9092"}, {"listeners": "SSL://[::1]:19092"}),
+        (
+            {"listeners": "A://:9092", "advertised.listeners": "A://me:9092"},
+            {"listeners": "A://:19092", "advertised.listeners": "A://me:19092"},
+        ),
+        (
+            {"listeners": "A://:9092", "advertised.listeners": "A://proxy:443"},
+            {"listeners": "A://:19092", "advertised.listeners": "A://proxy:443"},
+        ),
+    ],
+)
+def test_a_port_is_that_of_the_one_listener_whatever_the_file_says(
+    given: dict[str, str], meant: dict[str, str]
+) -> None:
+    assert with_port(given, 19092) == meant
+
+
+def test_a_port_for_several_listeners_is_refused() -> None:
+    with pytest.raises(InvalidSetting, match="--port 1: listeners=A://:2,B://:3 has several"):
+        with_port({"listeners": "A://:2,B://:3"}, 1)
+
+
+@pytest.mark.parametrize("text", ["65536", "-1", "x", "", "9092.0"])
+def test_what_is_no_port_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="a port is a number from 0 to 65535"):
+        port_number(text)
+
+
+def refusal(*arguments: str) -> str:
+    command = [sys.executable, "-m", "leadline", "start", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_a_port_that_is_taken_is_told_with_who_has_it_and_what_to_do(tmp_path: Path) -> None:
+    with socket.create_server(("localhost", 0)) as taken:
+        port = taken.getsockname()[1]
+        line = refusal("--port", str(port), "--set", f"log.dirs={tmp_path}")
+    assert line.startswith(f"leadline: cannot listen on localhost:{port} (PLAINTEXT): Address already in use, by pid ")
+    assert f"by pid {os.getpid()} (" in line
+    assert line.endswith("Stop that one, or choose another port with --port")
+
+
+def test_a_directory_that_is_taken_is_told_with_who_has_it(tmp_path: Path) -> None:
+    with leadline(tmp_path / "data") as broker:
+        line = refusal("--port", "0", "--set", f"log.dirs={broker.directory}")
+    assert f"is in use by another broker (its .lock is held), by pid {broker.pid} (" in line
+
+
+def test_a_file_that_is_not_there_is_named() -> None:
+    assert refusal("nosuch.properties") == "leadline: nosuch.properties: No such file or directory"

@@ -1,0 +1,43 @@
+"""Which transaction is meant by what one types."""
+
+import argparse
+
+import pytest
+
+from leadline.cli.errors import Failure
+from leadline.cli.transactions.command import choose_transaction
+from leadline.cli.transactions.open_transactions import NOT_OPEN, OpenTransaction
+from leadline.model import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+FOUND = [OpenTransaction(ORDERS, 7, 2, 4, 42, 0), OpenTransaction(ORDERS, 8, 0, -1, 50, 0)]
+
+
+def typed(
+    start: int | None = None, producer: int | None = None, epoch: int | None = None, coordinator: int | None = None
+) -> argparse.Namespace:
+    return argparse.Namespace(
+        start_offset=start, producer_id=producer, producer_epoch=epoch, coordinator_epoch=coordinator
+    )
+
+
+def test_a_transaction_is_chosen_by_where_it_begins_or_by_its_producer() -> None:
+    assert choose_transaction(ORDERS, FOUND, typed(start=50)) is FOUND[1]
+    assert choose_transaction(ORDERS, FOUND, typed(producer=7, epoch=2, coordinator=4)) == FOUND[0]
+    assert choose_transaction(ORDERS, FOUND, typed(producer=9, epoch=2, coordinator=4)) == OpenTransaction(
+        ORDERS, 9, 2, 4, NOT_OPEN, 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (typed(), "needed: --start-offset, or --producer-id"),
+        (typed(producer=7, epoch=2), "needed: --start-offset, or --producer-id"),
+        (typed(start=42, producer=7), "cannot be combined"),
+        (typed(start=43), "no open transaction of orders-0 begins at 43; open ones begin at 42, 50"),
+    ],
+)
+def test_what_names_none_or_two_is_refused(options: argparse.Namespace, said: str) -> None:
+    with pytest.raises(Failure, match=said):
+        choose_transaction(ORDERS, FOUND, options)
