@@ -1,115 +1,132 @@
-"""Fetch sessions: what a client that fetches again and again has already said, so that it need not say it each time.
+"""Fetch sessions: the broker remembers the positions of a client, so that the client names only what changed.
 
-A client opens a session with epoch 0 and names all its partitions; with each further epoch it names what changed, and
-is answered with what changed. Epoch -1 is the last word of a session, or a fetch without one.
+A client opens a session with epoch 0 and names all its partitions. With each further epoch it names the partitions
+whose position changed, and the response has the partitions that changed here. Epoch -1 ends a session, or is a fetch
+without one.
 
-Of a session with thousands of partitions only those are looked at that are `fresh`: named by the client, or changed
-here as the watches say. What no watch tells of is found by a look at all of them, every now and then.
+Of a session with thousands of partitions only the `fresh` ones are read: those that the client named, and those that a
+watcher marked. Changes that no watcher sees are found by reading all partitions every five seconds.
 
-    a session's epochs come one after the other: 1, 2, ... and start over at 1 behind 2^31 - 1
-    its topics are known by name, or all of them by id
-
-Pure: no clock, no sockets; the caller says what time it is.
+    the epochs of a session are 1, 2, ... and start over at 1 after 2^31 - 1
+    all topics of a session go by name, or all by id
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from leadline.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from leadline.model import Offset
+from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.partition import Heard
+from leadline.replication.watchers import SessionWatcher, Watcher
 from leadline.wire.fetch_position import FIRST_EPOCH, MAX_EPOCH, FetchPosition
 
-MIN_EVICTION_MS = 120_000  # a session that was used since then is not given up for a new one
-LOOK_AT_ALL_MS = 5000  # between two looks at all partitions of a session
-MOST_POSITIONS = 250_000  # in all sessions together, about 100 MB; who wants more goes on without a session
+MIN_EVICTION_MS = 120_000  # a session that was used since then is not evicted for a new one
+READ_ALL_MS = 5000  # between two fetches that read all partitions of a session
+MOST_POSITIONS = 250_000  # in all sessions together, about 100 MB; a client that needs more gets no session
 
 
-class Wanted(NamedTuple):
+class TopicIdPartition(NamedTuple):
     """A partition in a fetch, by the name or the id that the client uses."""
 
     topic: str
-    topic_id: bytes  # those of the id: a hash of a UUID takes far longer
+    topic_id: bytes  # hashing a UUID takes far longer
     partition: int
 
 
-class Told(NamedTuple):
-    """What the client was last told of a partition."""
+class SentWatermarks(NamedTuple):
+    """What the last response said of a partition."""
 
     high_watermark: Offset
     last_stable_offset: Offset
     log_start: Offset
 
 
-class Watch(Protocol):
-    """Marks a partition of a session as fresh whenever something happens to it."""
+class PartitionWatcher(SessionWatcher):
+    """Watches a partition for as long as it is in a session."""
 
-    def end(self) -> None: ...
+    __slots__ = ("hosted", "partition", "session", "topic_id")
+
+    def __init__(
+        self, session: "Session", key: TopicIdPartition, hosted: HostedPartition, watchers: set[Watcher]
+    ) -> None:
+        super().__init__(session, key, watchers)
+        self.session, self.partition, self.topic_id, self.hosted = session, key, key.topic_id, hosted
+
+    def end(self) -> None:
+        super().end()
+        leader = self.hosted.leader_state
+        follower = None if leader is None else leader.followers.get(self.session.replica)
+        if follower is not None and follower.heard is self.session.heard:
+            follower.heard = None
 
 
 @dataclass(slots=True, eq=False)
 class Session:
     id: int
     by_id: bool
-    epoch: int = FIRST_EPOCH  # the one that is due
-    positions: dict[Wanted, FetchPosition] = field(default_factory=dict)
-    told: dict[Wanted, Told] = field(default_factory=dict)
+    epoch: int = FIRST_EPOCH  # of the next fetch
+    positions: dict[TopicIdPartition, FetchPosition] = field(default_factory=dict)
+    sent: dict[TopicIdPartition, SentWatermarks] = field(default_factory=dict)
     last_used_ms: int = 0
-    fresh: dict[Wanted, None] = field(default_factory=dict)  # in no order: see `turns`
-    turns: dict[Wanted, int] = field(default_factory=dict)  # the order in which all are served: the smallest first
-    _last_turn: int = 0
-    watches: dict[Wanted, Watch] = field(default_factory=dict)
-    lanes: dict[tuple[bytes, int], Watch] = field(default_factory=dict)  # the same, by topic id and partition
-    replica: int = -1  # whose it is, if it is a follower's
+    fresh: dict[TopicIdPartition, None] = field(default_factory=dict)  # in no order: see `rotation`
+    rotation: dict[TopicIdPartition, int] = field(
+        default_factory=dict
+    )  # the partition with the smallest number is read first
+    _last_place: int = 0
+    watchers: dict[tuple[str, bytes, int], PartitionWatcher] = field(default_factory=dict)
+    replica: int = -1  # the follower whose session it is
     waiting: Callable[[], None] | None = None  # evaluates the fetch that waits
-    heard: Heard = field(default_factory=Heard)  # of the follower whose session it is
-    all_looked_at_ms: int = 0
+    heard: Heard = field(default_factory=Heard)  # when it fetched last
+    all_read_ms: int = 0
 
-    def update(self, changed: Iterable[tuple[Wanted, FetchPosition]], forgotten: Iterable[Wanted]) -> None:
-        for wanted, position in changed:
-            if wanted not in self.positions:
-                self.serve_last(wanted)
-            self.positions[wanted] = position
-            self.fresh[wanted] = None
-        for wanted in forgotten:
-            self.positions.pop(wanted, None)
-            self.turns.pop(wanted, None)
-            self.told.pop(wanted, None)
-            self.fresh.pop(wanted, None)
-            if (watch := self.watches.pop(wanted, None)) is not None:
-                watch.end()
+    def update(
+        self, changed: Iterable[tuple[TopicIdPartition, FetchPosition]], forgotten: Iterable[TopicIdPartition]
+    ) -> None:
+        for key, position in changed:
+            if key not in self.positions:
+                self.serve_last(key)
+            self.positions[key] = position
+            self.fresh[key] = None
+        for key in forgotten:
+            self.positions.pop(key, None)
+            self.rotation.pop(key, None)
+            self.sent.pop(key, None)
+            self.fresh.pop(key, None)
+            if (watcher := self.watchers.pop(key, None)) is not None:
+                watcher.end()
 
     def seen(self, now_ms: int) -> None:
-        """A fetch came."""
+        """A fetch arrived."""
         self.last_used_ms = self.heard.last_ms = now_ms
-        if now_ms - self.all_looked_at_ms > LOOK_AT_ALL_MS:
-            self.look_at_all(now_ms)
+        if now_ms - self.all_read_ms > READ_ALL_MS:
+            self.read_all(now_ms)
 
-    def look_at_all(self, now_ms: int) -> None:
-        self.all_looked_at_ms = now_ms
+    def read_all(self, now_ms: int) -> None:
+        self.all_read_ms = now_ms
         self.fresh.update(dict.fromkeys(self.positions))
 
     def close(self) -> None:
-        for watch in self.watches.values():
-            watch.end()
-        self.watches.clear()
+        for watcher in self.watchers.values():
+            watcher.end()
+        self.watchers.clear()
 
-    def has_news(self, wanted: Wanted, now: Told) -> bool:
-        """Whether something changed since the client was last told; it counts as told now."""
-        if self.told.get(wanted) == now:
+    def has_news(self, key: TopicIdPartition, now: SentWatermarks) -> bool:
+        """Whether the watermarks changed since the last response. They count as sent from now on."""
+        if self.sent.get(key) == now:
             return False
-        self.told[wanted] = now
+        self.sent[key] = now
         return True
 
-    def serve_last(self, wanted: Wanted) -> None:
+    def serve_last(self, key: TopicIdPartition) -> None:
         """A partition that gave data goes to the end, so that one with much data does not starve the others."""
-        self._last_turn += 1
-        self.turns[wanted] = self._last_turn
+        self._last_place += 1
+        self.rotation[key] = self._last_place
 
-    def candidates(self) -> list[Wanted]:
-        """Those that may have something to tell, in their order."""
-        return sorted(self.fresh, key=self.turns.__getitem__) if len(self.fresh) > 1 else list(self.fresh)
+    def candidates(self) -> list[TopicIdPartition]:
+        """The partitions that may have changed, in the order of the rotation."""
+        return sorted(self.fresh, key=self.rotation.__getitem__) if len(self.fresh) > 1 else list(self.fresh)
 
 
 class Sessions:
@@ -119,15 +136,15 @@ class Sessions:
         self.slots, self._draw = slots, draw  # a random number between two, both included
         self.by_id: dict[int, Session] = {}
 
-    def open(self, positions: Mapping[Wanted, FetchPosition], by_id: bool, now_ms: int) -> Session | None:
-        """None if there is no place: the client then goes on without."""
+    def open(self, positions: Mapping[TopicIdPartition, FetchPosition], by_id: bool, now_ms: int) -> Session | None:
+        """None if there is no room: the client then fetches without a session."""
         if self._positions() + len(positions) > MOST_POSITIONS:
             return None
         if len(self.by_id) >= self.slots and not self._evict(now_ms):
             return None
         session = Session(self._new_id(), by_id, last_used_ms=now_ms)
         session.update(positions.items(), ())
-        session.look_at_all(now_ms)
+        session.read_all(now_ms)
         self.by_id[session.id] = session
         return session
 
@@ -135,9 +152,9 @@ class Sessions:
         return sum(len(session.positions) for session in self.by_id.values())
 
     def _new_id(self) -> int:
-        while (found := self._draw(1, MAX_EPOCH)) in self.by_id:
+        while (session_id := self._draw(1, MAX_EPOCH)) in self.by_id:
             pass
-        return found
+        return session_id
 
     def _evict(self, now_ms: int) -> bool:
         if not self.slots:
@@ -152,12 +169,12 @@ class Sessions:
         self,
         session_id: int,
         epoch: int,
-        changed: Mapping[Wanted, FetchPosition],
-        forgotten: Iterable[Wanted],
+        changed: Mapping[TopicIdPartition, FetchPosition],
+        forgotten: Iterable[TopicIdPartition],
         by_id: bool,
         now_ms: int,
     ) -> Session | None:
-        """The session, with what changed. None if nothing is left in it: that was its end."""
+        """The updated session. None if no partition is left in it: it is closed then."""
         session = self.by_id.get(session_id)
         if session is None:
             raise FetchSessionIdNotFound(f"there is no fetch session {session_id}")

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from leadline.api.context import Context
 from leadline.api.metadata import endpoints
@@ -49,10 +49,10 @@ OLDEST_VERSION = 3  # before it, records had another format
 ZSTD_FROM = 7
 ACKS = (0, 1, ACKS_ALL)
 LEADERS_FROM = 10
-LARGE_BYTES = 16 * 1024  # requests from here on wait for a disk that does not keep up
-ADMIN_CLIENT = "__admin_client"  # who calls itself so may write to internal topics, as in Kafka
+LARGE_BYTES = 16 * 1024  # requests of this size or more wait for a disk that does not keep up
+ADMIN_CLIENT = "__admin_client"  # a client with this id may write to internal topics, as in Kafka
 
-# Refused before the log was asked, or for its sake: Kafka does not tell with these where the log starts.
+# With these errors Kafka does not return where the log starts.
 _WITHOUT_LOG_START = (
     UnknownTopicOrPartition, NotLeaderOrFollower, StorageError, InvalidRequiredAcks, InvalidTopic,
     UnsupportedCompressionType, RecordTooLarge, RecordListTooLarge, CorruptMessage,
@@ -61,7 +61,7 @@ _WITHOUT_LOG_START = (
 _ALL_TRUSTED: Mapping[TopicPartition, Verdict] = {}
 
 A = TypeVar("A")
-Outcome = Callable[[int, WireError | None], None]  # NONE, or the code of what is wrong; and why it is refused, if it is
+OnDone = Callable[[int, WireError | None], None]  # NONE or an error code; why records were refused, if they were
 Answer = ProduceResponse | Awaitable[ProduceResponse | None] | None
 _Partition = ProduceResponse.PartitionProduceResponse
 _Topic = ProduceResponse.TopicProduceResponse
@@ -93,68 +93,98 @@ async def _append_later(
 
 
 def _with_own_records(request: ProduceRequest) -> ProduceRequest:
-    """The frame that they lie in is used again while we wait."""
+    """The buffer of the frame is used again while the request waits."""
     for topic in request.topic_data:
         for data in topic.partition_data:
             data.records = bytearray(_records(data))
     return request
 
 
+class _Unsafe(NamedTuple):
+    """Records that were appended, but are not yet where the acknowledgement needs them."""
+
+    hosted: HostedPartition
+    offset: Offset  # the one after them
+    response: _Partition
+
+
+class _Appends:
+    """The appends of one request, partition by partition."""
+
+    def __init__(self, request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict], ctx: Context) -> None:
+        self.acks, self._verdicts, self._ctx = request.acks, verdicts, ctx
+        self._replicas = ctx.services.replicas
+        self._needs_check = self.acks not in ACKS or ctx.version < ZSTD_FROM
+        self.failure: WireError | None = None  # the last one
+        self.unsafe: list[_Unsafe] = []
+        self.topics = [
+            _Topic(
+                name=topic.name, partition_responses=[self._append(topic.name, data) for data in topic.partition_data]
+            )
+            for topic in request.topic_data
+            if topic.partition_data
+        ]
+
+    def _append(self, topic: str, data: ProduceRequest.PartitionProduceData) -> _Partition:
+        tp, records = TopicPartition(topic, data.index), _records(data)
+        verdict = TRUSTED if self._verdicts is _ALL_TRUSTED else self._verdicts.get(tp)
+        if isinstance(verdict, WireError):
+            self.failure = verdict
+            return refused(data.index, verdict)
+        try:
+            if self._needs_check or topic in INTERNAL:
+                _check(tp, records, self.acks, self._ctx)
+            hosted = self._replicas.holding(tp)
+            appended = hosted.append_as_leader(records, AppendOrigin.CLIENT, verdict, self.acks)
+        except WireError as error:
+            self.failure = error
+            return refused(data.index, error, log_start_with(tp, records, error, self._replicas))
+        response = accepted(data.index, appended, hosted.log.log_start)
+        if safe_end(hosted, self.acks) <= appended.last_offset:
+            self.unsafe.append(_Unsafe(hosted, appended.last_offset + 1, response))
+        return response
+
+
+def safe_end(hosted: HostedPartition, acks: int) -> Offset:
+    """The records below it may be acknowledged."""
+    return hosted.log.high_watermark if acks == ACKS_ALL else hosted.log.durable_end
+
+
 def _append(request: ProduceRequest, verdicts: Mapping[TopicPartition, Verdict], ctx: Context) -> Answer:
-    acks, replicas = request.acks, ctx.services.replicas
-    topics = []
-    failed: WireError | None = None
-    unsafe: list[tuple[TopicPartition, Offset, _Partition]] = []  # written, but not everywhere, or not flushed
-    for topic in request.topic_data:
-        partitions = []
-        for data in topic.partition_data:
-            tp = TopicPartition(topic.name, data.index)
-            records = _records(data)
-            verdict = TRUSTED if verdicts is _ALL_TRUSTED else verdicts.get(tp)
-            if isinstance(verdict, WireError):
-                failed = verdict
-                partitions.append(refused(data.index, verdict))
-                continue
-            try:
-                if acks not in ACKS or ctx.version < ZSTD_FROM or topic.name in INTERNAL:
-                    _check(tp, records, acks, ctx)
-                hosted = replicas.holding(tp)
-                appended = hosted.append_as_leader(records, AppendOrigin.CLIENT, verdict, acks)
-                log = hosted.log
-                partitions.append(accepted(data.index, appended, log.log_start))
-                if (log.high_watermark if acks == ACKS_ALL else log.durable_end) <= appended.last_offset:
-                    unsafe.append((tp, appended.last_offset + 1, partitions[-1]))
-            except WireError as error:
-                failed = error
-                partitions.append(refused(data.index, error, log_start_with(tp, records, error, replicas)))
-        if partitions:
-            topics.append(_Topic(name=topic.name, partition_responses=partitions))
-    if acks == 0 and failed is not None:
-        raise failed
-    answer = None if acks == 0 else ProduceResponse(responses=topics)
-    if failed is not None and ctx.version >= LEADERS_FROM and answer is not None:
-        _tell_leaders(answer, ctx)
-    if unsafe and answer is not None:
-        return _once_safe(answer, unsafe, acks, request.timeout_ms, replicas)
-    if unsafe:
-        return _once_flushed([(tp, offset) for tp, offset, _ in unsafe], replicas)
-    if replicas.pressure.level is PressureLevel.HIGH and _is_large(request):
-        return after_the_disk(answer, replicas.pressure)
-    return answer
+    appends = _Appends(request, verdicts, ctx)
+    if request.acks == 0:
+        return _unanswered(appends, request, ctx)
+    response = ProduceResponse(responses=appends.topics)
+    if appends.failure is not None and ctx.version >= LEADERS_FROM:
+        _name_leaders(response, ctx)
+    if appends.unsafe:
+        return _when_all_safe(response, appends.unsafe, request)
+    return _after_the_disk_if_large(response, request, ctx)
 
 
-def _once_safe(
-    answer: ProduceResponse,
-    unsafe: list[tuple[TopicPartition, Offset, _Partition]],
-    acks: int,
-    timeout_ms: int,
-    replicas: Replicas,
+def _unanswered(appends: _Appends, request: ProduceRequest, ctx: Context) -> Answer:
+    if appends.failure is not None:
+        raise appends.failure
+    if appends.unsafe:
+        return _when_all_flushed(appends.unsafe)
+    return _after_the_disk_if_large(None, request, ctx)
+
+
+def _after_the_disk_if_large(response: ProduceResponse | None, request: ProduceRequest, ctx: Context) -> Answer:
+    pressure = ctx.services.replicas.pressure
+    if pressure.level is PressureLevel.HIGH and _is_large(request):
+        return after_the_disk(response, pressure)
+    return response
+
+
+def _when_all_safe(
+    response: ProduceResponse, unsafe: list[_Unsafe], request: ProduceRequest
 ) -> "asyncio.Future[ProduceResponse]":
-    """When all who are to have it do, or the time is over; the offsets are told in any case."""
+    """Complete when the records are safe or the time is over. The response has the offsets in both cases."""
     future: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
     left = len(unsafe)
 
-    def told(part: _Partition, code: int, refusal: WireError | None) -> None:
+    def partition_done(part: _Partition, code: int, refusal: WireError | None) -> None:
         nonlocal left
         part.error_code = code
         if refusal is not None:
@@ -162,19 +192,19 @@ def _once_safe(
             part.error_message = str(refusal)
         left -= 1
         if not left and not future.done():
-            future.set_result(answer)
+            future.set_result(response)
 
-    for tp, offset, part in unsafe:
-        when_safe(replicas.hosted[tp], offset, acks, timeout_ms, partial(told, part))
+    for hosted, offset, part in unsafe:
+        when_safe(hosted, offset, request.acks, request.timeout_ms, partial(partition_done, part))
     return future
 
 
-async def _once_flushed(unsafe: list[tuple[TopicPartition, Offset]], replicas: Replicas) -> None:
-    """acks=0: nobody is answered, but the next request waits, as in Kafka; a failure closes the connection."""
+async def _when_all_flushed(unsafe: list[_Unsafe]) -> None:
+    """acks=0: there is no response, but the next request waits, as in Kafka. A failure closes the connection."""
     futures = []
-    for tp, offset in unsafe:
+    for hosted, offset, _ in unsafe:
         future: asyncio.Future[WireError | None] = asyncio.get_running_loop().create_future()
-        replicas.hosted[tp].once_flushed(offset, partial(_set_result, future))
+        hosted.once_flushed(offset, partial(_set_result, future))
         futures.append(future)
     for future in futures:
         if (error := await future) is not None:
@@ -186,55 +216,55 @@ def _set_result(future: "asyncio.Future[WireError | None]", error: WireError | N
         future.set_result(error)
 
 
-def when_safe(hosted: HostedPartition, offset: Offset, acks: int, timeout_ms: int, told: Outcome) -> None:
-    """The time that the others may take begins behind our own flush."""
+def when_safe(hosted: HostedPartition, offset: Offset, acks: int, timeout_ms: int, on_done: OnDone) -> None:
+    """Call `on_done` when the records below an offset are safe. The time-out starts after our own flush."""
     if hosted.log.durable_end >= offset:
-        _when_committed(hosted, offset, timeout_ms, told)
+        _when_committed(hosted, offset, timeout_ms, on_done)
         return
 
     def flushed(error: WireError | None) -> None:
         if error is not None:
-            told(error.code, error)
+            on_done(error.code, error)
         elif acks == ACKS_ALL:
-            _when_committed(hosted, offset, timeout_ms, told)
+            _when_committed(hosted, offset, timeout_ms, on_done)
         else:
-            told(NONE, None)
+            on_done(NONE, None)
 
     hosted.once_flushed(offset, flushed)
 
 
-def _when_committed(hosted: HostedPartition, offset: Offset, timeout_ms: int, told: Outcome) -> None:
+def _when_committed(hosted: HostedPartition, offset: Offset, timeout_ms: int, on_done: OnDone) -> None:
     leader = hosted.leader
 
-    def judge(error: WireError | None) -> None:
+    def committed(error: WireError | None) -> None:
         try:
             if error is not None:
                 raise error
             leader.check_still_in_sync()
-        except WireError as found:
-            told(found.code, None)
+        except WireError as failure:
+            on_done(failure.code, None)
         else:
-            told(NONE, None)
+            on_done(NONE, None)
 
     if leader.is_safe(offset):
-        judge(None)
+        committed(None)
     else:
-        hosted.once_committed(offset, max(timeout_ms, 0) / 1000, judge)
+        hosted.once_committed(offset, max(timeout_ms, 0) / 1000, committed)
 
 
-def _tell_leaders(answer: ProduceResponse, ctx: Context) -> None:
-    """Who leads what was sent here in vain, and where it is."""
+def _name_leaders(response: ProduceResponse, ctx: Context) -> None:
+    """Add the leaders of the partitions that this broker does not lead, and their endpoints."""
     named = set()
-    for topic in answer.responses:
-        known = ctx.services.metadata.topics.get(topic.name)
+    for topic in response.responses:
+        cached = ctx.services.metadata.topics.get(topic.name)
         for part in topic.partition_responses:
-            if part.error_code == NotLeaderOrFollower.code and known is not None and part.index in known.partitions:
-                leader = known.partitions[part.index]
+            if part.error_code == NotLeaderOrFollower.code and cached is not None and part.index in cached.partitions:
+                leader = cached.partitions[part.index]
                 part.current_leader = ProduceResponse.LeaderIdAndEpoch(
                     leader_id=leader.leader, leader_epoch=leader.leader_epoch
                 )
                 named.add(leader.leader)
-    answer.node_endpoints = [
+    response.node_endpoints = [
         ProduceResponse.NodeEndpoint(node_id=broker, host=at.host, port=at.port, rack=rack)
         for broker, at, rack in (endpoints(ctx) if named else ())
         if broker in named
@@ -245,10 +275,10 @@ def _is_large(request: ProduceRequest) -> bool:
     return sum(len(_records(data)) for topic in request.topic_data for data in topic.partition_data) >= LARGE_BYTES
 
 
-async def after_the_disk(answer: A, pressure: WritePressure) -> A:
-    """Who writes faster than the disk is slowed down by it, and nobody else is."""
+async def after_the_disk(reply: A, pressure: WritePressure) -> A:
+    """A producer that writes faster than the disk is slowed down by it, and no other one."""
     await pressure.room()
-    return answer
+    return reply
 
 
 def _records(data: ProduceRequest.PartitionProduceData) -> Buffer:
@@ -256,7 +286,7 @@ def _records(data: ProduceRequest.PartitionProduceData) -> Buffer:
 
 
 def _refusal(request: ProduceRequest, ctx: Context) -> WireError | None:
-    """Why the request as a whole is refused, if it is."""
+    """Why the request is refused as a whole; None if it is not."""
     if ctx.version < OLDEST_VERSION:
         return UnsupportedVersion(f"Produce v{ctx.version} carries records in a unsupported format; v3-11 do not")
     if request.transactional_id is not None:
@@ -282,7 +312,7 @@ def _refuse_all(request: ProduceRequest, error: WireError) -> ProduceResponse:
 
 
 def _check(tp: TopicPartition, records: Buffer, acks: int, ctx: Context) -> None:
-    """What is seldom to be checked, in Kafka's order."""
+    """The rare checks, in Kafka's order."""
     ctx.services.replicas.leading(tp)
     is_zstd = len(records) > HEADER_BYTES and records[FLAGS_AT] & CODEC_MASK == Codec.ZSTD
     if ctx.version < ZSTD_FROM and is_zstd and records[MAGIC_AT] == MAGIC:
@@ -319,7 +349,7 @@ def refused(index: int, error: WireError, log_start: int = -1) -> _Partition:
 
 
 def log_start_with(tp: TopicPartition, records: Buffer, error: WireError, replicas: Replicas) -> int:
-    """Told where the log itself refused what was one batch."""
+    """Kafka returns the log start offset only when the log rejected a single batch."""
     if isinstance(error, _WITHOUT_LOG_START) or (isinstance(error, InvalidRecord) and not _is_one_batch(records)):
         return -1
     return replicas.leading(tp).log.log_start

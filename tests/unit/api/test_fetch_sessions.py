@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator
 from itertools import count
+from typing import cast
 from uuid import UUID
 
 import pytest
 
 from leadline.api import fetch_sessions as module
 from leadline.api.fetch_sessions import (
-    LOOK_AT_ALL_MS,
     MIN_EVICTION_MS,
+    READ_ALL_MS,
+    PartitionWatcher,
+    SentWatermarks,
     Session,
     Sessions,
-    Told,
-    Wanted,
+    TopicIdPartition,
 )
 from leadline.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from leadline.wire.fetch_position import MAX_EPOCH, FetchPosition
@@ -21,8 +23,11 @@ from leadline.wire.fetch_position import MAX_EPOCH, FetchPosition
 NO_ID = UUID(int=0)
 
 
-def positions(*partitions: int, offset: int = 0) -> dict[Wanted, FetchPosition]:
-    return {Wanted("t", NO_ID.bytes, n): FetchPosition(NO_ID.bytes, n, -1, offset, -1, -1, 100) for n in partitions}
+def positions(*partitions: int, offset: int = 0) -> dict[TopicIdPartition, FetchPosition]:
+    return {
+        TopicIdPartition("t", NO_ID.bytes, n): FetchPosition(NO_ID.bytes, n, -1, offset, -1, -1, 100)
+        for n in partitions
+    }
 
 
 @pytest.fixture
@@ -64,7 +69,12 @@ def test_no_slots_no_sessions() -> None:
 def test_what_changes_and_what_is_forgotten(sessions: Sessions) -> None:
     session = opened(sessions, 0, 1, 2)
     sessions.resume(
-        session.id, 1, positions(1, 3, offset=7), [Wanted("t", NO_ID.bytes, 0), Wanted("u", NO_ID.bytes, 0)], False, 0
+        session.id,
+        1,
+        positions(1, 3, offset=7),
+        [TopicIdPartition("t", NO_ID.bytes, 0), TopicIdPartition("u", NO_ID.bytes, 0)],
+        False,
+        0,
     )
     assert {wanted.partition: at.fetch_offset for wanted, at in session.positions.items()} == {1: 7, 2: 0, 3: 7}
 
@@ -92,10 +102,10 @@ def test_all_sessions_together_hold_so_much_and_no_more(sessions: Sessions, monk
 
 
 def test_news_are_told_once(sessions: Sessions) -> None:
-    session, wanted = opened(sessions, 0), Wanted("t", NO_ID.bytes, 0)
-    assert session.has_news(wanted, Told(5, 5, 0))
-    assert not session.has_news(wanted, Told(5, 5, 0))
-    assert session.has_news(wanted, Told(6, 5, 0))
+    session, wanted = opened(sessions, 0), TopicIdPartition("t", NO_ID.bytes, 0)
+    assert session.has_news(wanted, SentWatermarks(5, 5, 0))
+    assert not session.has_news(wanted, SentWatermarks(5, 5, 0))
+    assert session.has_news(wanted, SentWatermarks(6, 5, 0))
 
 
 class Ended:
@@ -109,7 +119,7 @@ class Ended:
 
 def test_only_what_is_fresh_is_looked_at_and_in_its_turn(sessions: Sessions) -> None:
     session = opened(sessions, 0, 1, 2)
-    zero, one, two = (Wanted("t", NO_ID.bytes, n) for n in range(3))
+    zero, one, two = (TopicIdPartition("t", NO_ID.bytes, n) for n in range(3))
     assert session.candidates() == [zero, one, two]
     session.fresh.clear()
     sessions.resume(session.id, 1, positions(2, 0, offset=5), (), False, 0)
@@ -118,19 +128,19 @@ def test_only_what_is_fresh_is_looked_at_and_in_its_turn(sessions: Sessions) -> 
     assert session.candidates() == [two, zero]
 
 
-def test_all_are_looked_at_every_now_and_then(sessions: Sessions) -> None:
+def test_all_partitions_are_read_every_five_seconds(sessions: Sessions) -> None:
     session = opened(sessions, 0, 1)
     session.fresh.clear()
-    session.seen(LOOK_AT_ALL_MS)
+    session.seen(READ_ALL_MS)
     assert session.candidates() == []
-    session.seen(LOOK_AT_ALL_MS + 1)
+    session.seen(READ_ALL_MS + 1)
     assert len(session.candidates()) == 2
 
 
-def test_watches_end_with_what_they_watch(sessions: Sessions) -> None:
+def test_a_watcher_ends_when_its_partition_or_session_does(sessions: Sessions) -> None:
     session, first, second = opened(sessions, 0, 1), Ended(), Ended()
-    zero, one = (Wanted("t", NO_ID.bytes, n) for n in range(2))
-    session.watches.update({zero: first, one: second})
+    zero, one = (TopicIdPartition("t", NO_ID.bytes, n) for n in range(2))
+    session.watchers.update(cast(dict[tuple[str, bytes, int], PartitionWatcher], {zero: first, one: second}))
     sessions.resume(session.id, 1, {}, [zero], False, 0)
     assert (first.over, second.over) == (True, False)
     sessions.close(session.id)

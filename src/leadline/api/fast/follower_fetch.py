@@ -8,8 +8,8 @@ import asyncio
 from typing import NamedTuple
 
 from leadline.api.context import ClientConnection, Context, Services
-from leadline.api.fetch import Fetch, Watch
-from leadline.api.fetch_sessions import Session, Told
+from leadline.api.fetch import Fetch
+from leadline.api.fetch_sessions import PartitionWatcher, SentWatermarks, Session
 from leadline.log.log import Isolation
 from leadline.model import BrokerId
 from leadline.replication.hosted_partition import HostedPartition
@@ -23,6 +23,7 @@ from leadline.wire.frames import response_frame
 from leadline.wire.messages import FetchRequest
 from leadline.wire.primitives import Piece, piece_length
 
+NO_NAME = ""  # of a topic in a session that goes by ids
 MOST_LINGERING_MS = 1000  # shorter timers are kept when their fetch is answered: the next one uses them
 
 
@@ -39,21 +40,21 @@ def fetch_by_follower(
         return None
     if session.epoch != request.session_epoch or session.epoch == MAX_EPOCH:
         return None
-    lanes, watches, has_all = session.lanes, [], request.is_patient
+    watchers, named, has_all = session.watchers, [], request.is_patient
     for position in request.positions:
-        watch = lanes.get((position.topic_id, position.partition))
-        if not isinstance(watch, Watch) or not _is_usual(position, watch.hosted, request.replica, request.broker_epoch):
+        watcher = watchers.get((NO_NAME, position.topic_id, position.partition))
+        if watcher is None or not _is_usual(position, watcher.hosted, request.replica, request.broker_epoch):
             return None
-        watches.append(watch)
-        has_all = has_all and position.fetch_offset == watch.hosted.log.log_end
+        named.append(watcher)
+        has_all = has_all and position.fetch_offset == watcher.hosted.log.log_end
     fetch = client.follower_fetch
     if fetch is None or fetch.session is not session or fetch.is_waiting:
         fetch = client.follower_fetch = FollowerFetch(session, client, services)
     fetch.begin(request)
-    for position, watch in zip(request.positions, watches, strict=True):
-        fetch.position_reported(position, watch)
-    if len(session.fresh) > len(watches):
-        fetch.refresh_unnamed(watches)
+    for position, watcher in zip(request.positions, named, strict=True):
+        fetch.position_reported(position, watcher)
+    if len(session.fresh) > len(named):
+        fetch.refresh_unnamed(named)
     elif has_all:  # only the named partitions are fresh, and none has records
         return fetch.wait()
     return fetch.response() or fetch.wait()
@@ -102,25 +103,25 @@ class FollowerFetch:
         self.session.epoch += 1
         self.session.seen(self._now_ms)
 
-    def position_reported(self, position: FetchPosition, watch: Watch) -> None:
-        request, session, wanted = self._request, self.session, watch.wanted
-        session.positions[wanted] = position
-        session.fresh[wanted] = None
-        watch.hosted.follower_fetched(request.replica, position, request.broker_epoch, session.heard, self._now_ms)
+    def position_reported(self, position: FetchPosition, watcher: PartitionWatcher) -> None:
+        request, session, key = self._request, self.session, watcher.partition
+        session.positions[key] = position
+        session.fresh[key] = None
+        watcher.hosted.follower_fetched(request.replica, position, request.broker_epoch, session.heard, self._now_ms)
 
-    def refresh_unnamed(self, named: list[Watch]) -> None:
+    def refresh_unnamed(self, named: list[PartitionWatcher]) -> None:
         """A fetch confirms the position in every partition, named or not. A follower out of sync may join by it.
 
         An idle partition whose leader was elected again since its last record has an unusual position. `fetch` judges
         it.
         """
         request, session = self._request, self.session
-        for wanted in list(session.fresh):
-            watch, position = session.watches.get(wanted), session.positions[wanted]
-            leader = watch.hosted.leader_state if isinstance(watch, Watch) and watch not in named else None
-            if isinstance(watch, Watch) and leader is not None and request.replica not in leader.isr:
-                if _is_usual(position, watch.hosted, request.replica, request.broker_epoch):
-                    self.position_reported(position, watch)
+        for key in list(session.fresh):
+            watcher, position = session.watchers.get(key), session.positions[key]
+            leader = watcher.hosted.leader_state if watcher is not None and watcher not in named else None
+            if watcher is not None and leader is not None and request.replica not in leader.isr:
+                if _is_usual(position, watcher.hosted, request.replica, request.broker_epoch):
+                    self.position_reported(position, watcher)
                 elif self._fallback is None:
                     self._fallback = self._slow_fetch()
 
@@ -200,19 +201,19 @@ class FollowerFetch:
 
 
 class _Fetched(NamedTuple):
-    partitions: list[tuple[Watch, follower_fetch.FetchedPartition]]
+    partitions: list[tuple[PartitionWatcher, follower_fetch.FetchedPartition]]
     size: int
 
 
 def _read(session: Session, request: FollowerFetchRequest, replicas: Replicas) -> _Fetched | None:
     """The fresh partitions of the session. None: something is unusual."""
     partitions, size, left, positions = [], 0, request.max_bytes, session.positions
-    for wanted in session.candidates():
-        watch = session.watches.get(wanted)
-        if not isinstance(watch, Watch):
+    for key in session.candidates():
+        watcher = session.watchers.get(key)
+        if watcher is None:
             return None
-        watch.seen()
-        hosted, position = watch.hosted, positions[wanted]
+        watcher.seen()
+        hosted, position = watcher.hosted, positions[key]
         log, offset = hosted.log, position.fetch_offset
         if hosted.leader_state is None or log.offline or hosted.epoch != position.current_leader_epoch:
             return None
@@ -229,8 +230,8 @@ def _read(session: Session, request: FollowerFetchRequest, replicas: Replicas) -
                 size += length
                 left = max(left - length, 0)
         marks = log.high_watermark, log.last_stable_offset, log.log_start
-        partitions.append((watch, follower_fetch.FetchedPartition(watch.topic_id, wanted.partition, *marks, records)))
-    if len(partitions) > MOST_TOPICS and len({watch.topic_id for watch, _ in partitions}) > MOST_TOPICS:
+        partitions.append((watcher, follower_fetch.FetchedPartition(watcher.topic_id, key.partition, *marks, records)))
+    if len(partitions) > MOST_TOPICS and len({watcher.topic_id for watcher, _ in partitions}) > MOST_TOPICS:
         return None
     return _Fetched(partitions, size)
 
@@ -238,13 +239,13 @@ def _read(session: Session, request: FollowerFetchRequest, replicas: Replicas) -
 def _news(fetched: _Fetched, session: Session, replica: BrokerId) -> list[follower_fetch.FetchedPartition]:
     """The partitions that changed for the follower. One that has caught up is not read again until it changes."""
     news = []
-    for watch, part in fetched.partitions:
-        wanted, leader = watch.wanted, watch.hosted.leader
-        has_news = session.has_news(wanted, Told(part.high_watermark, part.last_stable_offset, part.log_start))
+    for watcher, part in fetched.partitions:
+        key, leader = watcher.partition, watcher.hosted.leader
+        has_news = session.has_news(key, SentWatermarks(part.high_watermark, part.last_stable_offset, part.log_start))
         if has_news or part.records is not None:
             news.append(part)
         if part.records is not None:
-            session.serve_last(wanted)
-        if session.positions[wanted].fetch_offset >= leader.log_end and replica in leader.isr:
-            session.fresh.pop(wanted, None)
+            session.serve_last(key)
+        if session.positions[key].fetch_offset >= leader.log_end and replica in leader.isr:
+            session.fresh.pop(key, None)
     return news

@@ -261,7 +261,7 @@ def test_who_is_not_in_sync_may_join_without_saying_again_where_it_is(tmp_path: 
         session = opened(leader, last_epoch)
         leads.isr = (leader.id,)
         leads.pending = Proposal(LeaderAndIsr(leader.id, leads.epoch, (leader.id,), leads.partition_epoch), ())
-        leader.services.sessions.by_id[session].look_at_all(0)
+        leader.services.sessions.by_id[session].read_all(0)
         assert fast(leader, request((session, 1))) is not None
         assert leads.pending.wanted.isr == (leader.id,), "one proposal at a time"
         leads.pending = None
