@@ -46,6 +46,13 @@ def wrong_decision_numbers(text: str) -> list[str]:
     ]
 
 
+def missing_classes(text: str) -> list[str]:
+    """Names in CamelCase of the glossary are classes of ours, each of which exists once."""
+    names = re.findall(r"`([A-Z][a-z]\w+)`", text)
+    source = "\n".join(path.read_text() for path in SOURCE.rglob("*.py"))
+    return [name for name in names if not re.search(rf"^\s*class {name}\b|^{name} = ", source, re.MULTILINE)]
+
+
 def decisions() -> list[tuple[int, Path]]:
     return [(int(path.name[:4]), path) for path in sorted(DECISIONS.glob("[0-9]*.md"))]
 
@@ -55,6 +62,10 @@ def test_everything_that_a_document_names_exists(document: Path) -> None:
     text = document.read_text()
     complaints = [*broken_links(text, document.parent), *missing_paths(text), *missing_commands(text)]
     assert [*complaints, *wrong_decision_numbers(text)] == []
+
+
+def test_the_classes_of_the_glossary_exist() -> None:
+    assert missing_classes((ROOT / "docs" / "GLOSSARY.md").read_text()) == []
 
 
 def test_decisions_are_numbered_without_a_gap() -> None:
@@ -89,6 +100,7 @@ def test_the_index_lists_every_decision_with_its_title_and_status() -> None:
         missing_commands("`make nothing`"),
         missing_commands("`leadline nothing`"),
         wrong_decision_numbers("[decision 3](decisions/0004-x.md)"),
+        missing_classes("`Nonexistent`"),
     ],
 )
 def test_the_checks_find_what_they_look_for(complaints: list[str]) -> None:
