@@ -1,6 +1,6 @@
-"""A follower's questions to its leader, as messages: where its log ends or starts, what comes next.
+"""The requests of a follower to its leader: Fetch, and ListOffsets for where the leader's log ends or starts.
 
-Pure: builds messages of what is to be asked.
+Pure: builds messages.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from leadline.wire.messages import FetchRequest, ListOffsetsRequest
 
 
 class Me(NamedTuple):
-    """Who fetches, as it tells the leader."""
+    """The broker that fetches, as it names itself to the leader."""
 
     id: BrokerId
     epoch: int
@@ -79,8 +79,8 @@ def _forgotten(gone: Forgotten) -> FetchRequest.ForgottenTopic:
     return FetchRequest.ForgottenTopic(topic=gone.tp.topic, topic_id=topic_id, partitions=[gone.tp.partition])
 
 
-def is_usual(request: FetchSessionRequest) -> bool:
-    """Whether it can be written by hand."""
+def fits_fast_path(request: FetchSessionRequest) -> bool:
+    """Whether `fast_frame` can write it."""
     if not request.by_id or request.session_epoch == FULL_EPOCH or request.forgotten or request.replaced:
         return False
     if len(request.named) <= follower_fetch.MOST_TOPICS:
@@ -88,7 +88,7 @@ def is_usual(request: FetchSessionRequest) -> bool:
     return sum(1 for _ in groupby(request.named.values(), attrgetter("topic_id"))) <= follower_fetch.MOST_TOPICS
 
 
-def frame_by_hand(
+def fast_frame(
     request: FetchSessionRequest,
     me: Me,
     config: ReplicationConfig,
@@ -96,8 +96,8 @@ def frame_by_hand(
     correlation_id: int,
     client_id: str,
 ) -> bytes:
-    """The same as `fetch_request`, of one that is usual."""
-    asking = follower_fetch.FollowerFetchRequest(
+    """The bytes of `fetch_request`, without the codec, for a request that fits the fast path."""
+    encoded = follower_fetch.FollowerFetchRequest(
         correlation_id,
         max_wait_ms,
         config.replica_fetch_min_bytes,
@@ -108,4 +108,4 @@ def frame_by_hand(
         me.id,
         me.epoch,
     )
-    return follower_fetch.encode_request(asking, client_id)
+    return follower_fetch.encode_request(encoded, client_id)

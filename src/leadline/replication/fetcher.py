@@ -1,12 +1,21 @@
-"""The partitions that are copied from one leader: asked for together, again and again, by one task.
+"""A fetcher: one task that fetches all partitions that this broker follows from one leader.
 
 One loop does all the work of a broker, so one fetcher for each leader is as fast as several: num.replica.fetchers
-changes nothing. A partition that fails rests or is left alone, as `follower` decides; the others go on.
+changes nothing. A partition that fails rests or is given up, as `follower` decides; the others go on.
 
-    a log is changed only under `changing`, or in one go while nobody holds it: whoever takes a partition away waits
-    until it is as it should be
-    a fetch that waits at the leader is broken off for a partition that comes: its leader may be a new one
-    the leader is told of no record that flush.messages wants on disk and that is not there
+A response arrives in one of two places. Both report it to the state with `received`, and apply the effects with
+`_apply`:
+
+    _on_response   in the socket's callback, for a response as most are: it sends the next request at once
+    _fetch         in the task, for any response: it may wait, truncate, and report errors
+
+`_on_response` hands a response over to `_fetch` as a whole when one of its partitions needs the task. `_fetch` then
+skips the partitions that were applied before: their position has moved, so for them the response is an old one.
+
+    a log is changed only under `changing`, or without a wait while nobody holds it: whoever takes a partition away
+    waits until its log is consistent
+    a fetch that waits at the leader is cancelled for a new partition: its leader may have just been elected
+    a fetch reports no record that flush.messages wants on disk and that is not there
 """
 
 import asyncio
@@ -26,9 +35,9 @@ from leadline.model import NONE, BrokerId, Buffer, TopicPartition
 from leadline.replication.context import ReplicationContext
 from leadline.replication.fetch_requests import (
     Me,
+    fast_frame,
     fetch_request,
-    frame_by_hand,
-    is_usual,
+    fits_fast_path,
     offsets_request,
 )
 from leadline.replication.fetch_session import FetchSession, FetchSessionRequest
@@ -44,33 +53,33 @@ from leadline.wire.primitives import BUFFERS, MalformedRequest
 
 log = logging.getLogger(__name__)
 
-TURN_BYTES = 256 * 1024
-HELD_BACK_MS = 100  # between two looks at a throttle, or at a flush that takes long
-FLUSH_WAIT_S = 0.5  # for flushes that have not ended, before the other partitions go on without theirs
+YIELD_BYTES = 256 * 1024  # after these, other tasks run
+HELD_BACK_MS = 100  # between two checks of a throttle, or of a flush that takes long
+FLUSH_WAIT_S = 0.5  # for flushes; after that the other partitions go on
 ALL_DUE_MS = 5000
-BREAK_OFF_S = 0.02  # time for others to come, too
+CANCEL_S = 0.02  # delay before a waiting fetch is cancelled: more partitions may come
 FETCH_BY_ID, FETCH_BY_NAME, LIST_OFFSETS = 16, 12, 8  # versions
 
 _Part = FetchResponse.PartitionData
 
 
-class Held(Protocol):
-    """A partition on this broker, as far as a copy needs it."""
+class FetchedReplica(Protocol):
+    """A partition on this broker, as far as a fetcher needs it."""
 
     log: Log
     history: History
 
     def wake(self) -> None:
-        """There may be more to show."""
+        """There may be more to read."""
 
 
 class Followed(NamedTuple):
-    following: Following
-    held: Held
+    state: Following
+    replica: FetchedReplica
 
 
 class Fetcher:
-    """`connect` makes a peer, again after each that was lost: the leader may be elsewhere by then."""
+    """`connect` makes a client of the leader, and a new one after each loss: the leader may be elsewhere by then."""
 
     def __init__(
         self,
@@ -84,22 +93,22 @@ class Fetcher:
         self._clock, self._pressure, self._config = context.clock, context.pressure, context.config
         self._throttle = context.throttles.follower
         self.followed: dict[TopicPartition, Followed] = {}
-        self._due: dict[TopicPartition, None] = {}  # what to ask of them may have changed since
+        self._due: dict[TopicPartition, None] = {}  # their position may have changed since the last request
         self._resting: dict[TopicPartition, int] = {}  # until when, in ms
         self._held_back: set[TopicPartition] = set()  # by the throttle, or by a flush
-        self._unflushed: set[Log] = set()  # that were appended to, and await a flush
+        self._unflushed: set[Log] = set()  # logs with appends that await a flush
         self._flush_ended = asyncio.Event()
-        self._all_due_ms = 0  # when they last were
+        self._all_due_ms = 0  # when all partitions were last due
         self.changing = asyncio.Lock()
         self._session = FetchSession()
-        self._was_refused = False  # the last answer was of no use
-        self._why = ""  # there was no answer, as it was last said in the log
-        self._appended_bytes = 0  # since it was the others' turn
-        self._peer: LeaderClient | None = None
+        self._was_refused = False  # the last response was an error
+        self._why = ""  # the reason that was logged last
+        self._appended_bytes = 0  # since other tasks last ran
+        self._client: LeaderClient | None = None
         self._woken = asyncio.Event()
-        self._waiting: FetchSessionRequest | None = None  # for the leader's answer
-        self._breaking_off: asyncio.TimerHandle | None = None
-        self._was_broken_off = False  # what is under way, by ourselves
+        self._waiting: FetchSessionRequest | None = None  # the one that the leader has not answered
+        self._cancelling: asyncio.TimerHandle | None = None
+        self._was_cancelled = False  # the fetch under way, by this broker itself
         self._stopped = False
         self._task = asyncio.create_task(self._run(), name=f"fetching from broker {leader}")
 
@@ -109,14 +118,14 @@ class Fetcher:
             self.followed[tp] = followed
             self._due[tp] = None
         self._woken.set()
-        if self._waiting is not None and self._breaking_off is None:
+        if self._waiting is not None and self._cancelling is None:
             loop = asyncio.get_running_loop()
-            self._breaking_off = loop.call_later(BREAK_OFF_S, self._break_off, self._waiting)
+            self._cancelling = loop.call_later(CANCEL_S, self._cancel, self._waiting)
 
-    def _break_off(self, waiting: FetchSessionRequest) -> None:
-        self._breaking_off = None
+    def _cancel(self, waiting: FetchSessionRequest) -> None:
+        self._cancelling = None
         if self._waiting is waiting:
-            self._was_broken_off = True
+            self._was_cancelled = True
             self._close()
 
     def break_off(self) -> None:
@@ -129,8 +138,8 @@ class Fetcher:
             self._due[tp] = None
 
     async def stop(self) -> None:
-        if self._breaking_off is not None:
-            self._breaking_off.cancel()
+        if self._cancelling is not None:
+            self._cancelling.cancel()
         async with self.changing:
             self._stopped = True
             self._task.cancel()
@@ -138,15 +147,15 @@ class Fetcher:
         self._close()
 
     def flush_ended(self) -> None:
-        """Of one of the logs; or its directory failed."""
+        """A flush of one of the logs has ended, or its directory failed."""
         self._flush_ended.set()
 
     def _close(self) -> None:
-        if self._peer is not None:
-            self._peer.close()
-            self._peer = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
 
-    # Asking
+    # Requests
 
     async def _run(self) -> None:
         while not self._stopped:
@@ -156,8 +165,8 @@ class Fetcher:
             now_ms = self._clock.now_ms()
             due = self._take_due(now_ms)
             asked = next_requests(
-                {tp: self.followed[tp].following for tp, is_asked in due.items() if is_asked},
-                {tp: self.followed[tp].held.log for tp, is_asked in due.items() if is_asked},
+                {tp: self.followed[tp].state for tp, is_fetched in due.items() if is_fetched},
+                {tp: self.followed[tp].replica.log for tp, is_fetched in due.items() if is_fetched},
                 now_ms,
                 self._config.replica_fetch_max_bytes,
             )
@@ -165,11 +174,11 @@ class Fetcher:
             if request is None and not asked.offsets:
                 await self._rest(now_ms)
                 continue
-            self._was_broken_off = False
+            self._was_cancelled = False
             try:
                 await self._ask(asked, request)
             except PeerLost as error:
-                if self._was_broken_off:
+                if self._was_cancelled:
                     self._session.failed()
                     self._due.update(dict.fromkeys(asked.offsets))
                 else:
@@ -178,7 +187,7 @@ class Fetcher:
             await self._pressure.room()
 
     async def _wait_for_flushes(self) -> None:
-        """As Kafka's fetchers do; but not for long, for the sake of the partitions that need none."""
+        """As Kafka's fetchers do; but not for long, as the other partitions wait, too."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_WAIT_S):
                 while any(unflushed.awaits_flush for unflushed in self._unflushed):
@@ -187,40 +196,40 @@ class Fetcher:
         self._unflushed.clear()
 
     def _take_due(self, now_ms: int) -> dict[TopicPartition, bool]:
-        """Whose request may have changed; and whether they are to be asked for, or not for now."""
+        """The partitions whose position may have changed, and whether they are to be fetched now."""
         rested = [tp for tp, until_ms in self._resting.items() if until_ms <= now_ms]
         due = dict.fromkeys((*self._held_back, *rested, *self._due))
-        if now_ms - self._all_due_ms > ALL_DUE_MS:  # where a log starts may have changed without our doing
+        if now_ms - self._all_due_ms > ALL_DUE_MS:  # log starts change by retention, without a fetch
             due.update(dict.fromkeys(self.followed))
             self._all_due_ms = now_ms
         self._due.clear()
-        return {tp: self._is_to_be_asked(tp, now_ms) for tp in due}
+        return {tp: self._is_to_be_fetched(tp, now_ms) for tp in due}
 
-    def _is_to_be_asked(self, tp: TopicPartition, now_ms: int) -> bool:
+    def _is_to_be_fetched(self, tp: TopicPartition, now_ms: int) -> bool:
         self._resting.pop(tp, None)
         self._held_back.discard(tp)
-        if (found := self.followed.get(tp)) is None:
+        if (followed := self.followed.get(tp)) is None:
             return False
-        if found.held.log.offline:  # what it holds may not be on its disk
-            found.following.failed("its log directory failed")
+        if followed.replica.log.offline:  # what it holds may not be on its disk
+            followed.state.failed("its log directory failed")
             return False
-        if found.following.rests_until_ms > now_ms:
-            self._resting[tp] = found.following.rests_until_ms
+        if followed.state.rests_until_ms > now_ms:
+            self._resting[tp] = followed.state.rests_until_ms
             return False
-        if found.held.log.awaits_flush or self._is_held_back(tp, found, now_ms):
+        if followed.replica.log.awaits_flush or self._is_held_back(tp, followed, now_ms):
             self._held_back.add(tp)
             return False
         return True
 
     def _is_held_back(self, tp: TopicPartition, followed: Followed, now_ms: int) -> bool:
-        """Those that have all that is safe never are: they would not be in sync for long."""
-        throttled = followed.held.log.config.follower_replication_throttled_replicas
-        if not throttled or followed.following.is_in_sync:
+        """Whether the throttle holds a partition back. One that has all committed records never is: it is in sync."""
+        throttled = followed.replica.log.config.follower_replication_throttled_replicas
+        if not throttled or followed.state.is_in_sync:
             return False
         return is_named(throttled, tp.partition, self._me().id) and self._throttle.is_exceeded(now_ms)
 
     async def _rest(self, now_ms: int) -> None:
-        """Until a partition has rested, or another comes."""
+        """Wait until a partition has rested, or another one comes."""
         held_back = [now_ms + HELD_BACK_MS] if self._held_back else []
         due = min((*self._resting.values(), *held_back), default=None)
         with suppress(TimeoutError):
@@ -235,38 +244,40 @@ class Fetcher:
         now_ms = self._clock.now_ms()
         for tp in (*self._session.positions, *asked.offsets):
             self._due[tp] = None
-            if (found := self.followed.get(tp)) is not None:
-                found.following.unanswered(why, now_ms)
+            if (followed := self.followed.get(tp)) is not None:
+                followed.state.unanswered(why, now_ms)
 
     async def _ask(self, asked: Requests, request: FetchSessionRequest | None) -> None:
-        if self._peer is None:
-            self._peer = self._connect(self.leader)
+        if self._client is None:
+            self._client = self._connect(self.leader)
         timeout_s = self._config.replica_socket_timeout_ms / 1000
         if asked.offsets:
-            await self._ask_offsets(self._peer, asked.offsets, timeout_s)
+            await self._ask_offsets(self._client, asked.offsets, timeout_s)
         if request is not None:
-            await self._fetch(self._peer, asked, request, timeout_s)
+            await self._fetch(self._client, asked, request, timeout_s)
 
-    async def _ask_offsets(self, peer: LeaderClient, asks: dict[TopicPartition, AskOffset], timeout_s: float) -> None:
+    async def _ask_offsets(self, client: LeaderClient, asks: dict[TopicPartition, AskOffset], timeout_s: float) -> None:
         request = offsets_request(asks, self._me())
-        answer = await peer.ask(request, ListOffsetsResponse, LIST_OFFSETS, timeout_s)
+        answer = await client.ask(request, ListOffsetsResponse, LIST_OFFSETS, timeout_s)
         async with self.changing:
             self._due.update(dict.fromkeys(asks))
-            for told in answer.topics:
-                for part in told.partitions:
-                    tp = TopicPartition(told.name, part.partition_index)
-                    found = self.followed.get(tp)
-                    if found is not None and tp in asks:
-                        following, now_ms = found.following, self._clock.now_ms()
-                        effects = following.received_offset(
-                            asks[tp], part.error_code, part.offset, found.held.log, now_ms
+            for topic in answer.topics:
+                for part in topic.partitions:
+                    tp = TopicPartition(topic.name, part.partition_index)
+                    followed = self.followed.get(tp)
+                    if followed is not None and tp in asks:
+                        state, now_ms = followed.state, self._clock.now_ms()
+                        effects = state.received_offset(
+                            asks[tp], part.error_code, part.offset, followed.replica.log, now_ms
                         )
-                        await self._carry_out(tp, found, effects)
+                        await self._carry_out(tp, followed, effects)
 
-    async def _fetch(self, peer: LeaderClient, asked: Requests, request: FetchSessionRequest, timeout_s: float) -> None:
+    async def _fetch(
+        self, client: LeaderClient, asked: Requests, request: FetchSessionRequest, timeout_s: float
+    ) -> None:
         self._waiting = request
         try:
-            answer = await self._answer_to(peer, request, timeout_s)
+            answer = await self._response_to(client, request, timeout_s)
         finally:
             self._waiting = None
         session = self._session
@@ -288,148 +299,150 @@ class Fetcher:
                     self._due[tp] = None
                     await self._received(tp, position, part)
 
-    async def _answer_to(self, peer: LeaderClient, request: FetchSessionRequest, timeout_s: float) -> FetchResponse:
-        if not is_usual(request):
+    async def _response_to(self, client: LeaderClient, request: FetchSessionRequest, timeout_s: float) -> FetchResponse:
+        if not fits_fast_path(request):
             version = FETCH_BY_ID if request.by_id else FETCH_BY_NAME
             built = fetch_request(request, self._me(), self._config, self._max_wait_ms())
-            return await peer.ask(built, FetchResponse, version, timeout_s)
-        frame = await peer.converse("Fetch", self._by_hand(request), self._heard, timeout_s)
+            return await client.ask(built, FetchResponse, version, timeout_s)
+        frame = await client.converse("Fetch", self._next_frame(request), self._on_response, timeout_s)
         try:
             return parse_response(FetchResponse, frame, FETCH_BY_ID)[1]
         except MalformedRequest as error:
-            raise PeerLost(f"it answered with what is no answer: {error}") from None
+            raise PeerLost(f"it sent a malformed response: {error}") from None
 
     def _max_wait_ms(self) -> int:
-        """Not beyond the time when a partition has rested, or is no longer held back."""
+        """How long the leader may wait: until a partition has rested, or may be no longer held back."""
         if not self._resting and not self._held_back:
             return max(self._config.replica_fetch_wait_max_ms, 1)
         rests_ms = [end_ms - self._clock.now_ms() for end_ms in self._resting.values()]
         rests_ms += [HELD_BACK_MS] if self._held_back else []
         return max(min([self._config.replica_fetch_wait_max_ms, *rests_ms]), 1)
 
-    # A conversation: usual answers to usual requests
+    # Responses in the socket's callback
 
-    def _by_hand(self, request: FetchSessionRequest) -> Ask:
-        return partial(frame_by_hand, request, self._me(), self._config, self._max_wait_ms())
+    def _next_frame(self, request: FetchSessionRequest) -> Ask:
+        return partial(fast_frame, request, self._me(), self._config, self._max_wait_ms())
 
-    def _heard(self, frame: memoryview) -> Ask | None:
-        """What to ask next, if an answer is as most are: it is dealt with as it comes.
-
-        None: it is left to `_fetch`, as if nothing had happened; what has happened nevertheless does not happen twice.
-        """
+    def _on_response(self, frame: memoryview) -> Ask | None:
+        """Apply a response, and return the next request. None: the task goes over the whole response."""
         now_ms = self._clock.now_ms()
-        answer = None if len(frame) > TURN_BYTES or self._is_awaited(now_ms) else follower_fetch.parse_response(frame)
-        if answer is None or answer.session_id != self._session.id:
+        if len(frame) > YIELD_BYTES or self._needs_task(now_ms):
+            return None
+        response = follower_fetch.parse_response(frame)
+        if response is None or response.session_id != self._session.id:
             return None
         changes: dict[TopicPartition, FetchPosition | None] = {}
-        for told in answer.partitions:
-            tp = self._session.partition("", told.topic_id, told.partition)
-            if tp is None or (changed := self._copy(tp, told, now_ms)) is None:
+        for partition in response.partitions:
+            tp = self._session.partition("", partition.topic_id, partition.partition)
+            position = None if tp is None else self._next_position(tp, partition, now_ms)
+            if tp is None or position is None:
                 return None
-            changes[tp] = changed
-        self._session.received(NONE, answer.session_id, changes)
+            changes[tp] = position
+        self._session.received(NONE, response.session_id, changes)
         request = self._session.next_request(changes)
         assert request is not None, "nothing was forgotten"
-        return self._by_hand(request)
+        return self._next_frame(request)
 
-    def _is_awaited(self, now_ms: int) -> bool:
-        """Whether `_run` has something else to do first."""
+    def _needs_task(self, now_ms: int) -> bool:
+        """Whether the task has something else to do first."""
         if self._due or self._resting or self._held_back or self._stopped or self.changing.locked():
             return True
         return self._pressure.level is PressureLevel.HIGH or now_ms - self._all_due_ms > ALL_DUE_MS
 
-    def _copy(self, tp: TopicPartition, told: FetchedPartition, now_ms: int) -> FetchPosition | None:
-        """What is to be fetched next, once it is done. None: something is unusual."""
-        if (found := self.followed.get(tp)) is None:
+    def _next_position(self, tp: TopicPartition, partition: FetchedPartition, now_ms: int) -> FetchPosition | None:
+        """Apply the response for one partition, and return its next position. None: it needs the task."""
+        if (followed := self.followed.get(tp)) is None:
             return None
-        following, held = found
-        if held.log.offline or held.log.config.follower_replication_throttled_replicas:
+        state, replica = followed
+        if replica.log.offline or replica.log.config.follower_replication_throttled_replicas:
             return None
-        records = told.records
+        records = partition.records
         assert records is None or isinstance(records, memoryview)
-        answer = Answer(NONE, told.high_watermark, told.log_start, None, records is not None)
-        effects = following.received(self._session.positions[tp], answer, held.log, now_ms)
+        answer = Answer(NONE, partition.high_watermark, partition.log_start, None, records is not None)
+        effects = state.received(self._session.positions[tp], answer, replica.log, now_ms)
         if effects is NOTHING:
             return None
         try:
-            _change(held, effects, records or b"")
+            self._apply(followed, effects, records or b"")
         except (WireError, LogDirFailed):
             return None
-        following.settled(held.log)
-        if records is not None:
-            self._pressure.appended(held.log, len(records))
-            if held.log.awaits_flush:
-                return None  # `_run` waits for it
-        position = following.next_request(held.log, now_ms, self._config.replica_fetch_max_bytes)
+        if records is not None and replica.log.awaits_flush:
+            return None
+        position = state.next_request(replica.log, now_ms, self._config.replica_fetch_max_bytes)
         return position if isinstance(position, FetchPosition) else None
 
-    # Answers
+    def _apply(self, followed: Followed, effects: Effects, records: Buffer) -> None:
+        """All effects but a truncation. If the append raises, nothing has happened."""
+        state, replica = followed
+        hosted_log = replica.log
+        if effects.append:
+            hosted_log.append_as_follower(records)
+            self._pressure.appended(hosted_log, len(records))
+        if effects.high_watermark is not None and hosted_log.set_high_watermark(effects.high_watermark):
+            replica.wake()
+        if effects.log_start is not None:
+            hosted_log.delete_records(effects.log_start)
+        state.settled(hosted_log)
 
-    async def _received(self, tp: TopicPartition, asked: FetchPosition, part: _Part) -> None:
-        found = self.followed.get(tp)
-        if found is None:
+    # Responses in the task
+
+    async def _received(self, tp: TopicPartition, position: FetchPosition, part: _Part) -> None:
+        followed = self.followed.get(tp)
+        if followed is None:
             return
+        hosted_log = followed.replica.log
         records = part.records if isinstance(part.records, BUFFERS) else b""
         diverging = part.diverging_epoch
         end = EpochEnd(diverging.epoch, diverging.end_offset) if diverging.end_offset >= 0 else None
         answer = Answer(part.error_code, part.high_watermark, part.log_start_offset, end, len(records) > 0)
-        effects = found.following.received(asked, answer, found.held.log, self._clock.now_ms())
-        await self._carry_out(tp, found, effects, records)
-        if found.held.log.awaits_flush:
-            self._unflushed.add(found.held.log)
+        effects = followed.state.received(position, answer, hosted_log, self._clock.now_ms())
+        await self._carry_out(tp, followed, effects, records)
+        if hosted_log.awaits_flush:
+            self._unflushed.add(hosted_log)
         if effects.append:
-            self._pressure.appended(found.held.log, len(records))
-            if is_named(found.held.log.config.follower_replication_throttled_replicas, tp.partition, self._me().id):
+            if is_named(hosted_log.config.follower_replication_throttled_replicas, tp.partition, self._me().id):
                 self._throttle.record(len(records), self._clock.now_ms())
             self._appended_bytes += len(records)
-            if self._appended_bytes >= TURN_BYTES:
+            if self._appended_bytes >= YIELD_BYTES:
                 self._appended_bytes = 0
-                await asyncio.sleep(0)  # the others' turn
+                await asyncio.sleep(0)
 
     async def _carry_out(self, tp: TopicPartition, followed: Followed, effects: Effects, records: Buffer = b"") -> None:
-        following, held = followed
+        """All effects, with a log line if one fails."""
+        state = followed.state
         if effects is not NOTHING:
             try:
-                await self._do(tp, followed, effects, records)
+                await self._truncate_and_apply(tp, followed, effects, records)
             except (WireError, LogDirFailed) as error:
-                following.append_failed(error, self._clock.now_ms())
-                log.warning("%s is not copied from broker %d: %s", tp, self.leader, error)
-            else:
-                following.settled(held.log)
-        if following.state is State.FAILED:
-            log.warning("%s is no longer copied from broker %d: %s", tp, self.leader, following.why)
+                state.append_failed(error, self._clock.now_ms())
+                log.warning("%s is not fetched from broker %d: %s", tp, self.leader, error)
+        if state.state is State.FAILED:
+            log.warning("%s is no longer fetched from broker %d: %s", tp, self.leader, state.why)
 
-    async def _do(self, tp: TopicPartition, followed: Followed, effects: Effects, records: Buffer) -> None:
-        following, held = followed
-        if held.log.offline:
+    async def _truncate_and_apply(
+        self, tp: TopicPartition, followed: Followed, effects: Effects, records: Buffer
+    ) -> None:
+        state, replica = followed
+        if replica.log.offline:
             raise StorageError(f"{tp} is offline here: its log directory failed")
         if effects.warning is not None:
-            log.warning("%s, copied from broker %d: %s", tp, self.leader, effects.warning)
+            log.warning("%s, fetched from broker %d: %s", tp, self.leader, effects.warning)
         if effects.start_at is not None or effects.truncate_to is not None:
             await self._truncate(tp, followed, effects)
         try:
-            _change(held, effects, records)
+            self._apply(followed, effects, records)
         except UnexpectedAppendOffset as overlap:
-            again = following.overlapped(overlap.first_offset, overlap.last_offset, held.log)
-            await self._do(tp, followed, again, records)
-            _change(held, effects._replace(append=False), b"")
+            again = state.overlapped(overlap.first_offset, overlap.last_offset, replica.log)
+            await self._truncate_and_apply(tp, followed, again, records)
+            self._apply(followed, effects._replace(append=False), b"")
 
     async def _truncate(self, tp: TopicPartition, followed: Followed, effects: Effects) -> None:
-        following, held = followed
-        log_end = held.log.log_end
+        state, replica = followed
+        log_end = replica.log.log_end
         if effects.start_at is not None:
             await self._dirs.truncation.truncate_fully_and_start_at(tp, effects.start_at)
         if effects.truncate_to is not None:
             await self._dirs.truncation.truncate_to(tp, effects.truncate_to)
-        epoch, now_ms = following.leader_epoch, self._clock.now_ms()
-        held.history.truncated(Truncation(now_ms, epoch, self.leader, log_end, held.log.log_end, effects.warning))
-
-
-def _change(held: Held, effects: Effects, records: Buffer) -> None:
-    """All but to truncate. UnexpectedAppendOffset before anything has happened."""
-    if effects.append:
-        held.log.append_as_follower(records)
-    if effects.high_watermark is not None and held.log.set_high_watermark(effects.high_watermark):
-        held.wake()
-    if effects.log_start is not None:
-        held.log.delete_records(effects.log_start)
+        epoch, now_ms = state.leader_epoch, self._clock.now_ms()
+        truncation = Truncation(now_ms, epoch, self.leader, log_end, replica.log.log_end, effects.warning)
+        replica.history.truncated(truncation)

@@ -42,8 +42,8 @@ class FakeReplicas:
     """One partition, led by this broker and followed by others."""
 
     def __init__(self) -> None:
-        leads = SimpleNamespace(followers={OTHER: None})
-        self.hosted = {T0: SimpleNamespace(leads=leads)}
+        leader_state = SimpleNamespace(followers={OTHER: None})
+        self.hosted = {T0: SimpleNamespace(leader_state=leader_state)}
         self.is_fenced, self.led_by = False, ME
         self.broken_off: list[BrokerId] = []
         self.shrunk_by: list[set[BrokerId]] = []
@@ -60,7 +60,7 @@ class FakeReplicas:
     def break_off(self, broker: BrokerId) -> None:
         self.broken_off.append(broker)
 
-    def shrink_by(self, silent: set[BrokerId]) -> None:
+    def shrink_isrs(self, silent: set[BrokerId]) -> None:
         self.shrunk_by.append(silent)
 
 

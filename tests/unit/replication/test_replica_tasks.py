@@ -1,0 +1,53 @@
+"""The periodic tasks: late followers leave the ISR, and high watermarks reach the disk."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leadline.config.broker import broker_settings
+from leadline.replication.replica_tasks import ReplicaTasks
+from tests.support import in_memory
+from tests.support.brokers import until
+from tests.support.hosted import FOLLOWER, ME, TP, partition
+from tests.support.logs import ManualClock, batch
+
+OFTEN = broker_settings(
+    {
+        "replica.lag.time.max.ms": "20",
+        "replica.fetch.wait.max.ms": "10",
+        "replica.high.watermark.checkpoint.interval.ms": "10",
+    }
+).broker
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    yield from in_memory.directory()
+
+
+def test_a_late_follower_is_to_leave_and_high_watermarks_are_written(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with partition(tmp_path) as at:
+            at.lead(ME, FOLLOWER)
+            at.hosted.append_as_leader(batch(2))
+            at.fetched(2)
+            at.hosted.append_as_leader(batch(1))
+            clock = at.context.clock
+            assert isinstance(clock, ManualClock)
+            clock.ms += at.hosted.leader.lag_ms + 1
+            tasks = ReplicaTasks({TP: at.hosted}, at.dirs, OFTEN)
+            tasks.start()
+            tasks.start()
+            file = next(iter(at.dirs.dirs.values())).file("replication-offset-checkpoint")
+            await until(lambda: at.hosted.leader.pending is not None and "orders 0 2" in _text(file))
+            assert at.hosted.leader.pending is not None
+            assert at.hosted.leader.pending.wanted.isr == (ME,)
+            await tasks.stop()
+
+    asyncio.run(main())
+
+
+def _text(path: str) -> str:
+    return Path(path).read_text() if Path(path).exists() else ""

@@ -1,0 +1,48 @@
+"""Watchers: what they mark, and when they leave a partition."""
+
+import asyncio
+from collections.abc import Callable
+
+from leadline.replication.watchers import MOST_CHANGES, SessionWatcher, Watcher
+
+
+class Session:
+    def __init__(self) -> None:
+        self.fresh: dict[object, None] = {}
+        self.waiting: Callable[[], None] | None = None
+
+
+def test_a_change_marks_the_partition() -> None:
+    session = Session()
+    Watcher(session, "key").mark()
+    assert session.fresh == {"key": None}
+
+
+def test_a_session_that_reads_nothing_is_left_alone_until_it_reads_again() -> None:
+    async def main() -> None:
+        session, watchers = Session(), set[Watcher]()
+        watcher = SessionWatcher(session, "key", watchers)
+        for _ in range(MOST_CHANGES):
+            assert watchers == {watcher}
+            watcher.mark()
+        await asyncio.sleep(0)
+        assert not watchers
+        watcher.seen()
+        assert watchers == {watcher}
+        watcher.end()
+        assert not watchers
+
+    asyncio.run(main())
+
+
+def test_a_session_that_reads_is_never_left() -> None:
+    async def main() -> None:
+        session, watchers = Session(), set[Watcher]()
+        watcher = SessionWatcher(session, "key", watchers)
+        for _ in range(3 * MOST_CHANGES):
+            watcher.mark()
+            watcher.seen()
+        await asyncio.sleep(0)
+        assert watchers == {watcher}
+
+    asyncio.run(main())
