@@ -19,7 +19,7 @@ from leadline.api.fetch_sessions import Sessions
 from leadline.broker.connection import Connection
 from leadline.broker.connection_quotas import ConnectionLimits
 from leadline.broker.net import Net
-from leadline.broker.reply_queue import Later
+from leadline.broker.reply_queue import PendingReply
 from leadline.broker.requests import Requests
 from leadline.cluster.broker_client import Ask, Heard, LeaderClient, PeerLost, TcpBrokerClient
 from leadline.cluster.metadata_cache import BrokerInfo, CachedPartition, CachedTopic, MetadataCache
@@ -138,7 +138,7 @@ class Node:
 
     async def answer(self, request: Buffer) -> bytearray:
         reply = self.requests.serve(cast(Connection, NoSocket()), memoryview(bytearray(request))[4:])
-        if isinstance(reply, Later):
+        if isinstance(reply, PendingReply):
             reply = reply.frame(await reply.answer)
         elif isinstance(reply, Awaitable):
             reply = await reply

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 from leadline.api.context import ClientConnection
 from leadline.broker.connection_state import RECEIVE_MAY_FOLLOW, CloseConnection, ReceiveState, SendState
 from leadline.broker.frame_reader import SIZE_BYTES, FrameReader
-from leadline.broker.reply_queue import MAX_QUEUED, Later, Reply, ReplyQueue, as_it_is
-from leadline.broker.sender import Sender
+from leadline.broker.reply_queue import MAX_QUEUED, PendingReply, Reply, ReplyQueue, unchanged
+from leadline.broker.sender import FLUSH_BYTES, MAX_BUFFERS, Sender
 from leadline.runtime.immediate_future import ImmediateFuture
 from leadline.runtime.network import Socket
 from leadline.runtime.ports import shortage
@@ -39,7 +39,7 @@ MAX_READS = 4  # of a large frame in one turn of the loop, while no small reques
 TURN_SECONDS = 0.001  # the frames of one read that were not served by then wait for the connection's next step
 
 # Serves one request. The frame lies in a buffer that is used again: it may be looked at only until the first await.
-ServeFrame = Callable[["Connection", memoryview], Reply | Later | Awaitable[Reply | None] | None]
+ServeFrame = Callable[["Connection", memoryview], Reply | PendingReply | Awaitable[Reply | None] | None]
 
 _REPLIES = (bytes, list)
 _READING, _SCHEDULED, _BLOCKED = ReceiveState.READING, ReceiveState.SCHEDULED, ReceiveState.BLOCKED
@@ -163,7 +163,7 @@ class Connection:
             frame = reader.next_frame()
             if frame is None:
                 break
-            if sender.should_flush:
+            if sender.queued_bytes >= FLUSH_BYTES or len(sender.queue) >= MAX_BUFFERS:
                 self._flush()
             if self.receive_state is _READING and net.now() - began > TURN_SECONDS:
                 self._schedule_step()
@@ -204,14 +204,16 @@ class Connection:
 
     # Replies
 
-    def _wait_for(self, answer: Later | Awaitable[Reply | None]) -> None:
-        later = answer if isinstance(answer, Later) else Later(asyncio.ensure_future(answer), as_it_is, blocks=True)
-        if self._replies.add(later) and self.receive_state is _READING:
+    def _wait_for(self, reply: PendingReply | Awaitable[Reply | None]) -> None:
+        if not isinstance(reply, PendingReply):
+            reply = PendingReply(asyncio.ensure_future(reply), unchanged, blocks=True)
+        if self._replies.add(reply) and self.receive_state is _READING:
             self._enter(_BLOCKED)
-        if isinstance(later.answer, ImmediateFuture):
-            later.answer.on_done = self._answered
+        answer = reply.answer
+        if isinstance(answer, ImmediateFuture):
+            answer.on_done = self._answered
         else:
-            later.answer.add_done_callback(self._answered)
+            answer.add_done_callback(self._answered)
 
     def _answered(self, answer: "asyncio.Future[Any]") -> None:
         replies = self._replies

@@ -17,7 +17,7 @@ MAX_QUEUED = 64  # replies that may be queued before no further request is serve
 Reply = bytes | list[Piece]  # a whole frame, or its pieces
 
 
-class Later(NamedTuple):
+class PendingReply(NamedTuple):
     """A reply that is still being computed."""
 
     answer: "asyncio.Future[Any]"
@@ -25,7 +25,7 @@ class Later(NamedTuple):
     blocks: bool  # whether the next request has to wait for it
 
 
-def as_it_is(reply: Reply | None) -> Reply | None:
+def unchanged(reply: Reply | None) -> Reply | None:
     return reply
 
 
@@ -33,18 +33,18 @@ class ReplyQueue:
     __slots__ = ("blocking", "queue")
 
     def __init__(self) -> None:
-        self.queue: deque[Reply | Later] = deque()
+        self.queue: deque[Reply | PendingReply] = deque()
         self.blocking: asyncio.Future[Any] | None = None  # the answer that the next request has to wait for
 
     @property
     def answers(self) -> "list[asyncio.Future[Any]]":
         """What is still being computed."""
-        return [reply.answer for reply in self.queue if isinstance(reply, Later)]
+        return [reply.answer for reply in self.queue if isinstance(reply, PendingReply)]
 
-    def add(self, reply: Reply | Later) -> bool:
+    def add(self, reply: Reply | PendingReply) -> bool:
         """Queue a reply; whether the next request has to wait now."""
         self.queue.append(reply)
-        if isinstance(reply, Later) and reply.blocks:
+        if isinstance(reply, PendingReply) and reply.blocks:
             self.blocking = reply.answer
             return True
         return len(self.queue) >= MAX_QUEUED
@@ -54,7 +54,7 @@ class ReplyQueue:
         queue = self.queue
         while queue:
             reply = queue[0]
-            if isinstance(reply, Later):
+            if isinstance(reply, PendingReply):
                 answer = reply.answer
                 if not answer.done() or answer.cancelled() or answer.exception() is not None:
                     return

@@ -15,7 +15,7 @@ from leadline.api import TABLE, Answer, Entry, Reply, Serve
 from leadline.api.context import Context, Services
 from leadline.broker.connection import LARGE_BYTES, Connection
 from leadline.broker.connection_state import CloseConnection
-from leadline.broker.reply_queue import Later, as_it_is
+from leadline.broker.reply_queue import PendingReply, unchanged
 from leadline.errors import WireError
 from leadline.wire.apis import API_VERSIONS, APIS, unsupported_api_versions
 from leadline.wire.classes import Message
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 SLOW_SECONDS = 0.05
 
-Served = Reply | Later | Awaitable[Reply | None] | None
+Served = Reply | PendingReply | Awaitable[Reply | None] | None
 
 
 class Requests:
@@ -51,7 +51,7 @@ class Requests:
             if served is None:
                 served = self._handle(entry, rest_of_head(frame, key, version, correlation_id), connection, frame)
             elif isinstance(served, Future):
-                served = Later(served, as_it_is, not entry.pipelined)
+                served = PendingReply(served, unchanged, not entry.pipelined)
         except MalformedRequest as error:
             raise CloseConnection(f"malformed request: {error}") from None
         except WireError as error:
@@ -72,7 +72,7 @@ class Requests:
         if isinstance(answer, Message):
             return response_frame(answer, head.version, head.correlation_id)
         if isinstance(answer, Future):
-            return Later(answer, partial(_framed, head), not entry.pipelined)
+            return PendingReply(answer, partial(_framed, head), not entry.pipelined)
         return _framed_later(head, answer)
 
     def _note(self, seconds: float, name: str, version: int, connection: Connection) -> None:

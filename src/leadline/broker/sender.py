@@ -30,8 +30,16 @@ _READY = SendState.READY
 
 class Sender:
     __slots__ = (
-        "_file_bytes", "_gathered", "_now", "_queue", "_readahead", "_scheduler", "_sock", "has_large_slice",
-        "queued_bytes", "state",
+        "_file_bytes",
+        "_gathered",
+        "_now",
+        "_readahead",
+        "_scheduler",
+        "_sock",
+        "has_large_slice",
+        "queue",
+        "queued_bytes",
+        "state",
     )  # fmt: skip
 
     def __init__(
@@ -43,10 +51,10 @@ class Sender:
     ) -> None:
         self._sock, self._scheduler, self._now, self._readahead = sock, scheduler, now, readahead
         self.state = _READY
-        self.queued_bytes = 0  # put here since the queue was last empty; slices of files do not count
+        self.queue: deque[Piece | PendingSlice] = deque()
+        self.queued_bytes = 0  # put here since everything had left; slices of files do not count
         self.has_large_slice = False
         self._gathered = bytearray()  # small replies, which leave as one piece after the queue
-        self._queue: deque[Piece | PendingSlice] = deque()
         self._file_bytes = 0  # sent out of files in this step
 
     def put(self, reply: Reply) -> None:
@@ -56,23 +64,20 @@ class Sender:
             return
         if self._gathered:
             self._queue_gathered()
-        self._queue.extend(reply)
+        self.queue.extend(reply)
         for piece in reply:
             if isinstance(piece, BUFFERS):
                 self.queued_bytes += len(piece)
             elif piece.length >= LARGE_SLICE_BYTES:
                 self.has_large_slice = True
 
-    @property
-    def should_flush(self) -> bool:
-        """Whether enough is queued to send it before the next request is served."""
-        return self.queued_bytes >= FLUSH_BYTES or len(self._queue) >= MAX_BUFFERS
-
     def flush(self) -> None:
         """Send what can be sent now, unless something sent earlier still waits. OSError: the connection is broken."""
         if self.state is not _READY:
             return
-        if self._gathered and not self._queue:  # as nearly always
+        if not self.queue:  # as nearly always
+            if not self._gathered:
+                return
             try:
                 del self._gathered[: self._sock.send(self._gathered)]
             except (BlockingIOError, InterruptedError):
@@ -86,7 +91,7 @@ class Sender:
 
     def writable(self) -> None:
         """The socket has room. Large replies still give way to small requests."""
-        if self._queue and not isinstance(self._queue[0], BUFFERS) and self._is_in_steps():
+        if self.queue and not isinstance(self.queue[0], BUFFERS) and self._is_in_steps():
             self._enter(SendState.AWAITING_STEP)
         else:
             self._send_all()
@@ -98,20 +103,20 @@ class Sender:
     def cold_slice(self) -> PendingSlice:
         """The slice that it waits for the disk with."""
         assert self.state is SendState.AWAITING_DISK
-        part = self._queue[0]
+        part = self.queue[0]
         assert isinstance(part, PendingSlice)
         return part
 
     def close(self) -> None:
         self._enter(SendState.CLOSED)
-        self._queue.clear()
+        self.queue.clear()
         self._gathered.clear()
 
     def _send_all(self) -> None:
         self._file_bytes = 0
         if self._gathered:
             self._queue_gathered()
-        queue = self._queue
+        queue = self.queue
         try:
             while queue:
                 piece = queue[0]
@@ -127,7 +132,7 @@ class Sender:
             self._enter(_READY)
 
     def _send_buffers(self) -> SendState:
-        queue, buffers = self._queue, list[Buffer]()
+        queue, buffers = self.queue, list[Buffer]()
         for piece in queue:
             if not isinstance(piece, BUFFERS) or len(buffers) == MAX_BUFFERS:
                 break
@@ -156,12 +161,12 @@ class Sender:
             self._file_bytes += sent
             if sent < count:
                 return SendState.AWAITING_ROOM
-        self._queue.popleft()
+        self.queue.popleft()
         return _READY
 
     def _begin_slice(self, piece: Piece | PendingSlice) -> PendingSlice:
         assert isinstance(piece, FileSlice), f"a reply holds bytes and slices of files, not {piece!r}"
-        part = self._queue[0] = PendingSlice(piece.file, piece.position, piece.length)
+        part = self.queue[0] = PendingSlice(piece.file, piece.position, piece.length)
         self._readahead(part)
         return part
 
@@ -169,7 +174,7 @@ class Sender:
         return not self._scheduler.is_quiet(self._now())
 
     def _queue_gathered(self) -> None:
-        self._queue.append(self._gathered)
+        self.queue.append(self._gathered)
         self._gathered = bytearray()
 
     def _enter(self, state: SendState) -> None:

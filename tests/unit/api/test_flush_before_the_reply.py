@@ -9,7 +9,7 @@ import pytest
 
 from leadline.broker.broker import Broker
 from leadline.broker.connection_state import CloseConnection
-from leadline.broker.reply_queue import Later
+from leadline.broker.reply_queue import PendingReply
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.errors import StorageError
 from leadline.model import TopicPartition
@@ -63,7 +63,7 @@ async def answered(broker: Broker, request: ProduceRequest | FetchRequest, versi
     """Through THE TABLE, which may take the fast path."""
     frame = bytearray(joined(request_frame(request, version, 7, "test")))
     reply = broker.requests.serve(NoSocket(), memoryview(frame)[4:])  # type: ignore[arg-type]
-    if isinstance(reply, Later):
+    if isinstance(reply, PendingReply):
         reply = reply.frame(await reply.answer)
     elif isinstance(reply, Awaitable):
         reply = await reply

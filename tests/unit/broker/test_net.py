@@ -1,4 +1,4 @@
-"""Sockets: frames in, replies out, in order; what is wrong with a connection is its own affair, and one line."""
+"""Connections over the loopback: frames in, replies out, in order; a fault of one connection ends only that one."""
 
 import asyncio
 import errno
@@ -6,7 +6,7 @@ import os
 import resource
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +21,7 @@ from leadline.broker.connection_state import CloseConnection, ReceiveState
 from leadline.broker.net import Net
 from leadline.broker.pending_slice import LOAD_BYTES, PendingSlice
 from leadline.broker.reconfiguration import limits_of
-from leadline.broker.reply_queue import MAX_QUEUED, Later, Reply, as_it_is
+from leadline.broker.reply_queue import MAX_QUEUED, PendingReply, Reply, unchanged
 from leadline.broker.sender import STEP_BYTES, TURN_BYTES
 from leadline.config.broker import broker_settings
 from leadline.log.files import OpenFile
@@ -32,7 +32,7 @@ from leadline.runtime.ports import OsFiles
 from leadline.runtime.step_scheduler import Step
 from leadline.wire.primitives import Piece
 
-Served = Reply | Later | Awaitable[Reply | None] | None
+Served = Reply | PendingReply | Awaitable[Reply | None] | None
 SECONDS = 60
 
 
@@ -70,7 +70,7 @@ class Peer:
 
 
 class LoopbackServer:
-    """A Net on the loopback, and peers of it."""
+    """A `Net` on the loopback, and its clients."""
 
     def __init__(self, net: Net, port: int, host: str) -> None:
         self.net, self.port, self.host = net, port, host
@@ -83,9 +83,9 @@ class LoopbackServer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         await asyncio.get_running_loop().sock_connect(sock, (host or self.host, self.port))
         reader, writer = await asyncio.open_connection(sock=sock, limit=1 << 20)
-        found = Peer(reader, writer)
-        self.peers.append(found)
-        return found
+        peer = Peer(reader, writer)
+        self.peers.append(peer)
+        return peer
 
 
 @asynccontextmanager
@@ -119,8 +119,14 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.005)
 
 
+async def turns(count: int = 100) -> None:
+    """Let the loop serve whatever is ready, again and again: what has not happened by then does not happen."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
 def run(test: Callable[[], Awaitable[None]]) -> None:
-    """On the loop that a broker has."""
+    """Run a test on the loop that a broker has."""
 
     async def main() -> None:
         await test()
@@ -133,10 +139,10 @@ def complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_requests_that_come_together_are_answered_in_their_order() -> None:
+def test_requests_that_arrive_together_are_answered_in_their_order() -> None:
     async def test() -> None:
         async def slowly(frame: bytes) -> Reply:
-            await asyncio.sleep(0.02)
+            await turns(5)
             return [sized(frame)]
 
         def serve(connection: Connection, frame: memoryview) -> Served:
@@ -145,16 +151,16 @@ def test_requests_that_come_together_are_answered_in_their_order() -> None:
                 return slowly(data)
             return sized(data) if data.startswith(b"whole") else [sized(data)]
 
-        async with loopback_server(serve) as there:
-            peer = await there.peer()
-            wanted = [b"slow 1", b"2", b"whole 3", b"4", b"slow 5", b"slow 6", b"whole 7", b"8" * 300_000, b"9"]
-            peer.send(*wanted)
-            assert [await peer.receive() for _ in wanted] == wanted
+        async with loopback_server(serve) as server:
+            peer = await server.peer()
+            requests = [b"slow 1", b"2", b"whole 3", b"4", b"slow 5", b"slow 6", b"whole 7", b"8" * 300_000, b"9"]
+            peer.send(*requests)
+            assert [await peer.receive() for _ in requests] == requests
 
     run(test)
 
 
-def test_room_that_somebody_still_looks_at_is_used_again_without_harm() -> None:
+def test_a_buffer_that_a_handler_still_refers_to_is_used_again_without_harm() -> None:
     """As what failed may hold its records until garbage is collected, and the next frame is larger."""
     held: list[memoryview] = []
 
@@ -163,11 +169,11 @@ def test_room_that_somebody_still_looks_at_is_used_again_without_harm() -> None:
         return [sized(bytes(frame))]
 
     async def test() -> None:
-        async with loopback_server(serve) as there:
-            peer = await there.peer()
-            for wanted in (b"1" * 1_500_000, b"2" * 1_900_000, b"3" * 1_200_000):
-                peer.send(wanted)
-                assert await peer.receive() == wanted
+        async with loopback_server(serve) as server:
+            peer = await server.peer()
+            for request in (b"1" * 1_500_000, b"2" * 1_900_000, b"3" * 1_200_000):
+                peer.send(request)
+                assert await peer.receive() == request
 
     run(test)
 
@@ -175,13 +181,13 @@ def test_room_that_somebody_still_looks_at_is_used_again_without_harm() -> None:
 @pytest.mark.parametrize("size", [0, 1, 255, 262_140, 262_144, 1_048_576, 3_000_000])
 def test_a_frame_of_any_size_comes_whole_however_it_is_cut(size: int) -> None:
     async def test() -> None:
-        async with loopback_server() as there:
-            peer = await there.peer()
+        async with loopback_server() as server:
+            peer = await server.peer()
             data, step = sized(bytes(n % 251 for n in range(size))), max(size // 3, 1)
             for at in range(0, len(data), step):
                 peer.writer.write(data[at : at + step])
                 await peer.writer.drain()
-                await asyncio.sleep(0.002)
+                await turns(5)
             assert await peer.receive() == data[4:]
             assert await peer.ask(b"next") == b"next"
 
@@ -190,11 +196,11 @@ def test_a_frame_of_any_size_comes_whole_however_it_is_cut(size: int) -> None:
 
 def test_a_frame_may_come_byte_by_byte() -> None:
     async def test() -> None:
-        async with loopback_server() as there:
-            peer = await there.peer()
+        async with loopback_server() as server:
+            peer = await server.peer()
             for byte in sized(b"abc") + sized(b"de"):
                 peer.writer.write(bytes([byte]))
-                await asyncio.sleep(0.001)
+                await turns(5)
             assert (await peer.receive(), await peer.receive()) == (b"abc", b"de")
 
     run(test)
@@ -205,8 +211,8 @@ def test_a_frame_of_an_impossible_size_closes_its_connection_with_one_line(
     size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
-        async with loopback_server(socket_request_max_bytes=1000) as there:
-            peer, other = await there.peer(), await there.peer()
+        async with loopback_server(socket_request_max_bytes=1000) as server:
+            peer, other = await server.peer(), await server.peer()
             peer.send(b"fine")
             peer.writer.write(size.to_bytes(4, "big", signed=True) + b"rest")
             assert await peer.receive() == b"fine"
@@ -218,15 +224,15 @@ def test_a_frame_of_an_impossible_size_closes_its_connection_with_one_line(
     assert f"a request of {size} bytes; socket.request.max.bytes=1000" in line
 
 
-def test_what_is_asked_before_something_senseless_is_still_answered(caplog: pytest.LogCaptureFixture) -> None:
+def test_requests_before_a_malformed_one_are_still_answered(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         def serve(connection: Connection, frame: memoryview) -> Served:
             if bytes(frame) == b"bad":
                 raise CloseConnection("it is bad")
             return [sized(bytes(frame))]
 
-        async with loopback_server(serve) as there:
-            peer = await there.peer()
+        async with loopback_server(serve) as server:
+            peer = await server.peer()
             peer.send(b"one", b"two", b"bad")
             assert [await peer.receive() for _ in range(3)] == [b"one", b"two", None]
 
@@ -236,7 +242,7 @@ def test_what_is_asked_before_something_senseless_is_still_answered(caplog: pyte
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_a_fault_in_serving_ends_one_connection_and_is_told_in_full(
+def test_a_fault_in_serving_ends_one_connection_and_is_logged_in_full(
     later: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def test() -> None:
@@ -250,8 +256,8 @@ def test_a_fault_in_serving_ends_one_connection_and_is_told_in_full(
                 raise ZeroDivisionError
             return [sized(bytes(frame))]
 
-        async with loopback_server(serve) as there:
-            peer, other = await there.peer(), await there.peer()
+        async with loopback_server(serve) as server:
+            peer, other = await server.peer(), await server.peer()
             assert await peer.ask(b"bad") is None
             assert await other.ask(b"good") == b"good"
 
@@ -262,12 +268,12 @@ def test_a_fault_in_serving_ends_one_connection_and_is_told_in_full(
 
 def test_a_peer_that_leaves_in_the_middle_of_a_frame_is_forgotten_quietly(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        async with loopback_server(queued_max_request_bytes=1000) as there:
-            peer = await there.peer()
+        async with loopback_server(queued_max_request_bytes=1000) as server:
+            peer = await server.peer()
             peer.writer.write((5000).to_bytes(4, "big") + b"half")
-            await until(lambda: len(there.net.connections) == 1 and there.net.memory.is_full)
+            await until(lambda: len(server.net.connections) == 1 and server.net.memory.is_full)
             peer.close()
-            await until(lambda: not there.net.connections and not there.net.memory.is_full)
+            await until(lambda: not server.net.connections and not server.net.memory.is_full)
 
     run(test)
     assert complaints(caplog) == []
@@ -279,17 +285,17 @@ def test_a_request_under_way_is_cancelled_when_the_broker_closes_its_connection(
 
         async def wait() -> Reply:
             try:
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()
             except asyncio.CancelledError:
                 cancelled.set()
                 raise
             return []
 
-        async with loopback_server(lambda *_: wait()) as there:
-            peer = await there.peer()
+        async with loopback_server(lambda *_: wait()) as server:
+            peer = await server.peer()
             peer.send(b"wait")
-            await until(lambda: is_blocked(there))
-            there.net.connections.copy().pop().close("it is enough")
+            await until(lambda: is_blocked(server))
+            server.net.connections.copy().pop().close("it is enough")
             await asyncio.wait_for(cancelled.wait(), SECONDS)
 
     run(test)
@@ -299,7 +305,7 @@ def test_a_request_under_way_is_cancelled_when_the_broker_closes_its_connection(
 def test_a_request_under_way_is_carried_out_though_its_peer_leaves(
     leave: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As in Kafka: what was asked for happens. The reply goes nowhere, and the connection goes with it."""
+    """As in Kafka, which reads nothing from a connection while its request is under way. The reply goes nowhere."""
 
     async def test() -> None:
         begun, go_on, done = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -310,18 +316,18 @@ def test_a_request_under_way_is_carried_out_though_its_peer_leaves(
             done.set()
             return sized(b"answer" * 10_000)
 
-        async with loopback_server(lambda *_: work()) as there:
-            peer = await there.peer()
+        async with loopback_server(lambda *_: work()) as server:
+            peer = await server.peer()
             peer.send(b"work")
             await asyncio.wait_for(begun.wait(), SECONDS)
             peer.close() if leave == "close" else peer.writer.transport.abort()
             await asyncio.wait_for(peer.writer.wait_closed(), SECONDS)
-            other = await there.peer()
+            other = await server.peer()
             other.send(b"work")  # the broker has been in its loop since
             go_on.set()
             assert await other.receive() == b"answer" * 10_000
             assert done.is_set()
-            await until(lambda: len(there.net.connections) == 1)
+            await until(lambda: len(server.net.connections) == 1)
 
     run(test)
     assert complaints(caplog) == []
@@ -329,9 +335,9 @@ def test_a_request_under_way_is_carried_out_though_its_peer_leaves(
 
 def test_connections_beyond_the_rate_wait_for_the_next_second() -> None:
     async def test() -> None:
-        async with loopback_server(max_connection_creation_rate=2) as there:
+        async with loopback_server(max_connection_creation_rate=2) as server:
             began = asyncio.get_running_loop().time()
-            peers = [await there.peer() for _ in range(5)]
+            peers = [await server.peer() for _ in range(5)]
             answers = await asyncio.gather(*(peer.ask(b"hello") for peer in peers))
             assert answers == [b"hello"] * 5
             assert asyncio.get_running_loop().time() - began >= 1.9
@@ -347,97 +353,97 @@ def test_a_peer_that_sends_no_more_still_gets_its_answer() -> None:
             await go_on.wait()
             return sized(b"answer")
 
-        async with loopback_server(lambda *_: work()) as there:
-            peer = await there.peer()
+        async with loopback_server(lambda *_: work()) as server:
+            peer = await server.peer()
             peer.send(b"work")
             peer.writer.write_eof()
-            await until(lambda: is_blocked(there))
+            await until(lambda: is_blocked(server))
             go_on.set()
             assert await peer.receive() == b"answer"
-            await until(lambda: not there.net.connections)
+            await until(lambda: not server.net.connections)
 
     run(test)
 
 
-class Promises:
-    """Serves everything at once, but for the replies of what begins with p: they are given when the test says so."""
+class DeferredReplies:
+    """Serves every request at once. A request that begins with p gets its reply when the test says so."""
 
     def __init__(self) -> None:
         self.served: list[bytes] = []
-        self.open: dict[bytes, asyncio.Future[Reply | None]] = {}
+        self.pending: dict[bytes, asyncio.Future[Reply | None]] = {}
 
     def __call__(self, connection: Connection, frame: memoryview) -> Served:
-        asked = bytes(frame)
-        self.served.append(asked)
-        if not asked.startswith(b"p"):
-            return [sized(asked)]
-        self.open[asked] = asyncio.get_running_loop().create_future()
-        return Later(self.open[asked], as_it_is, blocks=False)
+        request = bytes(frame)
+        self.served.append(request)
+        if not request.startswith(b"p"):
+            return [sized(request)]
+        self.pending[request] = asyncio.get_running_loop().create_future()
+        return PendingReply(self.pending[request], unchanged, blocks=False)
 
-    def keep(self, asked: bytes) -> None:
-        self.open.pop(asked).set_result([sized(asked)])
+    def complete(self, request: bytes) -> None:
+        self.pending.pop(request).set_result([sized(request)])
 
 
-def test_what_is_only_to_be_answered_does_not_hold_up_the_next_requests() -> None:
+def test_a_reply_that_does_not_block_does_not_hold_up_the_next_requests() -> None:
     async def test() -> None:
-        promises = Promises()
-        async with loopback_server(promises) as there:
-            peer = await there.peer()
+        replies = DeferredReplies()
+        async with loopback_server(replies) as server:
+            peer = await server.peer()
             peer.send(b"p1", b"p2", b"now", b"p3")
-            await until(lambda: promises.served == [b"p1", b"p2", b"now", b"p3"])
-            promises.keep(b"p2")
-            promises.keep(b"p1")
+            await until(lambda: replies.served == [b"p1", b"p2", b"now", b"p3"])
+            replies.complete(b"p2")
+            replies.complete(b"p1")
             assert [await peer.receive() for _ in range(3)] == [b"p1", b"p2", b"now"]
-            promises.keep(b"p3")
+            replies.complete(b"p3")
             assert await peer.receive() == b"p3"
             assert await peer.ask(b"more") == b"more"
 
     run(test)
 
 
-def test_only_so_many_answers_may_be_due() -> None:
+def test_no_further_request_is_served_while_the_queue_of_replies_is_full() -> None:
     async def test() -> None:
-        promises = Promises()
-        asked = [f"p{n}".encode() for n in range(MAX_QUEUED + 5)]
-        async with loopback_server(promises) as there:
-            peer = await there.peer()
-            peer.send(*asked)
-            await until(lambda: len(promises.served) == MAX_QUEUED)
-            await asyncio.sleep(0.05)
-            assert promises.served == asked[:MAX_QUEUED]
-            for each in asked:
-                await until(lambda each=each: each in promises.open)  # type: ignore[misc]
-                promises.keep(each)
-                assert await peer.receive() == each
+        replies = DeferredReplies()
+        requests = [f"p{n}".encode() for n in range(MAX_QUEUED + 5)]
+        async with loopback_server(replies) as server:
+            peer = await server.peer()
+            peer.send(*requests)
+            await until(lambda: len(replies.served) == MAX_QUEUED)
+            await turns()
+            assert replies.served == requests[:MAX_QUEUED]
+            for request in requests:
+                await until(lambda request=request: request in replies.pending)  # type: ignore[misc]
+                replies.complete(request)
+                assert await peer.receive() == request
 
     run(test)
 
 
-def test_an_answer_that_fails_ends_its_connection_behind_those_before_it() -> None:
+def test_an_answer_that_fails_ends_its_connection_after_the_replies_before_it() -> None:
     async def test() -> None:
-        promises = Promises()
-        async with loopback_server(promises) as there:
-            peer = await there.peer()
+        replies = DeferredReplies()
+        async with loopback_server(replies) as server:
+            peer = await server.peer()
             peer.send(b"p1", b"p2")
-            await until(lambda: len(promises.open) == 2)
-            promises.keep(b"p1")
-            promises.open[b"p2"].set_exception(CloseConnection("it cannot be answered"))
+            await until(lambda: len(replies.pending) == 2)
+            replies.complete(b"p1")
+            replies.pending[b"p2"].set_exception(CloseConnection("it cannot be answered"))
             assert [await peer.receive(), await peer.receive()] == [b"p1", None]
 
     run(test)
 
 
-def test_nobody_is_owed_an_answer_once_the_peer_has_left() -> None:
+def test_an_acknowledgement_is_cancelled_when_its_peer_leaves() -> None:
     async def test() -> None:
-        promises = Promises()
-        async with loopback_server(promises) as there:
-            peer = await there.peer()
+        replies = DeferredReplies()
+        async with loopback_server(replies) as server:
+            peer = await server.peer()
             peer.send(b"p1")
-            await until(lambda: len(promises.open) == 1)
+            await until(lambda: len(replies.pending) == 1)
             peer.close()
-            peer = await there.peer()
-            await until(lambda: len(there.net.connections) == 1)
-            assert promises.open[b"p1"].cancelled()
+            peer = await server.peer()
+            await until(lambda: len(server.net.connections) == 1)
+            assert replies.pending[b"p1"].cancelled()
 
     run(test)
 
@@ -454,8 +460,8 @@ def test_a_slow_reader_stops_only_its_own_requests(shape: Callable[[bytes], Repl
             served += 1
             return shape(sized(b"x" * 100_000 if bytes(frame) == b"much" else b"little"))
 
-        async with loopback_server(serve) as there:
-            slow, quick = await there.peer(receive_bytes=4096), await there.peer()
+        async with loopback_server(serve) as server:
+            slow, quick = await server.peer(receive_bytes=4096), await server.peer()
             slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
             slow.send(*[b"much"] * 10_000)
             for _ in range(200):
@@ -469,10 +475,10 @@ def test_a_slow_reader_stops_only_its_own_requests(shape: Callable[[bytes], Repl
 
 
 class Raw:
-    """A peer whose bytes are there when `send` returns, also from within what serves another one."""
+    """A peer whose bytes have arrived when `send` returns, also from within what serves another one."""
 
-    def __init__(self, there: LoopbackServer) -> None:
-        self.sock = socket.create_connection((there.host, there.port), timeout=SECONDS)
+    def __init__(self, server: LoopbackServer) -> None:
+        self.sock = socket.create_connection((server.host, server.port), timeout=SECONDS)
 
     def send(self, data: bytes) -> None:
         self.sock.sendall(data)
@@ -486,11 +492,11 @@ def test_small_requests_are_served_between_large_ones(monkeypatch: pytest.Monkey
     served: list[bytes] = []
 
     async def test() -> None:
-        async with loopback_server(serve) as there:
-            peers.extend(Raw(there) for _ in range(3))
+        async with loopback_server(serve) as server:
+            peers.extend(Raw(server) for _ in range(3))
             for large in peers[1:]:
                 large.send(LARGE[:70_000])
-            await until(lambda: sum(found._reader._filled == 70_000 for found in there.net.connections) == 2)
+            await until(lambda: sum(connection._reader._filled == 70_000 for connection in server.net.connections) == 2)
             peers[0].send(sized(b"small"))
             await until(lambda: len(served) == 1)
             peers[0].send(sized(b"small"))
@@ -511,25 +517,27 @@ def test_small_requests_are_served_between_large_ones(monkeypatch: pytest.Monkey
     assert served == [b"small", b"small", b"large", b"small", b"large", b"small"]
 
 
-def test_a_large_request_that_waits_for_its_turn_is_left_alone_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_waits_for_its_step_does_not_read_until_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one has begun to come, and nobody asks for little any more."""
     monkeypatch.setattr("leadline.runtime.step_scheduler.QUIET_SECONDS", 1000)
     waiting: list[Step] = []
 
     async def test() -> None:
-        async with loopback_server() as there:
-            monkeypatch.setattr(there.net.scheduler, "schedule", waiting.append)
-            peer, small = await there.peer(), await there.peer()
+        async with loopback_server() as server:
+            monkeypatch.setattr(server.net.scheduler, "schedule", waiting.append)
+            peer, small = await server.peer(), await server.peer()
             assert await small.ask(b"small") == b"small"
             peer.send(LARGE, LARGE)
             for _ in range(100):
                 await until(lambda: bool(waiting))
-                (connection,) = [found for found in there.net.connections if found._reader.partial is not None]
+                (connection,) = [
+                    connection for connection in server.net.connections if connection._reader.partial is not None
+                ]
                 if connection._reader.is_whole:
                     break
                 waiting.pop()()
-            there.net.scheduler.last_small_request_s = -2000.0
-            await asyncio.sleep(0.05)
+            server.net.scheduler.last_small_request_s = -2000.0
+            await turns()
             waiting.pop()()
             assert [await peer.receive() for _ in range(2)] == [LARGE, LARGE]
 
@@ -537,12 +545,12 @@ def test_a_large_request_that_waits_for_its_turn_is_left_alone_until_then(monkey
     run(test)
 
 
-def test_large_requests_are_served_at_once_while_nobody_asks_for_little() -> None:
+def test_large_requests_are_served_at_once_while_no_small_ones_come() -> None:
     async def test() -> None:
-        async with loopback_server(serve) as there:
-            peer = Raw(there)
+        async with loopback_server(serve) as server:
+            peer = Raw(server)
             peer.send(LARGE[:70_000])
-            await until(lambda: any(found._reader._filled == 70_000 for found in there.net.connections))
+            await until(lambda: any(connection._reader._filled == 70_000 for connection in server.net.connections))
             peer.send(LARGE[70_000:])
             await until(lambda: len(lines) == 1)
             peer.close()
@@ -556,16 +564,16 @@ def test_large_requests_are_served_at_once_while_nobody_asks_for_little() -> Non
     assert lines == [0]
 
 
-def test_others_are_served_between_many_small_requests_of_one() -> None:
+def test_other_clients_are_served_between_the_many_small_requests_of_one() -> None:
     served: list[bytes] = []
     seconds = 0.0
 
     async def test() -> None:
-        async with loopback_server(serve, now=lambda: seconds) as there:
-            peers.extend([await there.peer(), await there.peer()])
+        async with loopback_server(serve, now=lambda: seconds) as server:
+            peers.extend([await server.peer(), await server.peer()])
             many = [b"many %d" % n for n in range(50)]
             peers[0].send(*many)
-            other = Raw(there)
+            other = Raw(server)
             peers.append(other)
             assert [await peers[0].receive() for _ in many] == many
             other.close()
@@ -597,8 +605,8 @@ def test_slices_of_files_and_bytes_go_out_in_their_order(tmp_path: Path) -> None
             size = 1_500_000 + 5
             return [size.to_bytes(4, "big"), *pieces]
 
-        async with loopback_server(serve) as there:
-            peers = [await there.peer(receive_bytes=10_000), await there.peer()]
+        async with loopback_server(serve) as server:
+            peers = [await server.peer(receive_bytes=10_000), await server.peer()]
             for peer in peers:
                 peer.send(b"1", b"2")
             for peer in peers:
@@ -608,7 +616,7 @@ def test_slices_of_files_and_bytes_go_out_in_their_order(tmp_path: Path) -> None
     run(test)
 
 
-def test_small_requests_are_served_between_the_steps_of_what_is_sent(
+def test_small_requests_are_served_between_the_steps_of_a_large_reply(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("leadline.runtime.step_scheduler.QUIET_SECONDS", 1000)
@@ -630,11 +638,11 @@ def test_small_requests_are_served_between_the_steps_of_what_is_sent(
         return [(4 * STEP_BYTES).to_bytes(4, "big"), FileSlice(file, 0, 4 * STEP_BYTES)]
 
     async def test() -> None:
-        async with loopback_server(serve) as there:
-            raw.append(Raw(there))
+        async with loopback_server(serve) as server:
+            raw.append(Raw(server))
             raw[0].send(sized(b"small"))
             await until(lambda: len(happened) == 1)
-            assert await (await there.peer()).ask(b"much") == bytes(4 * STEP_BYTES)
+            assert await (await server.peer()).ask(b"much") == bytes(4 * STEP_BYTES)
             raw[0].close()
 
     file, raw = OpenFile(OsFiles(), str(path)), list[Raw]()
@@ -644,8 +652,8 @@ def test_small_requests_are_served_between_the_steps_of_what_is_sent(
     assert not any(pair == ("step", "step") for pair in pairwise(happened)), happened
 
 
-def test_who_takes_all_there_is_gets_some_of_it_in_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has asked for anything for a while; then somebody does."""
+def test_a_fast_reader_gets_part_of_a_large_reply_in_one_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No small request has come for a while; then one does."""
     happened: list[str] = []
     path = tmp_path / "file"
     path.write_bytes(bytes(5 * TURN_BYTES))
@@ -665,9 +673,9 @@ def test_who_takes_all_there_is_gets_some_of_it_in_a_turn(tmp_path: Path, monkey
         return None
 
     async def test() -> None:
-        async with loopback_server(serve) as there:
-            raw.append(Raw(there))
-            (await there.peer()).send(b"much")
+        async with loopback_server(serve) as server:
+            raw.append(Raw(server))
+            (await server.peer()).send(b"much")
             await until(lambda: happened.count("step") >= 5)
             raw[0].close()
 
@@ -677,7 +685,7 @@ def test_who_takes_all_there_is_gets_some_of_it_in_a_turn(tmp_path: Path, monkey
     assert "small" in happened[1:3]
 
 
-def test_who_reads_much_is_not_taken_for_a_small_request(tmp_path: Path) -> None:
+def test_a_small_request_for_a_large_reply_does_not_count_as_small(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(LARGE_BYTES))
 
@@ -686,22 +694,22 @@ def test_who_reads_much_is_not_taken_for_a_small_request(tmp_path: Path) -> None
         return [count.to_bytes(4, "big"), FileSlice(file, 0, count)]
 
     async def test() -> None:
-        async with loopback_server(serve) as there:
-            peer, before = await there.peer(), there.net.scheduler.last_small_request_s
+        async with loopback_server(serve) as server:
+            peer, before = await server.peer(), server.net.scheduler.last_small_request_s
             await peer.ask(b"%d" % LARGE_BYTES)
-            assert there.net.scheduler.last_small_request_s == before
+            assert server.net.scheduler.last_small_request_s == before
             await peer.ask(b"%d" % (LARGE_BYTES - 1))
-            assert there.net.scheduler.last_small_request_s > before
+            assert server.net.scheduler.last_small_request_s > before
 
     file = OpenFile(OsFiles(), str(path))
     run(test)
 
 
-def test_the_disk_is_asked_once_for_each_part_of_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_disk_reads_each_part_of_a_slice_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it takes, and although the socket has room for more all the time."""
     path = tmp_path / "file"
     path.write_bytes(bytes(3 * LOAD_BYTES))
-    asked: list[int] = []
+    positions: list[int] = []
 
     async def test() -> None:
         loop = asyncio.get_running_loop()
@@ -711,7 +719,7 @@ def test_the_disk_is_asked_once_for_each_part_of_a_slice(tmp_path: Path, monkeyp
                 await asyncio.sleep(0)
 
         def read(fd: int, position: int, length: int) -> None:
-            asked.append(position)
+            positions.append(position)
             asyncio.run_coroutine_threadsafe(several_turns(), loop).result(SECONDS)
 
         def serve(connection: Connection, frame: memoryview) -> Served:
@@ -719,30 +727,30 @@ def test_the_disk_is_asked_once_for_each_part_of_a_slice(tmp_path: Path, monkeyp
             return [size.to_bytes(4, "big"), FileSlice(file, 0, size)]
 
         monkeypatch.setattr("leadline.broker.pending_slice.read_through", read)
-        async with loopback_server(serve) as there:
-            assert await (await there.peer()).ask(b"all of it") == bytes(3 * LOAD_BYTES)
+        async with loopback_server(serve) as server:
+            assert await (await server.peer()).ask(b"all of it") == bytes(3 * LOAD_BYTES)
 
     file = OpenFile(OsFiles(), str(path))
     monkeypatch.setattr("leadline.broker.pending_slice.is_cached", lambda *_: False)
     run(test)
-    assert asked == [0, LOAD_BYTES, 2 * LOAD_BYTES]
+    assert positions == [0, LOAD_BYTES, 2 * LOAD_BYTES]
 
 
 def test_the_send_buffer_is_ours_unless_it_is_set() -> None:
-    def wanted(**given: str) -> int:
-        texts = {name.replace("_", "."): text for name, text in given.items()}
+    def send_buffer(**settings: str) -> int:
+        texts = {name.replace("_", "."): text for name, text in settings.items()}
         return limits_of(broker_settings(texts)).socket_send_buffer_bytes
 
-    assert wanted() == SEND_BUFFER_BYTES
-    assert [wanted(socket_send_buffer_bytes=text) for text in ("102400", "-1")] == [102_400, -1]
+    assert send_buffer() == SEND_BUFFER_BYTES
+    assert [send_buffer(socket_send_buffer_bytes=text) for text in ("102400", "-1")] == [102_400, -1]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", ""])
-def test_within_a_machine_nothing_is_paced(host: str) -> None:
+def test_connections_within_a_machine_are_not_paced(host: str) -> None:
     async def test() -> None:
-        async with loopback_server(host=host) as there:
-            assert await (await there.peer()).ask(b"x") == b"x"
-            (connection,) = there.net.connections
+        async with loopback_server(host=host) as server:
+            assert await (await server.peer()).ask(b"x") == b"x"
+            (connection,) = server.net.connections
             assert isinstance(connection.sock, TcpSocket)
             used = connection.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
             assert used.rstrip(b"\0") == UNPACED
@@ -750,14 +758,14 @@ def test_within_a_machine_nothing_is_paced(host: str) -> None:
     run(test)
 
 
-def test_beyond_max_connections_new_ones_wait_for_a_place(caplog: pytest.LogCaptureFixture) -> None:
+def test_beyond_max_connections_new_ones_wait_for_room(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
-        async with loopback_server(max_connections=2) as there:
-            first, second, third = [await there.peer() for _ in range(3)]
+        async with loopback_server(max_connections=2) as server:
+            first, second, third = [await server.peer() for _ in range(3)]
             assert (await first.ask(b"1"), await second.ask(b"2")) == (b"1", b"2")
             third.send(b"3")
-            await asyncio.sleep(0.05)
-            assert len(there.net.connections) == 2
+            await turns()
+            assert len(server.net.connections) == 2
             first.close()
             assert await third.receive() == b"3"
 
@@ -769,14 +777,14 @@ def test_beyond_max_connections_per_ip_new_ones_are_closed(caplog: pytest.LogCap
     async def test() -> None:
         async with loopback_server(
             max_connections_per_ip=1, max_connections_per_ip_overrides=(("127.0.0.2", 0),)
-        ) as there:
-            first = await there.peer()
+        ) as server:
+            first = await server.peer()
             assert await first.ask(b"1") == b"1"
-            second = await there.peer()
+            second = await server.peer()
             assert await second.receive() is None
             first.close()
-            await until(lambda: not there.net.connections)
-            assert await (await there.peer()).ask(b"3") == b"3"
+            await until(lambda: not server.net.connections)
+            assert await (await server.peer()).ask(b"3") == b"3"
 
     run(test)
     assert complaints(caplog) == ["connection from 127.0.0.1 refused: max.connections.per.ip=1 is reached"]
@@ -786,8 +794,8 @@ def test_an_override_counts_for_its_address_alone() -> None:
     async def test() -> None:
         async with loopback_server(
             max_connections_per_ip=0, max_connections_per_ip_overrides=(("127.0.0.1", 2),)
-        ) as there:
-            peers = [await there.peer() for _ in range(3)]
+        ) as server:
+            peers = [await server.peer() for _ in range(3)]
             assert [await peer.ask(b"x") for peer in peers] == [b"x", b"x", None]
 
     run(test)
@@ -795,8 +803,8 @@ def test_an_override_counts_for_its_address_alone() -> None:
 
 def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
     async def test() -> None:
-        async with loopback_server(connections_max_idle_ms=3000) as there:
-            idle, busy = await there.peer(), await there.peer()
+        async with loopback_server(connections_max_idle_ms=3000) as server:
+            idle, busy = await server.peer(), await server.peer()
             gone = asyncio.create_task(idle.receive())
             while not gone.done():
                 assert await busy.ask(b"x") == b"x"
@@ -815,11 +823,11 @@ def test_a_connection_whose_request_is_waiting_is_not_idle() -> None:
             await other_is_gone.wait()
             return [sized(b"done")]
 
-        async with loopback_server(lambda *_: wait(), connections_max_idle_ms=2000) as there:
-            waiting = await there.peer()
+        async with loopback_server(lambda *_: wait(), connections_max_idle_ms=2000) as server:
+            waiting = await server.peer()
             waiting.send(b"wait")
-            await until(lambda: is_blocked(there))
-            idle = await there.peer()  # which came later
+            await until(lambda: is_blocked(server))
+            idle = await server.peer()  # which came later
             assert await idle.receive() is None
             other_is_gone.set()
             assert await waiting.receive() == b"done"
@@ -829,13 +837,13 @@ def test_a_connection_whose_request_is_waiting_is_not_idle() -> None:
 
 def test_with_queued_max_request_bytes_frames_wait_for_each_other() -> None:
     async def test() -> None:
-        async with loopback_server(queued_max_request_bytes=1_500_000) as there:
-            peers = [await there.peer() for _ in range(6)]
+        async with loopback_server(queued_max_request_bytes=1_500_000) as server:
+            peers = [await server.peer() for _ in range(6)]
             data = b"x" * 3_000_000
             for peer in peers:
                 peer.send(data)
             assert [await peer.receive() for peer in peers] == [data] * 6
-            assert not there.net.memory.is_full
+            assert not server.net.memory.is_full
 
     run(test)
 
@@ -848,12 +856,12 @@ def test_it_listens_on_ipv6(host: str) -> None:
     async def test() -> None:
         try:
             context = loopback_server(host=host)
-            there = await context.__aenter__()
+            server = await context.__aenter__()
         except OSError as error:
             pytest.skip(f"needs IPv6: {error}")
         for address in ("::1", "127.0.0.1") if not host else ("::1",):
-            assert await (await there.peer(host=address)).ask(b"hello") == b"hello"
-        hosts = {connection.host for connection in there.net.connections}
+            assert await (await server.peer(host=address)).ask(b"hello") == b"hello"
+        hosts = {connection.host for connection in server.net.connections}
         assert hosts == ({"::1", "127.0.0.1"} if not host else {"::1"})
         await context.__aexit__(None, None, None)
 
@@ -862,41 +870,43 @@ def test_it_listens_on_ipv6(host: str) -> None:
 
 def test_an_address_in_use_is_named() -> None:
     async def test() -> None:
-        async with loopback_server() as there:
-            with pytest.raises(OSError, match=rf"cannot listen on 127.0.0.1:{there.port} \(TWO\): Address already"):
-                Net(ConnectionLimits()).listen("TWO", "127.0.0.1", there.port)
+        async with loopback_server() as server:
+            with pytest.raises(OSError, match=rf"cannot listen on 127.0.0.1:{server.port} \(TWO\): Address already"):
+                Net(ConnectionLimits()).listen("TWO", "127.0.0.1", server.port)
 
     run(test)
 
 
-def test_at_the_end_what_is_being_answered_may_finish() -> None:
+def test_requests_under_way_may_finish_before_the_connections_are_closed() -> None:
     async def test() -> None:
+        go_on = asyncio.Event()
+
         async def finish() -> Reply:
-            await asyncio.sleep(0.1)
+            await go_on.wait()
             return [sized(b"done")]
 
-        async with loopback_server(lambda *_: finish()) as there:
-            peer = await there.peer()
+        async with loopback_server(lambda *_: finish()) as server:
+            peer = await server.peer()
             peer.send(b"x")
-            await until(lambda: is_blocked(there))
-            await there.net.close()
+            await until(lambda: is_blocked(server))
+            closing = asyncio.create_task(server.net.close(SECONDS))
+            await turns()
+            assert not closing.done()
+            go_on.set()
             assert await peer.receive() == b"done"
+            await closing
 
     run(test)
 
 
-def test_replies_are_never_none_of_the_known_pieces() -> None:
-    assert isinstance([b"", bytearray()], Sequence)
-
-
-# Bursts, and what is short
+# Bursts and shortages
 
 BURST = 2000
 SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 
 
 @pytest.mark.skipif(int(SOMAXCONN.read_text()) < BURST, reason=f"needs net.core.somaxconn of {BURST}")
-def test_all_who_connect_at_once_are_let_in_at_once_and_served() -> None:
+def test_a_burst_of_connections_is_accepted_at_once_and_served() -> None:
     async def play() -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -922,11 +932,11 @@ def test_all_who_connect_at_once_are_let_in_at_once_and_served() -> None:
     assert time.monotonic() - started < SECONDS
 
 
-def test_the_queue_is_as_long_as_the_setting_says() -> None:
-    given = {"listeners": "PLAINTEXT://localhost:0"}
-    assert limits_of(broker_settings(given)).socket_listen_backlog_size == LISTEN_BACKLOG
-    given["socket.listen.backlog.size"] = "50"
-    assert limits_of(broker_settings(given)).socket_listen_backlog_size == 50
+def test_the_listen_backlog_is_ours_unless_it_is_set() -> None:
+    settings = {"listeners": "PLAINTEXT://localhost:0"}
+    assert limits_of(broker_settings(settings)).socket_listen_backlog_size == LISTEN_BACKLOG
+    settings["socket.listen.backlog.size"] = "50"
+    assert limits_of(broker_settings(settings)).socket_listen_backlog_size == 50
 
 
 class FailingListener:

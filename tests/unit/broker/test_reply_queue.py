@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leadline.broker.reply_queue import MAX_QUEUED, Later, Reply, ReplyQueue, as_it_is
+from leadline.broker.reply_queue import MAX_QUEUED, PendingReply, Reply, ReplyQueue, unchanged
 
 
 @pytest.fixture
@@ -15,8 +15,8 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
     made.close()
 
 
-def later(loop: asyncio.AbstractEventLoop, *, blocks: bool = False) -> Later:
-    return Later(loop.create_future(), as_it_is, blocks)
+def pending(loop: asyncio.AbstractEventLoop, *, blocks: bool = False) -> PendingReply:
+    return PendingReply(loop.create_future(), unchanged, blocks)
 
 
 def ready(queue: ReplyQueue) -> list[Reply]:
@@ -26,7 +26,7 @@ def ready(queue: ReplyQueue) -> list[Reply]:
 
 
 def test_replies_wait_for_those_before_them(loop: asyncio.AbstractEventLoop) -> None:
-    queue, first, third = ReplyQueue(), later(loop), later(loop)
+    queue, first, third = ReplyQueue(), pending(loop), pending(loop)
     for reply in (first, b"2", third, b"4"):
         assert not queue.add(reply)
     assert ready(queue) == []
@@ -44,7 +44,7 @@ def test_a_reply_is_made_out_of_its_answer_when_it_leaves(loop: asyncio.Abstract
         made.append(answer)
         return b"%d" % answer
 
-    replies = [Later(loop.create_future(), frame, blocks=False) for _ in range(2)]
+    replies = [PendingReply(loop.create_future(), frame, blocks=False) for _ in range(2)]
     for reply in replies:
         queue.add(reply)
     replies[1].answer.set_result(2)
@@ -55,7 +55,7 @@ def test_a_reply_is_made_out_of_its_answer_when_it_leaves(loop: asyncio.Abstract
 
 
 def test_an_answer_without_a_reply_takes_its_turn(loop: asyncio.AbstractEventLoop) -> None:
-    queue, silent = ReplyQueue(), later(loop)
+    queue, silent = ReplyQueue(), pending(loop)
     queue.add(silent)
     queue.add(b"2")
     silent.answer.set_result(None)
@@ -63,7 +63,7 @@ def test_an_answer_without_a_reply_takes_its_turn(loop: asyncio.AbstractEventLoo
 
 
 def test_an_answer_that_blocks_stops_the_next_request(loop: asyncio.AbstractEventLoop) -> None:
-    queue, first, second = ReplyQueue(), later(loop), later(loop, blocks=True)
+    queue, first, second = ReplyQueue(), pending(loop), pending(loop, blocks=True)
     assert not queue.add(first)
     assert queue.blocking is None
     assert queue.add(second)
@@ -72,14 +72,14 @@ def test_an_answer_that_blocks_stops_the_next_request(loop: asyncio.AbstractEven
 
 def test_a_full_queue_stops_the_next_request(loop: asyncio.AbstractEventLoop) -> None:
     queue = ReplyQueue()
-    assert [queue.add(later(loop)) for _ in range(MAX_QUEUED)] == [False] * (MAX_QUEUED - 1) + [True]
+    assert [queue.add(pending(loop)) for _ in range(MAX_QUEUED)] == [False] * (MAX_QUEUED - 1) + [True]
 
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_nothing_leaves_after_an_answer_that_failed_or_was_cancelled(
     loop: asyncio.AbstractEventLoop, fails: bool
 ) -> None:
-    queue, first, second = ReplyQueue(), later(loop), later(loop)
+    queue, first, second = ReplyQueue(), pending(loop), pending(loop)
     queue.add(first)
     queue.add(second)
     queue.add(b"3")
@@ -90,7 +90,7 @@ def test_nothing_leaves_after_an_answer_that_failed_or_was_cancelled(
 
 
 def test_what_is_still_computed_is_cancelled_with_the_queue(loop: asyncio.AbstractEventLoop) -> None:
-    queue, first, second = ReplyQueue(), later(loop), later(loop)
+    queue, first, second = ReplyQueue(), pending(loop), pending(loop)
     for reply in (first, b"2", second):
         queue.add(reply)
     assert queue.answers == [first.answer, second.answer]

@@ -9,7 +9,7 @@ import pytest
 
 from leadline.broker.connection_state import SendState
 from leadline.broker.pending_slice import LOAD_BYTES, PendingSlice
-from leadline.broker.sender import FLUSH_BYTES, LARGE_SLICE_BYTES, MAX_BUFFERS, STEP_BYTES, TURN_BYTES, Sender
+from leadline.broker.sender import LARGE_SLICE_BYTES, MAX_BUFFERS, STEP_BYTES, TURN_BYTES, Sender
 from leadline.log.files import OpenFile
 from leadline.log.segment import FileSlice
 from leadline.model import Buffer
@@ -142,16 +142,16 @@ def test_no_more_buffers_leave_in_one_call_than_the_system_takes() -> None:
     assert scene.sock.calls == ["sendmsg", "sendmsg", "send"]
 
 
-def test_enough_is_queued_when_it_fills_a_packet_or_a_call() -> None:
-    scene = Scene()
-    scene.sender.put(bytes(FLUSH_BYTES - 1))
-    assert not scene.sender.should_flush
-    scene.sender.put(b"x")
-    assert scene.sender.should_flush
+def test_queued_bytes_are_counted_until_they_have_left(file: OpenFile) -> None:
+    scene = Scene(3)
+    scene.sender.put(b"first")
+    scene.sender.put([b"second", FileSlice(file, 0, 3000)])
+    assert (scene.sender.queued_bytes, len(scene.sender.queue)) == (11, 3)
     scene.sender.flush()
-    assert not scene.sender.should_flush
-    scene.sender.put([b"x"] * MAX_BUFFERS)
-    assert scene.sender.should_flush
+    assert scene.sender.queued_bytes == 11
+    scene.sock.room = 10_000
+    scene.sender.writable()
+    assert (scene.sender.queued_bytes, len(scene.sender.queue)) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -226,3 +226,13 @@ def test_a_closed_sender_sends_nothing() -> None:
     scene.sender.close()
     scene.sender.flush()
     assert scene.sock.calls == []
+
+
+def test_a_reply_holds_nothing_but_bytes_and_slices_of_files() -> None:
+    class OtherSlice:
+        length = 3
+
+    scene = Scene()
+    scene.sender.put([OtherSlice()])
+    with pytest.raises(AssertionError, match="a reply holds bytes and slices of files"):
+        scene.sender.flush()

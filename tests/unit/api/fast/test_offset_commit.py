@@ -11,7 +11,7 @@ from leadline.api.context import ClientConnection
 from leadline.api.fast.offset_commit import MOST_BYTES, OLDEST, OffsetCommitRequestTemplate
 from leadline.broker.broker import Broker
 from leadline.broker.connection import Connection
-from leadline.broker.reply_queue import Later
+from leadline.broker.reply_queue import PendingReply
 from leadline.controller.topics import assign
 from leadline.coordinator.group_member import JoinRequest, MemberProtocol
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
@@ -59,7 +59,7 @@ class Client(Connection):
         if isinstance(reply, Awaitable):
             reply = await reply
         assert reply is not None
-        assert not isinstance(reply, Later)
+        assert not isinstance(reply, PendingReply)
         return bytes_of([reply] if isinstance(reply, bytes) else reply)
 
     async def codes(self, request: OffsetCommitRequest) -> list[int]:
