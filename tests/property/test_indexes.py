@@ -55,7 +55,7 @@ def test_the_position_of_an_offset_is_that_of_the_last_entry_at_or_before_it(
     for target in [*targets, *(found for found, _ in made.entries[::97])]:
         assert index.lookup(BASE + target) == made.position(BASE + target)
         behind = [BASE + found for found, position in made.entries if position >= target]
-        assert index.first_at_or_behind(target) == (behind[0] if behind else None)
+        assert index.first_at_or_after(target) == (behind[0] if behind else None)
 
 
 @given(steps, st.integers(-3, 30_000), st.lists(st.integers(1, 9), max_size=3))

@@ -42,7 +42,7 @@ def encode_lines(lines: Sequence[str]) -> bytes:
 
 
 def decode_lines(path: str, data: bytes) -> list[str]:
-    """The lines behind version and count; both are checked. An empty file has none."""
+    """The lines after version and count; both are checked. An empty file has none."""
     lines = data.decode("utf-8", "replace").splitlines()
     if not lines:
         return []
@@ -56,7 +56,7 @@ def decode_lines(path: str, data: bytes) -> list[str]:
 
 
 def _number(text: str) -> int:
-    """ValueError for what no broker writes."""
+    """ValueError for a number that no broker writes."""
     if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS) or int(text) > LONG_MAX:
         raise ValueError(text)
     return int(text)
@@ -78,14 +78,14 @@ def read_offsets(files: Files, path: str) -> dict[TopicPartition, Offset]:
         data = read_file(files, path)
     except FileNotFoundError:
         return {}
-    found: dict[TopicPartition, Offset] = {}
+    offsets: dict[TopicPartition, Offset] = {}
     for line in decode_lines(path, data):
         try:
             topic, partition, offset = line.split()
-            found[TopicPartition(topic, _number(partition))] = _number(offset)
+            offsets[TopicPartition(topic, _number(partition))] = _number(offset)
         except ValueError:
             raise _malformed(path, line) from None
-    return found
+    return offsets
 
 
 def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
@@ -104,9 +104,10 @@ def read_epochs(files: Files, path: str) -> list[EpochEntry]:
             entries.append(EpochEntry(_number(epoch), _number(start)))
         except ValueError:
             raise _malformed(path, line) from None
-    for one, other in pairwise(entries):
-        if one.epoch >= other.epoch or one.start_offset >= other.start_offset:
-            raise CorruptFile(path, 0, f"epoch {other.epoch} from {other.start_offset} on does not follow {one.epoch}")
+    for entry, following in pairwise(entries):
+        if entry.epoch >= following.epoch or entry.start_offset >= following.start_offset:
+            text = f"epoch {following.epoch} from {following.start_offset} on does not follow {entry.epoch}"
+            raise CorruptFile(path, 0, text)
     return entries
 
 
@@ -115,7 +116,7 @@ def encode_partition_metadata(topic_id: TopicId) -> bytes:
 
 
 def read_partition_metadata(files: Files, path: str) -> TopicId | None:
-    """None if there is no such file, or an empty one: then the topic id is not known."""
+    """None if the file does not exist or is empty."""
     try:
         data = read_file(files, path)
     except FileNotFoundError:
@@ -135,14 +136,14 @@ def read_partition_metadata(files: Files, path: str) -> TopicId | None:
 
 
 def write_clean_shutdown(files: Files, directory: str, broker_epoch: int) -> None:
-    """Says that everything in the directory was flushed. The last file a broker writes."""
+    """It says that everything in the directory was flushed. It is the last file that a broker writes."""
     content = json.dumps({"version": VERSION, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     write_file(files, os.path.join(directory, names.CLEAN_SHUTDOWN_FILE), content.encode(), sync=True)
     files.sync_dir(directory)
 
 
 def take_clean_shutdown(files: Files, directory: str) -> int | None:
-    """The broker epoch of a clean stop, once: the file is gone, durably, before the first write. None: unclean."""
+    """The broker epoch of a clean stop; None if it was unclean. The file is durably removed before the first write."""
     path = os.path.join(directory, names.CLEAN_SHUTDOWN_FILE)
     data: bytes | None = b""
     try:
@@ -150,7 +151,7 @@ def take_clean_shutdown(files: Files, directory: str) -> int | None:
     except FileNotFoundError:
         return None
     except PermissionError:
-        data = None  # nobody knows who wrote it: recovering costs time only
+        data = None  # its content is unknown: a recovery costs time only
     except CorruptFile:
         pass
     files.unlink(path)

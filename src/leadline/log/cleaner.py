@@ -1,8 +1,8 @@
 """Which log is compacted next, and the process that does it.
 
-Decisions are pure functions over what a log tells of itself; the work is `leadline.log.compaction` in a process of its
-own, which hands back finished segments one by one. Killing that process is how a pass is aborted: what it has not
-handed back never happened.
+The choice is made by pure functions over the state of the logs. `leadline.log.compaction` does the work in its own
+process, which returns finished segments one by one. To abort a pass is to kill that process: a segment that it has not
+returned never happened.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 
 class LogToClean(NamedTuple):
-    """What there is to clean in a log."""
+    """A log, and which part of it is dirty."""
 
     log: Log
     first_dirty: Offset
@@ -51,31 +51,31 @@ class LogToClean(NamedTuple):
 
     @property
     def due(self) -> bool:
-        wanted = self.ratio > self.log.config.min_cleanable_dirty_ratio
-        return wanted or (self.overdue and self.dirty_bytes > 0)
+        is_dirty = self.ratio > self.log.config.min_cleanable_dirty_ratio
+        return is_dirty or (self.overdue and self.dirty_bytes > 0)
 
 
-def cleanable(found: Log, cleaned_to: Offset | None, now_ms: int) -> LogToClean | None:
+def cleanable(log: Log, cleaned_to: Offset | None, now_ms: int) -> LogToClean | None:
     """None if the log is empty."""
-    first_dirty = found.log_start if cleaned_to is None else cleaned_to
-    if not found.log_start <= first_dirty <= found.log_end:
-        first_dirty = found.log_start  # records were deleted or truncated since
-    active = found.segments.active.base_offset
-    first_uncleanable = min(found.last_stable_offset, active)
-    dirty = found.segments.between(first_dirty, active)
-    if found.config.min_compaction_lag_ms > 0:
-        young = now_ms - found.config.min_compaction_lag_ms
+    first_dirty = log.log_start if cleaned_to is None else cleaned_to
+    if not log.log_start <= first_dirty <= log.log_end:
+        first_dirty = log.log_start  # records were deleted or truncated since
+    active = log.segments.active.base_offset
+    first_uncleanable = min(log.last_stable_offset, active)
+    dirty = log.segments.between(first_dirty, active)
+    if log.config.min_compaction_lag_ms > 0:
+        young = now_ms - log.config.min_compaction_lag_ms
         too_young = next((segment.base_offset for segment in dirty if segment.largest_timestamp > young), active)
         first_uncleanable = min(first_uncleanable, too_young)
-    held = found.segments.between(first_uncleanable, active)
-    first_uncleanable = held[0].base_offset if held else active
+    uncleanable = log.segments.between(first_uncleanable, active)
+    first_uncleanable = uncleanable[0].base_offset if uncleanable else active
     first_uncleanable_or_dirty = min(first_dirty, first_uncleanable)
-    clean_bytes = _bytes(found.segments.between(-1, first_dirty))
-    dirty_bytes = _bytes(found.segments.between(first_uncleanable_or_dirty, first_uncleanable))
+    clean_bytes = _bytes(log.segments.between(-1, first_dirty))
+    dirty_bytes = _bytes(log.segments.between(first_uncleanable_or_dirty, first_uncleanable))
     if clean_bytes + dirty_bytes == 0:
         return None
-    overdue = _overdue(dirty, now_ms - found.config.max_compaction_lag_ms)
-    return LogToClean(found, first_dirty, first_uncleanable, clean_bytes, dirty_bytes, overdue)
+    overdue = _overdue(dirty, now_ms - log.config.max_compaction_lag_ms)
+    return LogToClean(log, first_dirty, first_uncleanable, clean_bytes, dirty_bytes, overdue)
 
 
 def _bytes(segments: Iterable[Segment]) -> int:
@@ -88,16 +88,17 @@ def _overdue(dirty: Iterable[Segment], since_ms: int) -> bool:
 
 
 def filthiest(candidates: Iterable[LogToClean]) -> LogToClean | None:
-    return max((found for found in candidates if found.due), key=lambda found: found.ratio, default=None)
+    due = (candidate for candidate in candidates if candidate.due)
+    return max(due, key=lambda candidate: candidate.ratio, default=None)
 
 
 def request_for(target: LogToClean, config: StorageConfig, now_ms: int) -> CompactionRequest:
-    found = target.log
+    log = target.log
     threads = max(config.log_cleaner_threads, 1)
     return CompactionRequest(
-        directory=found.directory,
-        bases=[segment.base_offset for segment in found.segments.between(-1, target.first_uncleanable)],
-        config=found.config,
+        directory=log.directory,
+        bases=[segment.base_offset for segment in log.segments.between(-1, target.first_uncleanable)],
+        config=log.config,
         first_dirty=target.first_dirty,
         first_uncleanable=target.first_uncleanable,
         now_ms=now_ms,
@@ -107,9 +108,9 @@ def request_for(target: LogToClean, config: StorageConfig, now_ms: int) -> Compa
         max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second / threads,
         producers={
             producer_id: LastRecord(entry.last_offset if entry.batches else None, entry.epoch)
-            for producer_id, entry in found.producer_state.by_id.items()
+            for producer_id, entry in log.producer_state.by_id.items()
         },
-        aborted_later=list(found.aborted_between(target.first_uncleanable, target.first_uncleanable)),
+        aborted_later=list(log.aborted_between(target.first_uncleanable, target.first_uncleanable)),
     )
 
 
@@ -135,16 +136,16 @@ class Cleaner:
         self._changed = asyncio.Event()  # settings
 
     def reconfigured(self) -> None:
-        """Settings changed: who rests looks what they are now."""
+        """Settings changed: cleaners that rest read them again."""
         self._changed.set()
         self._changed = asyncio.Event()
 
     async def run(self, number: int = 0) -> None:
-        """One of log.cleaner.threads: clean the filthiest log, again and again, while there are so many."""
+        """One of log.cleaner.threads: clean the filthiest log again and again, while there are that many threads."""
         while number < self.dirs.config.log_cleaner_threads:
             try:
                 cleaned = await self.clean_filthiest()
-            except (StorageError, LogDirFailed) as error:  # that directory is gone; the others go on
+            except (StorageError, LogDirFailed) as error:  # the other directories go on
                 log.warning("%s", error)
                 cleaned = False
             if not cleaned:
@@ -153,66 +154,66 @@ class Cleaner:
                         await self._changed.wait()
 
     async def clean_filthiest(self) -> bool:
-        """False if no log needs it, or it was not possible.
+        """False if no log needs cleaning, or it was not possible.
 
-        Compacted logs also lose here what lies below their start or past retention.
+        Also deletes the old segments of compacted logs.
         """
         cleaned_to = await self.dirs.checkpoints.cleaned_offsets()
         target = filthiest(self._candidates(cleaned_to))
         cleaned = target is not None and await self.clean(target)
-        for found in list(self.dirs.logs.values()):
-            if found.config.compact and not self._busy(found.tp):
-                found.delete_old_segments()
+        for compacted in list(self.dirs.logs.values()):
+            if compacted.config.compact and not self._busy(compacted.tp):
+                compacted.delete_old_segments()
         return cleaned
 
     def _candidates(self, cleaned_to: Mapping[TopicPartition, Offset]) -> list[LogToClean]:
         now_ms = self.dirs.clock.now_ms()
         logs = [
-            found
-            for tp, found in self.dirs.logs.items()
-            if found.config.compact and not self._busy(tp) and tp not in self.uncleanable
+            candidate
+            for tp, candidate in self.dirs.logs.items()
+            if candidate.config.compact and not self._busy(tp) and tp not in self.uncleanable
         ]
-        looked_at = (self._look_at(found, cleaned_to.get(found.tp), now_ms) for found in logs)
-        return [found for found in looked_at if found is not None]
+        states = (self._to_clean(candidate, cleaned_to.get(candidate.tp), now_ms) for candidate in logs)
+        return [candidate for candidate in states if candidate is not None]
 
-    def _look_at(self, found: Log, cleaned_to: Offset | None, now_ms: int) -> LogToClean | None:
+    def _to_clean(self, candidate: Log, cleaned_to: Offset | None, now_ms: int) -> LogToClean | None:
         try:
-            return cleanable(found, cleaned_to, now_ms)
+            return cleanable(candidate, cleaned_to, now_ms)
         except OSError as error:
-            doing = f"looking for what to compact in {found.tp}"
+            doing = f"looking for what to compact in {candidate.tp}"
             if (lacking := shortage(error)) is not None:
                 log.warning("%s failed: %s", doing, lacking)
             else:
-                self.dirs.take_offline(LogDirFailed(found.parent, doing, error))
+                self.dirs.take_offline(LogDirFailed(candidate.parent, doing, error))
             return None
 
     def _busy(self, tp: TopicPartition) -> bool:
         return tp in self.passes or self._paused[tp] > 0
 
     async def clean(self, target: LogToClean) -> bool:
-        """One pass over a log. What goes wrong stays with this log: it is not tried again, and says why.
+        """One pass over a log. If it fails, this log is not cleaned again, and `uncleanable` has the reason.
 
-        False if a resource was short: it is tried again later.
+        False if a resource was short: the pass is tried again later.
         """
-        found, tp = target.log, target.log.tp
+        cleaned, tp = target.log, target.log.tp
         request = request_for(target, self.dirs.config, self.dirs.clock.now_ms())
         try:
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "leadline.log.compaction"),
                 stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LINE_BYTES,
             )  # fmt: skip
-        except OSError as error:  # of this machine, not of the log
+        except OSError as error:  # a problem of this machine, not of the log
             log.warning("compaction of %s cannot begin: %s", tp, shortage(error) or error)
             return False
         current = self.passes[tp] = CleaningPass(process)
         try:
-            wrong = await self._take_over(process, request, found)
+            problem = await self._swap_in_groups(process, request, cleaned)
             if process.returncode == EXIT_SHORTAGE:
-                log.warning("compaction of %s ended and is tried again: %s", tp, wrong)
+                log.warning("compaction of %s ended and is tried again: %s", tp, problem)
                 return False
-            if wrong and not self._paused[tp]:
-                self.uncleanable[tp] = wrong
-                log.error("%s cannot be compacted and is left as it is: %s", tp, wrong)
+            if problem and not self._paused[tp]:
+                self.uncleanable[tp] = problem
+                log.error("%s cannot be compacted and is left as it is: %s", tp, problem)
         except (StorageError, LogDirFailed) as error:
             log.warning("compaction of %s ended: %s", tp, error)
             return False
@@ -223,47 +224,47 @@ class Cleaner:
             current.over.set()
         return True
 
-    async def _take_over(
-        self, process: asyncio.subprocess.Process, request: CompactionRequest, found: Log
+    async def _swap_in_groups(
+        self, process: asyncio.subprocess.Process, request: CompactionRequest, cleaned: Log
     ) -> str | None:
-        """Swap in what the process hands back, group by group. What went wrong in it, if anything."""
+        """Swap in the segments that the process returns, group by group. Returns its error, if it failed."""
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        disk = self.dirs.dir_of(found).disk
-        complaint = asyncio.create_task(process.stderr.read())
+        disk = self.dirs.dir_of(cleaned).disk
+        error_output = asyncio.create_task(process.stderr.read())
         with suppress(BrokenPipeError, ConnectionResetError):
             process.stdin.write(request.to_json().encode())
             process.stdin.close()
         end_offset = request.first_dirty
         async for line in process.stdout:
             group = json.loads(line)
-            await self.swap_in(found, disk, group["bases"])
+            await self.swap_in(cleaned, disk, group["bases"])
             end_offset = group["end_offset"]
-            _tell(found, group["stats"])
-        said = (await complaint).decode(errors="replace").strip()
+            _log_stats(cleaned.tp, group["stats"])
+        errors = (await error_output).decode(errors="replace").strip()
         if await process.wait() == 0:
-            await self.dirs.checkpoints.write_cleaned_offsets(self.dirs.dir_of(found), {found.tp: end_offset})
+            await self.dirs.checkpoints.write_cleaned_offsets(self.dirs.dir_of(cleaned), {cleaned.tp: end_offset})
             return None
-        await disk.call(f"undoing the compaction of {found.tp}", partial(_remove_cleaned, self.dirs.files, found))
-        return said.splitlines()[-1] if said else f"its process ended with {process.returncode}"
+        await disk.call(f"undoing the compaction of {cleaned.tp}", partial(_remove_cleaned, self.dirs.files, cleaned))
+        return errors.splitlines()[-1] if errors else f"its process ended with {process.returncode}"
 
-    async def swap_in(self, found: Log, disk: DiskThread, bases: list[Offset]) -> None:
-        old = [segment for segment in found.segments if segment.base_offset in bases]
-        new = segment_removal.cleaned_segment(found, bases[0])
-        sync = partial(self.dirs.files.sync_dir, found.directory)
-        found.flush()  # records go because of later ones: those must not be less durable
+    async def swap_in(self, cleaned: Log, disk: DiskThread, bases: list[Offset]) -> None:
+        old = [segment for segment in cleaned.segments if segment.base_offset in bases]
+        new = segment_removal.cleaned_segment(cleaned, bases[0])
+        sync = partial(self.dirs.files.sync_dir, cleaned.directory)
+        cleaned.flush()  # later records replace earlier ones, so they must be durable first
         await disk.drain()
-        segment_removal.ready_to_swap(found, new)
-        await disk.call(f"compacting {found.tp}", sync)
-        segment_removal.swap_in(found, new, old)
-        await disk.call(f"compacting {found.tp}", sync)
-        segment_removal.swapped_in(found, new)
-        await disk.call(f"compacting {found.tp}", sync)
+        segment_removal.ready_to_swap(cleaned, new)
+        await disk.call(f"compacting {cleaned.tp}", sync)
+        segment_removal.swap_in(cleaned, new, old)
+        await disk.call(f"compacting {cleaned.tp}", sync)
+        segment_removal.swapped_in(cleaned, new)
+        await disk.call(f"compacting {cleaned.tp}", sync)
 
     @asynccontextmanager
     async def paused(self, tp: TopicPartition) -> AsyncIterator[None]:
-        """For a truncation, a move or a deletion: a pass under way is aborted, and none begins meanwhile."""
+        """For a truncation, a move or a deletion: the current pass is aborted, and none begins until the block ends."""
         self._paused[tp] += 1
         try:
             if (current := self.passes.get(tp)) is not None:
@@ -279,14 +280,18 @@ class Cleaner:
             await current.over.wait()
 
 
-def _tell(found: Log, stats: Mapping[str, float]) -> None:
+def _log_stats(tp: TopicPartition, stats: Mapping[str, float]) -> None:
     log.info(
         "compacted %s: %.1f MB, %d records became %.1f MB, %d records in %.1f s",
-        *(found.tp, stats["bytes_read"] / 1e6, stats["records_read"]),
-        *(stats["bytes_written"] / 1e6, stats["records_written"], stats["seconds"]),
+        tp,
+        stats["bytes_read"] / 1e6,
+        stats["records_read"],
+        stats["bytes_written"] / 1e6,
+        stats["records_written"],
+        stats["seconds"],
     )
 
 
-def _remove_cleaned(files: Files, found: Log) -> None:
-    gone = [name for name in files.listdir(found.directory) if name.endswith(names.CLEANED)]
-    remove_files(files, [os.path.join(found.directory, name) for name in gone])
+def _remove_cleaned(files: Files, cleaned: Log) -> None:
+    leftovers = [name for name in files.listdir(cleaned.directory) if name.endswith(names.CLEANED)]
+    remove_files(files, [os.path.join(cleaned.directory, name) for name in leftovers])

@@ -1,13 +1,13 @@
-"""Compaction of one log: of the records with one key, only the last stays. Runs in a process of its own.
+"""Compaction of one log: of the records with one key, only the last stays. It runs in its own process.
 
 The dirty part of the log is read for the last offset of each key, as far as the memory for keys goes. Then every
 segment up to there is rewritten without the records that a later one replaces, small ones together, each group into a
-segment with the suffix .cleaned. The broker swaps it in (see `Log.replace_segments`).
+segment with the suffix .cleaned. The broker swaps it in (see `segment_removal`).
 
     offsets never change; the last record of a key stays
-    a tombstone stays for delete.retention.ms after it was first compacted (the delete horizon, kept in the batch)
+    a tombstone stays for delete.retention.ms after its first compaction (the batch holds this delete horizon)
     records of aborted transactions go; a marker goes when its transaction has no records left, and its horizon passed
-    the last batch of a live producer stays, if only as a header: its sequence numbers must outlive its records
+    the last batch of an active producer stays, if only as a header: its sequence numbers must outlive its records
 
 As a program: a JSON request on stdin, one JSON line for each group on stdout.
 """
@@ -41,7 +41,7 @@ EXIT_SHORTAGE = 75  # of the process: descriptors, space or memory ran out, and 
 
 
 class LastRecord(NamedTuple):
-    """What has to stay of a live producer."""
+    """What has to stay of an active producer."""
 
     last_offset: Offset | None  # of its last batch of data; None: only a marker of this epoch
     producer_epoch: int
@@ -295,7 +295,7 @@ class Compaction:
     def _filter(
         self, data: Buffer, position: int, header: Header, txns: CleanedTransactions
     ) -> tuple[Buffer | None, Offset]:
-        """What stays of a batch, and the last offset in it that does."""
+        """The records of a batch that stay, as a batch, and the last offset among them."""
         now_ms = self.request.now_ms
         horizon = header.delete_horizon_ms
         empty_txn = False
@@ -308,31 +308,31 @@ class Compaction:
         if discard and not keep_header:
             return None, -1
         body = bytes(body_of(data, position, header))
-        found = keys(body, header.record_count)
-        self.stats.records_read += len(found)
+        records = keys(body, header.record_count)
+        self.stats.records_read += len(records)
         if discard:
             kept: list[Span] = []
         elif header.is_control:
             kept = list(spans(body, header.record_count))
         else:
-            kept = self._kept(body, found, header, horizon)
+            kept = self._kept(body, records, header, horizon)
         self.stats.records_written += len(kept)
         if not kept:
             return (empty(header), header.last_offset) if keep_header else (None, -1)
         tombstones = any(span.value is None for span in kept)
         set_horizon = (tombstones or empty_txn) and horizon is None
-        if len(kept) == len(found) and not set_horizon:
+        if len(kept) == len(records) and not set_horizon:
             return memoryview(data)[position : position + header.size], header.last_offset
         fields = BatchFields.of(header, now_ms + self.request.config.delete_retention_ms if set_horizon else horizon)
         return rebuild(body, kept, header, fields), header.base_offset + kept[-1].offset_delta
 
     def _kept(
-        self, body: bytes, found: Sequence[tuple[int, bytes | None, int]], header: Header, horizon: int | None
+        self, body: bytes, records: Sequence[tuple[int, bytes | None, int]], header: Header, horizon: int | None
     ) -> list[Span]:
         base, map_end, last_of_key = header.base_offset, self.map_end, self.last_of_key
         tombstones_stay = horizon is None or self.request.now_ms < horizon
         kept: list[Span] = []
-        for offset_delta, key, position in found:
+        for offset_delta, key, position in records:
             offset = base + offset_delta
             if offset > map_end:
                 kept.append(span_at(body, position))
@@ -363,17 +363,17 @@ class Compaction:
 
     def _aborted(self, start: Offset, end: Offset) -> list[AbortedTxn]:
         """Aborted transactions with records in [start, end)."""
-        found: list[AbortedTxn] = []
+        transactions: list[AbortedTxn] = []
         for segment, segment_end in self._with_ends():
             if segment_end > start:
                 more, complete = segment.txn_index.between(start, end)
-                found += more
+                transactions += more
                 if complete:
-                    return found
-        return found + [txn for txn in self.request.aborted_later if txn.first_offset < end]
+                    return transactions
+        return transactions + [txn for txn in self.request.aborted_later if txn.first_offset < end]
 
     def _chunk(self, segment: Segment, position: int, buffer: int) -> tuple[bytes, int]:
-        """Whole batches, as many as the buffer holds, and its size: it grows for a batch that is larger."""
+        """As many whole batches as the buffer holds, and the size of the buffer, which grows for a larger batch."""
         while True:
             data = segment.file.pread(min(buffer, segment.size - position), position)
             self.throttle.used(len(data))
@@ -382,10 +382,10 @@ class Compaction:
             buffer = self._grown(buffer, segment, position, data)
 
     def _grown(self, size: int, segment: Segment, position: int, data: bytes) -> int:
-        wanted = header_at(data).size if len(data) >= HEADER_BYTES else 0
-        if wanted <= len(data) or wanted > segment.size - position:
-            raise CorruptFile(segment.path(names.LOG), position, "what stands here is no whole batch")
-        most = max(self.request.config.max_message_bytes, self.request.max_message_bytes, wanted)
+        batch_bytes = header_at(data).size if len(data) >= HEADER_BYTES else 0
+        if batch_bytes <= len(data) or batch_bytes > segment.size - position:
+            raise CorruptFile(segment.path(names.LOG), position, "there is no whole batch here")
+        most = max(self.request.config.max_message_bytes, self.request.max_message_bytes, batch_bytes)
         return min(size * 2, most)
 
     def _batches(self, segment: Segment, position: int) -> Iterator[tuple[bytes, int, Header]]:
@@ -401,7 +401,7 @@ class Compaction:
 
 
 def _whole_batches(data: bytes, path: str, position: int) -> int:
-    """The length of the whole batches at the front. What is damaged must not be given a CRC that says it is not."""
+    """The length of the whole batches at the front. A damaged batch must not get a new, valid CRC."""
     at = 0
     while at + HEADER_BYTES <= len(data):
         header = header_at(data, at)
@@ -415,7 +415,7 @@ def _whole_batches(data: bytes, path: str, position: int) -> int:
 
 
 def _digest(key: bytes) -> bytes:
-    """For long keys; short ones stand for themselves, shorter than any digest. Nobody can make two of them collide."""
+    """For long keys. Short keys stand for themselves: they are shorter than any digest. Collisions cannot be forced."""
     return blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 

@@ -1,4 +1,4 @@
-"""Which leader epoch started at which offset: what a follower truncates by instead of guessing.
+"""Which leader epoch started at which offset. A follower truncates by it instead of guessing.
 
     epochs and start offsets are strictly increasing
     an epoch ends where the next one starts; the last one ends at the log's end
@@ -16,7 +16,7 @@ from leadline.model import NO_EPOCH, LeaderEpoch, Offset
 
 
 class EpochEnd(NamedTuple):
-    """Where an epoch, or the largest one before it that has records, ends."""
+    """The end of an epoch, or of the largest earlier one that has records."""
 
     epoch: LeaderEpoch
     end_offset: Offset
@@ -37,7 +37,7 @@ class LeaderEpochs:
         return self.entries[0] if self.entries else None
 
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> bool:
-        """An epoch's first record. Entries that it contradicts go. True if anything changed."""
+        """Note the first record of an epoch. Contradicting entries are removed. True if anything changed."""
         if self.entries:
             last = self.entries[-1]
             if epoch == last.epoch and start_offset >= last.start_offset:

@@ -1,7 +1,7 @@
-"""Small moves on files that several formats need: an open file with an owner, whole writes, atomic replacement.
+"""What several file formats need: open files with an owner, whole writes, atomic replacement.
 
-The files of logs are opened on demand. How many of them stay open is bounded, so that the number of segments is not:
-a process may open as many files as `ulimit -n` says, and its connections need descriptors, too.
+The files of logs are opened on demand, and only so many of them stay open. The number of segments is therefore not
+bound by `ulimit -n`, and connections find descriptors, too.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ def is_of_one_file(error: OSError) -> bool:
 
 
 class OpenFile:
-    """A descriptor that is closed when nobody refers to it any more.
+    """A descriptor that is closed when its last reference goes.
 
     A segment and every slice that a reader still sends hold one: deleting the segment drops its reference, the
     readers finish on theirs, and the number is never reused under them. Its methods hold it, too: whoever calls them
@@ -53,7 +53,7 @@ class OpenFile:
 
     def __init__(self, files: Files, path: str, *, create: bool = False) -> None:
         self._files, self.path, self.fd = files, path, -1
-        self.ahead_to = 0  # what lies before this was asked of the disk, as somebody reads on there
+        self.ahead_to = 0  # the disk was asked to read ahead up to here, for a sequential reader
         self.fd = files.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), FILE_MODE)
 
     def __del__(self) -> None:
@@ -89,8 +89,8 @@ class OpenFile:
 class OpenFileCache:
     """The files that stay open because they may be used again, at most `capacity` of them.
 
-    One that has not been used for a while is closed for one that is opened: second chance, in the order of opening.
-    To close one is to drop the reference to it, from whichever thread: whoever is at work with it holds another.
+    To open one more, one that was not used for a while is closed (second chance, in the order of opening). Closing
+    drops the reference, from any thread: code that works with the file holds another one.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -122,7 +122,7 @@ class OpenFileCache:
                 file.dismiss()
 
     def make_room(self) -> bool:
-        """Close some, used or not, because the process has no descriptor left. False if there is none to close."""
+        """The process has no descriptor left: close some files, used or not. False if there is none to close."""
         count = len(self._opened)
         for _ in range(min(count, MADE_AT_ONCE)):
             with contextlib.suppress(KeyError):
@@ -133,7 +133,7 @@ class OpenFileCache:
 
 
 class CachedFile:
-    """A file of a log by its path: opened when it is used, and perhaps closed when it has been idle."""
+    """A file of a log by its path: it is opened when it is used, and may be closed when it is idle."""
 
     __slots__ = ("__weakref__", "_cache", "_create", "_file", "_files", "path", "used")
 
@@ -141,7 +141,7 @@ class CachedFile:
         self._files, self.path, self._create = files, path, create
         self._cache = CACHE if cache is None else cache
         self._file: OpenFile | None = None
-        self.used = False  # again, since the cache last looked
+        self.used = False  # since the cache last checked
 
     def open(self) -> OpenFile:
         file = self._file
@@ -154,7 +154,7 @@ class CachedFile:
         return file
 
     def dismiss(self) -> None:
-        """The cache lets go of it."""
+        """The cache drops its reference."""
         self._file = None
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class CachedFile:
             self._cache.remove(self)
 
     def created(self) -> None:
-        """It is there from now on: opened again, it must be there still."""
+        """The file exists from now on: if it is missing later, that is an error."""
         self._create = False
 
     def renamed(self, path: str) -> None:
@@ -173,10 +173,10 @@ class CachedFile:
 
 
 class MappedFile:
-    """A file to look at as memory, read ahead a window at a time.
+    """A file mapped into memory, read ahead one window at a time.
 
-    Looking at a mapping whose disk fails raises a signal that nobody survives. So each window is made present first,
-    by a call that answers with an error instead; what lies behind is let go, to stay small.
+    A failing disk under a mapping raises a signal that kills the process. So each window is made present first, by a
+    call that returns an error instead. Windows that were read are released, to stay small.
     """
 
     WINDOW = 2 * 1024 * 1024
@@ -195,7 +195,7 @@ class MappedFile:
         self._map.close()
 
     def reach(self, start: int, end: int) -> int:
-        """Make the bytes up to `end` present, and some more; those before `start` are not needed again."""
+        """Make the bytes up to `end` and some more present. Those before `start` are not needed again."""
         target = min(self._size, max(end, self._present + self.WINDOW))
         begin = self._present & ~(mmap.PAGESIZE - 1)
         try:
@@ -203,7 +203,7 @@ class MappedFile:
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise OSError(errno.EIO, f"cannot read {self._file.path} from byte {begin} on") from error
-            self._files.pread(self._file.fd, target - begin, begin)  # an older kernel: read it to see whether one can
+            self._files.pread(self._file.fd, target - begin, begin)  # an older kernel: a read shows whether it works
         done = start & ~(mmap.PAGESIZE - 1)
         if done > self._behind:
             self._map.madvise(mmap.MADV_DONTNEED, self._behind, done - self._behind)
@@ -261,7 +261,7 @@ def write_file(files: Files, path: str, data: bytes, *, sync: bool) -> None:
 
 
 def replace_file(files: Files, path: str, data: bytes) -> None:
-    """The old content or the new, never a mixture and never nothing, whenever the power goes."""
+    """After a power failure the file has the old content or the new one, never a mixture and never none."""
     temporary = path + ".tmp"
     write_file(files, temporary, data, sync=True)
     files.rename(temporary, path)

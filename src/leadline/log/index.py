@@ -10,10 +10,10 @@ Formats, big-endian, one entry per index.interval.bytes, no header, no checksum:
     an index never points past its log: after a crash it is rebuilt from it
 
 Read and written with pread and pwrite rather than through a mapping, so that a full or failing disk is an error to
-handle and not a signal that kills the process. The last entries, where nearly every look-up lands, stay in memory;
-so do the block of entries that was read last, for a reader that goes on, and where each block starts. New entries are
-written some at a time, and before anybody uses the file: a crash that loses them has the index rebuilt anyway. So
-the file can be closed while entries wait for it.
+handle and not a signal that kills the process. The last entries stay in memory, since nearly
+every look-up needs them. So do the block of entries that was read last, for sequential readers, and the first entry of
+each block. New entries are written in groups, and before the file is read: after a crash the index is rebuilt anyway.
+So the file may be closed while entries wait to be written.
 """
 
 import sys
@@ -39,7 +39,7 @@ class TimestampOffset(NamedTuple):
 
 
 class EntryBlock:
-    """Entries that stand one behind the other, by columns: a search is one bisection over plain numbers."""
+    """Consecutive entries, by columns: a search is one bisection over plain numbers."""
 
     __slots__ = ("columns", "start")
 
@@ -71,12 +71,12 @@ class Index:
         self.max_entries = max_bytes // self.ENTRY.size
         self._count = -1  # -1: not looked at yet
         self._unwritten = bytearray()  # the last entries, which are not in the file yet
-        self._is_flushed = False  # the file, or a flush of it is under way; at first, who knows
+        self._is_flushed = False  # the file is flushed, or a flush has begun; unknown at first
         self._forget()
 
     def _forget(self) -> None:
-        self._tail = EntryBlock()  # the last entries, as far as they were appended here
-        self._fences = EntryBlock()  # the first entry of each block, as far as they were looked for
+        self._tail = EntryBlock()  # the last entries that were appended here
+        self._fences = EntryBlock()  # the first entry of each block, as far as searches needed them
         self._block = EntryBlock()  # the one that was read last
 
     @property
@@ -148,7 +148,7 @@ class Index:
             tail.drop(BLOCK_ENTRIES)
 
     def _search(self, target: int, column: int) -> tuple[EntryBlock, int]:
-        """The last entry whose column is at most the target, by its place in a block; -1 if there is none."""
+        """The last entry whose column is at most the target: its block and index there; -1 if there is none."""
         block = self._tail
         values = block.columns[column]
         if not values or values[0] > target:
@@ -161,15 +161,15 @@ class Index:
         while len(fences) * BLOCK_ENTRIES < count:
             fences.append(*self.entry(len(fences) * BLOCK_ENTRIES))
         start = max(bisect_right(fences.columns[column], target) - 1, 0) * BLOCK_ENTRIES
-        wanted = min(BLOCK_ENTRIES, count - start)
-        if self._block.start != start or len(self._block) != wanted:
-            self._block = EntryBlock(start, self.decode(self._read(start, wanted)))
+        length = min(BLOCK_ENTRIES, count - start)
+        if self._block.start != start or len(self._block) != length:
+            self._block = EntryBlock(start, self.decode(self._read(start, length)))
         return self._block
 
     def _slot(self, target: int, column: int) -> int:
         """The number of the last entry whose column is at most the target; -1 if there is none."""
-        block, found = self._search(target, column)
-        return block.start + found if found >= 0 else -1
+        block, index = self._search(target, column)
+        return block.start + index if index >= 0 else -1
 
     def truncate(self, count: int) -> None:
         file = self.open()
@@ -178,7 +178,7 @@ class Index:
         file.truncate(count * self.ENTRY.size)
 
     def load(self, data: bytes | bytearray) -> None:
-        """Replace all entries, as recovery finds them."""
+        """Replace all entries: recovery has collected them."""
         file = self.open()
         file.truncate(0)
         file.write(data, 0)
@@ -186,25 +186,25 @@ class Index:
         self._forget()
 
     def trim(self) -> None:
-        """Cut what another broker reserved behind the last entry, and let go of the descriptor."""
+        """Truncate the space that another broker reserved after the last entry, and close the descriptor."""
         if self._count >= 0:
             self.open().truncate(self.size)
             self._is_flushed = False
         self.release()
 
     def release(self) -> None:
-        """Let go of the descriptor. What was not written is forgotten."""
+        """Close the descriptor. Entries that were not written are forgotten."""
         if self._unwritten:
             self._count, self._unwritten = -1, bytearray()
         self._file.close()
         self._forget()
 
     def not_flushed(self) -> None:
-        """The flush that it was asked for has not begun."""
+        """The flush that took the file could not begin."""
         self._is_flushed = False
 
     def file_to_flush(self) -> OpenFile | None:
-        """Whoever asks flushes it. None: nothing has changed since somebody did."""
+        """The caller flushes it. None if nothing has changed since the last flush."""
         file, was_flushed = self.open(), self._is_flushed
         self._is_flushed = True
         return None if was_flushed else file
@@ -233,14 +233,14 @@ class OffsetIndex(Index):
         self._append(offset - self.base_offset, position)
 
     def lookup(self, offset: Offset) -> int:
-        """The position at or before which the batch with this offset starts."""
+        """A position at or before the start of the batch with this offset."""
         if not self.count:
             return 0
-        block, found = self._search(offset - self.base_offset, 0)
-        return max(block.columns[1][found], 0) if found >= 0 else 0
+        block, index = self._search(offset - self.base_offset, 0)
+        return max(block.columns[1][index], 0) if index >= 0 else 0
 
-    def first_at_or_behind(self, position: int) -> Offset | None:
-        """The offset of the first entry that points to a position or behind it."""
+    def first_at_or_after(self, position: int) -> Offset | None:
+        """The offset of the first entry that points to this position or a later one."""
         slot = self._slot(position - 1, 1) + 1 if self.count else 0
         return self.base_offset + self.entry(slot)[0] if slot < self.count else None
 
@@ -271,8 +271,8 @@ class TimeIndex(Index):
         slot = self._slot(timestamp, 0) if self.count else -1
         if slot < 0:
             return TimestampOffset(NO_TIMESTAMP, self.base_offset)
-        found, relative = self.entry(slot)
-        return TimestampOffset(found, self.base_offset + relative)
+        indexed, relative = self.entry(slot)
+        return TimestampOffset(indexed, self.base_offset + relative)
 
     def truncate_to(self, offset: Offset) -> None:
         """Keep the entries of offsets below."""

@@ -266,7 +266,7 @@ class Log(LocalLog):
                 return _NOTHING
             aborted: tuple[AbortedTxn, ...] = ()
             if isolation is Isolation.COMMITTED:
-                end = segment.offset_index.first_at_or_behind(first.position + length)
+                end = segment.offset_index.first_at_or_after(first.position + length)
                 end = self.segments.end_of(segment, self.log_end) if end is None else end
                 aborted = self.segments.aborted_between(offset, end, segment)
             file = segment.file

@@ -1,4 +1,4 @@
-"""What has to be done to logs now and then, under the names that Kafka's own log manager gives it.
+"""The periodic tasks of the logs, under the names that Kafka's LogManager gives them.
 
 kafka-log-retention                every log.retention.check.interval.ms
 kafka-log-flusher                  every log.flush.scheduler.interval.ms
@@ -6,7 +6,7 @@ kafka-recovery-point-checkpoint    every log.flush.offset.checkpoint.interval.ms
 kafka-log-start-offset-checkpoint  every log.flush.start.offset.checkpoint.interval.ms
 kafka-delete-logs                  file.delete.delay.ms after a partition was deleted (see LogDirs.delete)
 producer-id-expiration             every producer.id.expiration.check.interval.ms
-kafka-log-cleaner                  log.cleaner.threads processes, log.cleaner.backoff.ms between two looks
+kafka-log-cleaner                  log.cleaner.threads processes; a rest of log.cleaner.backoff.ms when nothing is dirty
 """
 
 import asyncio
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class LogTasks:
-    """Runs until it is stopped; neither the failure of a directory nor a shortage ends any of it."""
+    """The tasks run until they are stopped. Neither a failed directory nor a shortage ends one of them."""
 
     def __init__(self, dirs: LogDirs) -> None:
         self.dirs, self.cleaner = dirs, Cleaner(dirs)
@@ -53,7 +53,7 @@ class LogTasks:
         self._start_cleaners()
 
     def _start_cleaners(self) -> None:
-        """As many as log.cleaner.threads says; a pass that is under way in one too many comes to its end."""
+        """As many as log.cleaner.threads. A cleaner too many completes its current pass first."""
         config = self.dirs.config
         for n in range(config.log_cleaner_threads if config.log_cleaner_enable else 0):
             if n not in self._cleaners or self._cleaners[n].done():
@@ -75,28 +75,28 @@ class LogTasks:
         self._cleaners.clear()
 
     async def delete_old_segments(self) -> None:
-        """Those of compacted logs are the cleaner's."""
+        """The cleaner does it for compacted logs."""
 
-        def delete(found: Log) -> None:
-            if not found.config.compact:
-                found.delete_old_segments()
+        def delete(log: Log) -> None:
+            if not log.config.compact:
+                log.delete_old_segments()
 
         await self._for_each_log(delete)
 
     async def flush_dirty(self) -> None:
         now_ms = self.dirs.clock.now_ms()
 
-        def flush(found: Log) -> None:
-            if now_ms - found.last_flush_ms >= found.config.flush_ms:
-                found.flush()
+        def flush(log: Log) -> None:
+            if now_ms - log.last_flush_ms >= log.config.flush_ms:
+                log.flush()
 
         await self._for_each_log(flush)
 
     async def _for_each_log(self, work: Callable[[Log], None]) -> None:
-        for found in [*self.dirs.logs.values(), *self.dirs.future.values()]:
+        for target in self.dirs.all_logs():
             try:
-                work(found)
-            except StorageError as error:  # the others go on
+                work(target)
+            except StorageError as error:  # the other logs go on
                 log.warning("%s", error)
             await asyncio.sleep(0)
 
@@ -114,6 +114,6 @@ class LogTasks:
                 log.warning("%s", error)
 
     async def expire_producers(self) -> None:
-        for found in [*self.dirs.logs.values(), *self.dirs.future.values()]:
-            found.expire_producers()
+        for target in self.dirs.all_logs():
+            target.expire_producers()
             await asyncio.sleep(0)

@@ -1,12 +1,12 @@
-"""The names of files and directories, which carry meaning: base offsets, suffixes for what is half done.
+"""The names of files and directories. They carry base offsets, and suffixes for unfinished work.
 
 topic-partition/                     a partition's log
     00000000000000000042.log         a segment, by its first offset; beside it .index .timeindex .txnindex
-    00000000000000000042.snapshot    what was known of producers at that offset
+    00000000000000000042.snapshot    the producer state at that offset
     ....deleted                      waits for its removal
     ....cleaned                      compaction is writing it: void after a crash
     ....swap                         compaction has finished it: takes its place after a crash
-    ....removed                      recovery took it out of the log: nobody reads it (see removed_data)
+    ....removed                      recovery took it out of the log: no broker reads it (see removed_data)
 topic-partition.<uid>-delete/        a deleted partition, waits for its removal
 topic-partition.<uid>-stray/         found here, but does not belong to this broker
 topic-partition.<uid>-future/        a replica on its way to this directory
@@ -36,7 +36,7 @@ CLEANED_OFFSETS_FILE = "cleaner-offset-checkpoint"
 OFFSET_FILES = (RECOVERY_POINTS_FILE, HIGH_WATERMARKS_FILE, LOG_STARTS_FILE, CLEANED_OFFSETS_FILE)
 
 MAX_NAME_BYTES = 255
-MOST_PARTITIONS = 1_000_000  # of a topic: no cluster bears as many
+MOST_PARTITIONS = 1_000_000  # of a topic: no cluster can have as many
 
 _FILE = re.compile(r"(\d+)(\.[a-z]+)(\.deleted|\.cleaned|\.swap)?$")
 _REMOVED = re.compile(r"(\d{1,20})\.log(?:\.at-\d+)?\.(\d{1,20})\.removed")
@@ -45,7 +45,7 @@ _MARKED_DIR = re.compile(r"(?P<name>\S+)\.(?P<uid>\S+)-(?P<mark>delete|stray|fut
 
 
 class DirMark(StrEnum):
-    """What is with a partition's directory that does not carry its plain name."""
+    """Why a partition's directory has another name than topic-partition."""
 
     DELETE = "delete"
     STRAY = "stray"
@@ -57,25 +57,25 @@ def file_name(base_offset: Offset, kind: str, suffix: str = "") -> str:
 
 
 def removed_name(base_offset: Offset, now_ms: int, position: int | None = None) -> str:
-    """Of what recovery takes out: a whole segment, or what it holds from a position on."""
+    """The name of data that recovery removes: a whole segment, or its bytes from a position on."""
     at = "" if position is None else f".at-{position}"
     return f"{file_name(base_offset, LOG)}{at}.{now_ms}{REMOVED}"
 
 
 def removed_base(name: str) -> Offset | None:
-    """The base offset of the segment that was removed, or cut off; None for another file."""
+    """The base offset of the segment that was removed or truncated; None for another file."""
     match = _REMOVED.fullmatch(name)
     return None if match is None else int(match[1])
 
 
 def removed_at(name: str) -> int:
-    """When that was; 0 if the name does not say."""
+    """The time of the removal; 0 if the name does not have one."""
     match = _REMOVED.fullmatch(name)
     return 0 if match is None else int(match[2])
 
 
 def parse_file_name(name: str) -> tuple[Offset, str, str] | None:
-    """Base offset, kind and suffix; None for what is no file of a segment."""
+    """Base offset, kind and suffix; None for a file that is not part of a segment."""
     match = _FILE.match(name)
     return None if match is None else (int(match[1]), match[2], match[3] or "")
 
@@ -90,7 +90,7 @@ def marked_dir_name(tp: TopicPartition, mark: DirMark, uid: UUID) -> str:
 
 
 def parse_dir_name(name: str) -> tuple[TopicPartition, DirMark | None]:
-    """ValueError for a directory that is none of ours."""
+    """ValueError for a directory that is not a partition's."""
     match = _MARKED_DIR.match(name)
     plain, mark = (match["name"], DirMark(match["mark"])) if match else (name, None)
     topic, dash, partition = plain.rpartition("-")

@@ -75,14 +75,14 @@ def decode_snapshot(path: str, data: bytes) -> list[tuple[ProducerId, ProducerEn
     start += _COUNT.size
     if len(data) - start != count * _PRODUCER.size:
         raise CorruptFile(path, start, f"a producer snapshot with {len(data) - start} bytes for {count} producers")
-    found: list[tuple[ProducerId, ProducerEntry]] = []
+    entries: list[tuple[ProducerId, ProducerEntry]] = []
     for fields in _PRODUCER.iter_unpack(data[start:]):
         producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first = fields
         entry = ProducerEntry(epoch, coordinator_epoch, timestamp, txn_first if txn_first >= 0 else None)
         if offset >= 0:
             entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
-        found.append((producer_id, entry))
-    return found
+        entries.append((producer_id, entry))
+    return entries
 
 
 class ProducerSnapshots:
@@ -100,9 +100,9 @@ class ProducerSnapshots:
         return self.offsets[-1] if self.offsets else None
 
     def take(self, producers: ProducerState, *, sync: bool) -> str | None:
-        """Write what is known now, if that is more than the last one has. The path of the file.
+        """Write the current state, if it covers more than the last snapshot. Returns the path of the file.
 
-        None also if a resource is short: what it would have told can be learnt from the log.
+        None also if a resource is short: the state can be rebuilt from the log.
         """
         at = producers.end_offset
         if at <= self.taken_at:
@@ -121,7 +121,7 @@ class ProducerSnapshots:
         return self.path(at)
 
     def load_latest(self, producers: ProducerState, log_start: Offset, now_ms: int) -> list[CorruptFile]:
-        """Start from the newest snapshot that is whole; from nothing at the log's start, if there is none."""
+        """Load the newest snapshot that is valid. Without one the state is empty at the log start offset."""
         refused: list[CorruptFile] = []
         while (at := self.latest) is not None:
             try:
@@ -140,7 +140,7 @@ class ProducerSnapshots:
         return read_file(self._files, self.path(offset), MOST_BYTES)
 
     def keep_between(self, log_start: Offset, log_end: Offset) -> None:
-        """Remove the ones that speak of what is not in the log."""
+        """Remove the snapshots at offsets that the log does not hold."""
         for offset in [offset for offset in self.offsets if not log_start < offset <= log_end]:
             self.remove(offset)
 
@@ -148,7 +148,7 @@ class ProducerSnapshots:
         self.taken_at = log_start if self.latest is None else self.latest
 
     def remove_strays(self, bases: list[Offset]) -> None:
-        """Remove those at no segment's base, but for the newest if it lies behind all of them."""
+        """Remove snapshots at no segment's base offset, except the newest if it lies after all of them."""
         strays = [offset for offset in self.offsets if offset not in bases]
         if strays and bases and strays[-1] > bases[-1]:
             strays.pop()
@@ -164,7 +164,7 @@ class ProducerSnapshots:
             self.remove(offset)
 
     def mark_deleted(self, offset: Offset) -> str | None:
-        """Rename one away; it is removed with its segment. The path to remove."""
+        """Rename a snapshot, which is removed with its segment. Returns the path to remove."""
         if offset not in self.offsets:
             return None
         self.offsets.remove(offset)
@@ -181,12 +181,12 @@ def rebuild_producer_state(
     log_end: Offset,
     now_ms: int,
 ) -> None:
-    """As of the log's end. On the way, snapshots are taken where the next time will look for them."""
-    nothing_known = state.is_empty and state.end_offset >= log_end
+    """The state at the log end, from the newest snapshot and the log after it. Takes snapshots at the last segments."""
+    is_empty = state.is_empty and state.end_offset >= log_end
     snapshots.keep_between(log_start, log_end)
     for refused in snapshots.load_latest(state, log_start, now_ms):
         log.warning("a producer snapshot is ignored and rebuilt from the log: %s", refused)
-    if log_end > state.end_offset and not nothing_known:
+    if log_end > state.end_offset and not is_empty:
         bases = segments.bases[-2:]
         for segment in segments.between(state.end_offset, log_end):
             start = max(segment.base_offset, state.end_offset, log_start)
@@ -202,16 +202,16 @@ def _replay(segment: Segment, state: ProducerState, start: Offset, end: Offset) 
     try:
         first = segment.find(start)
     except CorruptMessage as error:
-        log.warning("%s: of producers, nothing is learnt from there on", error)
+        log.warning("%s: the producer state is not rebuilt from there on", error)
         return
     if first is None:
         return
-    known, seen = set(state.by_id), set[int]()
-    for place, header in segment.headers(first.position):
+    before, seen = set(state.by_id), set[int]()
+    for position, header in segment.headers(first.position):
         if header.base_offset >= end:
             break
         if header.has_producer_id:
             seen.add(header.producer_id)
-            marker = read_end_marker(segment.read_batch(place)[0], 0, header) if header.is_control else None
+            marker = read_end_marker(segment.read_batch(position)[0], 0, header) if header.is_control else None
             state.replay(header, marker)
-    state.move_to_end(producer_id for producer_id in hash_order.mutable(seen, long_hash) if producer_id not in known)
+    state.move_to_end(producer_id for producer_id in hash_order.mutable(seen, long_hash) if producer_id not in before)

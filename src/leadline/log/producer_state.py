@@ -1,14 +1,14 @@
-"""What a partition knows of its producers: who wrote which sequence numbers last, and whose transactions are open.
+"""The producer state of a partition: the last sequence numbers of each producer, and the open transactions.
 
-An idempotent producer numbers its batches; a batch that comes again is answered with its first offset, one that comes
-out of order is refused. The last five batches of each producer are kept, as that many may be in flight.
-A transaction is open from its first record to its marker; readers of committed records stop before the first
-that is open, or whose marker is not yet replicated.
+An idempotent producer numbers its batches. A batch that is repeated gets its first offset as the answer; one that is
+out of order is refused. The last five batches of each producer are kept, since that many may be in flight.
+A transaction is open from its first record to its marker. Readers of committed records stop before the first
+transaction that is open or whose marker is not yet replicated.
 
     the last stable offset never passes the first record of an open transaction
-    what is known covers exactly the log below `end_offset`
+    the state covers exactly the log below `end_offset`
 
-Pure: batches are validated against a copy (`Pending`), which becomes the state once they are written.
+Pure: batches are validated against a copy (`ProducerAppend`), which becomes the state once they are written.
 """
 
 from bisect import insort
@@ -37,7 +37,7 @@ SEQUENCE_MAX = (1 << 31) - 1
 
 
 class AppendOrigin(Enum):
-    """Who brings records: what a client may not do, the leader's copy must not question."""
+    """Where records come from. A follower does not question what its leader accepted from a client."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -93,7 +93,7 @@ class ProducerEntry:
         return None
 
     def add_batch(self, base_sequence: int, last_offset: Offset, delta: int, timestamp: int) -> None:
-        """One more batch of the epoch it is in."""
+        """One more batch of the current epoch."""
         last_sequence = sequence_after(base_sequence, delta) if base_sequence >= 0 else NO_SEQUENCE
         self.batches.append(BatchMetadata(last_sequence, last_offset, delta, timestamp))
         self.last_timestamp = timestamp
@@ -118,28 +118,28 @@ class CompletedTxn(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Verification:
-    """A transaction's first write, while the coordinator is asked whether the partition is part of that transaction.
+    """The first write of a transaction, while the coordinator checks that the partition is part of the transaction.
 
-    It ends with that write, or with a marker: what was verified before a marker is worth nothing after it.
+    It ends with that write or with a marker: after a marker, an earlier verification is void.
     """
 
     begun_ms: int
     epoch: int
-    lowest_sequence: int  # of those that want to be written: what comes behind it waits for it
+    lowest_sequence: int  # of the writes that wait for the verification: later ones are refused until then
 
     def add_write(self, epoch: int, sequence: int) -> None:
-        """One more write that it is for."""
+        """One more write that waits for this verification."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch and sequence < self.lowest_sequence:
             self.lowest_sequence = sequence
 
 
-TRUSTED = Verification(0, NO_PRODUCER_EPOCH, NO_SEQUENCE)  # instead of one: nobody is asked
+TRUSTED = Verification(0, NO_PRODUCER_EPOCH, NO_SEQUENCE)  # for writes that need no verification
 
 
 class ProducerAppend:
-    """One producer's state as it will be once the batches at hand are written."""
+    """The state of one producer once the batches at hand are written (Kafka: ProducerAppendInfo)."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class ProducerAppend:
                 f"{first} came, and {self.verification.lowest_sequence}, which was to open a transaction, did not yet"
             )
         if not self.has_epoch:
-            return  # nothing is known to compare with: the producer may have expired
+            return  # there is nothing to compare with: the producer may have expired
         starts_over = epoch != entry.epoch or entry.last_sequence == SEQUENCE_MAX
         expected = 0 if starts_over else entry.last_sequence + 1
         if first != expected:
@@ -228,10 +228,10 @@ class ProducerState:
     def __init__(self, tp: TopicPartition, expiration_ms: int) -> None:
         self.tp, self.expiration_ms = tp, expiration_ms
         self.by_id: dict[ProducerId, ProducerEntry] = {}
-        self.end_offset: Offset = 0  # the log below this is what is known
-        self.most_entries = 0  # so many producers were known at a time
+        self.end_offset: Offset = 0  # the state covers the log below this offset
+        self.most_entries = 0  # the largest number of producers so far
         self._open: list[OpenTxn] = []  # by first offset
-        self._unreplicated: list[CompletedTxn] = []  # done, but the marker is not below the high watermark; likewise
+        self._unreplicated: list[CompletedTxn] = []  # ended, the marker not yet replicated; by first offset
         self._verifications: dict[ProducerId, Verification] = {}
 
     def __len__(self) -> int:
@@ -242,7 +242,7 @@ class ProducerState:
         return not self.by_id and not self._unreplicated
 
     def next_in_sequence(self, header: Header) -> ProducerEntry | None:
-        """The producer, if this batch is what nearly every one is: the next of its epoch, with no transaction."""
+        """The producer, if this batch is the next of its epoch and not transactional, as nearly every batch is."""
         entry = self.by_id.get(header.producer_id)
         if (
             entry is None
@@ -258,15 +258,15 @@ class ProducerState:
     def begin_verification(
         self, producer_id: ProducerId, epoch: int, sequence: int, now_ms: int
     ) -> Verification | None:
-        """To be handed in with the write, once the coordinator has agreed. None: a transaction is open here already."""
+        """For the write, once the coordinator has agreed. None if the transaction is already open here."""
         if self._is_open(producer_id):
             return None
-        found = self._verifications.setdefault(producer_id, Verification(now_ms, epoch, sequence))
-        found.add_write(epoch, sequence)
-        return found
+        verification = self._verifications.setdefault(producer_id, Verification(now_ms, epoch, sequence))
+        verification.add_write(epoch, sequence)
+        return verification
 
     def check_verified(self, header: Header, verified: Verification | None) -> None:
-        """Nothing opens a transaction here that its coordinator does not know of: no marker would ever end it."""
+        """A transaction that the coordinator does not know must not begin here: no marker would ever end it."""
         producer_id = header.producer_id
         if verified is TRUSTED or not header.is_transactional or header.is_control or self._is_open(producer_id):
             return
@@ -332,12 +332,12 @@ class ProducerState:
             insort(self._open, txn)
 
     def move_to_end(self, producer_ids: Iterable[ProducerId]) -> None:
-        """As if they had come to be known last, in this order: it is that of a snapshot."""
+        """Move these producers to the end, in this order: the insertion order decides the order within a snapshot."""
         for producer_id in producer_ids:
             self.by_id[producer_id] = self.by_id.pop(producer_id)
 
     def last_stable_offset_with(self, done: CompletedTxn) -> Offset:
-        """The last stable offset once this transaction is done, but for replication."""
+        """The last stable offset once this transaction has ended, replication aside."""
         for txn in self._open:
             if txn.producer_id != done.producer_id:
                 return txn.first_offset
@@ -351,7 +351,7 @@ class ProducerState:
         return AbortedTxn(done.producer_id, done.first_offset, done.last_offset, self.last_stable_offset_with(done))
 
     def replay(self, header: Header, marker: EndMarker | None) -> AbortedTxn | None:
-        """Take in a batch that is in the log already, as recovery does. Hands back an aborted transaction."""
+        """Apply a batch that is in the log already, for recovery. Returns the transaction if it aborts one."""
         aborted = None
         if header.has_producer_id:
             pending = self.prepare(header.producer_id, AppendOrigin.REPLICATION)
@@ -368,9 +368,9 @@ class ProducerState:
         return aborted
 
     def replay_next(self, fields: tuple[int, ...]) -> bool:
-        """The same for what nearly every batch is: one more of a known epoch, with no transaction; by its fields.
+        """The same, by its fields, for a batch of the current epoch without a transaction: nearly every batch.
 
-        False if it is not such a one, and nothing was done.
+        False if it is another batch; then nothing was done.
         """
         first, _, _, _, _, attributes, delta, _, timestamp, producer_id, producer_epoch, base_sequence, _ = fields
         entry = self.by_id.get(producer_id)
@@ -380,7 +380,7 @@ class ProducerState:
         return True
 
     def first_unstable_offset(self) -> Offset | None:
-        """The first record of a transaction that is open or not yet decided for all replicas."""
+        """The first record of a transaction that is open or whose marker is not yet replicated."""
         firsts = [txns[0].first_offset for txns in (self._open, self._unreplicated) if txns]
         return min(firsts) if firsts else None
 
@@ -388,7 +388,7 @@ class ProducerState:
         return tuple(self._open)
 
     def high_watermark_moved(self, high_watermark: Offset) -> bool:
-        """Forget transactions whose marker is replicated. True if there were any."""
+        """Forget ended transactions whose marker is replicated. True if there were any."""
         if not self._unreplicated:
             return False
         kept = [txn for txn in self._unreplicated if txn.last_offset >= high_watermark]
@@ -397,25 +397,25 @@ class ProducerState:
         return changed
 
     def log_start_moved(self, log_start: Offset) -> None:
-        """Transactions that ended below the log's start are nobody's any more."""
+        """Forget transactions that ended below the log start offset."""
         self.high_watermark_moved(log_start)
         self.end_offset = max(self.end_offset, log_start)
 
     def expire(self, now_ms: int) -> int:
-        """Forget producers that are idle and have no open transaction. The count of those."""
+        """Forget idle producers without an open transaction. Returns how many."""
         self._verifications = {
             producer_id: verification
             for producer_id, verification in self._verifications.items()
             if now_ms - verification.begun_ms < self.expiration_ms
         }
-        gone = [
+        expired = [
             producer_id
             for producer_id, entry in self.by_id.items()
             if entry.txn_first_offset is None and now_ms - entry.last_timestamp >= self.expiration_ms
         ]
-        for producer_id in gone:
+        for producer_id in expired:
             del self.by_id[producer_id]
-        return len(gone)
+        return len(expired)
 
     def clear(self, end_offset: Offset) -> None:
         self.by_id.clear()

@@ -1,16 +1,17 @@
-"""Opening the log of a partition: after a clean stop by looking at its end, after a crash by reading what may be torn.
+"""Opening the log of a partition. After a clean stop only its end is read; after a crash, everything not flushed.
 
-In order: leftovers of interrupted work are resolved (.deleted and .cleaned go, .swap takes its place); segments are
-opened, and one whose indexes are missing or wrong is recovered; after a crash every segment from the recovery point on
-is recovered; epochs are cut to what the log holds; producers are learnt from the newest snapshot and the log behind.
+The steps, in order. Leftovers of interrupted work are resolved: .deleted and .cleaned files go, .swap files take their
+place. Segments are opened, and one whose indexes are missing or wrong is recovered. After a crash every segment from
+the recovery point on is recovered. Epochs are truncated to what the log holds. The producer state is rebuilt from the
+newest snapshot and the log after it.
 
-Recovering a segment reads it whole, checks every CRC, builds its indexes anew and cuts it at the first byte that is
-not part of a valid batch. What lies in later segments goes too: an offset behind a gap was never acknowledged as
-flushed. The end of a segment may also be lost as if it had never been written; only where no compaction can have left
-it does the gap show that. What goes is counted and kept beside the log (`removed_data`).
+The recovery of a segment reads it whole, checks every CRC, rebuilds its indexes and truncates it at the first byte that
+is not part of a valid batch. Later segments are removed, too: an offset after a gap was never acknowledged as flushed.
+The end of a segment may also be lost as if it had never been written. A gap shows that, unless compaction may have left
+the gap. What is removed is counted and kept beside the log (`removed_data`).
 
-What lies below the recovery point was flushed: it is not read. If it has a gap nevertheless, somebody took a segment
-away; the log says so and keeps all others, as Kafka's does.
+Segments below the recovery point were flushed: they are not read. If there is a gap nevertheless, somebody removed a
+segment. The log reports it and keeps all others, as Kafka does.
 
     recovering twice equals recovering once
     no record below the recovery point is removed
@@ -46,7 +47,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What is known of a log before it is opened."""
+    """What the loader knows of a log before it opens it."""
 
     tp: TopicPartition
     directory: str
@@ -60,10 +61,10 @@ class Opening:
 
 
 def open_log(opening: Opening, context: LogContext, progress: Progress = lambda _: None) -> Log:
-    """Blocks; belongs into a thread. OSError: the disk's fault. CorruptFile: this log cannot be opened as it is."""
+    """Blocking; call it from a thread. OSError: the disk failed. CorruptFile: this log cannot be opened as it is."""
     try:
         return _Loader(opening, context, progress).load()
-    except WireError as error:  # what a client would be told of such records
+    except WireError as error:  # the error that a client would get for such records
         raise CorruptFile(opening.directory, 0, f"a batch in it cannot be read: {error}") from error
     except OSError as error:
         if not is_of_one_file(error):
@@ -93,7 +94,7 @@ class _Loader:
             self._recover_unflushed()
         log_end = self._log_end()
         self.segments.active.create_indexes()
-        self._learn_epochs(thoroughly=stored is None)
+        self._rebuild_epochs(thoroughly=stored is None)
         log_start = max(self.log_start, self.segments.first.base_offset)
         self.epochs.truncate_from_start(log_start)
         self.epochs.truncate_from_end(log_end)
@@ -101,12 +102,12 @@ class _Loader:
             replace_file(files, self._path(names.EPOCHS_FILE), encode_epochs(self.epochs.entries))
         self.snapshots = ProducerSnapshots(files, self.directory)
         self.snapshots.remove_strays(self.segments.bases)
-        producers = self._new_producers()
+        producers = self._new_producer_state()
         if opening.clean and log_start == log_end and self.snapshots.latest is None:
-            self._note_no_producers(producers, log_end)
+            self._snapshot_empty_state(producers, log_end)
         else:
             rebuild_producer_state(producers, self.snapshots, self.segments, log_start, log_end, self.now_ms)
-        self._tell_of_lost_end(log_end)
+        self._report_lost_end(log_end)
         for segment in self.segments:
             segment.release()
         recovery_point = log_end if opening.clean else max(min(opening.recovery_point, log_end), log_start)
@@ -128,17 +129,17 @@ class _Loader:
     def _path(self, name: str) -> str:
         return os.path.join(self.directory, name)
 
-    def _new_producers(self) -> ProducerState:
+    def _new_producer_state(self) -> ProducerState:
         return ProducerState(self.opening.tp, self.opening.producer_expiration_ms)
 
-    def _note_no_producers(self, producers: ProducerState, log_end: Offset) -> None:
-        """The log is empty, and nothing is known: say so where the next truncation may look for it, as Kafka does."""
+    def _snapshot_empty_state(self, producers: ProducerState, log_end: Offset) -> None:
+        """The log and the state are empty: take the snapshots that a later truncation may look for, as Kafka does."""
         for offset in (*self.segments.bases[-2:], log_end):
             producers.end_offset = offset
             self.snapshots.take(producers, sync=True)
 
     def _read_epochs(self) -> list[EpochEntry] | None:
-        """What the file says. A damaged one is no reason to refuse the log: the batches know their epochs."""
+        """The entries of the file. None if it is damaged: the batches have their epochs, too."""
         path = self._path(names.EPOCHS_FILE)
         try:
             stored = read_epochs(self.files, path)
@@ -151,30 +152,32 @@ class _Loader:
         return stored
 
     def _open_segments(self, recovering_from: Offset) -> None:
-        found = {parsed for name in self.files.listdir(self.directory) if (parsed := names.parse_file_name(name))}
-        bases = sorted(base for base, kind, suffix in found if (kind, suffix) == (names.LOG, ""))
-        for base, kind, suffix in found:
+        segment_files = {
+            parsed for name in self.files.listdir(self.directory) if (parsed := names.parse_file_name(name))
+        }
+        bases = sorted(base for base, kind, suffix in segment_files if (kind, suffix) == (names.LOG, ""))
+        for base, kind, suffix in segment_files:
             if base not in bases and kind in names.SEGMENT_SUFFIXES and not suffix:
                 log.warning("%s: an index without its log file is removed", self._path(names.file_name(base, kind)))
                 remove_files(self.files, [self._path(names.file_name(base, kind))])
         for base, end in zip(bases, [*bases, 1 << 63][1:], strict=True):
             segment = Segment(self.files, SegmentPath(self.directory, base), self.config, now_ms=self.now_ms)
-            if end <= recovering_from:  # the others are read whole anyway
-                indexed = segment.size == 0 or {(base, names.INDEX, ""), (base, names.TIME_INDEX, "")} <= found
-                if wrong := _index_damage(segment) if indexed else "an index is missing":
-                    log.warning("%s: %s; its indexes are built again", segment.path(names.LOG), wrong)
+            if end <= recovering_from:  # later ones are read whole anyway
+                indexed = segment.size == 0 or {(base, names.INDEX, ""), (base, names.TIME_INDEX, "")} <= segment_files
+                if damage := _index_damage(segment) if indexed else "an index is missing":
+                    log.warning("%s: %s; its indexes are built again", segment.path(names.LOG), damage)
                     self._recover(segment, flushed=True)
-                    for file in segment.files_to_flush():  # no later flush comes this far down
+                    for file in segment.files_to_flush():  # no later flush covers this segment
                         file.sync()
                 if base != bases[-1]:
-                    self._tell_of_gap(segment, end)
+                    self._report_gap(segment, end)
             segment.release()
             self.segments.add(segment)
 
-    def _learn_epochs(self, thoroughly: bool) -> None:
-        """Those below the first that is known: the file was damaged, or segments came back whose deletion was lost."""
-        known = self.epochs.entries
-        until = known[0].start_offset if known else 1 << 63
+    def _rebuild_epochs(self, thoroughly: bool) -> None:
+        """Add the epochs below the first stored one: its file was damaged, or a crash undid a deletion."""
+        stored = self.epochs.entries
+        until = stored[0].start_offset if stored else 1 << 63
         self.epochs = LeaderEpochs()
         for segment in self.segments.between(-1, until):
             for _, header in segment.headers():
@@ -182,7 +185,7 @@ class _Loader:
                     break
                 if header.leader_epoch >= 0:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
-        for entry in known:
+        for entry in stored:
             self.epochs.assign(*entry)
 
     def _recover_unflushed(self) -> None:
@@ -192,23 +195,23 @@ class _Loader:
                 "recovering %s, %d bytes (%d of %d)", segment.path(names.LOG), segment.size, n + 1, len(unflushed)
             )
             cut, rest = self._recover(segment), unflushed[n + 1 :]
-            if cut or self._is_torn_off(segment, rest):
+            if cut or self._is_detached(segment, rest):
                 self._drop(rest)
                 why = f"{segment.path(names.LOG)} has no valid batch at byte {segment.size}"
                 if not cut:
                     why = f"{segment.path(names.LOG)} does not reach up to the next segment, {rest[0].base_offset}"
-                self._tell_of_removal(why, segment.end()[0])
+                self._report_removal(why, segment.end()[0])
                 break
             if rest:
-                self._tell_of_gap(segment, rest[0].base_offset)
+                self._report_gap(segment, rest[0].base_offset)
 
-    def _tell_of_removal(self, why: str, log_end: Offset) -> None:
+    def _report_removal(self, why: str, log_end: Offset) -> None:
         removal = self.removal
         removal.forget_older()
         log.warning("%s was cut off at offset %d: %s. Removed: %s", self.opening.tp, log_end, why, removal)
 
-    def _tell_of_gap(self, segment: Segment, next_base: Offset) -> None:
-        """Somebody took away what was flushed between a segment and the next."""
+    def _report_gap(self, segment: Segment, next_base: Offset) -> None:
+        """Somebody removed flushed records between a segment and the next."""
         if self.opening.contiguous and (end := segment.end()[0]) < next_base:
             log.error(
                 "%s: the records from offset %d to %d are missing, though what follows is there: a segment was removed "
@@ -216,15 +219,15 @@ class _Loader:
                 self.opening.tp, end, next_base - 1, self._path(names.file_name(end, names.LOG)),
             )  # fmt: skip
 
-    def _tell_of_lost_end(self, log_end: Offset) -> None:
+    def _report_lost_end(self, log_end: Offset) -> None:
         if self.opening.recovery_point > log_end:
             log.error(
                 "%s ends at offset %d, though it was flushed up to %d: its last segments were removed or damaged",
                 self.opening.tp, log_end, self.opening.recovery_point,
             )  # fmt: skip
 
-    def _is_torn_off(self, segment: Segment, rest: Sequence[Segment]) -> bool:
-        """Whether the next segment does not follow: a gap that nothing explains, or offsets that are here already."""
+    def _is_detached(self, segment: Segment, rest: Sequence[Segment]) -> bool:
+        """Whether the next segment does not follow: an unexplained gap, or overlapping offsets."""
         if not rest:
             return False
         end, next_base = segment.end()[0], rest[0].base_offset
@@ -232,8 +235,8 @@ class _Loader:
         return end > next_base or (lacks and end < next_base)
 
     def _recover(self, segment: Segment, *, flushed: bool = False) -> int:
-        """Read one segment, with what was known of producers at its start. The number of bytes cut off."""
-        producers = self._new_producers()
+        """Recover one segment, from the producer state at its start. Returns the number of bytes removed."""
+        producers = self._new_producer_state()
         snapshots = ProducerSnapshots(self.files, self.directory)
         rebuild_producer_state(producers, snapshots, self.segments, self.log_start, segment.base_offset, self.now_ms)
         removed = self.removal.tail
@@ -250,7 +253,7 @@ class _Loader:
         self.snapshots = ProducerSnapshots(self.files, self.directory)
 
     def _log_end(self) -> Offset:
-        """The end of the last segment; a new one, if there is none."""
+        """The end of the last segment; of a new one, if there is none."""
         if not self.segments:
             self.segments.add(
                 new_segment(
@@ -267,7 +270,7 @@ class _Loader:
         if position != active.size:
             self._recover(active)
             end, position = active.end()
-            self._tell_of_removal(f"{active.path(names.LOG)} has no valid batch at byte {position}", end)
+            self._report_removal(f"{active.path(names.LOG)} has no valid batch at byte {position}", end)
         if end < self.log_start:
             log.error(
                 "%s ends at offset %d, below its log start offset %d in %s: that one is ignored, all records stay",
@@ -278,7 +281,7 @@ class _Loader:
 
 
 def _index_damage(segment: Segment) -> str | None:
-    """What makes the indexes of a segment unusable."""
+    """Why the indexes of a segment are unusable; None if they are not."""
     most = segment.size // HEADER_BYTES + 1  # batches, and so entries of an index
     with contextlib.suppress(CorruptFile):
         segment.txn_index.check(most)
@@ -313,20 +316,20 @@ def resolve_leftovers(files: Files, directory: str) -> None:
     first_cleaned = min((base for base, _ in by_suffix[names.CLEANED]), default=1 << 63)
     swaps = [(base, name) for base, name in by_suffix[names.SWAP] if base < first_cleaned]
     half_swapped = [name for base, name in by_suffix[names.SWAP] if base >= first_cleaned]
-    gone = [name for _, name in by_suffix[names.DELETED] + by_suffix[names.CLEANED]] + half_swapped
-    remove_files(files, [os.path.join(directory, name) for name in gone])
+    leftovers = [name for _, name in by_suffix[names.DELETED] + by_suffix[names.CLEANED]] + half_swapped
+    remove_files(files, [os.path.join(directory, name) for name in leftovers])
     ranges = [_swap_range(files, directory, base) for base, name in swaps if name.endswith(names.LOG + names.SWAP)]
     for name, parts in parsed.items():
         if parts is not None and not parts[2] and any(start <= parts[0] < end for start, end in ranges):
             log.info("%s was compacted and is removed", os.path.join(directory, name))
             remove_files(files, [os.path.join(directory, name)])
     if ranges:
-        files.sync_dir(directory)  # what the suffix tells is needed until then
+        files.sync_dir(directory)  # recovery needs the suffix until then
     for _, name in sorted(swaps, key=lambda swap: not swap[1].endswith(names.LOG + names.SWAP)):
         path = os.path.join(directory, name)
         log.info("%s takes its place: compaction had finished it", path)
         files.rename(path, path.removesuffix(names.SWAP))
-    if gone or swaps:
+    if leftovers or swaps:
         files.sync_dir(directory)
 
 
@@ -334,8 +337,8 @@ def _swap_range(files: Files, directory: str, base: Offset) -> tuple[Offset, Off
     """The offsets that a swapped-in segment stands for."""
     segment = Segment(files, SegmentPath(directory, base, names.SWAP), LogConfig(), now_ms=0)
     end = base + 1
-    for place in segment.batches():
-        end = place.last_offset + 1
+    for batch in segment.batches():
+        end = batch.last_offset + 1
     return base, end
 
 
@@ -349,18 +352,18 @@ def recover_segment(
     *,
     flushed: bool = False,
 ) -> int:
-    """Check every batch of a segment, cut what follows the valid ones, and build its indexes anew. The bytes cut.
+    """Check every batch of a segment, truncate it after the valid ones, rebuild its indexes. Returns the bytes removed.
 
-    `removed` is told before that. Of a segment that was `flushed`, nothing is cut: it gets its indexes, no more.
+    `removed` is called before the truncation. A `flushed` segment is not truncated: only its indexes are rebuilt.
     """
-    found = scan_segment(files, segment, producers, epochs, progress, flushed=flushed)
-    cut = 0 if flushed else segment.size - found.valid_bytes
+    scan = scan_segment(files, segment, producers, epochs, progress, flushed=flushed)
+    cut = 0 if flushed else segment.size - scan.valid_bytes
     if cut:
-        removed(segment, found.valid_bytes)
-        segment.file.truncate(found.valid_bytes)
-        segment.size = found.valid_bytes
-    segment.offset_index.load(found.offset_entries)
-    segment.time_index.load(found.time_entries)
-    segment.txn_index.load(found.aborted)
-    segment.newest = found.newest
+        removed(segment, scan.valid_bytes)
+        segment.file.truncate(scan.valid_bytes)
+        segment.size = scan.valid_bytes
+    segment.offset_index.load(scan.offset_entries)
+    segment.time_index.load(scan.time_entries)
+    segment.txn_index.load(scan.aborted)
+    segment.newest = scan.newest
     return cut

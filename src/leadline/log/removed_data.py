@@ -1,13 +1,13 @@
-"""What recovery takes out of a log: counted, and kept beside the log in files that no broker reads.
+"""The data that recovery removes from a log: counted, and kept beside the log in files that no broker reads.
 
     00000000000000000042.log.1700000000000.removed           a whole segment, renamed
     00000000000000000042.log.at-1234.1700000000000.removed   the bytes of a segment from 1234 on, copied
 
-The long number is the time in milliseconds. Apache Kafka passes such files over: it knows a file by the end of its
-name. They go with their partition's directory.
+The long number is the time in milliseconds. Apache Kafka ignores such files: it goes by the end of a name. They are
+deleted with their partition's directory.
 
-    what was removed last is kept whole; what was removed before it, as far as KEPT_BYTES allow for both
-    bytes are durable here before they are cut off there
+    the latest removal is kept whole; earlier ones as far as KEPT_BYTES allow
+    bytes are durable here before the segment is truncated
 """
 
 import errno
@@ -32,7 +32,7 @@ MOST_NAMED = 3  # files in one line
 
 @dataclass(slots=True)
 class RemovedData:
-    """What one recovery takes out of one log."""
+    """What one recovery removes from one log."""
 
     files: Files
     directory: str
@@ -45,7 +45,7 @@ class RemovedData:
     kept: list[str] = field(default_factory=list)
 
     def tail(self, segment: Segment, position: int) -> None:
-        """What a segment holds from a position on is about to be cut off."""
+        """A segment is about to be truncated at a position."""
         self._count(segment, position)
         name = names.removed_name(segment.base_offset, self.now_ms, position)
         with_room = _copy(self.files, segment, position, os.path.join(self.directory, name))
@@ -54,7 +54,7 @@ class RemovedData:
             self.files.sync_dir(self.directory)
 
     def whole(self, segment: Segment) -> None:
-        """A segment goes. Its indexes can be built again: they are not kept."""
+        """A whole segment is removed. Its indexes are not kept: they can be rebuilt."""
         self._count(segment, 0)
         self.segments += 1
         paths = segment.all_paths()
@@ -66,20 +66,20 @@ class RemovedData:
 
     def _count(self, segment: Segment, position: int) -> None:
         self.bytes += segment.size - position
-        for place in segment.batches(position):
-            data, header = segment.read_batch(place)
+        for batch in segment.batches(position):
+            data, header = segment.read_batch(batch)
             if crc_of(data, 0, len(data)) == header.crc:
                 self.batches += 1
                 self.records += header.record_count
-                first = place.base_offset if self.offsets is None else self.offsets[0]
-                self.offsets = (first, place.last_offset)
+                first = batch.base_offset if self.offsets is None else self.offsets[0]
+                self.offsets = (first, batch.last_offset)
 
     def forget_older(self) -> None:
-        """Files that earlier recoveries kept go, the oldest first, as far as there is no room for them."""
-        found = {name: file_size(self.files, os.path.join(self.directory, name)) for name in self._all_kept()}
-        room = KEPT_BYTES - sum(size for name, size in found.items() if name in self.kept)
-        for name in sorted(set(found) - set(self.kept), key=names.removed_at, reverse=True):
-            room -= found[name]
+        """Remove files that earlier recoveries kept and for which there is no room, the oldest first."""
+        sizes = {name: file_size(self.files, os.path.join(self.directory, name)) for name in self._all_kept()}
+        room = KEPT_BYTES - sum(size for name, size in sizes.items() if name in self.kept)
+        for name in sorted(set(sizes) - set(self.kept), key=names.removed_at, reverse=True):
+            room -= sizes[name]
             if room < 0:
                 remove_files(self.files, [os.path.join(self.directory, name)])
 
@@ -87,17 +87,17 @@ class RemovedData:
         return [name for name in self.files.listdir(self.directory) if name.endswith(names.REMOVED)]
 
     def __str__(self) -> str:
-        told = f"{self.bytes} bytes; whole segments: {self.segments}, whole batches: {self.batches}"
+        text = f"{self.bytes} bytes; whole segments: {self.segments}, whole batches: {self.batches}"
         if self.offsets is not None:
-            told += f", records: {self.records}, offsets: {self.offsets[0]} to {self.offsets[1]}"
+            text += f", records: {self.records}, offsets: {self.offsets[0]} to {self.offsets[1]}"
         if self.kept:
             files = ", ".join(self.kept[:MOST_NAMED]) + (", ..." if len(self.kept) > MOST_NAMED else "")
-            told += f". It is kept in {self.directory}, and leadline dump-log reads it: {files}"
-        return told
+            text += f". It is kept in {self.directory}, and leadline dump-log reads it: {files}"
+        return text
 
 
 def _copy(files: Files, segment: Segment, position: int, path: str) -> bool:
-    """Copy what a segment holds from a position on. False: it is all zeros, or the disk is full."""
+    """Copy a segment from a position on. False if it is all zeros there, or the disk is full."""
     end = min(segment.size, position + TAIL_BYTES)
     fd = -1
     try:

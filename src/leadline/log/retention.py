@@ -1,8 +1,8 @@
-"""Which segments a log no longer has to keep: those below its start, beyond its size, past their time.
+"""Which segments of a log are deletable: below its start, beyond its size, past their time.
 
-    only whole segments go, from the oldest on, and none that reaches beyond the high watermark
+    only whole segments are deleted, from the oldest on, and none that reaches beyond the high watermark
 
-Pure: decides over what a segment tells of itself.
+Pure: decides over the state of the segments.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ def deletable_segments(
     high_watermark: Offset,
     now_ms: int,
 ) -> DeletableSegments:
-    """The oldest segments that one of the rules wants gone."""
+    """The oldest segments that one of the rules selects."""
     ends = [*(segment.base_offset for segment in segments[1:]), log_end]
 
     def oldest(rule: Callable[[Segment, Offset], bool]) -> int:
@@ -61,11 +61,11 @@ def deletable_segments(
 def _by_size(
     segments: Sequence[Segment], excess: int, oldest: Callable[[Callable[[Segment, Offset], bool]], int]
 ) -> int:
-    gone = 0
+    deleted_bytes = 0
 
     def fits(segment: Segment, _: Offset) -> bool:
-        nonlocal gone
-        gone += segment.size
-        return gone <= excess
+        nonlocal deleted_bytes
+        deleted_bytes += segment.size
+        return deleted_bytes <= excess
 
     return oldest(fits)

@@ -1,9 +1,9 @@
-"""One segment of a log: a .log file of record batches, one behind the other, and its indexes.
+"""One segment of a log: a .log file of consecutive record batches, and its indexes.
 
     only the last segment of a log is written to
     offsets in it lie in [base, base + 2^31), so that indexes can hold them in four bytes
 
-Reading hands out slices of the file, never bytes: who sends them lets the kernel copy.
+Reading returns slices of the file, never bytes: the kernel copies them to the socket.
 """
 
 import logging
@@ -82,11 +82,11 @@ class Segment:
         self._log = CachedFile(files, self.path(names.LOG), create=create)
         self.size = self._log.open().size
         self._log.created()
-        self._first_timestamp: int | None = None  # of the first batch: what segment.ms counts from
+        self._first_timestamp: int | None = None  # of the first batch: segment.ms counts from it
         self._newest: TimestampOffset | None = None  # largest timestamp and the last offset of its batch
-        self._since_index = 0  # bytes behind the last index entry
-        self._indexes_full: bool | None = None  # None: not looked at since they last changed
-        self._distrusted = False  # its offset index was found to be wrong
+        self._since_index = 0  # bytes since the last index entry
+        self._indexes_full: bool | None = None  # None: not checked since they last changed
+        self._index_reported = False  # that its offset index is wrong
         if create:
             self._newest = TimestampOffset(NO_TIMESTAMP, base_offset)
             if config.preallocate:
@@ -97,7 +97,7 @@ class Segment:
 
     @property
     def file(self) -> OpenFile:
-        """The .log file, opened if it is not. Whoever works with it keeps this, not its number."""
+        """The .log file, which is opened if necessary. Callers keep this object, not its descriptor."""
         return self._log.open()
 
     def __repr__(self) -> str:
@@ -108,21 +108,21 @@ class Segment:
     def append(self, data: Buffer, last_offset: Offset, timestamp: int, newest_offset: Offset) -> None:
         """Whole batches up to last_offset; the largest timestamp among them, and the last offset of its batch.
 
-        Raises before it has changed anything, or not at all, but for what is the disk's fault: index entries for which
-        a resource is short wait in memory.
+        Unless the disk fails, it raises before it has changed anything. Index entries for which a resource is short
+        wait in memory.
         """
-        position, size, known = self.size, len(data), self._newest or self.newest
+        position, size, newest = self.size, len(data), self._newest or self.newest
         if position == 0:
             self._first_timestamp = timestamp
             self.create_indexes()
         self._log.open().write(data, position)
         self.size = position + size
-        if timestamp > known.timestamp:
-            self._newest = known = TimestampOffset(timestamp, newest_offset)
+        if timestamp > newest.timestamp:
+            self._newest = newest = TimestampOffset(timestamp, newest_offset)
         if self._since_index > self.index_interval_bytes:
             try:
                 self.offset_index.append(last_offset, position)
-                self.time_index.append_if_later(*known)
+                self.time_index.append_if_later(*newest)
             except OSError as error:
                 if shortage(error) is None:
                     raise
@@ -147,7 +147,7 @@ class Segment:
         return self._indexes_full or not 0 <= last_offset - self.base_offset <= MAX_RELATIVE
 
     def seal(self) -> None:
-        """No more appends: complete the time index and give back what is not needed."""
+        """No more appends: complete the time index and release unused space."""
         self._finish_time_index()
         self.offset_index.trim()
         self.time_index.trim()
@@ -155,7 +155,7 @@ class Segment:
         self.file.truncate(self.size)
 
     def close(self) -> None:
-        """At a clean stop; what is read later is opened again."""
+        """For a clean stop. A later read opens the files again."""
         if self._newest is not None:
             self._finish_time_index()
         self.offset_index.trim()
@@ -173,26 +173,26 @@ class Segment:
         self.txn_index.entries()
 
     def release(self) -> None:
-        """Close its files; who reads from them goes on, and what is used again is opened again."""
+        """Close its files. Readers go on with theirs; the next use opens them again."""
         self._log.close()
         self.offset_index.release()
         self.time_index.release()
         self.txn_index.release()
 
     def create_indexes(self) -> None:
-        """They come with the first append; a log that is opened has them at once, as Kafka's do."""
+        """The first append creates them; the active segment of a log that is opened has them at once, as in Kafka."""
         _ = self.offset_index.count, self.time_index.count
 
     def _finish_time_index(self) -> None:
         self.time_index.append_if_later(*self.newest)
 
     def files_to_flush(self) -> list[OpenFile]:
-        """In the order in which they have to reach the disk; of the indexes, those that changed."""
+        """In the order in which they must reach the disk; of the indexes, those that changed."""
         indexes = (index.file_to_flush() for index in (self.offset_index, self.time_index, self.txn_index))
         return [self.file, *(file for file in indexes if file is not None)]
 
     def not_flushed(self) -> None:
-        """What was to flush its files could not begin."""
+        """The flush that took its files could not begin."""
         self.offset_index.not_flushed()
         self.time_index.not_flushed()
 
@@ -210,7 +210,7 @@ class Segment:
 
     @property
     def largest_timestamp(self) -> int:
-        """Of its records; where they have none, the time of the last write."""
+        """Of its records; if they have none, the time of the last write."""
         return self.newest.timestamp if self.newest.timestamp >= 0 else self.file.mtime_ms
 
     @property
@@ -224,7 +224,7 @@ class Segment:
         return self._first_timestamp
 
     def batches(self, position: int = 0) -> Iterator[BatchPosition]:
-        """The whole batches from a position on. Ends where what follows cannot be a batch."""
+        """The whole batches from a position on. Ends at the first bytes that are not a batch."""
         file, size = self.file, self.size
         while position + HEADER_BYTES <= size:
             chunk = file.pread(min(_WALK_BYTES, size - position), position)
@@ -233,32 +233,32 @@ class Segment:
                 return
             while at <= enough:
                 base, length, magic, delta = _FRONT.unpack_from(chunk, at)
-                place = BatchPosition(position + at, LENGTH_END + length, base, base + delta)
-                if magic != MAGIC or length < MIN_LENGTH or place.position + place.size > size:
+                batch = BatchPosition(position + at, LENGTH_END + length, base, base + delta)
+                if magic != MAGIC or length < MIN_LENGTH or batch.position + batch.size > size:
                     return
-                yield place
-                at += place.size
+                yield batch
+                at += batch.size
             position += at
 
     def find(self, offset: Offset) -> BatchPosition | None:
-        """The first batch that ends at or behind an offset. CorruptMessage if damage hides where that is."""
+        """The first batch that ends at or after an offset. CorruptMessage if it cannot be found because of damage."""
         position = self.offset_index.lookup(offset)
         try:
-            place = self._find_from(position, offset)
-            if not position or place is None or place.position > position or place.base_offset <= offset:
-                return place
+            batch = self._find_from(position, offset)
+            if not position or batch is None or batch.position > position or batch.base_offset <= offset:
+                return batch
         except CorruptMessage:
             if not position:
                 raise
-        # An entry of the index leads to a batch that holds its offset. This one does not, or not to a batch at all.
-        if not self._distrusted:
+        # An entry of the index must point to a batch that holds its offset. This one does not.
+        if not self._index_reported:
             path = self.offset_index.path
-            log.warning("%s has a wrong entry for offset %d: the segment is read from its start there", path, offset)
-            self._distrusted = True
+            log.warning("%s has a wrong entry for offset %d: the segment is read from its start", path, offset)
+            self._index_reported = True
         return self._find_from(0, offset)
 
     def _find_from(self, start: int, offset: Offset) -> BatchPosition | None:
-        """From a position on at which there must be a batch, unless it is the segment's start."""
+        """Search from a position. There must be a batch at it, unless it is the start of the segment."""
         file, position, size, unpack, base_offset = self.file, start, self.size, _FRONT.unpack_from, self.base_offset
         while position + HEADER_BYTES <= size:
             chunk = file.pread(min(_WALK_BYTES, size - position), position)
@@ -283,28 +283,28 @@ class Segment:
         return None
 
     def end(self) -> tuple[Offset, int]:
-        """The offset behind the last batch, and where that batch ends; short of the size, if what follows is none."""
+        """The offset after the last batch, and where that batch ends: before `size` if other bytes follow."""
         offset, position = self.base_offset, 0
-        for place in self.batches(self.offset_index.last_position()):
-            offset, position = place.last_offset + 1, place.position + place.size
+        for batch in self.batches(self.offset_index.last_position()):
+            offset, position = batch.last_offset + 1, batch.position + batch.size
         return offset, position
 
-    def read_batch(self, place: BatchPosition) -> tuple[bytes, Header]:
-        data = self.file.pread(place.size, place.position)
-        if len(data) < place.size:
-            raise CorruptFile(self.path(names.LOG), place.position, f"{len(data)} bytes of a batch of {place.size}")
+    def read_batch(self, batch: BatchPosition) -> tuple[bytes, Header]:
+        data = self.file.pread(batch.size, batch.position)
+        if len(data) < batch.size:
+            raise CorruptFile(self.path(names.LOG), batch.position, f"{len(data)} bytes of a batch of {batch.size}")
         return data, header_at(data)
 
     def headers(self, position: int = 0) -> Iterator[tuple[BatchPosition, Header]]:
-        for place in self.batches(position):
-            yield place, header_at(self.file.pread(HEADER_BYTES, place.position))
+        for batch in self.batches(position):
+            yield batch, header_at(self.file.pread(HEADER_BYTES, batch.position))
 
     def offset_for_time(self, timestamp: int, start: Offset) -> tuple[TimestampOffset, int] | None:
-        """The first record at or behind `start` that is not older, with its leader epoch."""
+        """The first record at or after `start` that is not older, with its leader epoch."""
         indexed = self.time_index.lookup(timestamp)
-        for place, header in self.headers(self.offset_index.lookup(max(indexed.offset, start))):
+        for batch, header in self.headers(self.offset_index.lookup(max(indexed.offset, start))):
             if header.max_timestamp >= timestamp and header.last_offset >= start:
-                data, _ = self.read_batch(place)
+                data, _ = self.read_batch(batch)
                 for record in records_of(data, 0, header):
                     if record.timestamp >= timestamp and record.offset >= start:
                         return TimestampOffset(record.timestamp, record.offset), header.leader_epoch
@@ -313,9 +313,9 @@ class Segment:
     def offset_of_newest(self) -> tuple[TimestampOffset, int] | None:
         """The first record with the largest timestamp, with its leader epoch."""
         newest = self.newest
-        for place, header in self.headers(self.offset_index.lookup(newest.offset)):
+        for batch, header in self.headers(self.offset_index.lookup(newest.offset)):
             if header.max_timestamp == newest.timestamp:
-                data, _ = self.read_batch(place)
+                data, _ = self.read_batch(batch)
                 for record in records_of(data, 0, header):
                     if record.timestamp == newest.timestamp:
                         return TimestampOffset(record.timestamp, record.offset), header.leader_epoch
@@ -324,16 +324,16 @@ class Segment:
     # Cutting, renaming, removing
 
     def truncate_to(self, offset: Offset, now_ms: int) -> int:
-        """Keep the batches below an offset. The number of bytes that went."""
-        place = self.find(offset)
+        """Keep the batches below an offset. Returns the number of bytes removed."""
+        batch = self.find(offset)
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
         self._indexes_full = None
         cut = 0
-        if place is not None:
-            cut = self.size - place.position
-            self.size = place.position
+        if batch is not None:
+            cut = self.size - batch.position
+            self.size = batch.position
             self.file.truncate(self.size)
         if self.size == 0:
             self.created_ms, self._first_timestamp = now_ms, None

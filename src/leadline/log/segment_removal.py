@@ -23,51 +23,51 @@ log = logging.getLogger(__name__)
 
 
 def remove_segments(
-    local: LocalLog, gone: Sequence[Segment], reason: SegmentDeletionReason, limit: int | None = None
+    local: LocalLog, segments: Sequence[Segment], reason: SegmentDeletionReason, limit: int | None = None
 ) -> None:
     """Rename segments and their producer snapshots, and remove them later. `limit`: see `SegmentDeletionReason`."""
-    if gone:
-        _rename_away(local, gone, reason, limit)
-        _remove_later(local, gone, _mark_snapshots(local, gone))
+    if segments:
+        _rename_away(local, segments, reason, limit)
+        _remove_later(local, segments, _mark_snapshots(local, segments))
 
 
-def replace_segments(local: LocalLog, gone: Sequence[Segment], base: Offset, reason: SegmentDeletionReason) -> None:
+def replace_segments(local: LocalLog, segments: Sequence[Segment], base: Offset, reason: SegmentDeletionReason) -> None:
     """An empty segment takes the place of others. If it cannot be created, they stay."""
-    _rename_away(local, gone, reason)
+    _rename_away(local, segments, reason)
     try:
         local.segments.add(local.new_segment(base))
     except OSError:
-        for segment in gone:
+        for segment in segments:
             segment.rename("")
             local.segments.add(segment)
         raise
-    _remove_later(local, gone, [])
+    _remove_later(local, segments, [])
 
 
 def _rename_away(
-    local: LocalLog, gone: Sequence[Segment], reason: SegmentDeletionReason, limit: int | None = None
+    local: LocalLog, segments: Sequence[Segment], reason: SegmentDeletionReason, limit: int | None = None
 ) -> None:
     text = reason.text(limit)
-    log.info("%s: deleting %d segments from offset %d on: %s", local.tp, len(gone), gone[0].base_offset, text)
-    for segment in gone:
+    log.info("%s: deleting %d segments from offset %d on: %s", local.tp, len(segments), segments[0].base_offset, text)
+    for segment in segments:
         local.segments.remove(segment.base_offset)
         segment.rename(names.DELETED)
     local.entries_changed = True
 
 
-def _mark_snapshots(local: LocalLog, gone: Iterable[Segment]) -> list[str]:
-    marked = (local.snapshots.mark_deleted(segment.base_offset) for segment in gone)
+def _mark_snapshots(local: LocalLog, segments: Iterable[Segment]) -> list[str]:
+    marked = (local.snapshots.mark_deleted(segment.base_offset) for segment in segments)
     return [path for path in marked if path is not None]
 
 
-def _remove_later(local: LocalLog, gone: Sequence[Segment], snapshots: Sequence[str]) -> None:
+def _remove_later(local: LocalLog, segments: Sequence[Segment], snapshots: Sequence[str]) -> None:
     def remove() -> None:
         """The paths are made only now: the directory may have been renamed since."""
-        paths = [path for segment in gone for path in segment.all_paths()]
+        paths = [path for segment in segments for path in segment.all_paths()]
         paths += [os.path.join(local.directory, os.path.basename(path)) for path in snapshots]
         local.run_in_background("removing segments of", partial(remove_files, local.context.files, paths))
 
-    for segment in gone:
+    for segment in segments:
         segment.release()
     local.context.background.later(local.config.file_delete_delay_ms, remove)
 

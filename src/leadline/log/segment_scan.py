@@ -1,7 +1,7 @@
-"""Reading a segment from front to back after a crash: the hot loop of recovery.
+"""The scan of a segment after a crash: the hot loop of recovery.
 
-Every batch is checked (frame, CRC, order of offsets); what the segment says of epochs and producers is learnt; the
-entries of its indexes are collected. The scan ends at the first byte that is not part of a valid batch.
+It checks every batch (frame, CRC, order of offsets), updates the epochs and the producer state, and collects the
+entries of the indexes. It ends at the first byte that is not part of a valid batch.
 """
 
 import zlib
@@ -42,7 +42,7 @@ _LEGACY_CRC = Struct(">I")
 
 @dataclass(slots=True)
 class SegmentScan:
-    """What a segment holds, as far as it is valid."""
+    """The content of a segment up to its last valid batch."""
 
     newest: TimestampOffset
     valid_bytes: int = 0
@@ -60,15 +60,15 @@ def scan_segment(
     *,
     flushed: bool = False,
 ) -> SegmentScan:
-    """Producers and epochs learn on the way. CorruptFile for what an old Kafka wrote: that is not to be cut off.
+    """Updates producers and epochs. CorruptFile for the message formats of an old Kafka: they are not truncated.
 
-    In a segment that was `flushed` before the crash, a wrong CRC is damage, and no reason to cut off what follows.
+    In a segment that was `flushed` before the crash, a wrong CRC is damage, and no reason to drop what follows.
     """
-    found = SegmentScan(TimestampOffset(NO_TIMESTAMP, segment.base_offset))
+    scan = SegmentScan(TimestampOffset(NO_TIMESTAMP, segment.base_offset))
     if segment.size >= HEADER_BYTES:
         with MappedFile(files, segment.file, segment.size, progress) as mapped:
-            _scan(mapped, segment, producers, epochs, found, flushed)
-    return found
+            _scan(mapped, segment, producers, epochs, scan, flushed)
+    return scan
 
 
 def _scan(
@@ -76,18 +76,18 @@ def _scan(
     segment: Segment,
     producers: ProducerState,
     epochs: LeaderEpochs,
-    found: SegmentScan,
+    scan: SegmentScan,
     flushed: bool,
 ) -> None:
     view, size, base, interval = mapped.view, segment.size, segment.base_offset, segment.index_interval_bytes
-    offsets, times = found.offset_entries, found.time_entries
+    offsets, times = scan.offset_entries, scan.time_entries
     newest, newest_offset, indexed_time = NO_TIMESTAMP, base, NO_TIMESTAMP
-    at, index_behind = 0, interval  # what lies before is in order; a batch that starts behind it gets an index entry
+    at, index_behind = 0, interval  # valid up to `at`; a batch that starts after `index_behind` gets an index entry
     next_offset, epoch = base, (epochs.latest.epoch if epochs.latest else -1)
     unpack, checksum, replay_plain = _FRONT.unpack_from, crc32c, producers.replay_next
     pack_offset, pack_time = OffsetIndex.ENTRY.pack, TimeIndex.ENTRY.pack
     last_start, last_offset, present = size - HEADER_BYTES, base + MAX_RELATIVE, 0
-    header_present = -1  # headers that start at or below this can be looked at, and all bytes below `present`
+    header_present = -1  # headers that start at or below this are readable, and all bytes below `present`
     while at <= last_start:
         if at > header_present:
             present = mapped.reach(at, at + HEADER_BYTES)
@@ -107,7 +107,7 @@ def _scan(
             break
         if producer_id >= 0:
             plain = replay_plain(HEADER.unpack_from(view, at))
-            if not plain and not _replay(view[at:behind], producers, found):
+            if not plain and not _replay(view[at:behind], producers, scan):
                 break
         if max_timestamp > newest:
             newest, newest_offset = max_timestamp, last
@@ -125,23 +125,23 @@ def _scan(
     if newest > indexed_time:
         times += pack_time(newest, newest_offset - base)
     producers.end_offset = max(next_offset, producers.end_offset)
-    found.newest, found.valid_bytes = TimestampOffset(newest, newest_offset), at
+    scan.newest, scan.valid_bytes = TimestampOffset(newest, newest_offset), at
 
 
-def _replay(batch: memoryview, producers: ProducerState, found: SegmentScan) -> bool:
-    """Learn what a batch says of its producer. False if it is none after all."""
+def _replay(batch: memoryview, producers: ProducerState, scan: SegmentScan) -> bool:
+    """Apply a batch to the state of its producer. False if it is not a valid batch after all."""
     header = header_at(batch)
     try:
         marker = read_end_marker(batch, 0, header) if header.attributes & CONTROL else None
     except CorruptMessage:
         return False
-    if (gone := producers.replay(header, marker)) is not None:
-        found.aborted.append(gone)
+    if (aborted := producers.replay(header, marker)) is not None:
+        scan.aborted.append(aborted)
     return True
 
 
 def _refuse_legacy(mapped: MappedFile, segment: Segment, at: int, length: int, magic: int) -> None:
-    """What an old Kafka wrote is no torn write: cutting it off would lose it. It is left as it is, and named."""
+    """Messages of an old Kafka are no torn write: truncating them would lose them. They stay, and are reported."""
     behind = at + LENGTH_END + length
     if magic not in (0, 1) or length < LEGACY_MIN_LENGTH or behind > segment.size:
         return

@@ -1,4 +1,4 @@
-"""The aborted transactions of one segment, for readers that see only what was committed.
+"""The aborted transactions of one segment, for readers of committed records.
 
 Format, big-endian, appended when an abort marker is: version = 0 (2), producer id (8), first offset (8),
 last offset (8: that of the marker), last stable offset (8: when the marker was written).
@@ -45,13 +45,13 @@ def decode(path: str, data: bytes) -> list[AbortedTxn]:
 
 def between(entries: Iterable[AbortedTxn], start: Offset, end: Offset) -> tuple[list[AbortedTxn], bool]:
     """The aborted transactions with records in [start, end), and whether no later segment can hold more."""
-    found: list[AbortedTxn] = []
+    transactions: list[AbortedTxn] = []
     for entry in entries:
         if entry.last_offset >= start and entry.first_offset < end:
-            found.append(entry)
+            transactions.append(entry)
         if entry.last_stable_offset >= end:
-            return found, True
-    return found, False
+            return transactions, True
+    return transactions, False
 
 
 class TxnIndex:
@@ -59,7 +59,7 @@ class TxnIndex:
         self._files, self.base_offset = files, base_offset
         self._file = CachedFile(files, path, create=True)
         self._entries: list[AbortedTxn] | None = None
-        self._unwritten = 0  # so many of the last ones are not in the file, as a resource was short
+        self._unwritten = 0  # the number of last entries that are not in the file, because a resource was short
 
     @property
     def path(self) -> str:
@@ -78,7 +78,7 @@ class TxnIndex:
         return self._entries
 
     def check(self, most: int) -> None:
-        """Refuse an index that cannot belong to this segment, which has no room for more than `most` batches."""
+        """Refuse an index that cannot belong to this segment, which holds at most `most` batches."""
         if self._files.exists(self.path) and self._file.open().size > most * _ENTRY.size:
             raise CorruptFile(self.path, most * _ENTRY.size, "more aborted transactions than the segment has room for")
         for n, entry in enumerate(self.entries()):
@@ -111,7 +111,7 @@ class TxnIndex:
         return file
 
     def load(self, entries: list[AbortedTxn]) -> None:
-        """Replace all entries, as recovery finds them."""
+        """Replace all entries: recovery has collected them."""
         if entries or self._files.exists(self.path):
             file = self._file.open()
             file.truncate(0)
@@ -127,17 +127,17 @@ class TxnIndex:
             self._entries = kept
 
     def between(self, start: Offset, end: Offset) -> tuple[list[AbortedTxn], bool]:
-        """Of this segment: see the function."""
+        """See the function `between`."""
         return between(self.entries(), start, end)
 
     def trim(self) -> None:
-        """Write what waits, and let go of the descriptor."""
+        """Write waiting entries and close the descriptor."""
         if self._unwritten:
             self._write()
         self.release()
 
     def release(self) -> None:
-        """Let go of the descriptor."""
+        """Close the descriptor."""
         self._file.close()
 
     def file_to_flush(self) -> OpenFile | None:

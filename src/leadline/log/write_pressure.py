@@ -1,20 +1,18 @@
-"""How near the kernel is to making writers wait, and what is done before it does.
+"""How close the kernel is to throttling writers, and what the broker does before that.
 
-The kernel keeps what was written in memory and brings it to the disk when it likes. When too much waits for that, it
-holds up whoever writes next, in the middle of the write: that would be the loop, and everybody with it.
+The kernel keeps written data in memory and writes it back later. When too many pages are dirty, it blocks the next
+write() until some are written back. That would block the loop, and every client with it.
 
-    from half of where the kernel begins by itself   it is asked to begin now, in a thread
-    near where it makes writers wait                 who writes much gets the answer later, until there is room again
+    from half of the background threshold on   writeback is started, in a thread
+    near the throttling threshold              producers of large batches get their answer later, until there is room
 
-It is asked for a piece at a time, and the next one when that is on the disk: while it hands over all of a file at once,
-it keeps whoever writes to that file waiting.
+Writeback goes in pieces: while the kernel hands over a whole file at once, it blocks writers to that file.
 
-Linux tells how much waits and both limits in /proc/vmstat. Elsewhere nothing is known, and nothing is done.
+Linux has the number of dirty pages and both thresholds in /proc/vmstat. Elsewhere nothing is known or done.
 """
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Callable, Sequence
 from enum import IntEnum
@@ -29,21 +27,21 @@ from leadline.runtime.ports import shortage
 log = logging.getLogger(__name__)
 
 VMSTAT = "/proc/vmstat"
-LOOK_BYTES = 64 * 1024 * 1024  # written between two looks
-LOOK_SECONDS = 0.02  # and the time between them while writers are held up
-BEGIN = 0.5  # of where the kernel begins by itself
-HOLD, RELEASE = 0.75, 0.65  # of where the kernel makes writers wait
-PIECE_BYTES = 16 * 1024 * 1024  # brought to the disk at a time
-WRITE_SECONDS = 0.1  # between two looks while there is more to be brought there
-SYNC_FILE_RANGE_WRITE_AND_WAIT = 7  # for what is under way, for what is begun now
+CHECK_BYTES = 64 * 1024 * 1024  # written between two checks
+CHECK_SECONDS = 0.02  # between two checks while writers are held up
+BEGIN = 0.5  # of the kernel's background threshold
+HOLD, RELEASE = 0.75, 0.65  # of where the kernel throttles writers
+PIECE_BYTES = 16 * 1024 * 1024  # written back at a time
+WRITE_SECONDS = 0.1  # between two checks while there is more to write back
+SYNC_FILE_RANGE_WRITE_AND_WAIT = 7  # waits for current writeback, and for the new one
 
 
 class DirtyPages(NamedTuple):
     """In pages, of the whole machine."""
 
-    waiting: int  # to be written, or being written
-    background: int  # from here on the kernel writes by itself
-    limit: int  # it comes to a halt before there are so many
+    waiting: int  # dirty, or being written back
+    background: int  # from here on the kernel writes back by itself
+    limit: int  # writers are stopped before there are this many
 
     @property
     def throttled_from(self) -> float:
@@ -52,12 +50,12 @@ class DirtyPages(NamedTuple):
 
 class PressureLevel(IntEnum):
     CALM = 0
-    BUSY = 1  # begin to write
-    HIGH = 2  # and hold up who writes much
+    BUSY = 1  # start writeback
+    HIGH = 2  # also delay the answers to large writes
 
 
 def level_of(dirty: DirtyPages, before: PressureLevel = PressureLevel.CALM) -> PressureLevel:
-    """Once it is high it stays so until there is some room."""
+    """Once it is high, it stays high until there is some room."""
     share = RELEASE if before is PressureLevel.HIGH else HOLD
     if dirty.waiting > share * dirty.throttled_from:
         return PressureLevel.HIGH
@@ -65,54 +63,57 @@ def level_of(dirty: DirtyPages, before: PressureLevel = PressureLevel.CALM) -> P
 
 
 class WritebackResult(NamedTuple):
-    dirty: DirtyPages | None  # None: nothing is known
-    left: Sequence[OpenFile] = ()  # files that are not written back yet, those that wait longest first
+    dirty: DirtyPages | None  # None: unknown
+    left: Sequence[OpenFile] = ()  # files that are not written back yet, the longest waiting first
+
+
+WriteBack = Callable[[Sequence[OpenFile]], WritebackResult]
 
 
 class WritePressure:
-    def __init__(self, look: Callable[[Sequence[OpenFile]], WritebackResult] | None = None) -> None:
+    def __init__(self, write_back: WriteBack | None = None) -> None:
         self.level = PressureLevel.CALM
-        self._look_at = look or write_back
+        self._write_back = write_back or start_writeback
         self._bytes = 0
-        self._logs = set[ref[Log]]()  # written to since the last look; one that is deleted must not linger here
-        self._looking: asyncio.Task[None] | None = None
+        self._logs = set[ref[Log]]()  # written to since the last check; weak, since a log may be deleted
+        self._checking: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
         self._room.set()
 
     def appended(self, to: Log, size: int) -> None:
         self._bytes += size
         self._logs.add(ref(to))
-        if self._bytes >= LOOK_BYTES and self._looking is None:
-            self._looking = asyncio.create_task(self._look(), name="pressure")
+        if self._bytes >= CHECK_BYTES and self._checking is None:
+            self._checking = asyncio.create_task(self._check(), name="pressure")
 
     async def room(self) -> None:
         """Wait until the disk has caught up."""
         await self._room.wait()
 
-    async def _look(self) -> None:
+    async def _check(self) -> None:
         left: Sequence[OpenFile] = ()
         try:
             while True:
                 self._bytes, logs, self._logs = 0, self._logs, set()
-                written = (found for known in logs if (found := known()) is not None)
-                active = (_active_file(found) for found in written)
+                written = [target for target in (reference() for reference in logs) if target is not None]
+                active = (_active_file(target) for target in written)
                 files = dict.fromkeys([*left, *(file for file in active if file is not None)])
                 try:
-                    dirty, left = await asyncio.to_thread(self._look_at, list(files))
+                    dirty, left = await asyncio.to_thread(self._write_back, list(files))
                 except RuntimeError as error:
                     if shortage(error) is None:
                         raise
-                    return  # no thread can be started: the kernel writes by itself
-                self._judge(dirty)
+                    return  # no thread can be started: the kernel writes back by itself
+                self._set_level(dirty)
                 if self.level is PressureLevel.CALM or (self.level is PressureLevel.BUSY and not left):
                     return
                 if not left:
-                    await asyncio.sleep(LOOK_SECONDS)
+                    await asyncio.sleep(CHECK_SECONDS)
         finally:
-            self._looking = None
+            self._checking = None
             self._room.set()
 
-    def _judge(self, dirty: DirtyPages | None) -> None:
+    def _set_level(self, dirty: DirtyPages | None) -> None:
         level = PressureLevel.CALM if dirty is None else level_of(dirty, self.level)
         if level is PressureLevel.HIGH and self.level is not PressureLevel.HIGH:
             log.info("the disk does not keep up with what is written: producers of large batches have to wait for it")
@@ -122,27 +123,27 @@ class WritePressure:
         self.level = level
 
     async def stop(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.gather(self._looking, return_exceptions=True)
+        if self._checking is not None:
+            self._checking.cancel()
+            await asyncio.gather(self._checking, return_exceptions=True)
 
 
-def _active_file(found: Log) -> OpenFile | None:
-    """None: it is closed, and no descriptor is left to open it."""
+def _active_file(log: Log) -> OpenFile | None:
+    """None if it is closed, and there is no descriptor to open it."""
     try:
-        return found.segments.active.file
+        return log.segments.active.file
     except OSError:
         return None
 
 
-def write_back(files: Sequence[OpenFile]) -> WritebackResult:
-    """Have the kernel write these files, if it is time to, as far as it comes for now. Blocks."""
+def start_writeback(files: Sequence[OpenFile]) -> WritebackResult:
+    """Start writeback of these files, if it is time to, for a while. Blocking."""
     dirty, call = read_dirty(), _system_call()
     if dirty is None or call is None or level_of(dirty) is PressureLevel.CALM:
         return WritebackResult(dirty)
     until = time.monotonic() + WRITE_SECONDS
     for n, file in enumerate(files):
-        for position in range(0, os.fstat(file.fd).st_size, PIECE_BYTES):  # what is written already takes no time
+        for position in range(0, file.size, PIECE_BYTES):  # clean pages take no time
             if time.monotonic() >= until:
                 return WritebackResult(dirty, files[n:])
             call(file.fd, position, PIECE_BYTES, SYNC_FILE_RANGE_WRITE_AND_WAIT)
@@ -152,17 +153,17 @@ def write_back(files: Sequence[OpenFile]) -> WritebackResult:
 def read_dirty(path: str = VMSTAT) -> DirtyPages | None:
     try:
         with open(path) as file:
-            found = {name: int(value) for name, value in map(str.split, file)}
-        waiting = found["nr_dirty"] + found["nr_writeback"]
-        return DirtyPages(waiting, found["nr_dirty_background_threshold"], found["nr_dirty_threshold"])
+            counts = {name: int(value) for name, value in map(str.split, file)}
+        waiting = counts["nr_dirty"] + counts["nr_writeback"]
+        return DirtyPages(waiting, counts["nr_dirty_background_threshold"], counts["nr_dirty_threshold"])
     except (OSError, KeyError, ValueError):
         return None
 
 
 @cache
 def _system_call() -> Callable[[int, int, int, int], int] | None:
-    """What it cannot do is left to the kernel, as everything else is."""
-    import ctypes  # here: most brokers never come to need it
+    """None where the system does not have the call: the kernel writes back by itself."""
+    import ctypes  # here: most brokers never need it
 
     try:
         call = ctypes.CDLL(None).sync_file_range

@@ -192,9 +192,7 @@ def test_memory_for_no_key_at_all_is_refused_by_name(bench: LogBench) -> None:
         compact(log, replace(request(log, bench), dedupe_bytes=1))
 
 
-@pytest.mark.parametrize(
-    ("at", "says"), [(16, "what stands here is no whole batch"), (65, "the CRC of a batch does not")]
-)
+@pytest.mark.parametrize(("at", "says"), [(16, "there is no whole batch here"), (65, "the CRC of a batch does not")])
 def test_a_damaged_batch_is_named_with_its_place_and_not_rewritten(bench: LogBench, at: int, says: str) -> None:
     log = bench.open()
     for key in "aab":

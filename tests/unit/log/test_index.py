@@ -62,7 +62,7 @@ def test_entries_behind_a_cut_are_not_written_later(offsets: OffsetIndex) -> Non
 def test_an_index_without_entries_points_to_the_front(offsets: OffsetIndex, times: TimeIndex) -> None:
     assert offsets.lookup(BASE + 9) == 0
     assert offsets.last_offset() == BASE
-    assert offsets.first_at_or_behind(0) is None
+    assert offsets.first_at_or_after(0) is None
     assert times.lookup(5) == TimestampOffset(NO_TIMESTAMP, BASE)
     assert times.last_entry() == TimestampOffset(NO_TIMESTAMP, BASE)
 

@@ -13,7 +13,7 @@ import pytest
 from leadline.log.files import OpenFile
 from leadline.log.log import Log
 from leadline.log.write_pressure import (
-    LOOK_BYTES,
+    CHECK_BYTES,
     PIECE_BYTES,
     DirtyPages,
     PressureLevel,
@@ -22,7 +22,7 @@ from leadline.log.write_pressure import (
     _system_call,
     level_of,
     read_dirty,
-    write_back,
+    start_writeback,
 )
 from leadline.model import TopicPartition
 from tests.support.logs import LogBench
@@ -43,14 +43,14 @@ def test_once_it_is_high_it_stays_so_until_there_is_some_room() -> None:
 
 
 class Disk:
-    """What the kernel tells, look by look; the last one again and again."""
+    """A writeback that finds these dirty pages, one after the other, and the last ones again and again."""
 
-    def __init__(self, *told: DirtyPages | None) -> None:
-        self.told, self.files = list(told), list[list[OpenFile]]()
+    def __init__(self, *dirty: DirtyPages | None) -> None:
+        self.dirty, self.files = list(dirty), list[list[OpenFile]]()
 
     def __call__(self, files: Sequence[OpenFile]) -> WritebackResult:
         self.files.append(list(files))
-        return WritebackResult(self.told.pop(0) if len(self.told) > 1 else self.told[0], files[1:])
+        return WritebackResult(self.dirty.pop(0) if len(self.dirty) > 1 else self.dirty[0], files[1:])
 
 
 def test_it_looks_only_after_so_many_bytes_and_names_the_files_written_to(tmp_path: Path) -> None:
@@ -58,11 +58,11 @@ def test_it_looks_only_after_so_many_bytes_and_names_the_files_written_to(tmp_pa
 
     async def scene() -> PressureLevel:
         pressure = WritePressure(disk)
-        pressure.appended(one, LOOK_BYTES - 1)
-        assert pressure._looking is None
+        pressure.appended(one, CHECK_BYTES - 1)
+        assert pressure._checking is None
         pressure.appended(one, 1)
-        assert pressure._looking is not None
-        await pressure._looking
+        assert pressure._checking is not None
+        await pressure._checking
         return pressure.level
 
     assert asyncio.run(scene()) is PressureLevel.BUSY
@@ -74,9 +74,9 @@ def test_it_looks_again_and_again_while_it_is_high() -> None:
 
     async def scene() -> PressureLevel:
         pressure = WritePressure(disk)
-        pressure.appended(cast(Log, _Nothing()), LOOK_BYTES)
-        assert pressure._looking is not None
-        await pressure._looking
+        pressure.appended(cast(Log, _Nothing()), CHECK_BYTES)
+        assert pressure._checking is not None
+        await pressure._checking
         await asyncio.wait_for(pressure.room(), 10)
         return pressure.level
 
@@ -87,11 +87,11 @@ def test_it_looks_again_and_again_while_it_is_high() -> None:
 def test_who_writes_much_waits_while_it_is_high_and_goes_on_when_it_is_not() -> None:
     async def scene() -> tuple[bool, bool]:
         pressure = WritePressure(Disk(HIGH))
-        pressure._judge(HIGH)
+        pressure._set_level(HIGH)
         waiting = asyncio.create_task(pressure.room())
         await asyncio.sleep(0)
         held = not waiting.done()
-        pressure._judge(BUSY)
+        pressure._set_level(BUSY)
         await asyncio.wait_for(waiting, 10)
         return held, waiting.done()
 
@@ -99,10 +99,13 @@ def test_who_writes_much_waits_while_it_is_high_and_goes_on_when_it_is_not() -> 
 
 
 def test_nobody_waits_where_nothing_is_known_or_after_the_end() -> None:
-    async def scene(told: DirtyPages | None) -> None:
-        pressure = WritePressure(Disk(told))
-        pressure.appended(cast(Log, _Nothing()), LOOK_BYTES)
-        await asyncio.sleep(0.01)
+    async def scene(dirty: DirtyPages | None) -> None:
+        disk = Disk(dirty)
+        pressure = WritePressure(disk)
+        pressure.appended(cast(Log, _Nothing()), CHECK_BYTES)
+        async with asyncio.timeout(120):
+            while not disk.files:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
         await pressure.stop()
         await asyncio.wait_for(pressure.room(), 10)
 
@@ -134,8 +137,8 @@ def test_what_is_left_is_written_back_before_what_is_new(tmp_path: Path) -> None
     async def scene() -> None:
         pressure = WritePressure(disk)
         for each in logs:
-            pressure.appended(each, LOOK_BYTES // 3 + 1)
-        looking = pressure._looking
+            pressure.appended(each, CHECK_BYTES // 3 + 1)
+        looking = pressure._checking
         assert looking is not None
         await looking
 
@@ -151,7 +154,7 @@ def test_a_deleted_log_is_let_go_of_at_once(tmp_path: Path) -> None:
     async def scene() -> None:
         pressure, log = WritePressure(Disk(BUSY)), LogBench(tmp_path).open()
         known = ref(log)
-        pressure.appended(log, LOOK_BYTES - 1)
+        pressure.appended(log, CHECK_BYTES - 1)
         del log
         gc.collect()
         assert known() is None
@@ -182,7 +185,7 @@ def test_files_are_written_back_when_it_is_time_to(
     monkeypatch.setattr("leadline.log.write_pressure.read_dirty", lambda: dirty)
     calls, one = Calls(monkeypatch), LogBench(tmp_path).open().segments.active.file
     os.ftruncate(one.fd, 1)
-    assert write_back([one]) == WritebackResult(dirty)
+    assert start_writeback([one]) == WritebackResult(dirty)
     assert calls.asked == [(one.fd, 0)] * asked
 
 
@@ -194,7 +197,7 @@ def test_files_are_written_back_in_pieces_as_far_as_time_allows(
     one, two = (LogBench(tmp_path, tp=TopicPartition("t", n)).open().segments.active.file for n in range(2))
     for file in (one, two):
         os.ftruncate(file.fd, 2 * PIECE_BYTES)
-    assert write_back([one, two]) == WritebackResult(BUSY, [two])
+    assert start_writeback([one, two]) == WritebackResult(BUSY, [two])
     assert calls.asked == [(one.fd, 0), (one.fd, PIECE_BYTES), (two.fd, 0)]
 
 
