@@ -13,7 +13,7 @@ from leadline.errors import (
     UnknownTopicOrPartition,
 )
 from leadline.log.epochs import EpochEnd
-from leadline.replication.follower import LATEST_TIMESTAMP, Answer, AskOffset, State
+from leadline.replication.follower import LATEST_TIMESTAMP, AskOffset, FetchAnswer, FetchState
 from leadline.replication.partition import LeaderAndIsr
 from leadline.wire.fetch_position import FetchPosition
 from tests.conformance.kafka.oracle import START_MS, Oracle
@@ -48,7 +48,7 @@ class Both:
         assert following is not None
         if following.why == ASKS_AT_ONCE:
             following.rests_until_ms, following.why = 0, ""
-        failed = following.state is State.FAILED
+        failed = following.state is FetchState.FAILED
         assert theirs == {
             "failed": failed,
             "rests": following.rests_until_ms > START_MS,
@@ -72,21 +72,21 @@ class Both:
         self.node.receive(asked, reply, START_MS)
         while isinstance(question := self.node.ask(START_MS), AskOffset):
             code, offset = latest if question.timestamp == LATEST_TIMESTAMP else earliest
-            self.node.receive(question, Reply(Answer(code), offset=offset), START_MS)
+            self.node.receive(question, Reply(FetchAnswer(code), offset=offset), START_MS)
         self.compare(self.oracle.ask("followed_round", fetch=as_kafka_tells(reply), latest=latest, earliest=earliest))
 
     def reply(self) -> Reply:
         log, kind = self.node.log, self.chosen.random()
         if kind < 0.1:
-            return Reply(Answer(self.chosen.choice([*ERRORS, *[OffsetOutOfRange] * 4]).code))
+            return Reply(FetchAnswer(self.chosen.choice([*ERRORS, *[OffsetOutOfRange] * 4]).code))
         if kind < 0.3:
             end = self.chosen.choice([-1, *range(log.log_start, log.log_end + 3)])
-            return Reply(Answer(diverging=EpochEnd(self.chosen.randrange(self.epoch + 1), end)))
+            return Reply(FetchAnswer(diverging=EpochEnd(self.chosen.randrange(self.epoch + 1), end)))
         records = self.records()
         log_end = log.log_end + len(records)
         high_watermark = self.chosen.randint(log.log_start, log_end + 3)
         log_start = self.chosen.choice([0, 0, 0, log.log_start, min(high_watermark, log_end)])
-        return Reply(Answer(0, high_watermark, log_start, has_records=bool(records)), records)
+        return Reply(FetchAnswer(0, high_watermark, log_start, has_records=bool(records)), records)
 
     def records(self) -> tuple[Record, ...]:
         log = self.node.log

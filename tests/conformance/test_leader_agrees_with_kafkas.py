@@ -15,7 +15,17 @@ from leadline.errors import (
     UnknownTopicOrPartition,
     WireError,
 )
-from leadline.replication.partition import AFTER_REFUSAL, ANY_EPOCH, Effects, Leader, LeaderAndIsr, Proposal, Refusal
+from leadline.replication.partition import (
+    AFTER_REFUSAL,
+    ANY_EPOCH,
+    IsrLimits,
+    LeaderAndIsr,
+    LeaderEffects,
+    LeaderState,
+    LogOffsets,
+    Proposal,
+    Refusal,
+)
 from tests.conformance.kafka.answers import KafkaError
 from tests.conformance.kafka.oracle import START_MS, Oracle
 
@@ -48,16 +58,13 @@ class Both:
         self.brokers = dict.fromkeys(range(1, 5), ANY_EPOCH)
         oracle.ask("partition_living", brokers=list(self.brokers))
         decision, replicas = LeaderAndIsr(1, 0, (1, 2, 3)), (1, 2, 3)
-        self.ours = Leader(
-            1,
+        self.ours = LeaderState(
             decision,
             replicas,
-            high_watermark=0,
-            log_end=0,
-            now_ms=self.now_ms,
-            brokers=self.brokers,
-            min_isr=min_isr,
-            lag_ms=LAG_MS,
+            LogOffsets(0, 0, 0),
+            self.now_ms,
+            self.brokers,
+            IsrLimits(min_isr, LAG_MS),
         )
         self._tell(decision, replicas)
 
@@ -72,7 +79,7 @@ class Both:
             )
         )
 
-    def carry_out(self, effects: Effects) -> None:
+    def carry_out(self, effects: LeaderEffects) -> None:
         if effects.alter_isr is not None:
             self.proposals.append(effects.alter_isr)
 

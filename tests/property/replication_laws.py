@@ -11,7 +11,7 @@ once all is well again, all replicas are the same and in sync
 from collections.abc import Iterator
 
 from leadline.model import BrokerId, Offset
-from leadline.replication.partition import Leader
+from leadline.replication.partition import LeaderState
 from tests.property.replication_steps import Model
 from tests.support.replicas import MemoryLog, Node, Record
 
@@ -51,7 +51,7 @@ class Laws:
         if log.keeps_epochs and any(log.epochs.epoch_at(record.offset) != record.epoch for record in log.records):
             yield f"the epoch cache {log.epochs.entries} does not agree with {log.records}"
 
-    def _broken_by_leader(self, node: Node, leader: Leader) -> Iterator[str]:
+    def _broken_by_leader(self, node: Node, leader: LeaderState) -> Iterator[str]:
         epoch, high_watermark = leader.epoch, leader.high_watermark
         if high_watermark != node.log.high_watermark:
             yield f"the leader has high watermark {high_watermark}, its log {node.log.high_watermark}"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from leadline.errors import UnknownServerError, WireError
 from leadline.model import BrokerId, Offset
 from leadline.replication.follower import BACKOFF_MS
-from leadline.replication.partition import Leader, LeaderAndIsr, Proposal
+from leadline.replication.partition import LeaderAndIsr, LeaderState, Proposal
 from tests.support.replicas import LAG_MS, Ask, Controller, MemoryLog, Node, Record, Reply, Told
 
 IDS = (1, 2, 3)
@@ -58,7 +58,7 @@ class Altered(NamedTuple):
 class Waiting(NamedTuple):
     """A producer that waits for acks=all."""
 
-    leader: Leader
+    leader: LeaderState
     record: Record
 
 

@@ -2,7 +2,7 @@
 
 from leadline.errors import WireError
 from leadline.model import BrokerId, Offset
-from leadline.replication.partition import Leader
+from leadline.replication.partition import LeaderState
 from tests.support.replicas import Controller, MemoryLog, Node, Told
 
 
@@ -26,7 +26,7 @@ class Cluster:
         return self.nodes[self.controller.current.leader]
 
     @property
-    def leading(self) -> Leader:
+    def leading(self) -> LeaderState:
         assert self.leader.leader is not None
         return self.leader.leader
 

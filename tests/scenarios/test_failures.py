@@ -3,7 +3,7 @@
 import pytest
 
 from leadline.model import NO_LEADER
-from leadline.replication.follower import State
+from leadline.replication.follower import FetchState
 from tests.scenarios.cluster import Cluster
 
 
@@ -196,7 +196,7 @@ def test_a_follower_that_ends_before_the_leader_starts_begins_anew_there() -> No
     cluster.fetch(3)
     following = cluster.nodes[3].following
     assert following is not None
-    assert following.state is State.ENDS_ELSEWHERE
+    assert following.state is FetchState.ENDS_ELSEWHERE
     cluster.fetch(3, 3)
     assert (cluster.nodes[3].log.log_start, cluster.nodes[3].warnings != []) == (4, True)
     cluster.replicate(2, 3)

@@ -22,12 +22,12 @@ from leadline.replication import follower, partition
 from leadline.replication.follower import (
     LATEST_TIMESTAMP,
     UNDEFINED,
-    Answer,
     AskOffset,
-    Following,
+    FetchAnswer,
+    FollowerState,
     follow,
 )
-from leadline.replication.partition import Heard, Leader, LeaderAndIsr, Proposal
+from leadline.replication.partition import IsrLimits, LastContact, LeaderAndIsr, LeaderState, LogOffsets, Proposal
 from leadline.wire.fetch_position import FetchPosition
 
 LAG_MS = 30_000
@@ -124,7 +124,7 @@ class Told(NamedTuple):
 class Reply(NamedTuple):
     """What a leader answers, whatever it was asked."""
 
-    answer: Answer
+    answer: FetchAnswer
     records: tuple[Record, ...] = ()
     offset: Offset = UNDEFINED
 
@@ -134,7 +134,7 @@ class FetchSession:
     """What a leader remembers of one process that fetches from it."""
 
     incarnation: int
-    heard: Heard = field(default_factory=Heard)
+    heard: LastContact = field(default_factory=LastContact)
     position: FetchPosition | None = None  # as last named; a fetch that names nothing says that it stands
 
 
@@ -148,8 +148,8 @@ class Node:
     incarnation: int = 1  # counts its processes: its broker epoch
     is_up: bool = True
     epoch: LeaderEpoch = -1  # the latest that it was told
-    leader: Leader | None = None
-    following: Following | None = None
+    leader: LeaderState | None = None
+    following: FollowerState | None = None
     follows: BrokerId = -1
     proposals: list[Proposal] = field(default_factory=list)  # for the controller, still to be sent
     warnings: list[str] = field(default_factory=list)
@@ -183,16 +183,13 @@ class Node:
             self._carry_out(self.leader.decided(decision, assigned, now_ms))
             return
         self.log.begin_epoch(decision.leader_epoch)
-        self.leader = Leader(
-            self.id,
+        self.leader = LeaderState(
             decision,
             assigned,
-            high_watermark=self.log.high_watermark,
-            log_end=self.log.log_end,
-            now_ms=now_ms,
-            brokers=self.brokers,
-            min_isr=self.min_isr,
-            lag_ms=LAG_MS,
+            LogOffsets(self.log.high_watermark, self.log.log_end, self.log.log_end),
+            now_ms,
+            self.brokers,
+            IsrLimits(self.min_isr, LAG_MS),
         )
         self._carry_out(self.leader.appended(self.log.log_end, now_ms))
 
@@ -204,7 +201,7 @@ class Node:
         if self.following is not None and self.following.continues(decision.leader_epoch):
             return
         self.following, effects = follow(self.log, decision.leader_epoch)
-        self._obey(effects, Reply(Answer()))
+        self._obey(effects, Reply(FetchAnswer()))
 
     def crash(self, *, power_failed: bool = False) -> None:
         """The process is gone; with the power, also what was not flushed."""
@@ -238,11 +235,11 @@ class Node:
                     return self._read(leader, replica, incarnation, ask, now_ms)
                 case AskOffset():
                     latest = ask.timestamp == LATEST_TIMESTAMP
-                    return Reply(Answer(), offset=self.log.log_end if latest else self.log.log_start)
+                    return Reply(FetchAnswer(), offset=self.log.log_end if latest else self.log.log_start)
         except WireError as error:
-            return Reply(Answer(error.code))
+            return Reply(FetchAnswer(error.code))
 
-    def _leading(self, epoch: LeaderEpoch) -> Leader:
+    def _leading(self, epoch: LeaderEpoch) -> LeaderState:
         if epoch < self.epoch:
             raise FencedLeaderEpoch("")
         if epoch > self.epoch:
@@ -251,10 +248,12 @@ class Node:
             raise NotLeaderOrFollower("")
         return self.leader
 
-    def _read(self, leader: Leader, replica: BrokerId, incarnation: int, asked: FetchPosition, now_ms: int) -> Reply:
+    def _read(
+        self, leader: LeaderState, replica: BrokerId, incarnation: int, asked: FetchPosition, now_ms: int
+    ) -> Reply:
         log = self.log
         leader.follower(replica, asked.current_leader_epoch)
-        answer = Answer(high_watermark=log.high_watermark, log_start=log.log_start)
+        answer = FetchAnswer(high_watermark=log.high_watermark, log_start=log.log_start)
         if asked.last_fetched_epoch >= 0:
             end = log.epochs.end_of(asked.last_fetched_epoch, log.log_end)
             if end is None or asked.fetch_offset < log.log_start:
@@ -265,7 +264,9 @@ class Node:
         self._heard(leader, replica, incarnation, asked, now_ms)
         return Reply(answer._replace(has_records=bool(records)), records)
 
-    def _heard(self, leader: Leader, replica: BrokerId, incarnation: int, asked: FetchPosition, now_ms: int) -> None:
+    def _heard(
+        self, leader: LeaderState, replica: BrokerId, incarnation: int, asked: FetchPosition, now_ms: int
+    ) -> None:
         """Of a follower in sync that stays where it is, the leader hears only that it is there."""
         session = self.sessions.get(replica)
         if session is None or session.incarnation != incarnation:
@@ -292,7 +293,7 @@ class Node:
         else:
             self._carry_out(self.leader.isr_altered(proposal, decision, now_ms))
 
-    def _carry_out(self, effects: partition.Effects) -> None:
+    def _carry_out(self, effects: partition.LeaderEffects) -> None:
         if effects.alter_isr is not None:
             self.proposals.append(effects.alter_isr)
         if effects.advance_to is not None:
@@ -315,7 +316,7 @@ class Node:
                 effects = following.received_offset(ask, reply.answer.error_code, reply.offset, self.log, now_ms)
         self._obey(effects, reply)
 
-    def _obey(self, effects: follower.Effects, reply: Reply) -> None:
+    def _obey(self, effects: follower.FollowerEffects, reply: Reply) -> None:
         if effects is follower.NOTHING or self.following is None:
             return
         if effects.warning is not None:

@@ -24,9 +24,9 @@ from leadline.api.context import Services
 from leadline.config.describe import ConfigEntry, ConfigSource
 from leadline.config.values import ConfigType
 from leadline.model import BrokerId, Offset, TopicPartition
-from leadline.replication.follower import Following, State
+from leadline.replication.follower import FetchState, FollowerState
 from leadline.replication.hosted_partition import HostedPartition
-from leadline.replication.partition import Follower, Leader
+from leadline.replication.partition import FollowerProgress, LeaderState
 
 PREFIX = "leadline.replication."
 
@@ -65,11 +65,11 @@ def told(hosted: HostedPartition, me: BrokerId, now_ms: int) -> dict[str, object
         "epochs": [list(entry) for entry in log.epochs.entries],
         "leads": None if hosted.leader_state is None else _leads(hosted.leader_state),
         "follows": None if hosted.follower_state is None else _follows(hosted.follower_state, now_ms),
-        "history": hosted.history.told(),
+        "history": hosted.history.as_values(),
     }
 
 
-def _leads(leader: Leader) -> dict[str, object]:
+def _leads(leader: LeaderState) -> dict[str, object]:
     return {
         "replicas": leader.replicas,
         "isr": leader.isr,
@@ -79,13 +79,17 @@ def _leads(leader: Leader) -> dict[str, object]:
     }
 
 
-def _follower(id: BrokerId, follower: Follower, log_end: Offset) -> dict[str, object]:
+def _follower(id: BrokerId, follower: FollowerProgress, log_end: Offset) -> dict[str, object]:
     """One that has everything does not say so with each fetch: that it is heard at all is enough."""
-    fetched_ms = follower.fetched_ms if follower.heard is None else max(follower.fetched_ms, follower.heard.last_ms)
+    fetched_ms = (
+        follower.fetched_ms
+        if follower.last_contact is None
+        else max(follower.fetched_ms, follower.last_contact.last_ms)
+    )
     caught_up_ms = fetched_ms if follower.log_end == log_end else follower.caught_up_ms
     return {"id": id, "log_end": follower.log_end, "fetched_ms": fetched_ms, "caught_up_ms": caught_up_ms}
 
 
-def _follows(following: Following, now_ms: int) -> dict[str, object]:
-    is_idle = now_ms < following.rests_until_ms or following.state is State.FAILED
+def _follows(following: FollowerState, now_ms: int) -> dict[str, object]:
+    is_idle = now_ms < following.rests_until_ms or following.state is FetchState.FAILED
     return {"state": following.state.name, "offset": following.offset, "why": following.why if is_idle else ""}

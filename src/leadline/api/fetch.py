@@ -250,7 +250,7 @@ class Fetch:
                 self.replica,
                 position,
                 self.request.replica_state.replica_epoch,
-                None if self.session is None else self.session.heard,
+                None if self.session is None else self.session.last_contact,
                 self.ctx.services.clock.now_ms(),
             )
         if self.replica in hosted.leader.isr:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from leadline.errors import FetchSessionIdNotFound, FetchSessionTopicIdError, InvalidFetchSessionEpoch
 from leadline.model import Offset
 from leadline.replication.hosted_partition import HostedPartition
-from leadline.replication.partition import Heard
+from leadline.replication.partition import LastContact
 from leadline.replication.watchers import SessionWatcher, Watcher
 from leadline.wire.fetch_position import FIRST_EPOCH, MAX_EPOCH, FetchPosition
 
@@ -58,8 +58,8 @@ class PartitionWatcher(SessionWatcher):
         super().end()
         leader = self.hosted.leader_state
         follower = None if leader is None else leader.followers.get(self.session.replica)
-        if follower is not None and follower.heard is self.session.heard:
-            follower.heard = None
+        if follower is not None and follower.last_contact is self.session.last_contact:
+            follower.last_contact = None
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +78,7 @@ class Session:
     watchers: dict[tuple[str, bytes, int], PartitionWatcher] = field(default_factory=dict)
     replica: int = -1  # the follower whose session it is
     waiting: Callable[[], None] | None = None  # evaluates the fetch that waits
-    heard: Heard = field(default_factory=Heard)  # when it fetched last
+    last_contact: LastContact = field(default_factory=LastContact)  # when it fetched last
     all_read_ms: int = 0
 
     def update(
@@ -99,7 +99,7 @@ class Session:
 
     def seen(self, now_ms: int) -> None:
         """A fetch arrived."""
-        self.last_used_ms = self.heard.last_ms = now_ms
+        self.last_used_ms = self.last_contact.last_ms = now_ms
         if now_ms - self.all_read_ms > READ_ALL_MS:
             self.read_all(now_ms)
 

@@ -11,17 +11,19 @@ from typing import NamedTuple
 from leadline.cluster.broker_client import PeerLost
 from leadline.errors import UnknownServerError, WireError
 from leadline.model import BrokerId, TopicId, TopicPartition
-from leadline.replication.partition import Leader, LeaderAndIsr, Proposal
+from leadline.replication.partition import LeaderAndIsr, LeaderState, Proposal
 from leadline.wire.messages import AlterPartitionRequest, AlterPartitionResponse
 
 BY_ID, BY_NAME = 3, 1  # versions of AlterPartition
 BACKOFF_S = 0.05
 
-Ask = Callable[[AlterPartitionRequest, int], Awaitable[AlterPartitionResponse]]  # of the controller, in a version
+SendAlterPartition = Callable[
+    [AlterPartitionRequest, int], Awaitable[AlterPartitionResponse]
+]  # of the controller, in a version
 
 
 class Proposed(NamedTuple):
-    leader: Leader
+    leader: LeaderState
     topic_id: TopicId | None
     proposal: Proposal
 
@@ -37,7 +39,7 @@ async def no_controller(request: AlterPartitionRequest, version: int) -> AlterPa
 class Alterations:
     """`answered` is told for each proposal; it may propose again."""
 
-    def __init__(self, me: BrokerId, ask: Ask, answered: Answered) -> None:
+    def __init__(self, me: BrokerId, ask: SendAlterPartition, answered: Answered) -> None:
         self.me, self.ask, self._answered = me, ask, answered
         self.broker_epoch = -1
         self._waiting: dict[TopicPartition, Proposed] = {}

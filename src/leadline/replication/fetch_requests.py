@@ -17,14 +17,14 @@ from leadline.wire.fetch_position import FULL_EPOCH, FetchPosition
 from leadline.wire.messages import FetchRequest, ListOffsetsRequest
 
 
-class Me(NamedTuple):
+class FetchingBroker(NamedTuple):
     """The broker that fetches, as it names itself to the leader."""
 
     id: BrokerId
     epoch: int
 
 
-def offsets_request(asks: Mapping[TopicPartition, AskOffset], me: Me) -> ListOffsetsRequest:
+def offsets_request(asks: Mapping[TopicPartition, AskOffset], me: FetchingBroker) -> ListOffsetsRequest:
     request = ListOffsetsRequest(replica_id=me.id)
     for name, partitions in by_topic(asks).items():
         topic = ListOffsetsRequest.ListOffsetsTopic(name=name)
@@ -40,7 +40,9 @@ def offsets_request(asks: Mapping[TopicPartition, AskOffset], me: Me) -> ListOff
     return request
 
 
-def fetch_request(request: FetchSessionRequest, me: Me, config: ReplicationConfig, max_wait_ms: int) -> FetchRequest:
+def fetch_request(
+    request: FetchSessionRequest, me: FetchingBroker, config: ReplicationConfig, max_wait_ms: int
+) -> FetchRequest:
     built = FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=config.replica_fetch_min_bytes,
@@ -90,7 +92,7 @@ def fits_fast_path(request: FetchSessionRequest) -> bool:
 
 def fast_frame(
     request: FetchSessionRequest,
-    me: Me,
+    me: FetchingBroker,
     config: ReplicationConfig,
     max_wait_ms: int,
     correlation_id: int,

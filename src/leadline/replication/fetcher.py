@@ -34,14 +34,23 @@ from leadline.log.write_pressure import PressureLevel
 from leadline.model import NONE, BrokerId, Buffer, TopicPartition
 from leadline.replication.context import ReplicationContext
 from leadline.replication.fetch_requests import (
-    Me,
+    FetchingBroker,
     fast_frame,
     fetch_request,
     fits_fast_path,
     offsets_request,
 )
 from leadline.replication.fetch_session import FetchSession, FetchSessionRequest
-from leadline.replication.follower import NOTHING, Answer, AskOffset, Effects, Following, Requests, State, next_requests
+from leadline.replication.follower import (
+    NOTHING,
+    AskOffset,
+    FetchAnswer,
+    FetchState,
+    FollowerEffects,
+    FollowerRequests,
+    FollowerState,
+    next_requests,
+)
 from leadline.replication.history import History, Truncation
 from leadline.replication.throttle import is_named
 from leadline.wire import follower_fetch
@@ -74,7 +83,7 @@ class FetchedReplica(Protocol):
 
 
 class Followed(NamedTuple):
-    state: Following
+    state: FollowerState
     replica: FetchedReplica
 
 
@@ -85,7 +94,7 @@ class Fetcher:
         self,
         leader: BrokerId,
         context: ReplicationContext,
-        me: Callable[[], Me],
+        me: Callable[[], FetchingBroker],
         connect: Callable[[BrokerId], LeaderClient],
         dirs: LogDirs,
     ) -> None:
@@ -112,7 +121,7 @@ class Fetcher:
         self._stopped = False
         self._task = asyncio.create_task(self._run(), name=f"fetching from broker {leader}")
 
-    async def follow(self, tp: TopicPartition, followed: Followed, effects: Effects) -> None:
+    async def follow(self, tp: TopicPartition, followed: Followed, effects: FollowerEffects) -> None:
         async with self.changing:
             await self._carry_out(tp, followed, effects)
             self.followed[tp] = followed
@@ -236,7 +245,7 @@ class Fetcher:
             async with asyncio.timeout(None if due is None else (due - now_ms) / 1000):
                 await self._woken.wait()
 
-    def _lost(self, asked: Requests, why: str) -> None:
+    def _lost(self, asked: FollowerRequests, why: str) -> None:
         if why != self._why:
             log.info("broker %d is not answering: %s", self.leader, why)
             self._why = why
@@ -247,7 +256,7 @@ class Fetcher:
             if (followed := self.followed.get(tp)) is not None:
                 followed.state.unanswered(why, now_ms)
 
-    async def _ask(self, asked: Requests, request: FetchSessionRequest | None) -> None:
+    async def _ask(self, asked: FollowerRequests, request: FetchSessionRequest | None) -> None:
         if self._client is None:
             self._client = self._connect(self.leader)
         timeout_s = self._config.replica_socket_timeout_ms / 1000
@@ -273,7 +282,7 @@ class Fetcher:
                         await self._carry_out(tp, followed, effects)
 
     async def _fetch(
-        self, client: LeaderClient, asked: Requests, request: FetchSessionRequest, timeout_s: float
+        self, client: LeaderClient, asked: FollowerRequests, request: FetchSessionRequest, timeout_s: float
     ) -> None:
         self._waiting = request
         try:
@@ -358,7 +367,7 @@ class Fetcher:
             return None
         records = partition.records
         assert records is None or isinstance(records, memoryview)
-        answer = Answer(NONE, partition.high_watermark, partition.log_start, None, records is not None)
+        answer = FetchAnswer(NONE, partition.high_watermark, partition.log_start, None, records is not None)
         effects = state.received(self._session.positions[tp], answer, replica.log, now_ms)
         if effects is NOTHING:
             return None
@@ -371,7 +380,7 @@ class Fetcher:
         position = state.next_request(replica.log, now_ms, self._config.replica_fetch_max_bytes)
         return position if isinstance(position, FetchPosition) else None
 
-    def _apply(self, followed: Followed, effects: Effects, records: Buffer) -> None:
+    def _apply(self, followed: Followed, effects: FollowerEffects, records: Buffer) -> None:
         """All effects but a truncation. If the append raises, nothing has happened."""
         state, replica = followed
         hosted_log = replica.log
@@ -394,7 +403,7 @@ class Fetcher:
         records = part.records if isinstance(part.records, BUFFERS) else b""
         diverging = part.diverging_epoch
         end = EpochEnd(diverging.epoch, diverging.end_offset) if diverging.end_offset >= 0 else None
-        answer = Answer(part.error_code, part.high_watermark, part.log_start_offset, end, len(records) > 0)
+        answer = FetchAnswer(part.error_code, part.high_watermark, part.log_start_offset, end, len(records) > 0)
         effects = followed.state.received(position, answer, hosted_log, self._clock.now_ms())
         await self._carry_out(tp, followed, effects, records)
         if hosted_log.awaits_flush:
@@ -407,7 +416,9 @@ class Fetcher:
                 self._appended_bytes = 0
                 await asyncio.sleep(0)
 
-    async def _carry_out(self, tp: TopicPartition, followed: Followed, effects: Effects, records: Buffer = b"") -> None:
+    async def _carry_out(
+        self, tp: TopicPartition, followed: Followed, effects: FollowerEffects, records: Buffer = b""
+    ) -> None:
         """All effects, with a log line if one fails."""
         state = followed.state
         if effects is not NOTHING:
@@ -416,11 +427,11 @@ class Fetcher:
             except (WireError, LogDirFailed) as error:
                 state.append_failed(error, self._clock.now_ms())
                 log.warning("%s is not fetched from broker %d: %s", tp, self.leader, error)
-        if state.state is State.FAILED:
+        if state.state is FetchState.FAILED:
             log.warning("%s is no longer fetched from broker %d: %s", tp, self.leader, state.why)
 
     async def _truncate_and_apply(
-        self, tp: TopicPartition, followed: Followed, effects: Effects, records: Buffer
+        self, tp: TopicPartition, followed: Followed, effects: FollowerEffects, records: Buffer
     ) -> None:
         state, replica = followed
         if replica.log.offline:
@@ -436,7 +447,7 @@ class Fetcher:
             await self._truncate_and_apply(tp, followed, again, records)
             self._apply(followed, effects._replace(append=False), b"")
 
-    async def _truncate(self, tp: TopicPartition, followed: Followed, effects: Effects) -> None:
+    async def _truncate(self, tp: TopicPartition, followed: Followed, effects: FollowerEffects) -> None:
         state, replica = followed
         log_end = replica.log.log_end
         if effects.start_at is not None:

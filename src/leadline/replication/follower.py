@@ -30,18 +30,18 @@ BACKOFF_MS = 1000  # the default of replica.fetch.backoff.ms
 FIRST_REST_MS = 20  # then twice as long each time: a leader may hear of its election a moment after its followers
 
 
-class State(Enum):
+class FetchState(Enum):
     FETCHING = "it asks for what comes behind its log's end"
     ENDS_ELSEWHERE = "the leader does not have its position; it is asked where its log ends"
     STARTS_ELSEWHERE = "the leader's log ends behind ours; it is asked where its log starts"
     FAILED = "nothing is fetched until the controller decides anew"
 
 
-MAY_FOLLOW: dict[State, frozenset[State]] = {
-    State.FETCHING: frozenset({State.ENDS_ELSEWHERE, State.FAILED}),
-    State.ENDS_ELSEWHERE: frozenset({State.FETCHING, State.STARTS_ELSEWHERE, State.FAILED}),
-    State.STARTS_ELSEWHERE: frozenset({State.FETCHING, State.FAILED}),
-    State.FAILED: frozenset(),
+MAY_FOLLOW: dict[FetchState, frozenset[FetchState]] = {
+    FetchState.FETCHING: frozenset({FetchState.ENDS_ELSEWHERE, FetchState.FAILED}),
+    FetchState.ENDS_ELSEWHERE: frozenset({FetchState.FETCHING, FetchState.STARTS_ELSEWHERE, FetchState.FAILED}),
+    FetchState.STARTS_ELSEWHERE: frozenset({FetchState.FETCHING, FetchState.FAILED}),
+    FetchState.FAILED: frozenset(),
 }
 
 
@@ -65,7 +65,7 @@ class AskOffset(NamedTuple):
     timestamp: int
 
 
-class Answer(NamedTuple):
+class FetchAnswer(NamedTuple):
     """What a leader says to a fetch, but for the records themselves."""
 
     error_code: int = NONE
@@ -75,7 +75,7 @@ class Answer(NamedTuple):
     has_records: bool = False
 
 
-class Effects(NamedTuple):
+class FollowerEffects(NamedTuple):
     """What must happen, top to bottom."""
 
     warning: str | None = None  # records go that were safe: say so
@@ -86,16 +86,16 @@ class Effects(NamedTuple):
     log_start: Offset | None = None  # the leader's: delete what lies below
 
 
-NOTHING = Effects()
+NOTHING = FollowerEffects()
 
 
 @dataclass(slots=True)
-class Following:
+class FollowerState:
     """One epoch of one leader, followed."""
 
     leader_epoch: LeaderEpoch
     offset: Offset  # the next to fetch
-    state: State
+    state: FetchState
     last_fetched_epoch: LeaderEpoch = NO_EPOCH
     topic_id: bytes = NO_TOPIC_ID
     partition: int = 0
@@ -112,7 +112,7 @@ class Following:
 
     def continues(self, leader_epoch: LeaderEpoch) -> bool:
         """Whether it goes on as it is, now that the controller has named this epoch."""
-        return self.leader_epoch == leader_epoch and self.state is not State.FAILED
+        return self.leader_epoch == leader_epoch and self.state is not FetchState.FAILED
 
     # Asking
 
@@ -120,26 +120,26 @@ class Following:
         if now_ms < self.rests_until_ms:
             return None
         match self.state:
-            case State.FETCHING:
+            case FetchState.FETCHING:
                 epoch = self.last_fetched_epoch
                 return FetchPosition(
                     self.topic_id, self.partition, self.leader_epoch, self.offset, epoch, log.log_start, max_bytes
                 )
-            case State.ENDS_ELSEWHERE:
+            case FetchState.ENDS_ELSEWHERE:
                 return AskOffset(self.leader_epoch, LATEST_TIMESTAMP)
-            case State.STARTS_ELSEWHERE:
+            case FetchState.STARTS_ELSEWHERE:
                 return AskOffset(self.leader_epoch, EARLIEST_TIMESTAMP)
-            case State.FAILED:
+            case FetchState.FAILED:
                 return None
 
     # Answers
 
-    def received(self, asked: FetchPosition, answer: Answer, log: OwnLog, now_ms: int) -> Effects:
+    def received(self, asked: FetchPosition, answer: FetchAnswer, log: OwnLog, now_ms: int) -> FollowerEffects:
         """The leader's answer to a fetch."""
         if not self._still_asks(asked, now_ms):
             return NOTHING  # something else happened meanwhile
         if answer.error_code == OffsetOutOfRange.code:
-            self._enter(State.ENDS_ELSEWHERE)
+            self._enter(FetchState.ENDS_ELSEWHERE)
             return NOTHING
         if self._is_refused(answer.error_code, now_ms):
             return NOTHING
@@ -150,54 +150,56 @@ class Following:
             return NOTHING
         self.leader_high_watermark = answer.high_watermark
         start = answer.log_start if answer.log_start > log.log_start else None
-        return Effects(append=answer.has_records, high_watermark=answer.high_watermark, log_start=start)
+        return FollowerEffects(append=answer.has_records, high_watermark=answer.high_watermark, log_start=start)
 
     def _still_asks(self, asked: FetchPosition, now_ms: int) -> bool:
         """From the same place on; where its log starts counts for the leader alone."""
-        if self.state is not State.FETCHING or now_ms < self.rests_until_ms:
+        if self.state is not FetchState.FETCHING or now_ms < self.rests_until_ms:
             return False
         asks = (self.topic_id, self.partition, self.leader_epoch, self.offset, self.last_fetched_epoch)
         return asked[:5] == asks
 
-    def received_offset(self, asked: AskOffset, error_code: int, offset: Offset, log: OwnLog, now_ms: int) -> Effects:
+    def received_offset(
+        self, asked: AskOffset, error_code: int, offset: Offset, log: OwnLog, now_ms: int
+    ) -> FollowerEffects:
         """The leader's answer to ListOffsets: asked where its log ends, and then perhaps where it starts."""
         if self.next_request(log, now_ms, 0) != asked:
             return NOTHING
         if self._is_refused(error_code or (NONE if offset >= 0 else OffsetOutOfRange.code), now_ms):
-            if self.state is not State.FAILED:
-                self._enter(State.FETCHING)
+            if self.state is not FetchState.FAILED:
+                self._enter(FetchState.FETCHING)
             return NOTHING
         if asked.timestamp == LATEST_TIMESTAMP and offset >= log.log_end:
-            self._enter(State.STARTS_ELSEWHERE)
+            self._enter(FetchState.STARTS_ELSEWHERE)
             return NOTHING
-        self._enter(State.FETCHING)
+        self._enter(FetchState.FETCHING)
         if asked.timestamp == LATEST_TIMESTAMP:
             return _truncation(offset, log)
         if offset > log.log_end:
-            return Effects(
+            return FollowerEffects(
                 f"all records go: they end at {log.log_end}, the leader's start at {offset}", start_at=offset
             )
         self._rest("the leader has our position, but refused it", now_ms)
         return NOTHING
 
-    def overlapped(self, first: Offset, last: Offset, log: OwnLog) -> Effects:
+    def overlapped(self, first: Offset, last: Offset, log: OwnLog) -> FollowerEffects:
         """The records of an answer start below our log's end. Well, if it is the first batch, cut by a deletion.
 
         What the answer said besides is still to be done, behind this.
         """
         if log.log_start == log.log_end and first < log.log_end <= last:
-            return Effects(start_at=first, append=True)
+            return FollowerEffects(start_at=first, append=True)
         self.failed(f"records {first} to {last} came, but the log ends at {log.log_end}")
         return NOTHING
 
     def settled(self, log: OwnLog) -> None:
         """The effects were carried out."""
-        if self.state is not State.FAILED:
+        if self.state is not FetchState.FAILED:
             self.offset, self.last_fetched_epoch, self.rest_ms = log.log_end, _latest(log), 0
 
     def failed(self, why: str) -> None:
         """An effect could not be carried out, or never should."""
-        self._enter(State.FAILED)
+        self._enter(FetchState.FAILED)
         self.why = why
 
     def append_failed(self, error: Exception, now_ms: int) -> None:
@@ -209,9 +211,9 @@ class Following:
 
     def unanswered(self, why: str, now_ms: int) -> None:
         """No answer came."""
-        if self.state in (State.ENDS_ELSEWHERE, State.STARTS_ELSEWHERE):
-            self._enter(State.FETCHING)
-        if self.state is not State.FAILED:
+        if self.state in (FetchState.ENDS_ELSEWHERE, FetchState.STARTS_ELSEWHERE):
+            self._enter(FetchState.FETCHING)
+        if self.state is not FetchState.FAILED:
             self._rest(why, now_ms)
 
     def _is_refused(self, error_code: int, now_ms: int) -> bool:
@@ -226,7 +228,7 @@ class Following:
             self.rest_ms = min(max(2 * self.rest_ms, FIRST_REST_MS), self.backoff_ms)
             self.rests_until_ms, self.why = now_ms + self.rest_ms, why
 
-    def _enter(self, state: State) -> None:
+    def _enter(self, state: FetchState) -> None:
         assert state is self.state or state in MAY_FOLLOW[self.state], f"{self.state} to {state}"
         self.state = state
 
@@ -238,7 +240,7 @@ def follow(
     topic_id: bytes = NO_TOPIC_ID,
     partition: int = 0,
     backoff_ms: int = BACKOFF_MS,
-) -> tuple[Following, Effects]:
+) -> tuple[FollowerState, FollowerEffects]:
     """The controller decided who leads: the state to begin with, and what must be done first.
 
     There is no OffsetForLeaderEpoch before the first fetch. The leader reports in its answers where the logs diverge,
@@ -248,14 +250,14 @@ def follow(
     offset, effects = log.log_end, NOTHING
     if epoch == NO_EPOCH:
         offset = log.high_watermark
-        effects = Effects(truncate_to=offset)
-    following = Following(
-        leader_epoch, offset, State.FETCHING, epoch, topic_id=topic_id, partition=partition, backoff_ms=backoff_ms
+        effects = FollowerEffects(truncate_to=offset)
+    following = FollowerState(
+        leader_epoch, offset, FetchState.FETCHING, epoch, topic_id=topic_id, partition=partition, backoff_ms=backoff_ms
     )
     return following, effects
 
 
-class Requests(NamedTuple):
+class FollowerRequests(NamedTuple):
     """What to send to one leader. Who made progress is to move to the end of the partitions, so that all get a turn."""
 
     fetch: dict[TopicPartition, FetchPosition]
@@ -263,10 +265,10 @@ class Requests(NamedTuple):
 
 
 def next_requests(
-    followed: Mapping[TopicPartition, Following], logs: Mapping[TopicPartition, OwnLog], now_ms: int, max_bytes: int
-) -> Requests:
+    followed: Mapping[TopicPartition, FollowerState], logs: Mapping[TopicPartition, OwnLog], now_ms: int, max_bytes: int
+) -> FollowerRequests:
     """What to ask one leader about the partitions that are followed from it."""
-    found = Requests({}, {})
+    found = FollowerRequests({}, {})
     for tp, following in followed.items():
         match following.next_request(logs[tp], now_ms, max_bytes):
             case FetchPosition() as position:
@@ -293,7 +295,9 @@ def _agreed(end: EpochEnd, log: OwnLog) -> Offset:
     return min(own.end_offset, end.end_offset, log.log_end)
 
 
-def _truncation(offset: Offset, log: OwnLog) -> Effects:
+def _truncation(offset: Offset, log: OwnLog) -> FollowerEffects:
     if offset >= log.high_watermark:
-        return Effects(truncate_to=offset)
-    return Effects(f"records from {offset} on go, below the high watermark {log.high_watermark}", truncate_to=offset)
+        return FollowerEffects(truncate_to=offset)
+    return FollowerEffects(
+        f"records from {offset} on go, below the high watermark {log.high_watermark}", truncate_to=offset
+    )

@@ -1,10 +1,10 @@
-"""What happened lately to a partition on this broker, for a person who asks why it is as it is.
+"""The recent history of a partition on this broker, for a person who asks why it is as it is.
 
-Kept in memory, as long as the broker has the partition: the last KEPT of each kind, so that an ISR which comes and goes
-does not push out the truncation of an hour ago. Offsets are the broker's own; who led before it was told, it cannot
-know.
+It is kept in memory as long as the broker has the partition: the last KEPT events of each kind, so that an ISR that
+often changes does not push out the truncation of an hour ago. Offsets are the broker's own. It does not know about
+elections before its first command from the controller.
 
-Pure: told what happened, and when.
+Pure: keeps what it is given.
 """
 
 from collections.abc import Sequence
@@ -20,18 +20,18 @@ T = TypeVar("T")
 
 
 class Election(NamedTuple):
-    """The controller told who leads."""
+    """The controller named a leader."""
 
     at_ms: int
     epoch: LeaderEpoch
     leader: BrokerId  # -1: nobody
     isr: tuple[BrokerId, ...]
-    log_end: Offset  # here, when it was told
+    log_end: Offset  # here, at that time
     unclean: bool  # the leader was not in sync: it may lack records that were acknowledged
 
 
 class IsrChange(NamedTuple):
-    """Seen by the leader: it asked for it, or the controller decided so by itself."""
+    """A change as the leader saw it: by its own proposal, or by the controller alone."""
 
     at_ms: int
     epoch: LeaderEpoch
@@ -41,7 +41,7 @@ class IsrChange(NamedTuple):
 
 
 class Truncation(NamedTuple):
-    """Records at the end of this log went, because the leader does not have them."""
+    """Records at the end of this log were removed, because the leader does not have them."""
 
     at_ms: int
     epoch: LeaderEpoch  # of the leader that is followed
@@ -58,26 +58,26 @@ class History:
     elections: list[Election] = field(default_factory=list)
     isr_changes: list[IsrChange] = field(default_factory=list)
     truncations: list[Truncation] = field(default_factory=list)
-    _asked: tuple[Proposal, str] | None = None  # for another ISR, and why; asked again it is for the same reason
+    _proposed: tuple[Proposal, str] | None = None  # with its reason; a repeated proposal keeps it
 
     def elected(self, decision: LeaderAndIsr, log_end: Offset, now_ms: int) -> None:
         leader, epoch, isr, _, recovering = decision
         _keep(self.elections, Election(now_ms, epoch, leader, isr, log_end, recovering))
 
-    def asked(self, proposal: Proposal, why: str | None) -> None:
-        """The leader asks for another ISR."""
-        if self._asked is None or self._asked[0] is not proposal:
-            self._asked = (proposal, why or "")
+    def proposed(self, proposal: Proposal, why: str | None) -> None:
+        """The leader proposes another ISR."""
+        if self._proposed is None or self._proposed[0] is not proposal:
+            self._proposed = (proposal, why or "")
 
     def altered(self, proposal: Proposal, before: Sequence[BrokerId], now: LeaderAndIsr, now_ms: int) -> None:
-        """The controller agreed, or told what it is instead."""
-        why = self._asked[1] if self._asked is not None and self._asked[0] is proposal else ""
+        """The controller agreed, or answered with another ISR."""
+        why = self._proposed[1] if self._proposed is not None and self._proposed[0] is proposal else ""
         if set(now.isr) != set(proposal.wanted.isr):
-            why = "so it is at the controller"
+            why = "the controller has a different ISR"
         self._isr_is(now, before, why, now_ms)
 
     def decided(self, before: Sequence[BrokerId], now: LeaderAndIsr, replicas: Sequence[BrokerId], now_ms: int) -> None:
-        """The controller elected the same leader again, perhaps with another ISR. It does not say why: we can tell."""
+        """The controller elected the same leader again, perhaps with another ISR. It gives no reason."""
         gone = [replica for replica in before if replica not in now.isr]
         dropped = [replica for replica in gone if replica not in replicas]
         away = [replica for replica in gone if replica in replicas]
@@ -94,12 +94,12 @@ class History:
         if truncation.to_offset != truncation.log_end:
             _keep(self.truncations, truncation)
 
-    def told(self) -> dict[str, object]:
+    def as_values(self) -> dict[str, object]:
         """As plain values, for JSON."""
         return {
-            "elections": [each._asdict() for each in self.elections],
-            "isr_changes": [each._asdict() for each in self.isr_changes],
-            "truncations": [each._asdict() for each in self.truncations],
+            "elections": [election._asdict() for election in self.elections],
+            "isr_changes": [change._asdict() for change in self.isr_changes],
+            "truncations": [truncation._asdict() for truncation in self.truncations],
         }
 
 
@@ -109,4 +109,5 @@ def _keep(events: list[T], event: T) -> None:
 
 
 def _named(replicas: Sequence[BrokerId]) -> str:
-    return f"replica{'s' * (len(replicas) > 1)} {', '.join(map(str, replicas))}:"
+    noun = "replica" if len(replicas) == 1 else "replicas"
+    return f"{noun} {', '.join(map(str, replicas))}:"

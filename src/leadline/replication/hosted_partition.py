@@ -22,9 +22,17 @@ from leadline.model import ACKS_ALL, NO_EPOCH, NO_LEADER, BrokerId, Buffer, Lead
 from leadline.replication.acknowledgements import FOREVER_S, Acknowledgements
 from leadline.replication.alterations import Alterations, Decision, Proposed
 from leadline.replication.context import ReplicationContext
-from leadline.replication.follower import Following
+from leadline.replication.follower import FollowerState
 from leadline.replication.history import History
-from leadline.replication.partition import NOTHING, Effects, Heard, Leader, LeaderAndIsr
+from leadline.replication.partition import (
+    NOTHING,
+    IsrLimits,
+    LastContact,
+    LeaderAndIsr,
+    LeaderEffects,
+    LeaderState,
+    LogOffsets,
+)
 from leadline.replication.throttle import is_named
 from leadline.replication.watchers import Watcher
 from leadline.runtime.deferred_completions import OnAcknowledged
@@ -41,8 +49,8 @@ class HostedPartition:
     def __init__(self, log: Log, context: ReplicationContext, alterations: Alterations) -> None:
         self.epoch: LeaderEpoch = NO_EPOCH
         self.leader_id: BrokerId = NO_LEADER
-        self.leader_state: Leader | None = None
-        self.follower_state: Following | None = None
+        self.leader_state: LeaderState | None = None
+        self.follower_state: FollowerState | None = None
         self.consumer_watchers: set[Watcher] = set()  # of the high watermark
         self.follower_watchers: set[Watcher] = set()  # of the log's end
         self.acknowledgements = Acknowledgements()  # of produces that wait for the high watermark
@@ -59,7 +67,7 @@ class HostedPartition:
         log.on_durable = self.flushed
 
     @property
-    def leader(self) -> Leader:
+    def leader(self) -> LeaderState:
         if self.leader_state is None:
             raise NotLeaderOrFollower(f"{self.log.tp} is led by broker {self.leader_id}, not here")
         return self.leader_state
@@ -110,13 +118,18 @@ class HostedPartition:
         return False
 
     def follower_fetched(
-        self, replica: BrokerId, position: FetchPosition, broker_epoch: int, heard: Heard | None, now_ms: int
+        self,
+        replica: BrokerId,
+        position: FetchPosition,
+        broker_epoch: int,
+        last_contact: LastContact | None,
+        now_ms: int,
     ) -> None:
         """A follower fetches from a position: it holds everything below. Not to be called if the logs diverge."""
         leader = self.leader
         leader.min_isr = self.log.config.min_insync_replicas
         effects = leader.follower_fetched(
-            replica, position.fetch_offset, position.log_start_offset, now_ms, broker_epoch, heard
+            replica, position.fetch_offset, position.log_start_offset, now_ms, broker_epoch, last_contact
         )
         if effects is not NOTHING:
             self._carry_out(effects)
@@ -136,17 +149,13 @@ class HostedPartition:
                 )
         self.epoch, self.leader_id, self.is_fenced = decision.leader_epoch, decision.leader, False
         if leader is None:
-            leader = self.leader_state = Leader(
-                decision.leader,
+            leader = self.leader_state = LeaderState(
                 decision,
                 replicas,
-                high_watermark=hosted_log.high_watermark,
-                log_end=hosted_log.log_end,
-                durable_end=hosted_log.durable_end,
-                now_ms=now_ms,
-                brokers=self._context.brokers,
-                min_isr=hosted_log.config.min_insync_replicas,
-                lag_ms=self._context.config.replica_lag_time_max_ms,
+                LogOffsets(hosted_log.high_watermark, hosted_log.log_end, hosted_log.durable_end),
+                now_ms,
+                self._context.brokers,
+                IsrLimits(hosted_log.config.min_insync_replicas, self._context.config.replica_lag_time_max_ms),
             )
             effects = leader.appended(hosted_log.log_end, now_ms, hosted_log.durable_end)
         else:
@@ -214,13 +223,13 @@ class HostedPartition:
 
     # Effects
 
-    def _carry_out(self, effects: Effects) -> None:
+    def _carry_out(self, effects: LeaderEffects) -> None:
         if effects.alter_isr is not None:
             assert self.leader_state is not None
             if effects.why is not None:
                 isr = list(effects.alter_isr.wanted.isr)
                 log.info("%s: %s should be in sync: %s", self.log.tp, isr, effects.why)
-            self.history.asked(effects.alter_isr, effects.why)
+            self.history.proposed(effects.alter_isr, effects.why)
             proposed = Proposed(self.leader_state, self.log.topic_id, effects.alter_isr)
             self._alterations.propose(self.log.tp, proposed)
         if effects.advance_to is not None:

@@ -1,8 +1,8 @@
-"""A partition on its leader: who has which records, who counts as in sync, and up to where it is safe to show.
+"""A partition on its leader: which replica has which records, which are in sync, and the high watermark.
 
-The in-sync replicas (ISR) are the controller's to decide: a leader proposes, and goes on with what was committed. While
-a proposal is under way nobody knows what the controller holds, so the high watermark goes by the maximal ISR: all that
-are committed or proposed. A broader set is always safe, a narrower one is not.
+The controller decides about the in-sync replicas (ISR): a leader proposes, and goes on with the committed ISR. While a
+proposal is under way the leader does not know the controller's ISR. The high watermark then goes by the maximal ISR:
+all replicas that are committed or proposed. A broader set is always safe, a narrower one is not.
 
     the high watermark is the smallest log end among the maximal ISR and those about to join it; of the leader itself
     its durable end counts, which is where its log ends but for records that flush.messages wants on disk first
@@ -11,7 +11,7 @@ are committed or proposed. A broader set is always safe, a narrower one is not.
     whatever ends that wait moves the high watermark at once: a departure, a refusal, time
     one proposal at a time; an answer counts only while its proposal stands
 
-Pure: decides over offsets and times, and hands back what must be done.
+Pure: decides over offsets and times, and returns what must be done.
 """
 
 from collections.abc import Collection, Mapping
@@ -36,7 +36,7 @@ from leadline.errors import (
 from leadline.model import NO_EPOCH, BrokerId, LeaderEpoch, Offset
 
 UNKNOWN: Offset = -1  # of a follower that has not fetched from this leader yet
-ANY_EPOCH = -1  # of a broker, where it is not told
+ANY_EPOCH = -1  # of a broker, if it is not given
 LAG_MS = 30_000  # the default of replica.lag.time.max.ms
 
 
@@ -57,23 +57,23 @@ class Proposal(NamedTuple):
     broker_epochs: tuple[int, ...]  # of the wanted ISR, one by one: which process it was that caught up, or ANY_EPOCH
 
 
-class Effects(NamedTuple):
+class LeaderEffects(NamedTuple):
     """What must happen, top to bottom."""
 
     alter_isr: Proposal | None = None  # ask the controller with AlterPartition: see isr_altered and alter_refused
-    why: str | None = None  # it is asked, for a person to read; None: it is only asked again
-    advance_to: Offset | None = None  # the new high watermark: wake those who wait for it
-    wake_deletes: bool = False  # a follower deleted records: who waits for the low watermark looks again
+    why: str | None = None  # the reason, for a person to read; None: a repeated proposal
+    advance_to: Offset | None = None  # the new high watermark: acknowledge produces, wake consumers
+    wake_deletes: bool = False  # a follower deleted records: deletions that wait check the low watermark
 
 
-NOTHING = Effects()
+NOTHING = LeaderEffects()
 
 
 class Refusal(Enum):
     """What a leader does when the controller did not alter the ISR."""
 
     FORGET = "it was not applied, now or ever: propose something else when there is reason to"
-    AWAIT = "what we know is old: keep to the maximal ISR until the controller tells more"
+    AWAIT = "our state is old: keep to the maximal ISR until the controller decides"
     RETRY = "nobody knows whether it was applied: ask again"
 
 
@@ -90,14 +90,18 @@ AFTER_REFUSAL: dict[int, Refusal] = {
 
 
 @dataclass(slots=True)
-class Heard:
-    """Of a follower: in a session it says only of what changed where it is, and with each fetch that it is there."""
+class LastContact:
+    """Time of the follower's latest fetch.
+
+    In an incremental session a follower names only partitions whose position changed, so the session's last fetch
+    stands for the others.
+    """
 
     last_ms: int = 0
 
 
 @dataclass(slots=True)
-class Follower:
+class FollowerProgress:
     """A follower, as its leader knows it from its fetches."""
 
     log_end: Offset = UNKNOWN
@@ -106,7 +110,7 @@ class Follower:
     fetched_ms: int = 0
     caught_up_ms: int = 0  # latest time at which it held everything that the leader then had
     broker_epoch: int | None = None  # of the process that fetched; None: none has yet
-    heard: Heard | None = None  # while it stays where it was: see `left_behind`
+    last_contact: LastContact | None = None  # while it stays where it was: see `left_behind`
     is_refused: bool = False  # the controller did not let this process join, and has not said anything new since
 
     def fetched(self, offset: Offset, log_start: Offset, leader_end: Offset, now_ms: int, broker_epoch: int) -> None:
@@ -126,8 +130,8 @@ class Follower:
 
     def left_behind(self) -> None:
         """The leader appends, and it held everything until then: that was so when it was last heard."""
-        if self.heard is not None:
-            self.caught_up_ms = max(self.caught_up_ms, self.heard.last_ms)
+        if self.last_contact is not None:
+            self.caught_up_ms = max(self.caught_up_ms, self.last_contact.last_ms)
 
     def epoch_began(self, leader_end: Offset, now_ms: int, *, in_sync: bool) -> None:
         """The same leader was elected again. Who is not in sync does not hold it back, nor joins before it fetches."""
@@ -137,39 +141,49 @@ class Follower:
 
     def forget(self) -> None:
         """What it said does not count any longer, but for what it has: it is to fetch again before it may join."""
-        self.heard, self.is_refused = None, False
+        self.last_contact, self.is_refused = None, False
         self.fetched_ms = self.caught_up_ms = 0
 
 
-class Leader:
+class LogOffsets(NamedTuple):
+    """The leader's own log, when it is elected."""
+
+    high_watermark: Offset
+    log_end: Offset
+    durable_end: Offset
+
+
+class IsrLimits(NamedTuple):
+    """The settings that decide about the ISR."""
+
+    min_isr: int  # min.insync.replicas
+    lag_ms: int = LAG_MS  # replica.lag.time.max.ms
+
+
+class LeaderState:
     """A partition on its leader, from its election to that of another."""
 
     def __init__(
         self,
-        me: BrokerId,
         decision: LeaderAndIsr,
         replicas: tuple[BrokerId, ...],
-        *,
-        high_watermark: Offset,
-        log_end: Offset,
-        durable_end: Offset | None = None,
+        offsets: LogOffsets,
         now_ms: int,
-        brokers: Mapping[BrokerId, int] | None = None,
-        min_isr: int = 1,
-        lag_ms: int = LAG_MS,
+        brokers: Mapping[BrokerId, int],
+        limits: IsrLimits,
     ) -> None:
+        me, log_end = decision.leader, offsets.log_end
         self.me, self.replicas = me, replicas
         self.epoch, self.partition_epoch = decision.leader_epoch, decision.partition_epoch
         self.isr = decision.isr  # as committed by the controller
         self.pending: Proposal | None = None  # proposed, and not known to be decided
         self._in_flight = False  # an answer to it is still to come
-        self.high_watermark, self.log_end = high_watermark, log_end
-        self.durable_end = log_end if durable_end is None else durable_end
+        self.high_watermark, self.log_end, self.durable_end = offsets
         self.epoch_start = log_end  # a follower behind it may lack what an earlier leader committed
-        self.min_isr, self.lag_ms = min_isr, lag_ms  # min.insync.replicas, replica.lag.time.max.ms; may change any time
-        self.brokers = brokers if brokers is not None else {}  # epochs of those alive, or ANY_EPOCH; the broker's own
+        self.min_isr, self.lag_ms = limits  # they may change at any time
+        self.brokers = brokers  # epochs of the live brokers, or ANY_EPOCH; shared with the broker
         self.followers = {
-            replica: Follower(caught_up_ms=now_ms if replica in self.isr else 0)
+            replica: FollowerProgress(caught_up_ms=now_ms if replica in self.isr else 0)
             for replica in replicas
             if replica != me
         }
@@ -188,37 +202,37 @@ class Leader:
 
     # What happens to the records
 
-    def appended(self, log_end: Offset, now_ms: int, durable_end: Offset | None = None) -> Effects:
+    def appended(self, log_end: Offset, now_ms: int, durable_end: Offset | None = None) -> LeaderEffects:
         """The leader's own log ends here now. `durable_end`: see `flushed`; None: nothing waits for a flush."""
         durable_end = log_end if durable_end is None else durable_end
         for follower in self.followers.values():
             if follower.log_end == self.log_end < log_end:
                 follower.left_behind()
         if not self.followers:
-            return Effects(advance_to=durable_end) if self.appended_alone(log_end, durable_end) else NOTHING
+            return LeaderEffects(advance_to=durable_end) if self.appended_alone(log_end, durable_end) else NOTHING
         self.log_end, self.durable_end = log_end, durable_end
         return self._advanced(now_ms)
 
     def appended_alone(self, log_end: Offset, durable_end: Offset) -> bool:
-        """As `appended`, where nobody follows. Whether the durable end is the new high watermark."""
+        """As `appended`, without followers. Returns whether the durable end is the new high watermark."""
         advances = durable_end > self.high_watermark
         self.log_end, self.durable_end = log_end, durable_end
         if advances:
             self.high_watermark = durable_end
         return advances
 
-    def flushed(self, durable_end: Offset, now_ms: int) -> Effects:
+    def flushed(self, durable_end: Offset, now_ms: int) -> LeaderEffects:
         """All below the durable end is on the leader's disk, as far as flush.messages wants it there."""
         self.durable_end = durable_end
         return self._advanced(now_ms)
 
-    def follower(self, replica: BrokerId, epoch: LeaderEpoch = NO_EPOCH) -> Follower:
+    def follower(self, replica: BrokerId, epoch: LeaderEpoch = NO_EPOCH) -> FollowerProgress:
         """One that may fetch as a follower. `epoch`: what it believes; ours already, if it told one."""
-        found = self.followers.get(replica)
-        if found is not None:
-            return found
-        told = f"replica {replica} is not one of {list(self.replicas)} in leader epoch {self.epoch}"
-        raise NotLeaderOrFollower(told) if epoch == NO_EPOCH else UnknownLeaderEpoch(told)
+        follower = self.followers.get(replica)
+        if follower is not None:
+            return follower
+        message = f"replica {replica} is not one of {list(self.replicas)} in leader epoch {self.epoch}"
+        raise NotLeaderOrFollower(message) if epoch == NO_EPOCH else UnknownLeaderEpoch(message)
 
     def follower_fetched(
         self,
@@ -227,9 +241,9 @@ class Leader:
         log_start: Offset,
         now_ms: int,
         broker_epoch: int = ANY_EPOCH,
-        heard: Heard | None = None,
-    ) -> Effects:
-        """A follower holds all below an offset. Not to be told of a fetch that was answered with a diverging epoch."""
+        last_contact: LastContact | None = None,
+    ) -> LeaderEffects:
+        """A follower holds everything below an offset. Not for a fetch that was answered with a diverging epoch."""
         follower = self.follower(replica)
         if ANY_EPOCH != broker_epoch < self.brokers.get(replica, ANY_EPOCH):
             raise NotLeaderOrFollower(
@@ -237,7 +251,7 @@ class Leader:
             )
         end_before, start_before = follower.log_end, follower.log_start
         follower.fetched(offset, log_start, self.log_end, now_ms, broker_epoch)
-        follower.heard = heard
+        follower.last_contact = last_contact
         expansion = self._expansion(replica, follower)
         has_news = offset != end_before or self.high_watermark < self.log_end
         advance_to = self._advance(now_ms) if has_news else None
@@ -245,7 +259,7 @@ class Leader:
         if expansion is None and advance_to is None and not wake_deletes:
             return NOTHING
         why = None if expansion is None else f"replica {replica} holds all records up to {offset}"
-        return Effects(expansion, why, advance_to, wake_deletes)
+        return LeaderEffects(expansion, why, advance_to, wake_deletes)
 
     def _advance(self, now_ms: int) -> Offset | None:
         if len(self.isr) < self.needed_in_sync:
@@ -259,30 +273,30 @@ class Leader:
         self.high_watermark = safe
         return safe
 
-    def _is_joining(self, replica: BrokerId, follower: Follower, now_ms: int) -> bool:
+    def _is_joining(self, replica: BrokerId, follower: FollowerProgress, now_ms: int) -> bool:
         """One that keeps up is waited for: with the high watermark always ahead of it, it could never join."""
         if follower.is_refused or not self._may_join(replica, follower):
             return False
         return follower.is_caught_up(self.log_end, now_ms, self.lag_ms)
 
-    def _may_join(self, replica: BrokerId, follower: Follower) -> bool:
+    def _may_join(self, replica: BrokerId, follower: FollowerProgress) -> bool:
         """Only a living process that fetched itself, not the one before it that may have had more."""
-        known = self.brokers.get(replica)
-        return known is not None and (known == ANY_EPOCH or follower.broker_epoch in (ANY_EPOCH, known))
+        epoch = self.brokers.get(replica)
+        return epoch is not None and (epoch == ANY_EPOCH or follower.broker_epoch in (ANY_EPOCH, epoch))
 
     # What is in sync
 
-    def _expansion(self, replica: BrokerId, follower: Follower) -> Proposal | None:
+    def _expansion(self, replica: BrokerId, follower: FollowerProgress) -> Proposal | None:
         if self.pending is not None or replica in self.isr or not self._may_join(replica, follower):
             return None
         if follower.log_end < max(self.high_watermark, self.epoch_start):
             return None
         return self._propose((*self.isr, replica))
 
-    def shrink(self, now_ms: int, silent: Collection[BrokerId] = ()) -> Effects:
-        """To be asked every now and then: whoever was not caught up for too long is out, or not waited for to join.
+    def shrink(self, now_ms: int, silent: Collection[BrokerId] = ()) -> LeaderEffects:
+        """Periodic: followers that were not caught up for too long leave the ISR, or are not waited for to join.
 
-        `silent`: who need not be late for that long, if enough stay in sync without them.
+        `silent`: brokers that need not be late for that long, if enough stay in sync without them.
         """
         advanced = self._advanced(now_ms)
         if self.pending is not None:
@@ -298,10 +312,10 @@ class Leader:
         proposal = self._propose(tuple(replica for replica in self.isr if replica not in late))
         return advanced._replace(alter_isr=proposal, why=why)
 
-    def brokers_left(self, gone: Collection[BrokerId], now_ms: int) -> Effects:
-        """The controller told of other `brokers` than before: these are not there any longer, or other processes.
+    def brokers_left(self, gone: Collection[BrokerId], now_ms: int) -> LeaderEffects:
+        """The live brokers have changed: these are gone, or other processes.
 
-        Who is in sync counts until the controller says otherwise. Deletions of records wait for the living alone.
+        In-sync replicas count until the controller decides. Deletions of records wait for live brokers alone.
         """
         left = [replica for replica in self.followers if replica in gone]
         for replica in left:
@@ -334,7 +348,7 @@ class Leader:
         follower = self.followers.get(replica)
         return ANY_EPOCH if follower is None or follower.broker_epoch is None else follower.broker_epoch
 
-    def isr_altered(self, proposal: Proposal, decision: LeaderAndIsr, now_ms: int) -> Effects:
+    def isr_altered(self, proposal: Proposal, decision: LeaderAndIsr, now_ms: int) -> LeaderEffects:
         """The controller's answer to a proposal: the one that was handed out, not one that looks the same."""
         if proposal is not self.pending:
             return NOTHING  # something else was decided meanwhile
@@ -349,13 +363,13 @@ class Leader:
             self.followers[replica].forget()
         return self._advanced(now_ms)
 
-    def alter_refused(self, proposal: Proposal, code: int, now_ms: int) -> Effects:
+    def alter_refused(self, proposal: Proposal, code: int, now_ms: int) -> LeaderEffects:
         """The controller answered a proposal with an error, or did not answer."""
         if proposal is not self.pending:
             return NOTHING
         refusal = AFTER_REFUSAL.get(code, Refusal.RETRY)
         if refusal is Refusal.RETRY:
-            return Effects(alter_isr=proposal)  # for the same reason as before
+            return LeaderEffects(alter_isr=proposal)  # for the same reason as before
         self._in_flight = False
         if refusal is Refusal.AWAIT:
             return NOTHING
@@ -365,16 +379,16 @@ class Leader:
                 self.followers[replica].is_refused = True
         return self._advanced(now_ms)
 
-    def decided(self, decision: LeaderAndIsr, replicas: tuple[BrokerId, ...], now_ms: int) -> Effects:
+    def decided(self, decision: LeaderAndIsr, replicas: tuple[BrokerId, ...], now_ms: int) -> LeaderEffects:
         """The controller decided that this broker goes on leading: other replicas, another ISR, perhaps a new epoch."""
         if decision.partition_epoch < self.partition_epoch or decision.leader_epoch < self.epoch:
             return NOTHING
-        is_told_again = (decision.leader_epoch, decision.partition_epoch) == (self.epoch, self.partition_epoch)
-        if not (is_told_again and self._in_flight):  # else the controller may be one proposal ahead of what it told
+        is_repeated = (decision.leader_epoch, decision.partition_epoch) == (self.epoch, self.partition_epoch)
+        if not (is_repeated and self._in_flight):  # else the controller may be one proposal ahead of this decision
             self.isr, self.pending, self._in_flight = decision.isr, None, False
         self.replicas, self.partition_epoch = replicas, decision.partition_epoch
         self.followers = {
-            replica: self.followers.get(replica) or Follower() for replica in replicas if replica != self.me
+            replica: self.followers.get(replica) or FollowerProgress() for replica in replicas if replica != self.me
         }
         if decision.leader_epoch > self.epoch:
             self.epoch, self.epoch_start = decision.leader_epoch, self.log_end
@@ -382,9 +396,9 @@ class Leader:
                 follower.epoch_began(self.log_end, now_ms, in_sync=replica in self.isr)
         return self._advanced(now_ms)
 
-    def _advanced(self, now_ms: int) -> Effects:
+    def _advanced(self, now_ms: int) -> LeaderEffects:
         advance_to = self._advance(now_ms)
-        return NOTHING if advance_to is None else Effects(advance_to=advance_to)
+        return NOTHING if advance_to is None else LeaderEffects(advance_to=advance_to)
 
     # What clients wait for
 

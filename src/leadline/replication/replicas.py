@@ -25,9 +25,9 @@ from leadline.log.log import AppendResult
 from leadline.log.log_dirs import LogDirs
 from leadline.log.producer_state import TRUSTED, AppendOrigin, Verification
 from leadline.model import NO_EPOCH, NO_LEADER, BrokerId, Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
-from leadline.replication.alterations import Alterations, Ask, Decision, Proposed, no_controller
+from leadline.replication.alterations import Alterations, Decision, Proposed, SendAlterPartition, no_controller
 from leadline.replication.context import ReplicationContext
-from leadline.replication.fetch_requests import Me
+from leadline.replication.fetch_requests import FetchingBroker
 from leadline.replication.fetcher import Fetcher, Followed
 from leadline.replication.follower import follow
 from leadline.replication.hosted_partition import HostedPartition, no_fetcher
@@ -51,7 +51,7 @@ class Replicas:
         me: BrokerId,
         config: ReplicationConfig | None = None,
         connect: Callable[[BrokerId], LeaderClient] | None = None,
-        alter: Ask = no_controller,
+        alter: SendAlterPartition = no_controller,
         completions: DeferredCompletions | None = None,
     ) -> None:
         self.context = ReplicationContext(
@@ -163,8 +163,8 @@ class Replicas:
             self._fetchers[leader] = Fetcher(leader, self.context, self._replica, self._connect, self.dirs)
         return self._fetchers[leader]
 
-    def _replica(self) -> Me:
-        return Me(self.me, self.alterations.broker_epoch)
+    def _replica(self) -> FetchingBroker:
+        return FetchingBroker(self.me, self.alterations.broker_epoch)
 
     async def _unfollow(self, tp: TopicPartition, hosted: HostedPartition) -> None:
         """Stop fetching, once the change to its log that is under way has ended."""

@@ -1,11 +1,11 @@
-"""Throttles: what copies cost the network and the disks while partitions are moved, kept below a rate.
+"""Throttles: replication of partitions that are moved stays below a rate, for the sake of network and disks.
 
 A rate is taken over windows of time, as Kafka does: the bytes of the last replication.quota.window.num windows of
 replication.quota.window.size.seconds each, by the time since the oldest of them began. Above the limit nothing more is
-sent or fetched until the rate has come down; so what was sent at once may be above it, and the average is not.
+sent or fetched until the rate has come down: one response may exceed the limit, the average does not.
 
-    a topic's setting names who is throttled: * for all, or partition:broker, several with commas
-    who is in sync is never held back, but what it copies counts
+    a topic's setting names the throttled replicas: * for all, or partition:broker, separated by commas
+    an in-sync replica is never held back, but its bytes count
 
 Pure: adds up bytes; the caller says what time it is.
 """
@@ -28,7 +28,7 @@ class _Window:
 
 
 class Throttle:
-    """`limit`: bytes a second, as many as one likes unless it is set."""
+    """`limit`: bytes per second; unlimited by default."""
 
     def __init__(self, windows: int = 11, window_ms: int = 1000) -> None:
         self.limit = LONG_MAX
@@ -57,7 +57,7 @@ class Throttle:
 
 
 class Throttles:
-    """Of one broker: as a leader, as a follower, and between its own log directories."""
+    """The throttles of one broker: as a leader, as a follower, and between its own log directories."""
 
     def __init__(self) -> None:
         self.leader, self.follower, self.moves = Throttle(), Throttle(), Throttle()
@@ -76,5 +76,5 @@ def _named(replicas: str, broker: BrokerId) -> frozenset[int] | None:
     """None: all of them."""
     if replicas == ALL:
         return None
-    pairs = (each.partition(":") for each in replicas.split(",") if ":" in each)
+    pairs = (replica.partition(":") for replica in replicas.split(",") if ":" in replica)
     return frozenset(int(partition) for partition, _, number in pairs if int(number) == broker)

@@ -1,9 +1,9 @@
-"""What was appended a moment ago, for those who wait for it: they need not look for it in its file.
+"""The batches appended in this loop iteration, for the fetches that wait for them: they need not read the file.
 
-    what is kept of a log are batches that follow each other, as they are stored: of use while the log ends with them
-    it is kept for one turn of the loop, and never more than MOST_BYTES in all
+    of each log it keeps consecutive batches, as they are stored; they are of use while the log ends with them
+    it keeps them for one iteration of the loop, and never more than MOST_BYTES in all
 
-Pure: keeps bytes, and hands them out.
+Pure: keeps bytes.
 """
 
 from typing import NamedTuple, Protocol
@@ -13,8 +13,8 @@ from leadline.model import Buffer, Offset
 MOST_BYTES = 512 * 1024
 
 
-class Ends(Protocol):
-    """A log."""
+class AppendedLog(Protocol):
+    """A log, as far as its end is known."""
 
     @property
     def log_end(self) -> Offset: ...
@@ -28,14 +28,14 @@ class _Run(NamedTuple):
 
 class RecentAppends:
     def __init__(self) -> None:
-        self._runs: dict[Ends, _Run] = {}
+        self._runs: dict[AppendedLog, _Run] = {}
         self._bytes = 0
 
     def __bool__(self) -> bool:
         return self._bytes > 0
 
-    def add(self, log: Ends, first_offset: Offset, end: Offset, batch: Buffer) -> None:
-        """One batch, which lies in a buffer that is used again."""
+    def add(self, log: AppendedLog, first_offset: Offset, end: Offset, batch: Buffer) -> None:
+        """Keep a copy of one batch: its buffer is used again."""
         self._bytes += len(batch)
         if self._bytes > MOST_BYTES:
             return
@@ -45,8 +45,8 @@ class RecentAppends:
         before.append(bytes(batch))
         self._runs[log] = _Run(first, end, before)
 
-    def since(self, log: Ends, offset: Offset, max_bytes: int) -> bytes | None:
-        """All from an offset on to the log's end, if it is at hand and not more than this."""
+    def since(self, log: AppendedLog, offset: Offset, max_bytes: int) -> bytes | None:
+        """The bytes from an offset to the log's end. None: they are not kept, or more than `max_bytes`."""
         run = self._runs.get(log)
         if run is None or run.first_offset != offset or run.end != log.log_end:
             return None

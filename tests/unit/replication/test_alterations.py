@@ -9,7 +9,7 @@ from leadline.cluster.broker_client import PeerLost
 from leadline.errors import NotController, StaleBrokerEpoch, WireError
 from leadline.model import TopicPartition
 from leadline.replication.alterations import Alterations, Decision, Proposed
-from leadline.replication.partition import Leader, LeaderAndIsr, Proposal
+from leadline.replication.partition import IsrLimits, LeaderAndIsr, LeaderState, LogOffsets, Proposal
 from leadline.wire.messages import AlterPartitionRequest, AlterPartitionResponse
 
 TOPIC_ID = uuid.UUID(int=5)
@@ -18,7 +18,7 @@ PATIENCE_S = 120
 
 def proposed(*isr: int, topic_id: uuid.UUID | None = TOPIC_ID) -> Proposed:
     decision = LeaderAndIsr(1, 3, (1,), 7)
-    leader = Leader(1, decision, (1, 2, 3), high_watermark=0, log_end=0, now_ms=0)
+    leader = LeaderState(decision, (1, 2, 3), LogOffsets(0, 0, 0), 0, {}, IsrLimits(1))
     return Proposed(leader, topic_id, Proposal(decision._replace(isr=isr), (-1,) * len(isr)))
 
 

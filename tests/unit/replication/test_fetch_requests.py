@@ -6,7 +6,13 @@ import pytest
 
 from leadline.config.replication import ReplicationConfig
 from leadline.model import TopicPartition
-from leadline.replication.fetch_requests import Me, fast_frame, fetch_request, fits_fast_path, offsets_request
+from leadline.replication.fetch_requests import (
+    FetchingBroker,
+    fast_frame,
+    fetch_request,
+    fits_fast_path,
+    offsets_request,
+)
 from leadline.replication.fetch_session import FetchSessionRequest, Forgotten
 from leadline.replication.follower import LATEST_TIMESTAMP, AskOffset
 from leadline.wire.fetch_position import FULL_EPOCH, FetchPosition
@@ -14,7 +20,7 @@ from leadline.wire.follower_fetch import MOST_TOPICS
 from leadline.wire.frames import request_frame
 from tests.support.brokers import joined
 
-ME, CONFIG, MAX_WAIT_MS = Me(3, 99), ReplicationConfig(), 500
+ME, CONFIG, MAX_WAIT_MS = FetchingBroker(3, 99), ReplicationConfig(), 500
 TPS = [TopicPartition(topic, n) for topic in "tu" for n in range(3)]
 IDS = {"t": uuid.UUID(int=1).bytes, "u": uuid.UUID(int=2).bytes}
 

@@ -12,9 +12,9 @@ import pytest
 from leadline.cluster.broker_client import Ask, Heard, PeerLost
 from leadline.errors import NotLeaderOrFollower, OffsetOutOfRange
 from leadline.model import TopicId, TopicPartition
-from leadline.replication.fetch_requests import Me
+from leadline.replication.fetch_requests import FetchingBroker
 from leadline.replication.fetcher import Fetcher, Followed
-from leadline.replication.follower import NOTHING, State, follow
+from leadline.replication.follower import NOTHING, FetchState, follow
 from leadline.wire import follower_fetch
 from leadline.wire.classes import Message
 from leadline.wire.frames import response_frame
@@ -100,7 +100,7 @@ class Scene:
         return offsets_in(whole_log(self.log))
 
     @property
-    def state(self) -> State:
+    def state(self) -> FetchState:
         assert self.at.hosted.follower_state is not None
         return self.at.hosted.follower_state.state
 
@@ -109,7 +109,7 @@ class Scene:
 async def scene(path: Path, **topic: str) -> AsyncIterator[Scene]:
     async with partition(path, **topic) as at:
         leader = Leader()
-        fetcher = Fetcher(LEADER, at.context, lambda: Me(1, 5), lambda _: leader, at.dirs)
+        fetcher = Fetcher(LEADER, at.context, lambda: FetchingBroker(1, 5), lambda _: leader, at.dirs)
         try:
             yield Scene(at, leader, fetcher)
         finally:
@@ -202,7 +202,7 @@ def test_a_position_that_the_leader_does_not_have_is_asked_for_with_list_offsets
         at.leader.put(records(1, epoch=1))
         await at.follow(epoch=1)
         await until(lambda: at.offsets == [0, 1, 2])
-        assert at.state is State.FETCHING
+        assert at.state is FetchState.FETCHING
 
     run(tmp_path, test)
 
@@ -257,7 +257,7 @@ def test_what_was_applied_before_the_task_took_over_is_not_applied_again(tmp_pat
         state = second.follower_state
         await until(lambda: state.rests_until_ms > 0)
         assert at.offsets == [0, 1]
-        assert (second.log.log_end, at.state) == (0, State.FETCHING)
+        assert (second.log.log_end, at.state) == (0, FetchState.FETCHING)
         at.leader.put(records(2))
         await until(lambda: at.offsets == [0, 1, 2, 3])
 

@@ -22,11 +22,11 @@ from leadline.replication.follower import (
     LATEST_TIMESTAMP,
     MAY_FOLLOW,
     NOTHING,
-    Answer,
     AskOffset,
-    Effects,
-    Following,
-    State,
+    FetchAnswer,
+    FetchState,
+    FollowerEffects,
+    FollowerState,
     follow,
     next_requests,
 )
@@ -45,7 +45,7 @@ def log(*, keeps_epochs: bool = True) -> MemoryLog:
     return found
 
 
-def fetching(found: MemoryLog) -> tuple[Following, FetchPosition]:
+def fetching(found: MemoryLog) -> tuple[FollowerState, FetchPosition]:
     """One that has just asked."""
     following, effects = follow(found, EPOCH)
     assert effects is NOTHING
@@ -74,7 +74,7 @@ def test_a_fetch_tells_where_the_log_ends_and_in_which_epoch() -> None:
 def test_a_log_without_epochs_is_truncated_to_the_high_watermark_first() -> None:
     found = log(keeps_epochs=False)
     following, effects = follow(found, EPOCH)
-    assert effects == Effects(truncate_to=15)
+    assert effects == FollowerEffects(truncate_to=15)
     found.truncate_to(15)
     following.settled(found)
     assert following.next_request(found, NOW_MS, 100) == position(15, EPOCH, -1)
@@ -91,8 +91,10 @@ def test_the_same_epoch_goes_on_unless_it_failed() -> None:
 def test_records_are_appended_then_the_watermarks_follow() -> None:
     found = log()
     following, asked = fetching(found)
-    answer = Answer(high_watermark=31, log_start=3, has_records=True)
-    assert following.received(asked, answer, found, NOW_MS) == Effects(append=True, high_watermark=31, log_start=3)
+    answer = FetchAnswer(high_watermark=31, log_start=3, has_records=True)
+    assert following.received(asked, answer, found, NOW_MS) == FollowerEffects(
+        append=True, high_watermark=31, log_start=3
+    )
     found.copy([Record(30, 6, "v")])
     following.settled(found)
     assert (following.offset, following.last_fetched_epoch) == (31, 6)
@@ -101,8 +103,8 @@ def test_records_are_appended_then_the_watermarks_follow() -> None:
 def test_a_log_start_that_is_not_new_is_left_alone() -> None:
     found = log()
     following, asked = fetching(found)
-    effects = following.received(asked, Answer(high_watermark=20, log_start=0), found, NOW_MS)
-    assert effects == Effects(high_watermark=20)
+    effects = following.received(asked, FetchAnswer(high_watermark=20, log_start=0), found, NOW_MS)
+    assert effects == FollowerEffects(high_watermark=20)
 
 
 @pytest.mark.parametrize(
@@ -112,8 +114,8 @@ def test_an_answer_to_another_fetch_is_passed_over(offset: int, leader_epoch: in
     found = log()
     following, _ = fetching(found)
     other = position(offset, leader_epoch, last_fetched_epoch)
-    assert following.received(other, Answer(FencedLeaderEpoch.code), found, NOW_MS) is NOTHING
-    assert following.state is State.FETCHING
+    assert following.received(other, FetchAnswer(FencedLeaderEpoch.code), found, NOW_MS) is NOTHING
+    assert following.state is FetchState.FETCHING
 
 
 @pytest.mark.parametrize(
@@ -131,27 +133,27 @@ def test_an_answer_to_another_fetch_is_passed_over(offset: int, leader_epoch: in
 def test_where_logs_part(diverging: EpochEnd, offset: int) -> None:
     found = log()
     following, asked = fetching(found)
-    effects = following.received(asked, Answer(diverging=diverging), found, NOW_MS)
+    effects = following.received(asked, FetchAnswer(diverging=diverging), found, NOW_MS)
     assert (effects.truncate_to, effects.append, effects.high_watermark) == (offset, False, None)
     assert (effects.warning is not None) is (offset < 15)
     found.truncate_to(offset)
     following.settled(found)
-    assert (following.state, following.offset) == (State.FETCHING, offset)
+    assert (following.state, following.offset) == (FetchState.FETCHING, offset)
 
 
 def test_a_log_whose_epochs_are_gone_ends_where_the_leader_says() -> None:
     found = log()
     following, asked = fetching(found)
     found.epochs = LeaderEpochs()
-    effects = following.received(asked, Answer(diverging=EpochEnd(3, 17)), found, NOW_MS)
-    assert effects == Effects(truncate_to=17)
+    effects = following.received(asked, FetchAnswer(diverging=EpochEnd(3, 17)), found, NOW_MS)
+    assert effects == FollowerEffects(truncate_to=17)
 
 
 @pytest.mark.parametrize("error", [NotLeaderOrFollower, UnknownLeaderEpoch, StorageError])
 def test_after_an_error_it_rests(error: type[Exception]) -> None:
     found = log()
     following, asked = fetching(found)
-    assert following.received(asked, Answer(getattr(error, "code", 0)), found, NOW_MS) is NOTHING
+    assert following.received(asked, FetchAnswer(getattr(error, "code", 0)), found, NOW_MS) is NOTHING
     assert following.next_request(found, NOW_MS + FIRST_REST_MS - 1, 100) is None
     assert following.next_request(found, NOW_MS + FIRST_REST_MS, 100) == asked
 
@@ -168,11 +170,11 @@ def test_it_rests_twice_as_long_each_time_until_the_leader_has_a_good_answer() -
     found, now_ms, rests = log(), NOW_MS, []
     following, asked = fetching(found)
     for _ in range(8):
-        following.received(asked, Answer(NotLeaderOrFollower.code), found, now_ms)
+        following.received(asked, FetchAnswer(NotLeaderOrFollower.code), found, now_ms)
         rests.append(following.rests_until_ms - now_ms)
         now_ms = following.rests_until_ms
     assert rests == [20, 40, 80, 160, 320, 640, BACKOFF_MS, BACKOFF_MS]
-    assert following.received(asked, Answer(high_watermark=20), found, now_ms) is not NOTHING
+    assert following.received(asked, FetchAnswer(high_watermark=20), found, now_ms) is not NOTHING
     following.settled(found)
     following.unanswered("the connection broke", now_ms)
     assert following.rests_until_ms == now_ms + FIRST_REST_MS
@@ -181,8 +183,8 @@ def test_it_rests_twice_as_long_each_time_until_the_leader_has_a_good_answer() -
 def test_once_its_leader_is_over_it_waits_for_the_controller() -> None:
     found = log()
     following, asked = fetching(found)
-    following.received(asked, Answer(FencedLeaderEpoch.code), found, NOW_MS)
-    assert (following.state, following.why) == (State.FAILED, "leader epoch 6 is over")
+    following.received(asked, FetchAnswer(FencedLeaderEpoch.code), found, NOW_MS)
+    assert (following.state, following.why) == (FetchState.FAILED, "leader epoch 6 is over")
     assert following.next_request(found, NOW_MS + 10 * BACKOFF_MS, 100) is None
 
 
@@ -190,20 +192,20 @@ def test_a_log_that_moved_under_a_fetch_is_not_touched() -> None:
     found = log()
     following, asked = fetching(found)
     found.copy([Record(30, 5, "v")])
-    assert following.received(asked, Answer(has_records=True), found, NOW_MS) is NOTHING
-    assert (following.state, following.why) == (State.FAILED, "fetched from 30 on, but the log ends at 31")
+    assert following.received(asked, FetchAnswer(has_records=True), found, NOW_MS) is NOTHING
+    assert (following.state, following.why) == (FetchState.FAILED, "fetched from 30 on, but the log ends at 31")
 
 
 @pytest.mark.parametrize(
     ("error", "state", "rests"),
     [
-        (CorruptMessage("bad checksum"), State.FETCHING, True),
-        (InvalidRecord("bad record"), State.FETCHING, True),
-        (StorageError("disk"), State.FAILED, False),
-        (ValueError("a bug"), State.FAILED, False),
+        (CorruptMessage("bad checksum"), FetchState.FETCHING, True),
+        (InvalidRecord("bad record"), FetchState.FETCHING, True),
+        (StorageError("disk"), FetchState.FAILED, False),
+        (ValueError("a bug"), FetchState.FAILED, False),
     ],
 )
-def test_records_that_cannot_be_appended(error: Exception, state: State, rests: bool) -> None:
+def test_records_that_cannot_be_appended(error: Exception, state: FetchState, rests: bool) -> None:
     following, _ = fetching(log())
     following.append_failed(error, NOW_MS)
     assert (following.state, following.rests_until_ms > NOW_MS, following.why) == (state, rests, str(error))
@@ -213,7 +215,7 @@ def test_a_first_batch_that_a_deletion_cut_starts_the_log_anew() -> None:
     found = MemoryLog()
     found.start_at(12)
     following, _ = follow(found, EPOCH)
-    assert following.overlapped(10, 14, found) == Effects(start_at=10, append=True)
+    assert following.overlapped(10, 14, found) == FollowerEffects(start_at=10, append=True)
 
 
 @pytest.mark.parametrize(("first", "last"), [(8, 9), (8, 11)])
@@ -222,18 +224,18 @@ def test_other_records_below_the_end_are_a_failure(first: int, last: int) -> Non
     found.start_at(12)
     following, _ = follow(found, EPOCH)
     assert following.overlapped(first, last, found) is NOTHING
-    assert following.state is State.FAILED
+    assert following.state is FetchState.FAILED
     following, _ = fetching(log())
     following.overlapped(8, 40, log())
-    assert following.state is State.FAILED
+    assert following.state is FetchState.FAILED
 
 
 # Out of range
 
 
-def out_of_range(found: MemoryLog) -> tuple[Following, AskOffset]:
+def out_of_range(found: MemoryLog) -> tuple[FollowerState, AskOffset]:
     following, asked = fetching(found)
-    assert following.received(asked, Answer(OffsetOutOfRange.code), found, NOW_MS) is NOTHING
+    assert following.received(asked, FetchAnswer(OffsetOutOfRange.code), found, NOW_MS) is NOTHING
     ask = following.next_request(found, NOW_MS, 100)
     assert ask == AskOffset(EPOCH, LATEST_TIMESTAMP)
     assert isinstance(ask, AskOffset)
@@ -244,8 +246,8 @@ def test_a_leader_that_ends_before_us_is_followed_down() -> None:
     found = log()
     following, ask = out_of_range(found)
     effects = following.received_offset(ask, 0, 12, found, NOW_MS)
-    assert effects == Effects("records from 12 on go, below the high watermark 15", truncate_to=12)
-    assert following.state is State.FETCHING
+    assert effects == FollowerEffects("records from 12 on go, below the high watermark 15", truncate_to=12)
+    assert following.state is FetchState.FETCHING
 
 
 @pytest.mark.parametrize(("start", "start_at", "rests"), [(31, 31, False), (30, None, True), (5, None, True)])
@@ -259,18 +261,18 @@ def test_a_leader_that_ends_behind_us_is_asked_where_it_starts(start: int, start
     assert isinstance(second, AskOffset)
     effects = following.received_offset(second, 0, start, found, NOW_MS)
     assert (effects.start_at, effects.truncate_to, effects.warning is not None) == (start_at, None, not rests)
-    assert (following.state, following.rests_until_ms > NOW_MS) == (State.FETCHING, rests)
+    assert (following.state, following.rests_until_ms > NOW_MS) == (FetchState.FETCHING, rests)
 
 
 @pytest.mark.parametrize(
     ("code", "offset", "state"),
     [
-        (UnknownLeaderEpoch.code, -1, State.FETCHING),
-        (FencedLeaderEpoch.code, -1, State.FAILED),
-        (0, -1, State.FETCHING),  # no error, and no offset either
+        (UnknownLeaderEpoch.code, -1, FetchState.FETCHING),
+        (FencedLeaderEpoch.code, -1, FetchState.FAILED),
+        (0, -1, FetchState.FETCHING),  # no error, and no offset either
     ],
 )
-def test_a_leader_that_cannot_tell_is_asked_again_by_a_fetch(code: int, offset: int, state: State) -> None:
+def test_a_leader_that_cannot_tell_is_asked_again_by_a_fetch(code: int, offset: int, state: FetchState) -> None:
     found = log()
     following, ask = out_of_range(found)
     assert following.received_offset(ask, code, offset, found, NOW_MS) is NOTHING
@@ -281,7 +283,7 @@ def test_a_leader_that_cannot_tell_is_asked_again_by_a_fetch(code: int, offset: 
 def test_no_answer_about_offsets_leads_back_to_fetching() -> None:
     following, _ = out_of_range(log())
     following.unanswered("the connection broke", NOW_MS)
-    assert (following.state, following.rests_until_ms) == (State.FETCHING, NOW_MS + FIRST_REST_MS)
+    assert (following.state, following.rests_until_ms) == (FetchState.FETCHING, NOW_MS + FIRST_REST_MS)
 
 
 # All of them
@@ -300,9 +302,9 @@ def test_one_leader_is_asked_about_all_its_partitions() -> None:
     assert requests.offsets == {names[1]: ask_offset}
 
 
-@pytest.mark.parametrize(("before", "after"), list(product(State, State)))
-def test_states_follow_each_other_as_the_table_says(before: State, after: State) -> None:
-    following = Following(EPOCH, 0, before)
+@pytest.mark.parametrize(("before", "after"), list(product(FetchState, FetchState)))
+def test_states_follow_each_other_as_the_table_says(before: FetchState, after: FetchState) -> None:
+    following = FollowerState(EPOCH, 0, before)
     if after is before or after in MAY_FOLLOW[before]:
         following._enter(after)
         assert following.state is after

@@ -6,7 +6,15 @@ import pytest
 
 from leadline.errors import CorruptMessage, OffsetOutOfRange, UnexpectedAppendOffset
 from leadline.log.log import Isolation, Log
-from leadline.replication.follower import NOTHING, Answer, AskOffset, Effects, Following, State, follow
+from leadline.replication.follower import (
+    NOTHING,
+    AskOffset,
+    FetchAnswer,
+    FetchState,
+    FollowerEffects,
+    FollowerState,
+    follow,
+)
 from leadline.wire.fetch_position import FetchPosition
 from tests.support.logs import START_MS, LogBench, at_offset, batch, bytes_of, whole_log
 
@@ -23,9 +31,9 @@ def written(log: Log, epoch: int, *counts: int) -> None:
     log.advance_high_watermark(log.log_end)
 
 
-def answer(leader: Log, asked: FetchPosition) -> tuple[Answer, bytes]:
+def answer(leader: Log, asked: FetchPosition) -> tuple[FetchAnswer, bytes]:
     """What a leader says, with at most two batches."""
-    told = Answer(high_watermark=leader.high_watermark, log_start=leader.log_start)
+    told = FetchAnswer(high_watermark=leader.high_watermark, log_start=leader.log_start)
     if asked.last_fetched_epoch >= 0:
         end = leader.end_of_epoch(asked.last_fetched_epoch)
         assert end is not None
@@ -34,11 +42,11 @@ def answer(leader: Log, asked: FetchPosition) -> tuple[Answer, bytes]:
     try:
         data = bytes_of(leader.read(asked.fetch_offset, 200, Isolation.LOG_END))
     except OffsetOutOfRange as error:
-        return Answer(error.code), b""
+        return FetchAnswer(error.code), b""
     return told._replace(has_records=bool(data)), data
 
 
-def carry_out(following: Following, log: Log, effects: Effects, data: bytes = b"") -> None:
+def carry_out(following: FollowerState, log: Log, effects: FollowerEffects, data: bytes = b"") -> None:
     if effects is NOTHING:
         return
     if effects.start_at is not None:
@@ -70,7 +78,7 @@ def copy(leader: Log, log: Log, epoch: int) -> None:
             assert isinstance(asked, FetchPosition)
             told, data = answer(leader, asked)
             carry_out(following, log, following.received(asked, told, log, START_MS), data)
-    assert following.state is State.FETCHING
+    assert following.state is FetchState.FETCHING
     assert (log.log_start, log.log_end, log.high_watermark) == (
         leader.log_start,
         leader.log_end,
@@ -118,5 +126,5 @@ def test_broken_records_make_it_rest(tmp_path: Path) -> None:
     with pytest.raises(CorruptMessage) as broken:
         log.append_as_follower(data)
     following.append_failed(broken.value, START_MS)
-    assert following.state is State.FETCHING
+    assert following.state is FetchState.FETCHING
     assert following.rests_until_ms > START_MS

@@ -16,20 +16,20 @@ def proposed(*isr: int) -> Proposal:
 
 def test_an_isr_changed_for_the_reason_for_which_it_was_first_asked() -> None:
     history, proposal = History(), proposed(1, 2)
-    history.asked(proposal, "replica 3 is late")
-    history.asked(proposal, "asked again after error 7")
+    history.proposed(proposal, "replica 3 is late")
+    history.proposed(proposal, "asked again after error 7")
     history.altered(proposal, ALL, decided(1, 2), now_ms=90)
     assert history.isr_changes == [IsrChange(90, 4, ALL, (1, 2), "replica 3 is late")]
 
 
 def test_a_reason_is_not_taken_for_that_of_another_proposal() -> None:
     history = History()
-    history.asked(proposed(1, 2), "replica 3 is late")
+    history.proposed(proposed(1, 2), "replica 3 is late")
     history.altered(proposed(1, 2), ALL, decided(1, 2), now_ms=90)
     assert history.isr_changes[-1].why == ""
-    history.asked(wanted := proposed(1, 2, 3), "replica 3 is back")
+    history.proposed(wanted := proposed(1, 2, 3), "replica 3 is back")
     history.altered(wanted, (1, 2), decided(1), now_ms=91)
-    assert history.isr_changes[-1].why == "so it is at the controller"
+    assert history.isr_changes[-1].why == "the controller has a different ISR"
 
 
 def test_what_the_controller_took_out_is_told_apart() -> None:
@@ -62,7 +62,7 @@ def test_the_last_of_each_kind_are_kept() -> None:
     assert [each.epoch for each in history.elections] == list(range(5, KEPT + 5))
     history.elected(LeaderAndIsr(2, 99, (2,), recovering=True), log_end=3, now_ms=99)
     assert [each.unclean for each in history.elections[-2:]] == [False, True]
-    told = history.told()
+    told = history.as_values()
     assert told["truncations"] == [
         {"at_ms": 1, "epoch": 4, "leader": 1, "log_end": 7, "to_offset": 5, "warning": "gone"}
     ]

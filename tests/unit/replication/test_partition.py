@@ -19,7 +19,18 @@ from leadline.errors import (
     UnknownTopicOrPartition,
     WireError,
 )
-from leadline.replication.partition import ANY_EPOCH, NOTHING, Effects, Follower, Heard, Leader, LeaderAndIsr, Proposal
+from leadline.replication.partition import (
+    ANY_EPOCH,
+    NOTHING,
+    FollowerProgress,
+    IsrLimits,
+    LastContact,
+    LeaderAndIsr,
+    LeaderEffects,
+    LeaderState,
+    LogOffsets,
+    Proposal,
+)
 
 NOW_MS = 1_000_000
 LAG_MS = 30_000
@@ -27,22 +38,19 @@ LATE_MS = NOW_MS + LAG_MS + 1
 DECISION = LeaderAndIsr(leader=1, leader_epoch=4, isr=(1, 2, 3), partition_epoch=7)
 
 
-def leader(*isr: int, min_isr: int = 1, replicas: tuple[int, ...] = (1, 2, 3)) -> Leader:
+def leader(*isr: int, min_isr: int = 1, replicas: tuple[int, ...] = (1, 2, 3)) -> LeaderState:
     """Of a log that ends at 10, with all below 5 safe."""
-    return Leader(
-        1,
+    return LeaderState(
         DECISION._replace(isr=isr),
         replicas,
-        high_watermark=5,
-        log_end=10,
-        now_ms=NOW_MS,
-        brokers=dict.fromkeys(replicas, ANY_EPOCH),
-        min_isr=min_isr,
-        lag_ms=LAG_MS,
+        LogOffsets(high_watermark=5, log_end=10, durable_end=10),
+        NOW_MS,
+        dict.fromkeys(replicas, ANY_EPOCH),
+        IsrLimits(min_isr, LAG_MS),
     )
 
 
-def shrinking() -> tuple[Leader, Proposal]:
+def shrinking() -> tuple[LeaderState, Proposal]:
     """A leader that wants to go on alone."""
     found = leader(1, 2)
     proposal = found.shrink(LATE_MS).alter_isr
@@ -55,7 +63,7 @@ def shrinking() -> tuple[Leader, Proposal]:
 
 def test_alone_all_is_safe_at_once() -> None:
     alone = leader(1, replicas=(1,), min_isr=3)
-    assert alone.appended(11, NOW_MS) == Effects(advance_to=11)
+    assert alone.appended(11, NOW_MS) == LeaderEffects(advance_to=11)
     assert alone.appended(11, NOW_MS) is NOTHING
     assert alone.is_safe(11)
     assert not alone.is_safe(12)
@@ -63,8 +71,8 @@ def test_alone_all_is_safe_at_once() -> None:
 
 def test_alone_nothing_is_safe_before_it_is_flushed() -> None:
     alone = leader(1, replicas=(1,))
-    assert alone.appended(12, NOW_MS, durable_end=11) == Effects(advance_to=11)
-    assert alone.flushed(12, NOW_MS) == Effects(advance_to=12)
+    assert alone.appended(12, NOW_MS, durable_end=11) == LeaderEffects(advance_to=11)
+    assert alone.flushed(12, NOW_MS) == LeaderEffects(advance_to=12)
     assert alone.flushed(12, NOW_MS) is NOTHING
 
 
@@ -72,16 +80,18 @@ def test_the_leaders_own_flush_counts_as_that_of_a_follower() -> None:
     found = leader(1, 2)
     found.appended(12, NOW_MS, durable_end=10)
     assert found.follower_fetched(2, 12, 0, LATE_MS).advance_to == 10
-    assert found.flushed(11, LATE_MS) == Effects(advance_to=11)
-    assert found.flushed(12, LATE_MS) == Effects(advance_to=12)
+    assert found.flushed(11, LATE_MS) == LeaderEffects(advance_to=11)
+    assert found.flushed(12, LATE_MS) == LeaderEffects(advance_to=12)
 
 
 def test_what_is_in_sync_decides_what_is_safe() -> None:
     found = leader(1, 2)
     assert found.appended(12, NOW_MS) is NOTHING
-    assert found.follower_fetched(2, 8, 0, NOW_MS) == Effects(advance_to=8, wake_deletes=True)
+    assert found.follower_fetched(2, 8, 0, NOW_MS) == LeaderEffects(advance_to=8, wake_deletes=True)
     assert found.follower_fetched(3, 6, 0, NOW_MS).advance_to is None
-    assert found.follower_fetched(2, 9, 0, LATE_MS) == Effects(advance_to=9)  # 3 does not keep up, so it does not count
+    assert found.follower_fetched(2, 9, 0, LATE_MS) == LeaderEffects(
+        advance_to=9
+    )  # 3 does not keep up, so it does not count
 
 
 def test_a_fetch_that_tells_nothing_new_changes_nothing() -> None:
@@ -107,16 +117,16 @@ def test_a_follower_that_goes_back_does_not_take_the_high_watermark_along() -> N
     ],
 )
 def test_when_a_follower_was_caught_up_last(offset: int, leader_end: int, caught_up_ms: int) -> None:
-    follower = Follower(log_end=7, leader_end=8, fetched_ms=100, caught_up_ms=50)
+    follower = FollowerProgress(log_end=7, leader_end=8, fetched_ms=100, caught_up_ms=50)
     follower.fetched(offset, 0, leader_end, 200, ANY_EPOCH)
     assert (follower.caught_up_ms, follower.leader_end, follower.fetched_ms) == (caught_up_ms, leader_end, 200)
 
 
 def test_who_stays_where_it_is_was_caught_up_when_it_was_last_heard() -> None:
     """In a session a follower says no more of a partition to which nothing happens."""
-    found, heard = leader(1, 2, 3), Heard(NOW_MS)
-    found.follower_fetched(2, 10, 0, NOW_MS, heard=heard)
-    found.follower_fetched(3, 9, 0, NOW_MS, heard=heard)
+    found, heard = leader(1, 2, 3), LastContact(NOW_MS)
+    found.follower_fetched(2, 10, 0, NOW_MS, last_contact=heard)
+    found.follower_fetched(3, 9, 0, NOW_MS, last_contact=heard)
     heard.last_ms = LATE_MS
     found.appended(11, LATE_MS + 1)
     assert [found.followers[replica].caught_up_ms for replica in (2, 3)] == [LATE_MS, NOW_MS]
@@ -136,7 +146,7 @@ def test_a_process_that_is_gone_does_not_fetch() -> None:
     found.brokers = {2: 100}
     with pytest.raises(NotLeaderOrFollower, match="broker epoch 99"):
         found.follower_fetched(2, 10, 0, NOW_MS, broker_epoch=99)
-    assert found.followers[2] == Follower()
+    assert found.followers[2] == FollowerProgress()
 
 
 def test_the_low_watermark_is_that_of_the_living() -> None:
@@ -172,7 +182,7 @@ def test_who_joins_is_alive_and_the_same_process(known: dict[int, int], joins: b
         assert proposal.broker_epochs == (ANY_EPOCH, 8)
 
 
-def missing(found: Leader, *silent: int) -> tuple[int, ...] | None:
+def missing(found: LeaderState, *silent: int) -> tuple[int, ...] | None:
     """The ISR that is proposed a moment after the last fetches."""
     proposal = found.shrink(NOW_MS + 1, silent).alter_isr
     return None if proposal is None else proposal.wanted.isr
@@ -236,7 +246,9 @@ def test_there_is_one_proposal_at_a_time() -> None:
 
 def test_what_the_controller_decided_counts_and_may_make_more_safe() -> None:
     found, proposal = shrinking()
-    assert found.isr_altered(proposal, proposal.wanted._replace(partition_epoch=8), LATE_MS) == Effects(advance_to=10)
+    assert found.isr_altered(proposal, proposal.wanted._replace(partition_epoch=8), LATE_MS) == LeaderEffects(
+        advance_to=10
+    )
     assert (found.isr, found.partition_epoch, found.pending) == ((1,), 8, None)
 
 
@@ -315,11 +327,11 @@ def test_a_new_epoch_ends_it_and_begins_where_the_log_ends() -> None:
 def test_replicas_come_and_go() -> None:
     found = leader(1, 2, 3)
     found.follower_fetched(2, 8, 0, NOW_MS)
-    assert found.decided(LeaderAndIsr(1, 5, (1, 2), 8), (1, 2, 4), NOW_MS) == Effects(advance_to=8)
+    assert found.decided(LeaderAndIsr(1, 5, (1, 2), 8), (1, 2, 4), NOW_MS) == LeaderEffects(advance_to=8)
     assert (sorted(found.followers), found.followers[2].log_end, found.followers[4]) == (
         [2, 4],
         8,
-        Follower(leader_end=10),
+        FollowerProgress(leader_end=10),
     )
 
 

@@ -19,8 +19,8 @@ from leadline.errors import (
     UnknownLeaderEpoch,
 )
 from leadline.model import TopicPartition
-from leadline.replication.follower import State
-from leadline.replication.partition import Effects, LeaderAndIsr
+from leadline.replication.follower import FetchState
+from leadline.replication.partition import LeaderAndIsr, LeaderEffects
 from leadline.wire.messages import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -333,7 +333,9 @@ def test_a_broken_disk_stops_its_partition_and_no_other(tmp_path: Path) -> None:
         cluster.leader.replicas.append(TP, batch())
         cluster.leader.replicas.append(other, batch())
         await until(lambda: node.dirs.logs[other].log_end == 1)
-        await until(lambda: node.hosted.follower_state is not None and node.hosted.follower_state.state is State.FAILED)
+        await until(
+            lambda: node.hosted.follower_state is not None and node.hosted.follower_state.state is FetchState.FAILED
+        )
         cluster.leader.replicas.append(other, batch())
         await until(lambda: node.dirs.logs[other].log_end == 2)
 
@@ -521,14 +523,14 @@ def test_a_follower_that_has_everything_joins_again_without_a_new_record(
     tmp_path: Path, sockets: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It caught up while it was being taken out of the ISR, and has nothing new to say."""
-    monkeypatch.setattr(fetch_sessions, "LOOK_AT_ALL_MS", LONG_MS)
+    monkeypatch.setattr(fetch_sessions, "READ_ALL_MS", LONG_MS)
 
     async def test(cluster: Brokers) -> None:
         await produced(cluster.leader, 2)
         await cluster.all_hold(4)
         hosted, leader = cluster.leader.hosted, cluster.leader.hosted.leader
         proposal = leader._propose(tuple(replica for replica in leader.isr if replica != 3))
-        hosted._carry_out(Effects(proposal, "the test wants it"))
+        hosted._carry_out(LeaderEffects(proposal, "the test wants it"))
         await until(lambda: 3 not in leader.isr)
         await until(lambda: 3 in leader.isr)
 

@@ -107,7 +107,9 @@ class FollowerFetch:
         request, session, key = self._request, self.session, watcher.partition
         session.positions[key] = position
         session.fresh[key] = None
-        watcher.hosted.follower_fetched(request.replica, position, request.broker_epoch, session.heard, self._now_ms)
+        watcher.hosted.follower_fetched(
+            request.replica, position, request.broker_epoch, session.last_contact, self._now_ms
+        )
 
     def refresh_unnamed(self, named: list[PartitionWatcher]) -> None:
         """A fetch confirms the position in every partition, named or not. A follower out of sync may join by it.
