@@ -1,0 +1,100 @@
+"""Metadata and DescribeCluster: brokers, topics and leaders."""
+
+import uuid
+
+import pytest
+
+from leadline.wire.messages import DescribeClusterRequest, DescribeClusterResponse, MetadataRequest, MetadataResponse
+from tests.support.in_memory_broker import InMemoryClient, run
+
+TOPIC = MetadataRequest.MetadataRequestTopic
+
+
+async def ask(client: InMemoryClient, version: int, *names: str, **more: bool) -> MetadataResponse:
+    request = MetadataRequest(topics=[TOPIC(name=name) for name in names], **more)
+    return await client.send(request, MetadataResponse, version)
+
+
+@pytest.mark.parametrize("version", range(13))
+def test_a_topic_has_its_partitions_and_their_leader_in_every_version(version: int) -> None:
+    async def test(client: InMemoryClient) -> None:
+        await client.create("orders", 2)
+        response = await ask(client, version, "orders")
+        (topic,), (broker,) = response.topics, response.brokers
+        assert (topic.error_code, topic.name) == (0, "orders")
+        assert sorted(part.partition_index for part in topic.partitions) == [0, 1]
+        assert {part.leader_id for part in topic.partitions} == {broker.node_id}
+        assert response.controller_id == (broker.node_id if version >= 1 else -1)
+        cached = client.broker.services.metadata.topics["orders"].id
+        assert topic.topic_id == (cached if version >= 10 else uuid.UUID(int=0))
+
+    run(test)
+
+
+@pytest.mark.parametrize(("version", "topics", "count"), [(0, [], 1), (1, [], 0), (1, None, 1), (12, None, 1)])
+def test_an_empty_list_means_all_topics_in_version_0_and_none_later(
+    version: int, topics: list[MetadataRequest.MetadataRequestTopic] | None, count: int
+) -> None:
+    async def test(client: InMemoryClient) -> None:
+        await client.create("orders")
+        response = await client.send(MetadataRequest(topics=topics), MetadataResponse, version)
+        assert len(response.topics) == count
+
+    run(test)
+
+
+@pytest.mark.parametrize(("name", "code"), [("missing", 3), ("not a name", 17)])
+def test_a_missing_topic_is_reported(name: str, code: int) -> None:
+    async def test(client: InMemoryClient) -> None:
+        (topic,) = (await ask(client, 12, name)).topics
+        assert (topic.name, topic.error_code, topic.partitions) == (name, code, [])
+
+    run(test)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_missing_topic_is_created_if_client_and_broker_allow_it(allowed: bool) -> None:
+    async def test(client: InMemoryClient) -> None:
+        await ask(client, 12, "fresh", allow_auto_topic_creation=allowed)
+        assert ("fresh" in client.broker.services.metadata.topics) is allowed
+
+    run(test, auto_create_topics_enable="true")
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_topic_is_found_by_its_id(is_known: bool) -> None:
+    async def test(client: InMemoryClient) -> None:
+        await client.create("orders")
+        topic_id = client.broker.services.metadata.topics["orders"].id if is_known else uuid.UUID(int=5)
+        request = MetadataRequest(topics=[TOPIC(name=None, topic_id=topic_id)])
+        (topic,) = (await client.send(request, MetadataResponse, 12)).topics
+        assert (topic.error_code, topic.name) == ((0, "orders") if is_known else (100, None))
+
+    run(test)
+
+
+def test_operations_are_reported_on_request() -> None:
+    async def test(client: InMemoryClient) -> None:
+        await client.create("orders")
+        plain = await ask(client, 10, "orders")
+        more = await ask(
+            client, 10, "orders", include_topic_authorized_operations=True, include_cluster_authorized_operations=True
+        )
+        assert (plain.cluster_authorized_operations, more.cluster_authorized_operations) == (
+            -(1 << 31),
+            0b1111110100000,
+        )
+        operations = [response.topics[0].topic_authorized_operations for response in (plain, more)]
+        assert operations == [-(1 << 31), 0b110111111000]
+
+    run(test)
+
+
+@pytest.mark.parametrize(("endpoint_type", "code"), [(1, 0), (2, 114), (9, 115)])
+def test_the_cluster_is_described_by_its_brokers(endpoint_type: int, code: int) -> None:
+    async def test(client: InMemoryClient) -> None:
+        request = DescribeClusterRequest(endpoint_type=endpoint_type)
+        response = await client.send(request, DescribeClusterResponse, 1)
+        assert (response.error_code, len(response.brokers)) == (code, 1 if code == 0 else 0)
+
+    run(test)
