@@ -56,6 +56,6 @@ def test_what_no_demo_made_is_left_alone(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["demo", "--dir", str(tmp_path)]) == 1
     assert (
         capsys.readouterr().err
-        == f"leadline: {tmp_path} is there already, and no demo made it: --dir names another place\n"
+        == f"leadline: {tmp_path} already exists and was not made by a demo: choose another directory with --dir\n"
     )
     assert (tmp_path / "mine").exists()

@@ -60,9 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def parse(given: Sequence[str]) -> argparse.Namespace:
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """What a command line asks for. SystemExit if there is no such command or option."""
-    command = next((word for word in given if not word.startswith("-")), None)
+    command = next((word for word in arguments if not word.startswith("-")), None)
     parser = CommandParser(
         prog="leadline", description="A log broker in Python that Kafka clients take for Apache Kafka."
     )
@@ -73,4 +73,4 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
             import_module(module).add_to(commands)
         else:
             commands.add_parser(name, help=help)
-    return parser.parse_args(given)
+    return parser.parse_args(arguments)

@@ -127,13 +127,13 @@ def _describe(options: argparse.Namespace) -> int:
 
 
 def _resource(options: argparse.Namespace, connection: ClusterConnection, admin: "AdminClient") -> tuple[str, str]:
-    known = connection.metadata(admin)
+    cluster = connection.metadata(admin)
     if options.topic is not None:
-        if options.topic not in known.topics:
-            raise no_topic(options.topic, known.topics)
+        if options.topic not in cluster.topics:
+            raise no_topic(options.topic, cluster.topics)
         return "topic", options.topic
-    if options.broker not in known.brokers:
-        raise Failure(f"there is no broker {options.broker}: {brokers_text(known.brokers)}")
+    if options.broker not in cluster.brokers:
+        raise Failure(f"there is no broker {options.broker}: {brokers_text(cluster.brokers)}")
     return "broker", str(options.broker)
 
 
@@ -149,10 +149,10 @@ def _request_settings(
     from confluent_kafka.admin._config import ConfigResource
 
     resource = ConfigResource(kind, name)
-    found: Future[dict[str, ConfigEntry]] = admin.describe_configs([resource], request_timeout=connection.remaining_s)[
+    future: Future[dict[str, ConfigEntry]] = admin.describe_configs([resource], request_timeout=connection.remaining_s)[
         resource
     ]
-    return found
+    return future
 
 
 def _setting(entry: "ConfigEntry") -> ShownSetting:
@@ -169,17 +169,19 @@ def _setting(entry: "ConfigEntry") -> ShownSetting:
 
 def _broker_defaults(connection: ClusterConnection, admin: "AdminClient") -> list[ShownSetting]:
     """librdkafka cannot ask for them by name. The brokers tell: of each setting, where its value comes from."""
-    found: dict[str, ShownSetting] = {}
-    asked = {
+    defaults: dict[str, ShownSetting] = {}
+    futures = {
         broker: _request_settings(connection, admin, "broker", str(broker)) for broker in sorted(connection.brokers)
     }
-    for broker, future in asked.items():
+    for broker, future in futures.items():
         if broker in connection.silent:
             continue
         for setting in sorted(map(_setting, connection.wait(future).values())):
             for synonym in set_for_all(setting):
-                found[setting.name] = setting._replace(value=synonym.value, source=synonym.source, synonyms=(synonym,))
-    return sorted(found.values())
+                defaults[setting.name] = setting._replace(
+                    value=synonym.value, source=synonym.source, synonyms=(synonym,)
+                )
+    return sorted(defaults.values())
 
 
 def set_for_all(setting: ShownSetting) -> Iterable[ShownSynonym]:
@@ -231,9 +233,9 @@ def _alter(options: argparse.Namespace) -> int:
         raise Failure("librdkafka cannot alter the defaults of all brokers: change each broker with --broker ID")
     connection, admin = administer(options)
     kind, name = _resource(options, connection, admin)
-    known = [setting.name for setting in _settings(connection, admin, kind, name)]
+    names = [setting.name for setting in _settings(connection, admin, kind, name)]
     for key, _, _ in changes:
-        if key not in known and (guess := nearest(key, known)):
+        if key not in names and (guess := nearest(key, names)):
             raise Failure(f"a {kind} has no setting {key}{guess}")
     alter_configs(connection, admin, kind, name, changes)
     print(f"Completed updating config for {kind} {name}.")

@@ -48,11 +48,11 @@ class ClusterConnection:
     """Clients of one cluster, as the options say; silent, but they remember what went wrong on the way."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        given: dict[str, str] = {}
+        properties: dict[str, str] = {}
         if options.command_config is not None:
-            given = parse_properties(options.command_config.read_text())
-        given |= dict(key_value(pair) for pair in _pairs(options.property))
-        self.properties = _client_properties(given)
+            properties = parse_properties(options.command_config.read_text())
+        properties |= dict(key_value(pair) for pair in _pairs(options.property))
+        self.properties = _client_properties(properties)
         if options.bootstrap_server is not None:
             self.properties["bootstrap.servers"] = options.bootstrap_server
         self.properties.setdefault("bootstrap.servers", DEFAULT_SERVER)
@@ -117,12 +117,12 @@ class ClusterConnection:
         while True:
             attempt_s = min(self.remaining_s, PATIENCE_S)
             try:
-                found: ClusterMetadata = (
+                cluster: ClusterMetadata = (
                     client.list_topics(timeout=attempt_s)
                     if topic is None
                     else client.list_topics(topic, timeout=attempt_s)
                 )
-                return self._store(found)
+                return self._store(cluster)
             except KafkaException as error:
                 client.poll(0)  # hands over what the client has to say
                 diagnoses = diagnoses or Diagnoses(self._addresses, min(ANSWER_S, self.timeout_s / 4))
@@ -153,10 +153,10 @@ class ClusterConnection:
         answer_s = min(BROKER_ANSWER_S, self.remaining_s / 3)
         diagnoses = Diagnoses(self.brokers.values(), answer_s, diagnose_tls_broker if is_tls else diagnose_broker)
         diagnoses.wait(answer_s * 2)
-        found = {id: diagnoses.found.get(address) for id, address in self.brokers.items()}
+        by_broker = {id: diagnoses.found.get(address) for id, address in self.brokers.items()}
         return {
             id: f"broker {id} at {self.brokers[id].host}:{self.brokers[id].port} does not answer"
-            for id, diagnosis in sorted(found.items())
+            for id, diagnosis in sorted(by_broker.items())
             if diagnosis is None or not diagnosis.is_there
         }
 
@@ -181,8 +181,8 @@ class ClusterConnection:
 
     def _why(self, error: "KafkaError", diagnoses: Diagnoses) -> str:
         """What the servers are, if they are no brokers; else what the client said of its connections."""
-        found = {} if KAFKA in diagnoses.found.values() else diagnoses.found
-        texts = {server: each.text for server, each in found.items()}
+        by_server = {} if KAFKA in diagnoses.found.values() else diagnoses.found
+        texts = {server: diagnosis.text for server, diagnosis in by_server.items()}
         if len(texts) == len(self._addresses) == 1:
             return next(iter(texts.values()))
         if texts:
@@ -201,12 +201,12 @@ class ClusterConnection:
 
     def partitions_of(self, client: "Producer | Consumer", topic: str) -> "dict[int, PartitionMetadata]":
         """Asks for all topics: to ask for one by its name may create it."""
-        known = self.metadata(client).topics
-        if topic not in known:
-            raise no_topic(topic, known)
-        if (error := known[topic].error) is not None:
+        topics = self.metadata(client).topics
+        if topic not in topics:
+            raise no_topic(topic, topics)
+        if (error := topics[topic].error) is not None:
             raise Failure(f"topic {topic}: {client_error_text(error)}")
-        return known[topic].partitions
+        return topics[topic].partitions
 
     def wait(self, future: "Future[T]") -> T:
         """What the cluster answered; errors come as confluent-kafka raises them, a silence names the silent brokers."""
@@ -225,9 +225,9 @@ class ClusterConnection:
             raise Failure(f"{'; '.join(silent.values())}{role}") from None
 
 
-def _client_properties(given: Mapping[str, str]) -> dict[str, str]:
+def _client_properties(properties: Mapping[str, str]) -> dict[str, str]:
     try:
-        return librdkafka_properties(given)
+        return librdkafka_properties(properties)
     except InvalidSetting as error:
         raise Failure(str(error)) from None
 
@@ -240,15 +240,15 @@ def administer(options: argparse.Namespace) -> "tuple[ClusterConnection, AdminCl
     return connection, admin
 
 
-def _pairs(given: Sequence[str]) -> Sequence[str]:
-    for pair in given:
+def _pairs(pairs: Sequence[str]) -> Sequence[str]:
+    for pair in pairs:
         if "=" not in pair:
             raise Failure(f"--property {pair}: expected KEY=VALUE")
-    return given
+    return pairs
 
 
-def no_topic(name: str, known: Mapping[str, object] | Sequence[str]) -> Failure:
-    return Failure(f"there is no topic {name}{nearest(name, known)}")
+def no_topic(name: str, topics: Mapping[str, object] | Sequence[str]) -> Failure:
+    return Failure(f"there is no topic {name}{nearest(name, topics)}")
 
 
 # Values

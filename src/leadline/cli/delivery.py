@@ -64,14 +64,14 @@ class DeliveryWatch:
         self._moved = self._checked = time.monotonic()
 
     def _producer(self, properties: Mapping[str, str]) -> "Producer":
-        given = self._connection.properties
+        chosen = self._connection.properties
         own: dict[str, str] = {}
-        if not {"message.timeout.ms", "delivery.timeout.ms"} & given.keys():
-            if "transactional.id" in properties or "transactional.id" in given:
+        if not {"message.timeout.ms", "delivery.timeout.ms"} & chosen.keys():
+            if "transactional.id" in properties or "transactional.id" in chosen:
                 own["transaction.timeout.ms"] = str(max(60_000, round(self._connection.timeout_s * 2000)))
             else:
                 own["message.timeout.ms"] = "0"  # for ever: this watch gives up
-        if "debug" in given:
+        if "debug" in chosen:
             return self._connection.producer({**own, **properties})
         own |= {"debug": "msg", "log_level": "7"}
         return self._connection.producer({**own, **properties}, self._refused.logger)
@@ -113,7 +113,7 @@ class DeliveryWatch:
         """Let go of all that is not acknowledged; why it was not, as far as known."""
         self.producer.purge()
         self.producer.flush(ASK_S)
-        return self._reason or "no broker acknowledged it"
+        return self._reason or "no broker acknowledged the records"
 
     def reason_for(self, error: "KafkaError") -> str:
         """Of a record that was refused for good."""
@@ -191,7 +191,7 @@ class DeliveryWatch:
             for whose, (limit, remedy) in limits.items()
             if limit and needed > limit
         ]
-        limits_text = "; ".join(beyond) or "a broker finds it too large"
+        limits_text = "; ".join(beyond) or "a broker refused it as too large"
         return f"it has {size:,} B ({size_text(size)}); {limits_text} (MSG_SIZE_TOO_LARGE)"
 
 
@@ -210,9 +210,9 @@ def _setting(admin: "AdminClient", kind: str, resource: str, name: str) -> int:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin._config import ConfigResource
 
-    asked = ConfigResource(kind, resource)
+    described = ConfigResource(kind, resource)
     try:
-        entries = admin.describe_configs([asked], request_timeout=ASK_S)[asked].result()
+        entries = admin.describe_configs([described], request_timeout=ASK_S)[described].result()
     except KafkaException:
         return 0
     return int(str(entries[name].value)) if name in entries else 0

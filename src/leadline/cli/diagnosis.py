@@ -154,7 +154,7 @@ class Diagnoses:
 
     @property
     def are_final(self) -> bool:
-        return len(self.found) == len(self._threads) and all(each.is_final for each in self.found.values())
+        return len(self.found) == len(self._threads) and all(diagnosis.is_final for diagnosis in self.found.values())
 
     def wait(self, within_s: float) -> None:
         deadline = time.monotonic() + within_s

@@ -59,27 +59,27 @@ def _elect(options: argparse.Namespace) -> int:
         partitions_in(options.file) if options.file is not None else resolve_partitions(connection, admin, topics)
     )
     with kafka_python_admin(connection) as client:
-        found = elect_leaders(client, partitions, unclean=options.type == UNCLEAN)
-    if found.elected:
-        names = _names(found.elected)
+        result = elect_leaders(client, partitions, unclean=options.type == UNCLEAN)
+    if result.elected:
+        names = _names(result.elected)
         print(f"Successfully completed leader election ({options.type.upper()}) for partitions {names}")
-    if found.not_needed and not options.all:
-        print(f"Valid replica already elected for partitions {_names(found.not_needed)}")
-    elif not found.elected and not found.failed:
+    if result.not_needed and not options.all:
+        print(f"Valid replica already elected for partitions {_names(result.not_needed)}")
+    elif not result.elected and not result.failed:
         print("Valid replica already elected for all partitions")
-    for tp, why in sorted(found.failed.items()):
+    for tp, why in sorted(result.failed.items()):
         print_error(f"{tp}: {why}")
-    return 1 if found.failed else 0
+    return 1 if result.failed else 0
 
 
 def partitions_in(file: Path) -> list[TopicPartition]:
     try:
-        found = [partition_in(entry) for entry in entries(file.read_text(), "partitions")]
+        partitions = [partition_in(entry) for entry in entries(file.read_text(), "partitions")]
     except PlanError as error:
         raise Failure(f"{file}: {error}") from None
-    if twice := sorted(tp for tp in set(found) if found.count(tp) > 1):
+    if twice := sorted(tp for tp in set(partitions) if partitions.count(tp) > 1):
         raise Failure(f"{file}: {_names(twice)}: named twice")
-    return found
+    return partitions
 
 
 def _names(partitions: Iterable[TopicPartition]) -> str:

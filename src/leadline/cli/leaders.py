@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def partitions_with_leader(
-    connection: ClusterConnection, admin: "AdminClient", asked: Iterable[TopicPartition]
+    connection: ClusterConnection, admin: "AdminClient", partitions: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
     """Those of some partitions whose leader answers: of the others nobody can tell."""
     topics = connection.metadata(admin).topics
     answering = connection.brokers.keys() - connection.silent.keys()
     return [
         tp
-        for tp in sorted(asked)
+        for tp in sorted(partitions)
         if tp.topic in topics
         and tp.partition in topics[tp.topic].partitions
         and topics[tp.topic].partitions[tp.partition].leader in answering

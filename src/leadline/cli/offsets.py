@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from leadline.cli.connection import LEAST_S, ClusterConnection, no_topic
 from leadline.cli.errors import Failure, client_error_text
 from leadline.cli.groups.reset_plan import OffsetChange
-from leadline.cli.partitions import CommittedOffset, OffsetRange
+from leadline.cli.partitions import GroupOffset, OffsetRange
 from leadline.model import NO_EPOCH, Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -21,23 +21,21 @@ MOVED = frozenset(
 )  # errors of a partition that is on its way to another leader
 
 
-def committed_by(
-    connection: ClusterConnection, admin: "AdminClient", group: str
-) -> dict[TopicPartition, CommittedOffset]:
+def committed_by(connection: ClusterConnection, admin: "AdminClient", group: str) -> dict[TopicPartition, GroupOffset]:
     """Everything that a group has committed."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
-    asked = [ConsumerGroupTopicPartitions(group)]
-    answer = admin.list_consumer_group_offsets(asked, request_timeout=connection.remaining_s)
-    found = {}
-    for each in connection.wait(answer[group]).topic_partitions or ():
-        tp = TopicPartition(each.topic, each.partition)
-        if each.error is not None:
-            raise Failure(f"group {group}, {tp}: {client_error_text(each.error)}")
-        if each.offset >= 0:
-            epoch = each.leader_epoch if each.leader_epoch is not None else NO_EPOCH
-            found[tp] = CommittedOffset(each.offset, epoch, _remark(each))
-    return found
+    request = [ConsumerGroupTopicPartitions(group)]
+    answer = admin.list_consumer_group_offsets(request, request_timeout=connection.remaining_s)
+    committed = {}
+    for partition in connection.wait(answer[group]).topic_partitions or ():
+        tp = TopicPartition(partition.topic, partition.partition)
+        if partition.error is not None:
+            raise Failure(f"group {group}, {tp}: {client_error_text(partition.error)}")
+        if partition.offset >= 0:
+            epoch = partition.leader_epoch if partition.leader_epoch is not None else NO_EPOCH
+            committed[tp] = GroupOffset(partition.offset, epoch, _remark(partition))
+    return committed
 
 
 def _remark(partition: "confluent_kafka.TopicPartition") -> str:
@@ -49,41 +47,41 @@ def _remark(partition: "confluent_kafka.TopicPartition") -> str:
 
 
 def existing_partitions(
-    connection: ClusterConnection, admin: "AdminClient", asked: Iterable[TopicPartition]
+    connection: ClusterConnection, admin: "AdminClient", partitions: Iterable[TopicPartition]
 ) -> set[TopicPartition]:
     """Those of some partitions that the cluster has."""
     topics = connection.metadata(admin).topics
-    return {tp for tp in asked if tp.topic in topics and tp.partition in topics[tp.topic].partitions}
+    return {tp for tp in partitions if tp.topic in topics and tp.partition in topics[tp.topic].partitions}
 
 
 def resolve_partitions(
-    connection: ClusterConnection, admin: "AdminClient", asked: Iterable[tuple[str, list[int] | None]]
+    connection: ClusterConnection, admin: "AdminClient", selections: Iterable[tuple[str, list[int] | None]]
 ) -> list[TopicPartition]:
     """Partitions by topic and number, in order; no numbers: all of the topic. A Failure for one that is not there."""
     topics = connection.metadata(admin).topics
-    found: set[TopicPartition] = set()
-    for topic, numbers in asked:
+    partitions: set[TopicPartition] = set()
+    for topic, numbers in selections:
         if topic not in topics:
             raise no_topic(topic, topics)
         held = topics[topic].partitions
         for number in numbers if numbers is not None else held:
             if number not in held:
                 raise Failure(f"{topic} has the partitions 0 to {len(held) - 1}: there is no {number}")
-            found.add(TopicPartition(topic, number))
-    return sorted(found)
+            partitions.add(TopicPartition(topic, number))
+    return sorted(partitions)
 
 
 def offset_ranges(
-    connection: ClusterConnection, admin: "AdminClient", asked: Collection[TopicPartition]
+    connection: ClusterConnection, admin: "AdminClient", partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, OffsetRange]:
-    starts, ends = (list_offsets(connection, admin, asked, which) for which in ("earliest", "latest"))
-    return {tp: OffsetRange(starts[tp], ends[tp]) for tp in asked}
+    starts, ends = (list_offsets(connection, admin, partitions, which) for which in ("earliest", "latest"))
+    return {tp: OffsetRange(starts[tp], ends[tp]) for tp in partitions}
 
 
 def list_offsets(
     connection: ClusterConnection,
     admin: "AdminClient",
-    asked: Collection[TopicPartition],
+    partitions: Collection[TopicPartition],
     which: int | str,
     *,
     committed_only: bool = False,
@@ -92,25 +90,25 @@ def list_offsets(
 
     `committed_only`: the latest is the last stable one. A partition that has just got another leader is asked again.
     """
-    found: dict[TopicPartition, Offset] = {}
-    while left := [tp for tp in asked if tp not in found]:
+    offsets: dict[TopicPartition, Offset] = {}
+    while left := [tp for tp in partitions if tp not in offsets]:
         answers = _listed(connection, admin, left, which, committed_only)
         for tp, answer in answers.items():
             if isinstance(answer, int):
-                found[tp] = answer
+                offsets[tp] = answer
             elif answer.name() not in MOVED or connection.remaining_s <= LEAST_S:
                 raise Failure(f"{tp}: {client_error_text(answer)}")
-        if len(found) < len(asked):
+        if len(offsets) < len(partitions):
             time.sleep(WAIT_S)
             admin = connection.admin()  # the old one goes on to ask with the epoch of the old leader
             connection.metadata(admin)
-    return found
+    return offsets
 
 
 def _listed(
     connection: ClusterConnection,
     admin: "AdminClient",
-    asked: Collection[TopicPartition],
+    partitions: Collection[TopicPartition],
     which: int | str,
     committed_only: bool,
 ) -> "dict[TopicPartition, Offset | confluent_kafka.KafkaError]":
@@ -120,24 +118,24 @@ def _listed(
 
     spec = getattr(OffsetSpec, which)() if isinstance(which, str) else OffsetSpec.for_timestamp(which)
     isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-    questions = {Theirs(tp.topic, tp.partition): spec for tp in asked}
+    questions = {Theirs(tp.topic, tp.partition): spec for tp in partitions}
     futures = admin.list_offsets(questions, isolation_level=isolation, request_timeout=connection.remaining_s)
-    found: dict[TopicPartition, Offset | confluent_kafka.KafkaError] = {}
+    offsets: dict[TopicPartition, Offset | confluent_kafka.KafkaError] = {}
     for theirs, future in futures.items():
         tp = TopicPartition(theirs.topic, theirs.partition)
         try:
-            found[tp] = int(connection.wait(future).offset)
+            offsets[tp] = int(connection.wait(future).offset)
         except KafkaException as error:
-            found[tp] = error.args[0]
-    return found
+            offsets[tp] = error.args[0]
+    return offsets
 
 
 def record_times(
-    connection: ClusterConnection, wanted: Collection[tuple[TopicPartition, Offset]]
+    connection: ClusterConnection, positions: Collection[tuple[TopicPartition, Offset]]
 ) -> dict[tuple[TopicPartition, Offset], int]:
     """The time of the record at an offset, or of the next one; none where nothing follows any more."""
-    found: dict[tuple[TopicPartition, Offset], int] = {}
-    left = set(wanted)
+    times: dict[tuple[TopicPartition, Offset], int] = {}
+    left = set(positions)
     consumer = connection.consumer(
         {
             "group.id": "leadline",
@@ -155,10 +153,10 @@ def record_times(
         while left:  # a partition can be assigned once at a time
             assigned = dict(sorted(left))
             left -= set(assigned.items())
-            found |= _times(consumer, assigned, connection.timeout_s)
+            times |= _times(consumer, assigned, connection.timeout_s)
     finally:
         consumer.close()
-    return found
+    return times
 
 
 def _times(
@@ -166,7 +164,7 @@ def _times(
 ) -> dict[tuple[TopicPartition, Offset], int]:
     from confluent_kafka import TopicPartition as Theirs
 
-    found: dict[tuple[TopicPartition, Offset], int] = {}
+    times: dict[tuple[TopicPartition, Offset], int] = {}
     waiting, deadline = dict(assigned), time.monotonic() + timeout_s
     consumer.assign([Theirs(tp.topic, tp.partition, offset) for tp, offset in assigned.items()])
     while waiting and time.monotonic() < deadline:
@@ -176,8 +174,8 @@ def _times(
         tp = TopicPartition(message.topic() or "", message.partition() or 0)
         offset = waiting.pop(tp, None)
         if offset is not None and message.error() is None and message.timestamp()[0]:
-            found[tp, offset] = message.timestamp()[1]
-    return found
+            times[tp, offset] = message.timestamp()[1]
+    return times
 
 
 def commit(
@@ -202,10 +200,10 @@ def _commit(
 ) -> list[str]:
     from confluent_kafka import ConsumerGroupTopicPartitions
 
-    asked = [ConsumerGroupTopicPartitions(group, new)]
-    answer = connection.wait(admin.alter_consumer_group_offsets(asked, request_timeout=connection.remaining_s)[group])
+    request = [ConsumerGroupTopicPartitions(group, new)]
+    answer = connection.wait(admin.alter_consumer_group_offsets(request, request_timeout=connection.remaining_s)[group])
     return [
-        f"{each.topic}-{each.partition}: {client_error_text(each.error)}"
-        for each in answer.topic_partitions or ()
-        if each.error is not None
+        f"{partition.topic}-{partition.partition}: {client_error_text(partition.error)}"
+        for partition in answer.topic_partitions or ()
+        if partition.error is not None
     ]

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from leadline.model import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 
-def partitions_text(given: Iterable[TopicPartition]) -> str:
+def partitions_text(partitions: Iterable[TopicPartition]) -> str:
     topics: defaultdict[str, list[int]] = defaultdict(list)
-    for tp in sorted(given):
+    for tp in sorted(partitions):
         topics[tp.topic].append(tp.partition)
     return " ".join(f"{topic}:{_ranges(numbers)}" for topic, numbers in topics.items())
 
@@ -44,17 +44,17 @@ def topic_in(text: str) -> tuple[str, list[int] | None]:
         raise ValueError(f"expected TOPIC or TOPIC:0,2-5, not {text!r}")
     if not colon:
         return topic, None
-    found: set[int] = set()
+    partitions: set[int] = set()
     for run in numbers.split(","):
         first, _, last = run.partition("-")
         if int(last or first) - int(first) > MOST_PARTITIONS:
             raise ValueError(f"{run} are more partitions than a topic can have")
-        found |= set(range(int(first), int(last or first) + 1))
-    return topic, sorted(found)
+        partitions |= set(range(int(first), int(last or first) + 1))
+    return topic, sorted(partitions)
 
 
 @dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class GroupOffset:
     offset: Offset
     epoch: LeaderEpoch = NO_EPOCH
     metadata: str = ""

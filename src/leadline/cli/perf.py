@@ -118,8 +118,8 @@ class Latencies:
         return None
 
     def as_json(self) -> dict[str, Json]:
-        found: dict[str, Json] = {f"p{percent:g}": self.percentile_ms(percent) for percent in PERCENTILES}
-        return found | {"max": self.percentile_ms(100)}
+        percentiles: dict[str, Json] = {f"p{percent:g}": self.percentile_ms(percent) for percent in PERCENTILES}
+        return percentiles | {"max": self.percentile_ms(100)}
 
     def __str__(self) -> str:
         named = [(f"p{percent:g}", self.percentile_ms(percent)) for percent in PERCENTILES]
@@ -173,15 +173,15 @@ class Measurement:
     def print_summary(self, options: argparse.Namespace) -> None:
         rate, mb = self.count / self.seconds, self.size / self.seconds / 1e6
         if options.json:
-            found: dict[str, Json] = {
+            members: dict[str, Json] = {
                 "records": self.count,
                 "bytes": self.size,
                 "seconds": round(self.seconds, 6),
                 "recordsPerSecond": round(rate, 1),
                 "megabytesPerSecond": round(mb, 3),
             }
-            found |= {f"{name}Ms": taken.as_json() for name, taken in self.latencies.items()}
-            print(json.dumps(found))
+            members |= {f"{name}Ms": taken.as_json() for name, taken in self.latencies.items()}
+            print(json.dumps(members))
             return
         paint = Paint(sys.stdout)
         print(f"records     {self.count:,} ({size_text(self.size)}) in {time_text(self.seconds)}")
@@ -276,9 +276,9 @@ def _consume(options: argparse.Namespace) -> int:
 
     connection = ClusterConnection(options)
     consumer = connection.consumer(_CONSUMER)
-    known = connection.partitions_of(consumer, options.topic)
+    partitions = connection.partitions_of(consumer, options.topic)
     run, idle_since = Measurement.of(options), time.monotonic()
-    consumer.assign([TopicPartition(options.topic, partition, OFFSET_BEGINNING) for partition in known])
+    consumer.assign([TopicPartition(options.topic, partition, OFFSET_BEGINNING) for partition in partitions])
     with StatusLine() as status:
         show = _ProgressLine(status, run)
         try:
@@ -364,5 +364,5 @@ def _round_trip(
     if (error := message.error()) is not None:
         raise Failure(client_error_text(error))
     if message.value() != value:
-        raise Failure(f"somebody else writes to {topic}: another record came back than was sent")
+        raise Failure(f"another producer writes to {topic}: the received record is not the one that was sent")
     return acknowledged[0] - began, came - began

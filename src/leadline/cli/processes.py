@@ -53,9 +53,9 @@ def holder_of(log_dir: Path) -> int | None:
     """The process whose broker has this log directory open."""
     try:
         with (log_dir / LOCK_FILE).open("r+b") as file:
-            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            query = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
             kind, _, _, _, pid = struct.unpack(
-                _FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked)[: struct.calcsize(_FLOCK)]
+                _FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, query)[: struct.calcsize(_FLOCK)]
             )
     except OSError:
         return None

@@ -61,17 +61,17 @@ def changed(current: Properties, changes: Iterable[ConfigChange], rows: Mapping[
     twice = [name for name, count in Counter(change.name for change in changes).items() if count > 1]
     if twice:
         raise InvalidSetting(f"{', '.join(twice)}: must be there once only")
-    found = dict(current)
+    properties = dict(current)
     for change in changes:
         if change.op is AlterConfigOp.DELETE:
-            found.pop(change.name, None)
+            properties.pop(change.name, None)
         elif change.value is None:
             raise InvalidSetting(f"{change.name}: must have a value")
         elif change.op is AlterConfigOp.SET:
-            found[change.name] = change.value
+            properties[change.name] = change.value
         else:
-            found[change.name] = _list_changed(change, found.get(change.name), change.value, rows)
-    return found
+            properties[change.name] = _list_changed(change, properties.get(change.name), change.value, rows)
+    return properties
 
 
 def _list_changed(change: ConfigChange, current: str | None, value: str, rows: Mapping[str, SettingRow]) -> str:
@@ -148,7 +148,7 @@ def _check_threads(before: Properties, after: Properties) -> None:
     """A number of threads is at most halved or doubled at a time."""
     for name in _THREADS:
         row = kafka_table()[name]
-        old, new = (row.read(each[name]) if name in each else row.default for each in (before, after))
+        old, new = (row.read(values[name]) if name in values else row.default for values in (before, after))
         assert isinstance(old, int)
         assert isinstance(new, int)
         if new != old and not max(1, old // 2) <= new <= old * 2:

@@ -48,20 +48,20 @@ class BrokerConfig(StorageConfig, ClusterConfig, NetworkConfig, ReplicationConfi
 
     log_dir: str = setting("leadline-data", STRING, "the log directory, where log.dirs names none", importance=HIGH)
     log_retention_minutes: int | None = setting(
-        None, INT, "how long records are kept, where log.retention.ms does not say", importance=HIGH
+        None, INT, "how long records are kept, where log.retention.ms is not set", importance=HIGH
     )
     log_retention_hours: int = setting(
-        168, INT, "how long records are kept, where neither ms nor minutes say", importance=HIGH
+        168, INT, "how long records are kept, where neither ms nor minutes are set", importance=HIGH
     )
     log_roll_hours: int = setting(
         168,
         INT,
-        "the longest time one segment is written to, where log.roll.ms does not say",
+        "the longest time one segment is written to, where log.roll.ms is not set",
         at_least(1),
         importance=HIGH,
     )
     log_roll_jitter_hours: int = setting(
-        0, INT, "how much chance takes off it, where log.roll.jitter.ms does not say", at_least(0), importance=HIGH
+        0, INT, "random part of log.roll.hours, where log.roll.jitter.ms is not set", at_least(0), importance=HIGH
     )
 
     @classmethod
@@ -77,7 +77,7 @@ def _topic_defaults() -> Iterator[SettingRow]:
                 name=name,
                 kind=topic.kind,
                 default=None if older else topic.default,
-                meaning=f"of topics that do not say: {topic.meaning}",
+                meaning=f"default of topics: {topic.meaning}",
                 check=None if older else topic.check,
                 importance=topic.from_broker.importance,
                 mode=Mode.READ_ONLY if name == "log.message.format.version" else Mode.CLUSTER_WIDE,
@@ -110,21 +110,21 @@ def kafka_table() -> Mapping[str, SettingRow]:
 
 @cache
 def _chains() -> Mapping[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
+    chains: dict[str, tuple[str, ...]] = {}
     for row in LogConfig.table().values():
         names = row.from_broker.names if row.from_broker else ()
         for name in names if len(names) > 1 else ():
             if name == names[0] or not name.endswith(".ms"):  # the flush scheduler's interval has a life of its own
-                found[name] = names
-    return found
+                chains[name] = names
+    return chains
 
 
 def synonyms(name: str) -> tuple[str, ...]:
     """The names under which a broker's setting may be found, the one that counts most first."""
     if name in _chains():
         return _chains()[name]
-    found = _OF_LISTENER.fullmatch(name)
-    return (name, _base(found[2])) if found else (name,)
+    prefixed = _OF_LISTENER.fullmatch(name)
+    return (name, _base(prefixed[2])) if prefixed else (name,)
 
 
 def _base(name: str) -> str:
@@ -134,8 +134,8 @@ def _base(name: str) -> str:
 
 def row_of(name: str) -> SettingRow | None:
     """The row of a broker's setting, of one listener's, or of one that is never in a file."""
-    found = kafka_table().get(name) or DYNAMIC_ONLY.get(name)
-    return found or next((kafka_table()[each] for each in synonyms(name) if each in kafka_table()), None)
+    row = kafka_table().get(name) or DYNAMIC_ONLY.get(name)
+    return row or next((kafka_table()[synonym] for synonym in synonyms(name) if synonym in kafka_table()), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,24 +156,24 @@ class BrokerSettings:
 def broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
     if wrong := next((name for name in _NOT_HERE if name in properties), None):
         raise InvalidSetting(f"{wrong}={properties[wrong].strip()}: not supported: {_NOT_HERE[wrong]}")
-    given = with_node_id(properties)
-    known = {name: text for name, text in given.items() if name in BrokerConfig.table()}
-    values = typed_values(known)
-    listeners = crosschecks.check(values, set(known))
+    set_here = with_node_id(properties)
+    supported = {name: text for name, text in set_here.items() if name in BrokerConfig.table()}
+    values = typed_values(supported)
+    listeners = crosschecks.check(values, set(supported))
     settings = BrokerSettings(
-        broker=BrokerConfig().with_values(known | _fallbacks(known)),
+        broker=BrokerConfig().with_values(supported | _fallbacks(supported)),
         topics=topic_defaults(values),
         listeners=listeners,
         ignored=tuple(sorted(_ignored(properties, listeners))),
-        given=given,
+        given=set_here,
     )
-    _check_listener_settings(listeners, given)
+    _check_listener_settings(listeners, set_here)
     return settings
 
 
-def _check_listener_settings(listeners: Listeners, given: Mapping[str, str]) -> None:
+def _check_listener_settings(listeners: Listeners, properties: Mapping[str, str]) -> None:
     """Those of a listener that is there; others mean nothing, as in Kafka."""
-    for name, text in given.items():
+    for name, text in properties.items():
         row = row_of(name)
         if row and _is_of_listener(name, listeners):
             value = row._replace(name=name).read(text)
@@ -191,17 +191,17 @@ def _is_of_listener(name: str, listeners: Listeners) -> bool:
 
 def with_node_id(properties: Mapping[str, str]) -> dict[str, str]:
     """broker.id and node.id are two names of one thing."""
-    found = dict(properties)
+    completed = dict(properties)
     for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
-        if name not in found and other in found:
-            found[name] = found[other]
-    return found
+        if name not in completed and other in completed:
+            completed[name] = completed[other]
+    return completed
 
 
-def typed_values(given: Mapping[str, str]) -> dict[str, Value]:
+def typed_values(texts: Mapping[str, str]) -> dict[str, Value]:
     """Of all known settings: what was given, checked one by one, or the default."""
     table = BrokerConfig.table()
-    return {name: row.read(given[name]) if name in given else row.default for name, row in table.items()}
+    return {name: row.read(texts[name]) if name in texts else row.default for name, row in table.items()}
 
 
 def topic_defaults(values: Mapping[str, Value]) -> LogConfig:
@@ -221,8 +221,8 @@ def _first(values: Mapping[str, Value], names: tuple[str, ...]) -> Value:
     return value * unit if unit and isinstance(value, int) else value
 
 
-def _fallbacks(known: Mapping[str, str]) -> dict[str, str]:
-    return {name: known[other] for name, other in _FALLBACKS.items() if name not in known and other in known}
+def _fallbacks(texts: Mapping[str, str]) -> dict[str, str]:
+    return {name: texts[other] for name, other in _FALLBACKS.items() if name not in texts and other in texts}
 
 
 def _ignored(properties: Mapping[str, str], listeners: Listeners) -> Iterator[str]:

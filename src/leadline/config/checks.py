@@ -73,18 +73,18 @@ _RELEASES = """
 
 
 def _versions() -> tuple[str, ...]:
-    found: list[str] = []
+    versions: list[str] = []
     for release in _RELEASES.split():
         name, _, steps = release.partition(":")
-        found += [f"{name}-IV{step}" for step in range(int(steps))] if steps else [name]
-    return tuple(found)
+        versions += [f"{name}-IV{step}" for step in range(int(steps))] if steps else [name]
+    return tuple(versions)
 
 
 def _is_version(text: str) -> bool:
     """2.8, 2.8.1 and 2.8-IV1 alike."""
     parts = text.split(".")
     name = ".".join(parts[: 3 if text.startswith("0.") else 2])
-    return name in _versions() or any(known.startswith(f"{name}-") for known in _versions())
+    return name in _versions() or any(version_name.startswith(f"{name}-") for version_name in _versions())
 
 
 version = ValueCheck(_is_version, "must be a release of Kafka, as 3.8 or 3.8-IV0", f"[{', '.join(_versions())}]")

@@ -21,18 +21,18 @@ class ClusterConfig(Settings):
 
     broker_id: int = setting(-1, INT, "this broker's id; -1: generate one and keep it", importance=HIGH)
     node_id: int = setting(-1, INT, "another name of broker.id", importance=HIGH)
-    broker_id_generation_enable: bool = setting(True, BOOLEAN, "may a broker without an id be given one")
+    broker_id_generation_enable: bool = setting(True, BOOLEAN, "whether a broker without an id gets a generated one")
     reserved_broker_max_id: int = setting(1000, INT, "the highest id that is not generated", at_least(0))
-    broker_rack: str | None = setting(None, STRING, "where the broker stands, so that replicas lie apart")
+    broker_rack: str | None = setting(None, STRING, "rack of the broker; replicas are spread over racks")
 
     zookeeper_connect: str | None = setting(
         None,
         STRING,
-        "the hosts of ZooKeeper, and a path below which all lies; none: one node by itself",
+        "hosts of ZooKeeper and the root path; not set: a single node without ZooKeeper",
         importance=HIGH,
     )
     zookeeper_session_timeout_ms: int = setting(
-        18_000, INT, "how long ZooKeeper waits for a silent broker before it counts as gone", importance=HIGH
+        18_000, INT, "how long ZooKeeper waits for a silent broker before it ends its session", importance=HIGH
     )
     zookeeper_connection_timeout_ms: int = setting(
         18_000,
@@ -48,33 +48,36 @@ class ClusterConfig(Settings):
     num_partitions: int = setting(1, INT, "partitions of a topic that is created without a number", at_least(1))
     default_replication_factor: int = setting(1, INT, "replicas of a topic that is created without a number")
     auto_create_topics_enable: bool = setting(
-        True, BOOLEAN, "create a topic when it is first asked for", importance=HIGH
+        True, BOOLEAN, "whether a topic is created when a client first requests it", importance=HIGH
     )
-    delete_topic_enable: bool = setting(True, BOOLEAN, "may topics be deleted", importance=HIGH)
+    delete_topic_enable: bool = setting(True, BOOLEAN, "whether topics can be deleted", importance=HIGH)
 
     auto_leader_rebalance_enable: bool = setting(
-        True, BOOLEAN, "give leadership back to preferred replicas as time goes by", importance=HIGH
+        True, BOOLEAN, "whether the controller returns leadership to preferred replicas", importance=HIGH
     )
     leader_imbalance_per_broker_percentage: int = setting(
-        10, INT, "the share of a broker's partitions led by others at which leadership is given back", importance=HIGH
+        10,
+        INT,
+        "share of a broker's partitions led by other brokers above which leadership is returned",
+        importance=HIGH,
     )
     leader_imbalance_check_interval_seconds: int = setting(
-        300, LONG, "time between two looks at who leads", at_least(1), importance=HIGH
+        300, LONG, "interval between checks of leadership", at_least(1), importance=HIGH
     )
     controller_socket_timeout_ms: int = setting(30_000, INT, "how long the controller waits for a broker's answer")
-    controlled_shutdown_enable: bool = setting(True, BOOLEAN, "hand leadership over before stopping")
-    controlled_shutdown_max_retries: int = setting(3, INT, "attempts to hand it over")
-    controlled_shutdown_retry_backoff_ms: int = setting(5000, LONG, "time between two such attempts")
+    controlled_shutdown_enable: bool = setting(
+        True, BOOLEAN, "whether the broker hands over leadership before it stops"
+    )
+    controlled_shutdown_max_retries: int = setting(3, INT, "attempts to hand over leadership")
+    controlled_shutdown_retry_backoff_ms: int = setting(5000, LONG, "interval between these attempts")
 
     replication_quota_window_num: int = setting(
-        11, INT, "windows over which the rate of replication is taken", at_least(1), importance=LOW
+        11, INT, "number of windows that measure the rate of replication", at_least(1), importance=LOW
     )
-    replication_quota_window_size_seconds: int = setting(
-        1, INT, "how long each of them is", at_least(1), importance=LOW
-    )
+    replication_quota_window_size_seconds: int = setting(1, INT, "length of a window", at_least(1), importance=LOW)
     alter_log_dirs_replication_quota_window_num: int = setting(
-        11, INT, "windows over which the rate of moves between log directories is taken", at_least(1), importance=LOW
+        11, INT, "number of windows that measure the rate of moves between log directories", at_least(1), importance=LOW
     )
     alter_log_dirs_replication_quota_window_size_seconds: int = setting(
-        1, INT, "how long each of them is", at_least(1), importance=LOW
+        1, INT, "length of a window", at_least(1), importance=LOW
     )

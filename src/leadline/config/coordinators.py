@@ -24,25 +24,27 @@ class CoordinatorConfig(Settings):
     group_initial_rebalance_delay_ms: int = setting(
         3000, INT, "how long an empty group waits for more members before its first assignment"
     )
-    group_max_size: int = setting(INT_MAX, INT, "members of a group", at_least(1))
+    group_max_size: int = setting(INT_MAX, INT, "maximum members of a group", at_least(1))
     group_coordinator_rebalance_protocols: tuple[str, ...] = setting(
         ("classic",),
         LIST,
-        "the ways in which groups may agree on an assignment",
+        "rebalance protocols that groups may use",
         each_of("consumer", "classic", "unknown"),
         supported_values=("classic",),
         why="as in Kafka without KRaft, groups rebalance in the classic way alone",
     )
 
-    offset_metadata_max_bytes: int = setting(4096, INT, "the longest note that comes with a commit", importance=HIGH)
+    offset_metadata_max_bytes: int = setting(4096, INT, "maximum size of a commit's metadata", importance=HIGH)
     offsets_load_buffer_size: int = setting(
         5_242_880, INT, "bytes read at a time when offsets are loaded", at_least(1), importance=HIGH
     )
     offsets_topic_replication_factor: int = setting(
         3, SHORT, "replicas of the topic that keeps the offsets", at_least(1), importance=HIGH
     )
-    offsets_topic_num_partitions: int = setting(50, INT, "partitions of that topic", at_least(1), importance=HIGH)
-    offsets_topic_segment_bytes: int = setting(104_857_600, INT, "its largest segment", at_least(1), importance=HIGH)
+    offsets_topic_num_partitions: int = setting(50, INT, "partitions of the same topic", at_least(1), importance=HIGH)
+    offsets_topic_segment_bytes: int = setting(
+        104_857_600, INT, "maximum size of its segments", at_least(1), importance=HIGH
+    )
     offsets_topic_compression_codec: int = setting(
         0, INT, "its codec: none, gzip, snappy, lz4, zstd, counted from 0", checked_late(0, 4), importance=HIGH
     )
@@ -50,7 +52,7 @@ class CoordinatorConfig(Settings):
         10_080, INT, "how long an offset is kept after its group is empty", at_least(1), importance=HIGH
     )
     offsets_retention_check_interval_ms: int = setting(
-        600_000, LONG, "time between two looks for old offsets", at_least(1), importance=HIGH
+        600_000, LONG, "interval between checks for expired offsets", at_least(1), importance=HIGH
     )
     offsets_commit_timeout_ms: int = setting(
         5000, INT, "how long a commit waits for its replicas", at_least(1), importance=HIGH
@@ -72,21 +74,21 @@ class CoordinatorConfig(Settings):
         3, SHORT, "replicas of the topic that keeps the transactions", at_least(1), importance=HIGH
     )
     transaction_state_log_num_partitions: int = setting(
-        50, INT, "partitions of that topic", at_least(1), importance=HIGH
+        50, INT, "partitions of the same topic", at_least(1), importance=HIGH
     )
     transaction_state_log_segment_bytes: int = setting(
-        104_857_600, INT, "its largest segment", at_least(1), importance=HIGH
+        104_857_600, INT, "maximum size of its segments", at_least(1), importance=HIGH
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
-        10_000, INT, "time between two looks for transactions that ran out of time", at_least(1), importance=LOW
+        10_000, INT, "interval between checks for transactions that timed out", at_least(1), importance=LOW
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = setting(
-        3_600_000, INT, "time between two looks for forgotten transactional ids", at_least(1), importance=LOW
+        3_600_000, INT, "interval between checks for expired transactional ids", at_least(1), importance=LOW
     )
     transaction_partition_verification_enable: bool = setting(
         True,
         BOOLEAN,
-        "ask whether a partition is part of its transaction before writing to it",
+        "whether the broker verifies with the coordinator that a partition is part of a transaction",
         importance=LOW,
         mode=Mode.CLUSTER_WIDE,
     )

@@ -24,7 +24,7 @@ _AT_MOST = (
 _MEGABYTE = 1024 * 1024
 
 
-def check(typed: Mapping[str, Value], given: set[str]) -> Listeners:
+def check(typed: Mapping[str, Value], names_set: set[str]) -> Listeners:
     """`typed`: all settings; `given`: the names that were set."""
     values: Mapping[str, Any] = typed
     for lesser, greater in _AT_MOST:
@@ -39,7 +39,7 @@ def check(typed: Mapping[str, Value], given: set[str]) -> Listeners:
         values["advertised.listeners"],
         values["listener.security.protocol.map"],
         values["inter.broker.listener.name"],
-        values["security.inter.broker.protocol"] if "security.inter.broker.protocol" in given else None,
+        values["security.inter.broker.protocol"] if "security.inter.broker.protocol" in names_set else None,
     )
     _check_control_plane(values["control.plane.listener.name"], listeners)
     _check_protocols(listeners)
@@ -93,18 +93,18 @@ def _check_connections_per_ip(values: Mapping[str, Any]) -> None:
 
 def connections_per_ip(overrides: str) -> dict[str, int]:
     """The limits of some addresses, out of max.connections.per.ip.overrides."""
-    found: dict[str, int] = {}
+    limits: dict[str, int] = {}
     for host, count in parse_pairs("max.connections.per.ip.overrides", overrides).items():
         if not is_host(host) or not count.isdecimal():
             raise InvalidSetting(f"max.connections.per.ip.overrides={overrides}: {host}:{count} must be host:number")
-        found[host] = int(count)
-    return found
+        limits[host] = int(count)
+    return limits
 
 
 def _check_control_plane(name: str | None, listeners: Listeners) -> None:
     if name is None:
         return
-    names = [each.name for each in listeners.advertised]
+    names = [listener.name for listener in listeners.advertised]
     if name.upper() not in names:
         raise InvalidSetting(f"control.plane.listener.name={name}: must be an advertised listener: {', '.join(names)}")
     if name.upper() == listeners.inter_broker.name:

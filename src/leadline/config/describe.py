@@ -71,13 +71,13 @@ class ConfigLayers:
 
     def merged(self) -> dict[str, str]:
         """As they count: a setting for one broker before one for all, that before the file, whatever its unit."""
-        found = with_node_id(self.static)
+        properties = with_node_id(self.static)
         for layer in (self.dynamic_default, self.dynamic_broker):
             for name, text in layer.items():
                 for other in (name,) if name.startswith("listener.name.") else synonyms(name):
-                    found.pop(other, None)
-                found[name] = text
-        return found
+                    properties.pop(other, None)
+                properties[name] = text
+        return properties
 
     def settings(self) -> BrokerSettings:
         """What they come to."""
@@ -98,8 +98,8 @@ class ConfigLayers:
 def describe_broker(layers: ConfigLayers, names: Collection[str] | None = None) -> list[ConfigEntry]:
     """All that is known of one broker, or some of it."""
     merged = layers.merged()
-    wanted = {*merged, *(name for name, row in kafka_table().items() if not row.internal)}
-    return [_broker_entry(name, layers, merged) for name in _chosen(wanted, names)]
+    all_names = {*merged, *(name for name, row in kafka_table().items() if not row.internal)}
+    return [_broker_entry(name, layers, merged) for name in _chosen(all_names, names)]
 
 
 def describe_broker_defaults(layers: ConfigLayers, names: Collection[str] | None = None) -> list[ConfigEntry]:
@@ -129,22 +129,22 @@ def _of_topics(properties: Properties) -> dict[str, str]:
 
 
 def _broker_entry(name: str, layers: ConfigLayers, merged: Properties, with_default: bool = True) -> ConfigEntry:
-    row, known = row_of(name), kafka_table().get(name)
+    row, documented = row_of(name), kafka_table().get(name)
     sensitive = row is None or row.sensitive
-    if known is not None:
-        value = write(known.parse(merged[name])) if name in merged else known.default_text
+    if documented is not None:
+        value = write(documented.parse(merged[name])) if name in merged else documented.default_text
     else:
         value = merged[name]
-    found = _synonyms(name, layers, sensitive, with_default)
+    sources = _synonyms(name, layers, sensitive, with_default)
     return ConfigEntry(
         name=name,
         value=None if sensitive else value,
-        source=found[0].source if found else ConfigSource.DEFAULT,
-        read_only=known is None or known.mode is Mode.READ_ONLY,
+        source=sources[0].source if sources else ConfigSource.DEFAULT,
+        read_only=documented is None or documented.mode is Mode.READ_ONLY,
         sensitive=sensitive,
-        synonyms=found,
+        synonyms=sources,
         kind=row.kind if row else None,
-        documentation=known.meaning if known else None,
+        documentation=documented.meaning if documented else None,
     )
 
 
@@ -154,16 +154,16 @@ def _topic_entry(name: str, layers: ConfigLayers, defaults: LogConfig, overrides
         value = write(row.parse(overrides[name]))
     else:
         value = write(getattr(defaults, row.field)) if row.field else _unsupported_default(row, layers)
-    found = _synonyms(row.from_broker.names[0], layers, False) if row.from_broker else ()
+    sources = _synonyms(row.from_broker.names[0], layers, False) if row.from_broker else ()
     if name in overrides:
-        found = (ConfigSynonym(name, value, ConfigSource.TOPIC), *found)
+        sources = (ConfigSynonym(name, value, ConfigSource.TOPIC), *sources)
     return ConfigEntry(
         name=name,
         value=value,
-        source=found[0].source if found else ConfigSource.DEFAULT,
+        source=sources[0].source if sources else ConfigSource.DEFAULT,
         read_only=False,
         sensitive=False,
-        synonyms=found,
+        synonyms=sources,
         kind=row.kind,
         documentation=row.meaning,
     )
@@ -172,10 +172,10 @@ def _topic_entry(name: str, layers: ConfigLayers, defaults: LogConfig, overrides
 def _unsupported_default(row: SettingRow, layers: ConfigLayers) -> str | None:
     """Of a topic's setting that a LogConfig does not hold."""
     name = row.from_broker.names[0] if row.from_broker else ""
-    given = layers.merged().get(name)
-    if given is None or name == "log.message.format.version":  # which Kafka ignores as well
+    text = layers.merged().get(name)
+    if text is None or name == "log.message.format.version":  # which Kafka ignores as well
         return row.default_text
-    return write(row.parse(given))
+    return write(row.parse(text))
 
 
 def _synonyms(name: str, layers: ConfigLayers, sensitive: bool, with_default: bool = True) -> tuple[ConfigSynonym, ...]:
@@ -186,11 +186,11 @@ def _synonyms(name: str, layers: ConfigLayers, sensitive: bool, with_default: bo
         (dict(with_node_id(layers.static)), ConfigSource.STATIC_BROKER),
         (defaults if with_default else {}, ConfigSource.DEFAULT),
     ]
-    found = [
+    candidates = [
         ConfigSynonym(each, None if sensitive else text, source)
         for values, source in places
         for each in synonyms(name)
         if (text := values.get(each)) is not None
     ]
-    start = next((i for i, synonym in enumerate(found) if synonym.name == name), len(found))
-    return tuple(found[start:])  # what only overrides this setting for one listener is not its own
+    start = next((i for i, synonym in enumerate(candidates) if synonym.name == name), len(candidates))
+    return tuple(candidates[start:])  # what only overrides this setting for one listener is not its own

@@ -42,7 +42,7 @@ def rows() -> Iterator[SettingRow]:
     )
     yield row("early.start.listeners", STRING, None, "listeners that open before the broker is ready", importance=HIGH)
     yield row("initial.broker.registration.timeout.ms", INT, 60_000, "how long a first registration may take")
-    yield row("broker.heartbeat.interval.ms", INT, 2000, "time between two signs of life")
+    yield row("broker.heartbeat.interval.ms", INT, 2000, "interval between heartbeats")
     yield row("broker.session.timeout.ms", INT, 9000, "how long a broker may stay silent")
     yield row(
         "sasl.mechanism.controller.protocol", STRING, "GSSAPI", "the mechanism towards controllers", importance=HIGH
@@ -63,7 +63,7 @@ def rows() -> Iterator[SettingRow]:
 
 def _log(row: UnsupportedRow) -> Iterator[SettingRow]:
     yield row("metadata.log.dir", STRING, None, "where the log of metadata lies", importance=HIGH)
-    yield row("metadata.log.segment.bytes", INT, 1 << 30, "its largest segment", at_least(12), importance=HIGH)
+    yield row("metadata.log.segment.bytes", INT, 1 << 30, "maximum size of its segments", at_least(12), importance=HIGH)
     yield row(
         "metadata.log.segment.min.bytes",
         INT,
@@ -107,9 +107,7 @@ def _quorum(row: UnsupportedRow) -> Iterator[SettingRow]:
         "controller.quorum.election.timeout.ms", INT, 1000, "how long an election waits for votes", importance=HIGH
     )
     yield row("controller.quorum.fetch.timeout.ms", INT, 2000, "how long a voter waits for its leader", importance=HIGH)
-    yield row(
-        "controller.quorum.election.backoff.max.ms", INT, 1000, "the longest rest between elections", importance=HIGH
-    )
+    yield row("controller.quorum.election.backoff.max.ms", INT, 1000, "maximum wait between elections", importance=HIGH)
     yield row("controller.quorum.append.linger.ms", INT, 25, "how long writes are gathered")
     yield row("controller.quorum.request.timeout.ms", INT, 2000, "how long a controller's answer may take")
-    yield row("controller.quorum.retry.backoff.ms", INT, 20, "time between two attempts", importance=LOW)
+    yield row("controller.quorum.retry.backoff.ms", INT, 20, "interval between attempts", importance=LOW)

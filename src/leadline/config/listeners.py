@@ -55,7 +55,7 @@ class Listeners:
     inter_broker: Listener  # one of the advertised: how other brokers reach this one
 
     def named(self, name: str) -> Listener:
-        return next(found for found in self.bound if found.name == name)
+        return next(listener for listener in self.bound if listener.name == name)
 
 
 def parse_listeners(
@@ -69,26 +69,26 @@ def parse_listeners(
     protocols = parse_protocols(protocol_map)
     bound = _parse("listeners", listeners, protocols)
     _distinct_ports(bound, listeners)
-    told = bound if advertised is None else _parse("advertised.listeners", advertised, protocols)
-    _advertisable(told, bound, advertised)
+    public = bound if advertised is None else _parse("advertised.listeners", advertised, protocols)
+    _advertisable(public, bound, advertised)
     if inter_broker_name is not None and inter_broker_protocol is not None:
         raise InvalidSetting(
             f"inter.broker.listener.name={inter_broker_name}: must not be set together with "
             f"security.inter.broker.protocol={inter_broker_protocol}"
         )
-    return Listeners(bound, told, _inter_broker(told, protocols, inter_broker_name, inter_broker_protocol))
+    return Listeners(bound, public, _inter_broker(public, protocols, inter_broker_name, inter_broker_protocol))
 
 
 def parse_protocols(text: str) -> dict[str, SecurityProtocol]:
-    found: dict[str, SecurityProtocol] = {}
+    protocols: dict[str, SecurityProtocol] = {}
     for name, protocol in parse_pairs("listener.security.protocol.map", text).items():
         if protocol.upper() not in SecurityProtocol.__members__:
             allowed = ", ".join(SecurityProtocol.__members__)
             raise InvalidSetting(
                 f"listener.security.protocol.map={text}: {protocol} of {name} must be one of {allowed}"
             )
-        found[name.upper()] = SecurityProtocol[protocol.upper()]
-    return found
+        protocols[name.upper()] = SecurityProtocol[protocol.upper()]
+    return protocols
 
 
 def parse_pairs(setting: str, text: str) -> dict[str, str]:
@@ -100,7 +100,7 @@ def parse_pairs(setting: str, text: str) -> dict[str, str]:
 
 
 def _parse(setting: str, text: str, protocols: Mapping[str, SecurityProtocol]) -> tuple[Listener, ...]:
-    found: dict[str, Listener] = {}
+    listeners: dict[str, Listener] = {}
     for part in csv(text):
         match = _ADDRESS.fullmatch(part)
         if match is None:
@@ -110,19 +110,19 @@ def _parse(setting: str, text: str, protocols: Mapping[str, SecurityProtocol]) -
             raise InvalidSetting(f"{setting}={text}: {name} has no protocol in listener.security.protocol.map")
         if not 0 <= port <= 65535:
             raise InvalidSetting(f"{setting}={text}: port {port} must be between 0 and 65535")
-        if name in found:
+        if name in listeners:
             raise InvalidSetting(f"{setting}={text}: {name} must be there once only")
-        found[name] = Listener(name, protocols[name], match[2] or match[3] or "", port)
-    if not found:
+        listeners[name] = Listener(name, protocols[name], match[2] or match[3] or "", port)
+    if not listeners:
         raise InvalidSetting(f"{setting}={text}: must name at least one listener")
-    return tuple(found.values())
+    return tuple(listeners.values())
 
 
 def _distinct_ports(bound: Iterable[Listener], text: str) -> None:
     hosts: dict[int, list[str]] = {}
-    for each in bound:
-        if each.port:
-            hosts.setdefault(each.port, []).append(each.host)
+    for listener in bound:
+        if listener.port:
+            hosts.setdefault(listener.port, []).append(listener.host)
     for port, sharing in hosts.items():
         if len(sharing) > 1 and sorted(map(_ip_version, sharing)) != [4, 6]:
             raise InvalidSetting(
@@ -138,25 +138,25 @@ def _ip_version(host: str) -> int:
     return 4 if len(parts) == 4 and all(part.isdecimal() and int(part) < 256 for part in parts) else 0
 
 
-def _advertisable(told: Iterable[Listener], bound: Iterable[Listener], advertised: str | None) -> None:
-    names = {each.name for each in bound}
-    for each in told:
-        shown = f"advertised.listeners={advertised}" if advertised is not None else f"listeners={each}"
-        if each.host == "0.0.0.0":
+def _advertisable(public: Iterable[Listener], bound: Iterable[Listener], advertised: str | None) -> None:
+    names = {listener.name for listener in bound}
+    for listener in public:
+        shown = f"advertised.listeners={advertised}" if advertised is not None else f"listeners={listener}"
+        if listener.host == "0.0.0.0":
             raise InvalidSetting(f"{shown}: clients cannot connect to 0.0.0.0; advertise an address they can reach")
-        if each.name not in names:
-            raise InvalidSetting(f"{shown}: {each.name} must be one of listeners: {', '.join(sorted(names))}")
+        if listener.name not in names:
+            raise InvalidSetting(f"{shown}: {listener.name} must be one of listeners: {', '.join(sorted(names))}")
 
 
 def _inter_broker(
-    told: Iterable[Listener], protocols: Mapping[str, SecurityProtocol], name: str | None, protocol: str | None
+    public: Iterable[Listener], protocols: Mapping[str, SecurityProtocol], name: str | None, protocol: str | None
 ) -> Listener:
     setting = "security.inter.broker.protocol" if name is None else "inter.broker.listener.name"
-    wanted = (name or protocol or "PLAINTEXT").upper()
-    if wanted not in protocols:
-        raise InvalidSetting(f"{setting}={wanted}: has no protocol in listener.security.protocol.map")
-    for each in told:
-        if each.name == wanted:
-            return each
-    names = ", ".join(each.name for each in told)
-    raise InvalidSetting(f"{setting}={wanted}: must be the name of an advertised listener: {names}")
+    listener_name = (name or protocol or "PLAINTEXT").upper()
+    if listener_name not in protocols:
+        raise InvalidSetting(f"{setting}={listener_name}: has no protocol in listener.security.protocol.map")
+    for listener in public:
+        if listener.name == listener_name:
+            return listener
+    names = ", ".join(listener.name for listener in public)
+    raise InvalidSetting(f"{setting}={listener_name}: must be the name of an advertised listener: {names}")

@@ -29,7 +29,7 @@ class NetworkConfig(Settings):
         mode=PER_BROKER,
     )
     advertised_listeners: str | None = setting(
-        None, STRING, "the addresses that clients are told; none: those of listeners", importance=HIGH, mode=PER_BROKER
+        None, STRING, "addresses that clients connect to; not set: those of listeners", importance=HIGH, mode=PER_BROKER
     )
     listener_security_protocol_map: str = setting(
         PROTOCOLS, STRING, "the protocol of each listener, as NAME:PROTOCOL", importance=LOW, mode=PER_BROKER
@@ -54,16 +54,16 @@ class NetworkConfig(Settings):
     socket_listen_backlog_size: int = setting(
         50, INT, "connections that may wait to be accepted; not set: net.core.somaxconn", at_least(1)
     )
-    queued_max_request_bytes: int = setting(-1, LONG, "bytes of requests held in memory at a time; -1: any")
-    max_connections: int = setting(INT_MAX, INT, "connections at a time", at_least(0), mode=CLUSTER_WIDE)
+    queued_max_request_bytes: int = setting(-1, LONG, "bytes of requests in memory at a time; -1: no limit")
+    max_connections: int = setting(INT_MAX, INT, "maximum connections at a time", at_least(0), mode=CLUSTER_WIDE)
     max_connections_per_ip: int = setting(
-        INT_MAX, INT, "connections at a time from one address", at_least(0), mode=CLUSTER_WIDE
+        INT_MAX, INT, "maximum connections at a time from one address", at_least(0), mode=CLUSTER_WIDE
     )
     max_connections_per_ip_overrides: str = setting(
         "", STRING, "other such limits for some addresses, as host:number", mode=CLUSTER_WIDE
     )
     max_connection_creation_rate: int = setting(
-        INT_MAX, INT, "new connections in a second", at_least(0), mode=CLUSTER_WIDE
+        INT_MAX, INT, "maximum new connections per second", at_least(0), mode=CLUSTER_WIDE
     )
     connections_max_idle_ms: int = setting(600_000, LONG, "how long an idle connection stays open")
 
@@ -71,9 +71,9 @@ class NetworkConfig(Settings):
     socket_connection_setup_timeout_ms: int = setting(
         10_000, LONG, "how long a connection to another broker may take to open"
     )
-    socket_connection_setup_timeout_max_ms: int = setting(30_000, LONG, "the same, after several attempts have failed")
+    socket_connection_setup_timeout_max_ms: int = setting(30_000, LONG, "the same after several failed attempts")
 
-    fetch_max_bytes: int = setting(57_671_680, INT, "the most that one fetch is answered with", at_least(1024))
+    fetch_max_bytes: int = setting(57_671_680, INT, "maximum bytes of one fetch response", at_least(1024))
     max_incremental_fetch_session_cache_slots: int = setting(
         1000, INT, "fetch sessions that are remembered", at_least(0)
     )

@@ -12,13 +12,13 @@ _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 def parse_properties(text: str) -> dict[str, str]:
     def unescape(match: re.Match[str]) -> str:
-        found = match[1]
-        return chr(int(found[1:], 16)) if len(found) == 5 else _ESCAPED.get(found, found)
+        escape = match[1]
+        return chr(int(escape[1:], 16)) if len(escape) == 5 else _ESCAPED.get(escape, escape)
 
-    found: dict[str, str] = {}
+    properties: dict[str, str] = {}
     for line in re.sub(r"\\\r?\n[ \t]*", "", text).splitlines():
         line = line.strip()
         if line and line[0] not in "#!":
             key, *value = _SEPARATOR.split(line, maxsplit=1)
-            found[_ESCAPE.sub(unescape, key)] = _ESCAPE.sub(unescape, value[0]) if value else ""
-    return found
+            properties[_ESCAPE.sub(unescape, key)] = _ESCAPE.sub(unescape, value[0]) if value else ""
+    return properties

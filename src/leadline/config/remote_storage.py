@@ -49,13 +49,13 @@ def rows() -> Iterator[SettingRow]:
         ("metadata.manager.listener.name", STRING, None, MEDIUM, not_empty, "the listener that it uses"),
         ("metadata.custom.metadata.max.bytes", INT, 128, LOW, at_least(0), "the longest note kept with a segment"),
         ("manager.thread.pool.size", INT, 10, MEDIUM, at_least(1), "threads that copy and delete"),
-        ("manager.task.interval.ms", LONG, 30_000, LOW, at_least(1), "time between two looks for work"),
+        ("manager.task.interval.ms", LONG, 30_000, LOW, at_least(1), "interval between checks for work"),
         ("reader.threads", INT, 10, MEDIUM, at_least(1), "threads that read"),
         ("reader.max.pending.tasks", INT, 100, MEDIUM, at_least(1), "reads that may wait for them"),
         ("manager.copy.quota.window.num", INT, 11, MEDIUM, at_least(1), "windows over which copying is measured"),
-        ("manager.copy.quota.window.size.seconds", INT, 1, MEDIUM, at_least(1), "how long each of them is"),
+        ("manager.copy.quota.window.size.seconds", INT, 1, MEDIUM, at_least(1), "length of a window"),
         ("manager.fetch.quota.window.num", INT, 11, MEDIUM, at_least(1), "windows over which reading is measured"),
-        ("manager.fetch.quota.window.size.seconds", INT, 1, MEDIUM, at_least(1), "how long each of them is"),
+        ("manager.fetch.quota.window.size.seconds", INT, 1, MEDIUM, at_least(1), "length of a window"),
     ):
         yield row(f"remote.log.{name}", kind, default, meaning, check, importance=importance)
     for name, default, importance, meaning in (
@@ -71,8 +71,8 @@ def _threads(row: UnsupportedRow) -> Iterator[SettingRow]:
     for name, kind, default, importance, check, meaning in (
         ("copier.thread.pool.size", INT, 10, MEDIUM, at_least(1), "threads that copy"),
         ("expiration.thread.pool.size", INT, 10, MEDIUM, at_least(1), "threads that delete"),
-        ("task.retry.backoff.ms", LONG, 500, LOW, at_least(1), "the rest after a first failure"),
-        ("task.retry.backoff.max.ms", LONG, 30_000, LOW, at_least(1), "the longest rest"),
-        ("task.retry.jitter", DOUBLE, 0.2, LOW, between(0, 0.5), "what chance adds to it"),
+        ("task.retry.backoff.ms", LONG, 500, LOW, at_least(1), "wait after a first failure"),
+        ("task.retry.backoff.max.ms", LONG, 30_000, LOW, at_least(1), "maximum wait"),
+        ("task.retry.jitter", DOUBLE, 0.2, LOW, between(0, 0.5), "random part added to it"),
     ):
         yield row(f"remote.log.manager.{name}", kind, default, meaning, check, importance=importance, internal=True)

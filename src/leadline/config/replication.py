@@ -25,21 +25,19 @@ class ReplicationConfig(Settings):
         30_000, LONG, "how long a follower may stay behind before it leaves the in-sync replicas", importance=HIGH
     )
     replica_socket_timeout_ms: int = setting(30_000, INT, "how long a follower waits for its leader", importance=HIGH)
-    replica_fetch_max_bytes: int = setting(
-        1_048_576, INT, "what a follower asks of one partition at a time", at_least(0)
-    )
+    replica_fetch_max_bytes: int = setting(1_048_576, INT, "bytes that a follower requests per partition", at_least(0))
     replica_fetch_response_max_bytes: int = setting(
-        10_485_760, INT, "what a follower asks of one leader at a time", at_least(0)
+        10_485_760, INT, "bytes that a follower requests per fetch", at_least(0)
     )
     replica_fetch_wait_max_ms: int = setting(
-        500, INT, "how long a leader may hold a follower's fetch back", importance=HIGH
+        500, INT, "how long a leader may delay the response to a follower's fetch", importance=HIGH
     )
     replica_fetch_min_bytes: int = setting(
-        1, INT, "what a leader gathers before it answers a follower", importance=HIGH
+        1, INT, "bytes that a leader waits for before it answers a follower", importance=HIGH
     )
-    replica_fetch_backoff_ms: int = setting(1000, INT, "how long a follower rests after an error", at_least(0))
+    replica_fetch_backoff_ms: int = setting(1000, INT, "how long a follower waits after an error", at_least(0))
     replica_high_watermark_checkpoint_interval_ms: int = setting(
-        5000, LONG, "time between two checkpoints of the high watermarks", importance=HIGH
+        5000, LONG, "interval between checkpoints of the high watermarks", importance=HIGH
     )
     replica_selector_class: str | None = setting(
         None,

@@ -32,7 +32,9 @@ def rows() -> Iterator[SettingRow]:
 def _tls() -> Iterator[SettingRow]:
     row = refused("this broker has no TLS, so nothing would be encrypted; leave it out and use PLAINTEXT listeners")
     client_auth = one_of("required", "requested", "none")
-    yield row("ssl.client.auth", STRING, "none", "must clients show a certificate", client_auth, mode=PER_BROKER)
+    yield row(
+        "ssl.client.auth", STRING, "none", "whether clients must present a certificate", client_auth, mode=PER_BROKER
+    )
     for name, kind, meaning in (
         ("keystore.location", STRING, "the file with key and certificate"),
         ("keystore.password", PASSWORD, "the password of that file"),
@@ -71,8 +73,8 @@ def _tls_parameters() -> Iterator[SettingRow]:
     ):
         yield row(f"ssl.{name}", kind, default, meaning, importance=importance, mode=PER_BROKER)
     for name, meaning in (
-        ("dn", "may a new certificate carry another name than the one it replaces"),
-        ("san", "may a new certificate lack alternative names of the one it replaces"),
+        ("dn", "whether a new certificate may have another name than the one it replaces"),
+        ("san", "whether a new certificate may lack alternative names of the one it replaces"),
     ):
         yield row(f"ssl.allow.{name}.changes", BOOLEAN, False, meaning, importance=LOW)
 
@@ -94,9 +96,9 @@ def _sasl() -> Iterator[SettingRow]:
 
 def _authorizer() -> Iterator[SettingRow]:
     row = refused("this broker has no authorizer, so everybody may do everything; leave it out")
-    decides = "what decides who may do what; empty: everybody may do everything"
+    decides = "class that authorizes requests; empty: everybody may do everything"
     yield row("authorizer.class.name", STRING, "", decides, anything, importance=LOW)
     row = accepted("this broker has no authorizer")
-    yield row("super.users", STRING, "", "users, cut at semicolons, who may do everything", not_in_kafka=True)
-    everybody = "may everybody do what no rule speaks of"
+    yield row("super.users", STRING, "", "users who may do everything, separated by semicolons", not_in_kafka=True)
+    everybody = "whether everybody may do what no ACL mentions"
     yield row("allow.everyone.if.no.acl.found", BOOLEAN, False, everybody, not_in_kafka=True)

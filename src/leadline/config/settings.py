@@ -102,7 +102,7 @@ class SettingRow(NamedTuple):
         return InvalidSetting(f"{self.name}={'[hidden]' if self.sensitive else text.strip()}: {wrong}")
 
 
-class RowColumns(TypedDict, total=False):
+class OptionalColumns(TypedDict, total=False):
     """The columns of a row that have a default."""
 
     importance: Importance
@@ -113,7 +113,7 @@ class RowColumns(TypedDict, total=False):
     from_broker: FromBroker
 
 
-class SettingColumns(RowColumns, total=False):
+class SettingColumns(OptionalColumns, total=False):
     """The same for a setting that has a field."""
 
     why: str
@@ -135,7 +135,7 @@ class UnsupportedRow:
         default: Value,
         meaning: str,
         check: ValueCheck | None = None,
-        **columns: Unpack[RowColumns],
+        **columns: Unpack[OptionalColumns],
     ) -> SettingRow:
         return SettingRow(name, kind, default, meaning, check, support=self.support, why=self.why, **columns)
 
@@ -207,14 +207,14 @@ _TABLES: dict[type[Settings], dict[str, SettingRow]] = {}
 
 
 def _rows(table: type[Settings]) -> Iterator[tuple[str, SettingRow]]:
-    for each in fields(table):
-        columns: dict[str, Any] = dict(each.metadata)
-        name, default = each.name.replace("_", "."), columns.pop("declared", each.default)
-        yield name, SettingRow(name, default=default, field=each.name, **columns)
+    for column in fields(table):
+        columns: dict[str, Any] = dict(column.metadata)
+        name, default = column.name.replace("_", "."), columns.pop("declared", column.default)
+        yield name, SettingRow(name, default=default, field=column.name, **columns)
 
 
-def nearest(name: str, known: Iterable[str], likeness: float = 0.85) -> str:
+def nearest(name: str, candidates: Iterable[str], likeness: float = 0.85) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=likeness)
+    close = difflib.get_close_matches(name, list(candidates), n=1, cutoff=likeness)
     return f" (did you mean {close[0]}?)" if close else ""

@@ -42,34 +42,34 @@ class StorageConfig(Settings):
         1, INT, "threads that recover the logs of one directory", at_least(1), importance=HIGH, mode=CLUSTER_WIDE
     )
     log_initial_task_delay_ms: int = setting(
-        30_000, LONG, "time before the first periodic work", at_least(0), importance=LOW, internal=True
+        30_000, LONG, "delay before the first periodic task", at_least(0), importance=LOW, internal=True
     )
     log_retention_check_interval_ms: int = setting(
-        300_000, LONG, "time between two looks for old segments", at_least(1)
+        300_000, LONG, "interval between checks for expired segments", at_least(1)
     )
     log_flush_scheduler_interval_ms: int = setting(
-        LONG_MAX, LONG, "time between two looks for unflushed logs", stricter(at_least(1)), importance=HIGH
+        LONG_MAX, LONG, "interval between checks for logs that need a flush", stricter(at_least(1)), importance=HIGH
     )
     log_flush_offset_checkpoint_interval_ms: int = setting(
-        60_000, INT, "time between two checkpoints of the recovery points", at_least(0), importance=HIGH
+        60_000, INT, "interval between checkpoints of the recovery points", at_least(0), importance=HIGH
     )
     log_flush_start_offset_checkpoint_interval_ms: int = setting(
-        60_000, INT, "time between two checkpoints of the log start offsets", at_least(0), importance=HIGH
+        60_000, INT, "interval between checkpoints of the log start offsets", at_least(0), importance=HIGH
     )
     producer_id_expiration_ms: int = setting(
         DAY_MS, INT, "how long an idle producer is remembered", at_least(1), importance=LOW, mode=CLUSTER_WIDE
     )
     producer_id_expiration_check_interval_ms: int = setting(
-        600_000, INT, "time between two looks for idle producers", at_least(1), importance=LOW, internal=True
+        600_000, INT, "interval between checks for idle producers", at_least(1), importance=LOW, internal=True
     )
-    log_cleaner_enable: bool = setting(True, BOOLEAN, "compact logs at all")
+    log_cleaner_enable: bool = setting(True, BOOLEAN, "whether logs are compacted")
     log_cleaner_threads: int = setting(
         1, INT, "logs compacted at the same time, each in a process of its own", at_least(0), mode=CLUSTER_WIDE
     )
     log_cleaner_io_max_bytes_per_second: float = setting(
         sys.float_info.max,
         DOUBLE,
-        "what all compaction together may read and write",
+        "bytes per second that all cleaners together may read and write",
         stricter(at_least(1)),
         mode=CLUSTER_WIDE,
     )
@@ -81,11 +81,11 @@ class StorageConfig(Settings):
         mode=CLUSTER_WIDE,
     )
     log_cleaner_io_buffer_load_factor: float = setting(
-        0.9, DOUBLE, "how full that memory may get", stricter(between(0, 1)), mode=CLUSTER_WIDE
+        0.9, DOUBLE, "maximum load of the buffer for keys", stricter(between(0, 1)), mode=CLUSTER_WIDE
     )
     log_cleaner_io_buffer_size: int = setting(
         512 * 1024, INT, "bytes read and written at a time", at_least(0), mode=CLUSTER_WIDE
     )
     log_cleaner_backoff_ms: int = setting(
-        15_000, LONG, "time to sleep when no log needs compaction", at_least(0), mode=CLUSTER_WIDE
+        15_000, LONG, "how long a cleaner sleeps when no log needs compaction", at_least(0), mode=CLUSTER_WIDE
     )

@@ -146,7 +146,7 @@ class LogConfig(Settings):
     message_timestamp_type: str = setting(
         "CreateTime",
         STRING,
-        "whose time a record carries",
+        "whether a record has the time of its creation or of its append",
         one_of("CreateTime", "LogAppendTime"),
         from_broker=from_broker("log.message.timestamp.type"),
     )
@@ -180,7 +180,7 @@ class LogConfig(Settings):
     retention_bytes: int = setting(
         -1,
         LONG,
-        "the size a partition is cut back to; -1: any",
+        "maximum size of a partition; -1: no limit",
         from_broker=from_broker("log.retention.bytes", importance=HIGH),
     )
     retention_ms: int = setting(
@@ -217,7 +217,7 @@ class LogConfig(Settings):
     unclean_leader_election_enable: bool = setting(
         False,
         BOOLEAN,
-        "may a replica that lacks acknowledged records lead",
+        "whether a replica that lacks acknowledged records may lead",
         from_broker=from_broker("unclean.leader.election.enable", importance=HIGH),
     )
 
@@ -298,7 +298,7 @@ def _not_obeyed() -> Iterator[SettingRow]:
         name="message.downconversion.enable",
         kind=ConfigType.BOOLEAN,
         default=True,
-        meaning="may records be rewritten into an older format for an older consumer",
+        meaning="whether records are rewritten into an older format for an older consumer",
         importance=LOW,
         support=Support.ACCEPTED,
         why="records are never rewritten for older consumers",

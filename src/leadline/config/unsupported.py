@@ -82,18 +82,25 @@ def _quotas() -> Iterator[SettingRow]:
     row = accepted("there are no quotas of clients")
     for name, what in (("quota", "a client's rate"), ("controller.quota", "the rate of changes to topics")):
         yield row(f"{name}.window.num", INT, 11, f"windows over which {what} is taken", at_least(1), importance=LOW)
-        yield row(f"{name}.window.size.seconds", INT, 1, "how long each of them is", at_least(1), importance=LOW)
+        yield row(f"{name}.window.size.seconds", INT, 1, "length of a window", at_least(1), importance=LOW)
 
 
 def _metrics() -> Iterator[SettingRow]:
     row = refused("Java classes cannot be loaded; leave it out")
-    yield row("metric.reporters", LIST, (), "classes that metrics are handed to", importance=LOW, mode=CLUSTER_WIDE)
-    yield row("kafka.metrics.reporters", LIST, (), "classes that the older metrics are handed to", importance=LOW)
+    yield row("metric.reporters", LIST, (), "classes that receive metrics", importance=LOW, mode=CLUSTER_WIDE)
+    yield row("kafka.metrics.reporters", LIST, (), "classes that receive the older metrics", importance=LOW)
     row = accepted("there are no Java metrics")
-    yield row("kafka.metrics.polling.interval.secs", INT, 10, "how often those are asked", at_least(1), importance=LOW)
+    yield row(
+        "kafka.metrics.polling.interval.secs",
+        INT,
+        10,
+        "interval of those reports, in seconds",
+        at_least(1),
+        importance=LOW,
+    )
     yield row("auto.include.jmx.reporter", BOOLEAN, True, "show metrics through JMX", importance=LOW)
     yield row("metrics.num.samples", INT, 2, "windows that a metric is taken over", at_least(1), importance=LOW)
-    yield row("metrics.sample.window.ms", LONG, 30_000, "how long each of them is", at_least(1), importance=LOW)
+    yield row("metrics.sample.window.ms", LONG, 30_000, "length of a window", at_least(1), importance=LOW)
     yield row("metrics.recording.level", STRING, "INFO", "how much is measured", importance=LOW)
     row = accepted("clients push their metrics in KRaft mode only")
     yield row(
@@ -103,14 +110,12 @@ def _metrics() -> Iterator[SettingRow]:
 
 def _plugins() -> Iterator[SettingRow]:
     row = refused("Java classes cannot be loaded; leave it out")
-    yield row(
-        "create.topic.policy.class.name", CLASS, None, "a class that has a say when topics are created", importance=LOW
-    )
+    yield row("create.topic.policy.class.name", CLASS, None, "class that may refuse new topics", importance=LOW)
     yield row(
         "alter.config.policy.class.name",
         CLASS,
         None,
-        "a class that has a say when settings are changed",
+        "class that may refuse changed settings",
         importance=LOW,
     )
     yield row("client.quota.callback.class", CLASS, None, "a class that sets the quotas of clients", importance=LOW)
@@ -132,19 +137,19 @@ def _plugins() -> Iterator[SettingRow]:
 def _zookeeper() -> Iterator[SettingRow]:
     row = refused("leave it false and keep strangers away from ZooKeeper by other means")
     yield row(
-        "zookeeper.set.acl", BOOLEAN, False, "let none but brokers change what lies in ZooKeeper", importance=HIGH
+        "zookeeper.set.acl", BOOLEAN, False, "whether only brokers may change nodes in ZooKeeper", importance=HIGH
     )
     row = refused("connections to ZooKeeper are plain; leave it false")
     yield row("zookeeper.ssl.client.enable", BOOLEAN, False, "speak TLS with ZooKeeper")
     row = refused("connections to ZooKeeper are plain; leave it out")
     yield row("zookeeper.ssl.keystore.location", STRING, None, "the file with the key for ZooKeeper")
     yield row("zookeeper.ssl.keystore.password", PASSWORD, None, "the password of that file")
-    yield row("zookeeper.ssl.truststore.location", STRING, None, "the file that ZooKeeper is known by")
+    yield row("zookeeper.ssl.truststore.location", STRING, None, "file of certificates trusted for ZooKeeper")
     yield row("zookeeper.ssl.truststore.password", PASSWORD, None, "the password of that file")
     row = accepted("connections to ZooKeeper are plain")
     yield row("zookeeper.clientCnxnSocket", STRING, None, "the class that connects to ZooKeeper")
     yield row("zookeeper.ssl.keystore.type", STRING, None, "the format of the file with the key")
-    yield row("zookeeper.ssl.truststore.type", STRING, None, "the format of the file it is known by")
+    yield row("zookeeper.ssl.truststore.type", STRING, None, "format of that file")
     yield row("zookeeper.ssl.protocol", STRING, "TLSv1.2", "the newest TLS to offer ZooKeeper", importance=LOW)
     yield row(
         "zookeeper.ssl.enabled.protocols", LIST, None, "the versions of TLS in use with ZooKeeper", importance=LOW
@@ -181,10 +186,10 @@ def _groups() -> Iterator[SettingRow]:
     yield row("group.consumer.session.timeout.ms", INT, 45_000, "how long members may be silent", at_least(1))
     yield row("group.consumer.min.session.timeout.ms", INT, 45_000, "the least that may be set", at_least(1))
     yield row("group.consumer.max.session.timeout.ms", INT, 60_000, "the most that may be set", at_least(1))
-    yield row("group.consumer.heartbeat.interval.ms", INT, 5000, "time between signs of life", at_least(1))
+    yield row("group.consumer.heartbeat.interval.ms", INT, 5000, "interval between heartbeats", at_least(1))
     yield row("group.consumer.min.heartbeat.interval.ms", INT, 5000, "the least that may be set", at_least(1))
     yield row("group.consumer.max.heartbeat.interval.ms", INT, 15_000, "the most that may be set", at_least(1))
-    yield row("group.consumer.max.size", INT, INT_MAX, "members of a group", at_least(1))
+    yield row("group.consumer.max.size", INT, INT_MAX, "maximum members of a group", at_least(1))
     assignors = "org.apache.kafka.coordinator.group.assignor"
     yield row(
         "group.consumer.assignors",
@@ -196,7 +201,7 @@ def _groups() -> Iterator[SettingRow]:
         "group.consumer.migration.policy",
         STRING,
         "disabled",
-        "may groups change from one way of rebalancing to the other",
+        "whether groups may change from one rebalance protocol to the other",
         any_case_of("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL"),
     )
 
@@ -212,8 +217,8 @@ def _kerberos() -> Iterator[SettingRow]:
         "the share of a ticket's life after which it is renewed",
         mode=PER_BROKER,
     )
-    yield row("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, "what chance adds to it", mode=PER_BROKER)
-    yield row("sasl.kerberos.min.time.before.relogin", LONG, 60_000, "time between two attempts", mode=PER_BROKER)
+    yield row("sasl.kerberos.ticket.renew.jitter", DOUBLE, 0.05, "random part added to it", mode=PER_BROKER)
+    yield row("sasl.kerberos.min.time.before.relogin", LONG, 60_000, "interval between attempts", mode=PER_BROKER)
     yield row(
         "sasl.kerberos.principal.to.local.rules",
         LIST,
@@ -234,7 +239,7 @@ def _tokens() -> Iterator[SettingRow]:
         "delegation.token.expiry.check.interval.ms",
         LONG,
         3_600_000,
-        "time between two looks for old ones",
+        "interval between checks for expired tokens",
         at_least(1),
         importance=LOW,
     )
@@ -244,15 +249,15 @@ def _logins() -> Iterator[SettingRow]:
     row = accepted("there is no OAUTHBEARER")
     for name, kind, default, meaning in (
         ("refresh.window.factor", DOUBLE, 0.8, "the share of a login's life after which it is renewed"),
-        ("refresh.window.jitter", DOUBLE, 0.05, "what chance adds to it"),
+        ("refresh.window.jitter", DOUBLE, 0.05, "random part added to it"),
         ("refresh.min.period.seconds", SHORT, 60, "how long a login lasts at least"),
         ("refresh.buffer.seconds", SHORT, 300, "how long before its end a login is renewed at the latest"),
     ):
         yield row(f"sasl.login.{name}", kind, default, meaning, mode=PER_BROKER)
     yield row("sasl.login.connect.timeout.ms", INT, None, "how long connecting for a token may take", importance=LOW)
     yield row("sasl.login.read.timeout.ms", INT, None, "how long the answer with a token may take", importance=LOW)
-    yield row("sasl.login.retry.backoff.max.ms", LONG, 10_000, "the longest rest between two attempts", importance=LOW)
-    yield row("sasl.login.retry.backoff.ms", LONG, 100, "the rest after the first attempt", importance=LOW)
+    yield row("sasl.login.retry.backoff.max.ms", LONG, 10_000, "maximum wait between attempts", importance=LOW)
+    yield row("sasl.login.retry.backoff.ms", LONG, 100, "wait after the first attempt", importance=LOW)
 
 
 def _oauth() -> Iterator[SettingRow]:
@@ -263,8 +268,8 @@ def _oauth() -> Iterator[SettingRow]:
         ("token.endpoint.url", STRING, None, MEDIUM, "where tokens come from"),
         ("jwks.endpoint.url", STRING, None, MEDIUM, "where the keys that sign them come from"),
         ("jwks.endpoint.refresh.ms", LONG, 3_600_000, LOW, "how long those keys are kept"),
-        ("jwks.endpoint.retry.backoff.ms", LONG, 100, LOW, "the rest after a first failed attempt to get them"),
-        ("jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, LOW, "the longest rest between two attempts"),
+        ("jwks.endpoint.retry.backoff.ms", LONG, 100, LOW, "wait after a first failed attempt to get them"),
+        ("jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, LOW, "maximum wait between attempts"),
         ("clock.skew.seconds", INT, 30, LOW, "how far two clocks may be apart"),
         ("expected.audience", LIST, None, LOW, "whom a token must be meant for"),
         ("expected.issuer", STRING, None, LOW, "whom a token must come from"),

@@ -108,10 +108,10 @@ def _whole(kind: ConfigType, text: str) -> int:
 
 
 def _double(text: str) -> float:
-    found = _DOUBLE.fullmatch(text)
-    if not found:
+    match = _DOUBLE.fullmatch(text)
+    if not match:
         raise ValueError("must be a number")
-    return float(found[1])
+    return float(match[1])
 
 
 def _java_double(value: float) -> str:

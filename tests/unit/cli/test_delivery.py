@@ -94,7 +94,7 @@ def test_a_broker_that_stops_answering_is_told(tmp_path: Path) -> None:
                 assert (
                     process.stderr.read()
                     .splitlines()[-1]
-                    .endswith(b"; 1 record not stored, 1 of which may be stored all the same")
+                    .endswith(b"; 1 record not stored, 1 of which may be stored nevertheless")
                 )
             finally:
                 os.kill(broker.pid, signal.SIGCONT)

@@ -42,7 +42,7 @@ class BrokerPlan(NamedTuple):
     settings: Mapping[str, str]
 
 
-def plans(folder: Path, count: int, first_port: int, connect: str, given: Mapping[str, str]) -> list[BrokerPlan]:
+def plans(folder: Path, count: int, first_port: int, connect: str, overrides: Mapping[str, str]) -> list[BrokerPlan]:
     """Copies as many as there are brokers, up to three; with three, one may be away and writes still go on."""
     copies = str(min(3, count))
     needed = "2" if count >= 3 else "1"
@@ -53,19 +53,19 @@ def plans(folder: Path, count: int, first_port: int, connect: str, given: Mappin
         "offsets.topic.replication.factor": copies,
         "transaction.state.log.replication.factor": copies,
         "transaction.state.log.min.isr": needed,
-        **given,
+        **overrides,
     }
-    found = []
+    broker_plans = []
     for id in range(1, count + 1):
         own, port = folder / f"broker-{id}", first_port + id - 1
         place = {"broker.id": str(id), "listeners": f"PLAINTEXT://{HOST}:{port}", "log.dirs": str(own / DATA_FOLDER)}
-        found.append(BrokerPlan(id, port, own, place | common))
-    return found
+        broker_plans.append(BrokerPlan(id, port, own, place | common))
+    return broker_plans
 
 
 def brokers_in(folder: Path) -> int:
     """How many the folder has from the last time."""
-    ids = [int(each.parent.name.rpartition("-")[2]) for each in folder.glob(f"broker-[0-9]*/{SETTINGS_FILE}")]
+    ids = [int(file.parent.name.rpartition("-")[2]) for file in folder.glob(f"broker-[0-9]*/{SETTINGS_FILE}")]
     return max(ids, default=0)
 
 
@@ -124,7 +124,7 @@ class BrokerProcess:
 
     def last_line(self) -> str:
         said = self.log.read_text(errors="replace").splitlines()
-        return said[-1].removeprefix("leadline: ") if said else "it said nothing"
+        return said[-1].removeprefix("leadline: ") if said else "its log is empty"
 
 
 async def start_broker(plan: BrokerPlan) -> Process:
@@ -134,7 +134,11 @@ async def start_broker(plan: BrokerPlan) -> Process:
     file.write_text(HEAD + "".join(f"{name}={value}\n" for name, value in plan.settings.items()))
     with (plan.folder / LOG_FILE).open("ab") as log:
         return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "leadline", "start", str(file)),
+            sys.executable,
+            "-m",
+            "leadline",
+            "start",
+            str(file),
             stdin=DEVNULL,
             stdout=log,
             stderr=STDOUT,

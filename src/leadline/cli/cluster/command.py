@@ -95,9 +95,9 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 def _check(options: argparse.Namespace, count: int) -> None:
     """What is certain to fail fails before anything has started."""
-    given = dict(options.set)
+    overrides = dict(options.set)
     for name in OWN_SETTINGS:
-        if name in given:
+        if name in overrides:
             raise Failure(f"--set {name}: this setting differs between brokers; use --dir, --port and --zookeeper")
     if options.zookeeper is not None and options.zookeeper_port is not None:
         raise Failure("--zookeeper-port: with --zookeeper no ZooKeeper is started")
@@ -106,7 +106,7 @@ def _check(options: argparse.Namespace, count: int) -> None:
     if options.port + count - 1 > 65_535:
         raise Failure(f"--port {options.port}: {count} brokers need the ports up to {options.port + count - 1}")
     try:
-        for plan in plans(options.dir, count, options.port, "localhost", given):
+        for plan in plans(options.dir, count, options.port, "localhost", overrides):
             broker_settings(plan.settings)
             if not _is_free(plan.port):
                 raise Failure(_taken(plan.port, "--port"))

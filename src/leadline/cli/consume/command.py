@@ -98,11 +98,11 @@ def partitions(text: str) -> list[int]:
 
 
 def fields(text: str) -> tuple[str, ...]:
-    asked = tuple(text.split(","))
-    for name in asked:
+    names = tuple(text.split(","))
+    for name in names:
         if name not in FIELDS:
             raise argparse.ArgumentTypeError(f"no field {name!r}: expected some of {', '.join(FIELDS)}")
-    return asked
+    return names
 
 
 # What a record looks like
@@ -133,11 +133,11 @@ def run(options: argparse.Namespace) -> int:
         }
     )
     try:
-        known = sorted(connection.partitions_of(consumer, options.topic))
+        numbers = sorted(connection.partitions_of(consumer, options.topic))
         if group is not None:
             _join(consumer, reading)
         else:
-            _assign(connection, consumer, reading, options, known)
+            _assign(connection, consumer, reading, options, numbers)
         return _read(connection, consumer, reading)
     finally:
         consumer.close()
@@ -146,10 +146,10 @@ def run(options: argparse.Namespace) -> int:
 def _join(consumer: "Consumer", reading: TopicReader) -> None:
     """To the end means: to the end of all that the group hands to this member, once it has handed out something."""
 
-    def assigned(_: "Consumer", given: "list[TopicPartition]") -> None:
+    def assigned(_: "Consumer", partitions: "list[TopicPartition]") -> None:
         if reading.ends is not None:
             reading.ends.pop(-1, None)
-            reading.ends |= {found.partition: NO_END for found in given}
+            reading.ends |= {partition.partition: NO_END for partition in partitions}
 
     if reading.ends is not None:
         reading.ends[-1] = NO_END
@@ -161,22 +161,22 @@ def _assign(
     consumer: "Consumer",
     reading: TopicReader,
     options: argparse.Namespace,
-    known: Sequence[int],
+    numbers: Sequence[int],
 ) -> None:
     from confluent_kafka import TopicPartition
 
     for partition in options.partition or ():
-        if partition not in known:
-            raise Failure(f"{reading.topic} has the partitions 0 to {len(known) - 1}: there is no {partition}")
-    chosen = [TopicPartition(reading.topic, partition) for partition in options.partition or known]
+        if partition not in numbers:
+            raise Failure(f"{reading.topic} has the partitions 0 to {len(numbers) - 1}: there is no {partition}")
+    chosen = [TopicPartition(reading.topic, partition) for partition in options.partition or numbers]
     edges = _edges(connection, consumer, reading, chosen, needed=options.from_time is not None)
-    for found in chosen:
-        if (at := edges.get(Partition(found.topic, found.partition))) is None:
-            found.offset = logical_offset(options)
+    for position in chosen:
+        if (at := edges.get(Partition(position.topic, position.partition))) is None:
+            position.offset = logical_offset(options)
             continue
-        found.offset = start_offset(options, found, at.start, at.end)
-        if reading.ends is not None and found.offset < at.end:
-            reading.ends[found.partition] = at.end
+        position.offset = start_offset(options, position, at.start, at.end)
+        if reading.ends is not None and position.offset < at.end:
+            reading.ends[position.partition] = at.end
     if options.from_time is not None:
         _seek_time(connection, consumer, chosen, options.from_time, reading)
     consumer.assign(chosen)
@@ -191,7 +191,7 @@ def _edges(
     needed: bool,
 ) -> dict[Partition, OffsetRange]:
     """Where partitions start and end. What nobody leads is told, and waited for if it cannot be read without."""
-    partitions = [Partition(each.topic, each.partition) for each in chosen]
+    partitions = [Partition(partition.topic, partition.partition) for partition in chosen]
     complained, needed = "", needed or reading.ends is not None
     while True:
         cluster = connection.metadata(consumer)
@@ -243,14 +243,14 @@ def _seek_time(
     """To the first record that is as young as this; to the end where there is none."""
     from confluent_kafka import TopicPartition
 
-    asked = [TopicPartition(found.topic, found.partition, timestamp) for found in chosen]
-    answers = consumer.offsets_for_times(asked, timeout=connection.timeout_s)
-    for found, answer in zip(chosen, answers, strict=True):
+    times = [TopicPartition(position.topic, position.partition, timestamp) for position in chosen]
+    answers = consumer.offsets_for_times(times, timeout=connection.timeout_s)
+    for position, answer in zip(chosen, answers, strict=True):
         if answer.error is not None:
-            raise Failure(f"{found.topic}-{found.partition}: {client_error_text(answer.error)}")
-        found.offset = answer.offset
+            raise Failure(f"{position.topic}-{position.partition}: {client_error_text(answer.error)}")
+        position.offset = answer.offset
         if answer.offset < 0 and reading.ends is not None:
-            reading.ends.pop(found.partition, None)
+            reading.ends.pop(position.partition, None)
 
 
 def _read(connection: ClusterConnection, consumer: "Consumer", reading: TopicReader) -> int:

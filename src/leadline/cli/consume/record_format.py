@@ -30,8 +30,8 @@ def as_text(print_fields: Sequence[str], separator: bytes = b"\t") -> Layout:
         if "offset" in print_fields:
             parts.append(b"Offset:%d" % (message.offset() or 0))
         if "headers" in print_fields:
-            found = [name.encode() + b":" + _or_null(value) for name, value in headers_of(message)]
-            parts.append(b",".join(found) or b"NO_HEADERS")
+            headers = [name.encode() + b":" + _or_null(value) for name, value in headers_of(message)]
+            parts.append(b",".join(headers) or b"NO_HEADERS")
         if "key" in print_fields:
             parts.append(_or_null(message.key()))
         parts.append(_or_null(message.value()))
@@ -41,8 +41,8 @@ def as_text(print_fields: Sequence[str], separator: bytes = b"\t") -> Layout:
 
 
 def headers_of(message: "Message") -> list[tuple[str, bytes | None]]:
-    given = message.headers() or []
-    pairs = given.items() if isinstance(given, dict) else given
+    headers = message.headers() or []
+    pairs = headers.items() if isinstance(headers, dict) else headers
     return [(name, value.encode() if isinstance(value, str) else value) for name, value in pairs]
 
 
@@ -52,7 +52,7 @@ def _or_null(data: bytes | None) -> bytes:
 
 def as_json(print_fields: Sequence[str]) -> Layout:
     """Everything, or the value and what was asked for."""
-    wanted = frozenset(print_fields or FIELDS)
+    selected = frozenset(print_fields or FIELDS)
 
     def layout(message: "Message") -> bytes:
         kind, timestamp = message.timestamp()
@@ -64,10 +64,10 @@ def as_json(print_fields: Sequence[str]) -> Layout:
             "headers": {"headers": headers},
             "key": json_bytes("key", message.key()),
         }
-        found: dict[str, Json] = {"topic": message.topic()}
+        record: dict[str, Json] = {"topic": message.topic()}
         for name, members in every.items():
-            found |= members if name in wanted else {}
-        found |= json_bytes("value", message.value())
-        return json.dumps(found, ensure_ascii=False).encode() + b"\n"
+            record |= members if name in selected else {}
+        record |= json_bytes("value", message.value())
+        return json.dumps(record, ensure_ascii=False).encode() + b"\n"
 
     return layout

@@ -107,7 +107,7 @@ class StallWatch:
         return self._reading.is_bounded and bool(trouble)
 
     def _problem(self) -> str:
-        partitions = [each.partition for each in self._consumer.assignment()]
+        partitions = [assigned.partition for assigned in self._consumer.assignment()]
         if self._reading.ends is not None:
             partitions = [number for number in partitions if number in self._reading.ends]
         self._connection.restart_timeout()

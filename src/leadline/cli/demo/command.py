@@ -72,7 +72,7 @@ def clear_directory(folder: Path) -> Path:
     """An empty directory; what an earlier demo left there goes."""
     if folder.exists():
         if not (folder / MARK).exists():
-            raise Failure(f"{folder} is there already, and no demo made it: --dir names another place")
+            raise Failure(f"{folder} already exists and was not made by a demo: choose another directory with --dir")
         shutil.rmtree(folder)
     folder.mkdir(parents=True)
     (folder / MARK).touch()
@@ -124,8 +124,8 @@ class Demo:
         sets = ["--set", f"log.dirs={data}", "--set", "listeners=PLAINTEXT://localhost:0"]
         log = self.folder / "broker.log"
         broker = self._start([sys.executable, "-m", "leadline", "start", *sets], log)
-        found = _wait_for(lambda: re.search(r"on (\S+:\d+)", log.read_text()), broker, log)
-        self.server = found.group(1)
+        address = _wait_for(lambda: re.search(r"on (\S+:\d+)", log.read_text()), broker, log)
+        self.server = address.group(1)
         self._print(f"listens on {self.server}, {time_text(time.monotonic() - began)} after it was started")
 
     def write_orders(self) -> OrderWriter:
@@ -271,7 +271,7 @@ class Demo:
             for line in process.stdout:
                 self._print(self._short_paths(line.rstrip()))
         if process.returncode:
-            raise Failure(f"that ended with {process.returncode}: {_tail(log)}")
+            raise Failure(f"the command ended with {process.returncode}: {_tail(log)}")
 
 
 @contextmanager
@@ -312,11 +312,11 @@ def _batch(state: "TableState | None") -> int:
 def _wait_for(look: Callable[[], T | None], process: "subprocess.Popen[bytes]", log: Path) -> T:
     """What comes of it, once it is something. Failure if the process ends before, or time does."""
     deadline = time.monotonic() + PATIENCE_S
-    while not (found := look()):
+    while not (result := look()):
         if process.poll() is not None or time.monotonic() > deadline:
-            raise Failure(f"it did not come so far; {log} ends with: {_tail(log)}")
+            raise Failure(f"this step failed; {log} ends with: {_tail(log)}")
         time.sleep(LOOK_S)
-    return found
+    return result
 
 
 def _tail(log: Path) -> str:

@@ -76,10 +76,10 @@ class LogDump:
         if not os.path.isdir(path):
             self._file(path)
             return
-        found = files_in(path)
-        if not found:
+        files = files_in(path)
+        if not files:
             self._complain(Failure(f"{path}: no file of a log in this directory"))
-        for file in found:
+        for file in files:
             self._file(file)
 
     def _file(self, path: str) -> None:
@@ -139,8 +139,8 @@ def reader_of(path: str, options: argparse.Namespace) -> Reader:
     if (removed := names.removed_base(name)) is not None:
         parsed = (removed, names.LOG, names.REMOVED)
     if parsed is None or parsed[1] not in SEGMENT_KINDS:
-        known = ", ".join([*SEGMENT_KINDS, *TEXT_FILES])
-        raise Failure(f"{path}: not a file of a log by its name; known are {known}")
+        supported = ", ".join([*SEGMENT_KINDS, *TEXT_FILES])
+        raise Failure(f"{path}: not a file of a log by its name; known are {supported}")
     base, kind, suffix = parsed
     if kind == names.LOG:
         return partial(read_log, base=base, deep=options.deep or options.data, data=options.data)

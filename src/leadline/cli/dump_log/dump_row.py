@@ -30,10 +30,10 @@ class DumpRow:
         return ("| " if self.type == "record" else "") + ("\n" if self.type in PROPERTIES else " ").join(parts)
 
     def json(self, path: str) -> str:
-        found: dict[str, Json] = {"file": path, "type": self.type}
+        members: dict[str, Json] = {"file": path, "type": self.type}
         for name, value in self.fields.items():
-            found |= json_bytes(name, value) if isinstance(value, bytes) else {name: value}
-        return json.dumps(found, ensure_ascii=False)
+            members |= json_bytes(name, value) if isinstance(value, bytes) else {name: value}
+        return json.dumps(members, ensure_ascii=False)
 
 
 def _text(name: str, value: Value) -> str:

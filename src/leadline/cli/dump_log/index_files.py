@@ -26,12 +26,12 @@ class SegmentBatches:
 
     @classmethod
     def of(cls, path: str) -> "SegmentBatches":
-        found = cls(path)
+        batches = cls(path)
         for position, header, _ in batches_in(path):
-            found.positions[position] = header
-            found.firsts.append(header.base_offset)
-            found.headers.append(header)
-        return found
+            batches.positions[position] = header
+            batches.firsts.append(header.base_offset)
+            batches.headers.append(header)
+        return batches
 
     def holding(self, offset: int) -> Header | None:
         at = bisect_right(self.firsts, offset) - 1
@@ -109,27 +109,27 @@ def read_txn_index(path: str, base: int, batches: SegmentBatches | None) -> Rows
     last = base - 1
     for position, entry in _entries(path, txn_index.ENTRY_BYTES):
         try:
-            (found,) = txn_index.decode(path, entry)
+            (aborted,) = txn_index.decode(path, entry)
         except CorruptFile as error:
             raise CorruptFile(path, position, error.reason) from None
         yield DumpRow(
             "abortedTxn",
             {
                 "version": txn_index.VERSION,
-                "producerId": found.producer_id,
-                "firstOffset": found.first_offset,
-                "lastOffset": found.last_offset,
-                "lastStableOffset": found.last_stable_offset,
+                "producerId": aborted.producer_id,
+                "firstOffset": aborted.first_offset,
+                "lastOffset": aborted.last_offset,
+                "lastStableOffset": aborted.last_stable_offset,
             },
         )
-        if found.last_offset <= last:
-            yield CorruptFile(path, position, f"last offset {found.last_offset} is not above {last}")
-        last = found.last_offset
+        if aborted.last_offset <= last:
+            yield CorruptFile(path, position, f"last offset {aborted.last_offset} is not above {last}")
+        last = aborted.last_offset
         if batches is not None:
-            header = batches.holding(found.last_offset)
-            if header is None or not header.is_control or header.producer_id != found.producer_id:
+            header = batches.holding(aborted.last_offset)
+            if header is None or not header.is_control or header.producer_id != aborted.producer_id:
                 yield CorruptFile(
-                    path, position, f"no marker of producer {found.producer_id} at offset {found.last_offset}"
+                    path, position, f"no marker of producer {aborted.producer_id} at offset {aborted.last_offset}"
                 )
 
 

@@ -16,12 +16,12 @@ from leadline.model import format_id, parse_id
 def _lines(path: str) -> list[tuple[int, str]]:
     """Each line with the byte at which it begins."""
     data = Path(path).read_bytes()
-    found: list[tuple[int, str]] = []
+    lines: list[tuple[int, str]] = []
     position = 0
     for line in data.splitlines(keepends=True):
-        found.append((position, line.decode("utf-8", "replace").rstrip("\r\n")))
+        lines.append((position, line.decode("utf-8", "replace").rstrip("\r\n")))
         position += len(line)
-    return found
+    return lines
 
 
 def read_checkpoint(path: str, type: str, columns: Sequence[str]) -> Rows:
@@ -68,12 +68,12 @@ def read_meta_properties(path: str) -> Rows:
 def read_clean_shutdown(path: str) -> Rows:
     data = Path(path).read_bytes()
     try:
-        found = json.loads(data)
+        content = json.loads(data)
     except ValueError as error:
         raise CorruptFile(path, getattr(error, "pos", 0), f"not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise CorruptFile(path, 0, "expected a JSON object")
-    yield DumpRow("cleanShutdown", {str(name): value for name, value in found.items()})
+    yield DumpRow("cleanShutdown", {str(name): value for name, value in content.items()})
 
 
 TEXT_FILES: dict[str, Reader] = {

@@ -64,15 +64,16 @@ def _explain(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
     partitions = resolve_partitions(connection, admin, options.topics)
     with kafka_python_admin(connection) as client:
-        seen, known = collect_reports(connection, admin, client, partitions)
+        seen, transactions = collect_reports(connection, admin, client, partitions)
     paint, now_ms = Paint(sys.stdout), time.time_ns() // 1_000_000
-    for n, each in enumerate(seen):
-        found = explain_partition(each)
+    for n, reports in enumerate(seen):
+        explanation = explain_partition(reports)
         if options.json:
-            print(json.dumps(as_json(found)))
+            print(json.dumps(as_json(explanation)))
         else:
-            print(end="\n" * bool(n))
-            print(*lines_of(found, known, now_ms, paint), sep="\n")
+            if n > 0:
+                print()
+            print(*lines_of(explanation, transactions, now_ms, paint), sep="\n")
     return 0
 
 
@@ -89,32 +90,34 @@ def collect_reports(
         for broker in part.replicas
         if broker not in alive
     }
-    told = partition_explanations(client, _held(about))
+    explanations = partition_explanations(client, _held(about))
     led = [tp for tp in partitions if about[tp].leader in alive]
     starts, stable, ends = (
         list_offsets(connection, admin, led, which, committed_only=committed_only) if led else {}
         for which, committed_only in (("earliest", False), ("latest", True), ("latest", False))
     )
-    opened, known = open_transactions(client, [tp for tp in led if stable[tp] < ends[tp]])
-    untold = [tp for tp in led if not any(tp in found for found in told.values())]
+    opened, transactions = open_transactions(client, [tp for tp in led if stable[tp] < ends[tp]])
+    untold = [tp for tp in led if not any(tp in explained for explained in explanations.values())]
     epochs = {tp: epoch for topic in {tp.topic for tp in untold} for tp, epoch in leader_epochs(client, topic).items()}
-    copies = _copies(client, about, told, ends, alive)
+    copies = _copies(client, about, explanations, ends, alive)
     return [
         PartitionReports(
             tp,
             part.leader if part.leader in cluster.brokers else None,
             part.replicas,
             part.isrs,
-            told={id: told[id][tp] for id in part.replicas if tp in told.get(id, {})},
+            by_broker={id: explanations[id][tp] for id in part.replicas if tp in explanations.get(id, {})},
             silent={id: silent[id] for id in part.replicas if id in silent},
             copies=copies.get(tp, {}),
             epoch_starts=epoch_starts(client, tp, part.leader, epochs[tp], starts[tp]) if tp in untold else (),
-            blocked=BlockedPartition(tp, stable[tp], ends[tp], tuple(each for each in opened if each.tp == tp))
+            blocked=BlockedPartition(
+                tp, stable[tp], ends[tp], tuple(transaction for transaction in opened if transaction.tp == tp)
+            )
             if tp in led
             else None,
         )
         for tp, part in about.items()
-    ], known
+    ], transactions
 
 
 def _held(about: "Mapping[TopicPartition, PartitionMetadata]") -> dict[BrokerId, list[TopicPartition]]:
@@ -126,7 +129,7 @@ def _held(about: "Mapping[TopicPartition, PartitionMetadata]") -> dict[BrokerId,
 def _copies(
     client: KafkaPythonAdmin,
     about: "Mapping[TopicPartition, PartitionMetadata]",
-    told: Mapping[BrokerId, Mapping[TopicPartition, Explanation]],
+    explanations: Mapping[BrokerId, Mapping[TopicPartition, Explanation]],
     ends: Mapping[TopicPartition, Offset],
     alive: Collection[BrokerId],
 ) -> dict[TopicPartition, dict[BrokerId, ReplicaStatus]]:
@@ -135,21 +138,21 @@ def _copies(
         (tp, broker)
         for tp, part in about.items()
         for broker in part.replicas
-        if broker in alive and tp not in told.get(broker, {})
+        if broker in alive and tp not in explanations.get(broker, {})
     ]
     held = describe_log_dirs(client, sorted({broker for _, broker in quiet})) if quiet else {}
-    found: dict[TopicPartition, dict[BrokerId, ReplicaStatus]] = {}
+    statuses: dict[TopicPartition, dict[BrokerId, ReplicaStatus]] = {}
     for tp, broker in quiet:
         leads, in_sync = broker == about[tp].leader, broker in about[tp].isrs
-        for each in held[broker].get(tp, ()):
-            if not each.is_future:
-                found.setdefault(tp, {})[broker] = ReplicaStatus(
+        for replica in held[broker].get(tp, ()):
+            if not replica.is_future:
+                statuses.setdefault(tp, {})[broker] = ReplicaStatus(
                     broker,
                     leads,
                     in_sync,
                     high_watermark=ends.get(tp) if leads else None,
-                    lag=each.lag,
-                    size_bytes=each.size_bytes,
+                    lag=replica.lag,
+                    size_bytes=replica.size_bytes,
                     state="leads" if leads else "follows",
                 )
-    return found
+    return statuses

@@ -71,7 +71,7 @@ class PartitionReports(NamedTuple):
     leader: BrokerId | None
     replicas: Sequence[BrokerId]
     isr: Sequence[BrokerId]
-    told: Mapping[BrokerId, Explanation]  # by brokers of Leadline
+    by_broker: Mapping[BrokerId, Explanation]  # by brokers of Leadline
     silent: Mapping[BrokerId, str]  # why a broker tells nothing
     copies: Mapping[BrokerId, ReplicaStatus] = {}  # as far as known without being told
     epoch_starts: Sequence[tuple[LeaderEpoch, Offset]] = ()  # as the leader knows them
@@ -88,7 +88,7 @@ def explain_partition(seen: PartitionReports) -> PartitionExplanation:
         _epochs(seen),
         _events(seen),
         seen.blocked,
-        bool(seen.told),
+        bool(seen.by_broker),
     )
 
 
@@ -99,45 +99,47 @@ def _replica(id: BrokerId, seen: PartitionReports) -> ReplicaStatus:
     is_leader, in_sync = id == seen.leader, id in seen.isr
     if (why := seen.silent.get(id)) is not None:
         return ReplicaStatus(id, is_leader, in_sync, state=why)
-    if (told := seen.told.get(id)) is None:
+    if (report := seen.by_broker.get(id)) is None:
         return seen.copies.get(id, ReplicaStatus(id, is_leader, in_sync, state="nothing is known of it"))
-    led = None if seen.leader is None else seen.told.get(seen.leader)
-    lag = None if led is None else max(led["log_end"] - told["log_end"], 0)
+    led = None if seen.leader is None else seen.by_broker.get(seen.leader)
+    lag = None if led is None else max(led["log_end"] - report["log_end"], 0)
     return ReplicaStatus(
         id,
         is_leader,
         in_sync,
-        told["log_start"],
-        told["log_end"],
-        told["high_watermark"],
+        report["log_start"],
+        report["log_end"],
+        report["high_watermark"],
         lag,
-        told["size_bytes"],
-        _state(told, led),
+        report["size_bytes"],
+        _state(report, led),
     )
 
 
-def _state(told: Explanation, led: Explanation | None) -> str:
+def _state(report: Explanation, led: Explanation | None) -> str:
     """What it is about to do; and of a follower, what its leader knows of it."""
-    if (leads := told["leads"]) is not None:
-        asked = leads["asked_isr"]
-        return "leads" if asked is None else f"leads, and asks for {ids_text(asked)} to be in sync"
-    if (follows := told["follows"]) is None:
+    if (leads := report["leads"]) is not None:
+        proposed_isr = leads["asked_isr"]
+        return "leads" if proposed_isr is None else f"leads, and asks for {ids_text(proposed_isr)} to be in sync"
+    if (follows := report["follows"]) is None:
         return "waits for a leader"
     if follows["state"] != "FETCHING" or follows["why"]:
         return f"{follows['state'].lower().replace('_', ' ')}: {follows['why']}".rstrip(": ")
-    return _fetched(told["broker"], led) if led is not None and led["leads"] is not None else "follows"
+    return _fetched(report["broker"], led) if led is not None and led["leads"] is not None else "follows"
 
 
 def _fetched(follower: BrokerId, led: Explanation) -> str:
-    (each,) = [known for known in led["leads"]["followers"] if known["id"] == follower] or [{"fetched_ms": 0}]
-    if not each["fetched_ms"]:
+    (state,) = [candidate for candidate in led["leads"]["followers"] if candidate["id"] == follower] or [
+        {"fetched_ms": 0}
+    ]
+    if not state["fetched_ms"]:
         return "has not fetched yet"
-    text = f"fetched {age_text(led['now_ms'] - each['fetched_ms'])} ago"
-    if each["caught_up_ms"] >= each["fetched_ms"]:
+    text = f"fetched {age_text(led['now_ms'] - state['fetched_ms'])} ago"
+    if state["caught_up_ms"] >= state["fetched_ms"]:
         return text
-    if not each["caught_up_ms"]:
+    if not state["caught_up_ms"]:
         return f"{text}, never caught up"
-    return f"{text}, caught up {age_text(led['now_ms'] - each['caught_up_ms'])} ago"
+    return f"{text}, caught up {age_text(led['now_ms'] - state['caught_up_ms'])} ago"
 
 
 # Epochs and events
@@ -145,21 +147,21 @@ def _fetched(follower: BrokerId, led: Explanation) -> str:
 
 def _elections(seen: PartitionReports) -> dict[LeaderEpoch, Explanation]:
     """The first that anybody heard of each."""
-    found: dict[LeaderEpoch, Explanation] = {}
-    for told in seen.told.values():
-        for each in told["history"]["elections"]:
-            before = found.get(each["epoch"])
-            if before is None or each["at_ms"] < before["at_ms"]:
-                found[each["epoch"]] = each
-    return found
+    elections: dict[LeaderEpoch, Explanation] = {}
+    for report in seen.by_broker.values():
+        for election in report["history"]["elections"]:
+            before = elections.get(election["epoch"])
+            if before is None or election["at_ms"] < before["at_ms"]:
+                elections[election["epoch"]] = election
+    return elections
 
 
 def _epochs(seen: PartitionReports) -> list[LedEpoch]:
     elections = _elections(seen)
-    led = None if seen.leader is None else seen.told.get(seen.leader)
-    best = led or next(iter(seen.told.values()), None)
+    led = None if seen.leader is None else seen.by_broker.get(seen.leader)
+    best = led or next(iter(seen.by_broker.values()), None)
     starts = dict(seen.epoch_starts if best is None else best["epochs"])
-    found = [
+    epochs = [
         LedEpoch(
             epoch,
             starts.get(epoch),
@@ -168,95 +170,102 @@ def _epochs(seen: PartitionReports) -> list[LedEpoch]:
         )
         for epoch in {*starts, *elections}
     ]
-    return sorted(found, reverse=True)
+    return sorted(epochs, reverse=True)
 
 
 def _events(seen: PartitionReports) -> list[PartitionEvent]:
-    found = [_elected(each, seen.replicas) for each in _elections(seen).values()]
-    for broker, told in seen.told.items():
-        found += [_isr_changed(each) for each in told["history"]["isr_changes"]]
-        found += [_truncated(broker, each) for each in told["history"]["truncations"]]
-    return sorted(found, key=lambda event: event.at_ms, reverse=True)
+    events = [_elected(entry, seen.replicas) for entry in _elections(seen).values()]
+    for broker, report in seen.by_broker.items():
+        events += [_isr_changed(entry) for entry in report["history"]["isr_changes"]]
+        events += [_truncated(broker, entry) for entry in report["history"]["truncations"]]
+    return sorted(events, key=lambda event: event.at_ms, reverse=True)
 
 
-def _elected(each: Explanation, replicas: Sequence[BrokerId]) -> PartitionEvent:
-    without = [replica for replica in replicas if replica not in each["isr"]]
-    in_sync = f"epoch {each['epoch']}, in sync {ids_text(each['isr']) or 'nobody'}"
+def _elected(election: Explanation, replicas: Sequence[BrokerId]) -> PartitionEvent:
+    without = [replica for replica in replicas if replica not in election["isr"]]
+    in_sync = f"epoch {election['epoch']}, in sync {ids_text(election['isr']) or 'nobody'}"
     if without:
         in_sync += f", without {ids_text(without)}"
-    if each["leader"] == NOBODY:
-        return PartitionEvent(each["at_ms"], f"nobody leads: {in_sync}", is_bad=True)
-    if each["unclean"]:
+    if election["leader"] == NOBODY:
+        return PartitionEvent(election["at_ms"], f"nobody leads: {in_sync}", is_bad=True)
+    if election["unclean"]:
         in_sync += "; unclean: it was not in sync, and what it lacks is lost"
-    return PartitionEvent(each["at_ms"], f"broker {each['leader']} leads: {in_sync}", is_bad=each["unclean"])
+    return PartitionEvent(
+        election["at_ms"], f"broker {election['leader']} leads: {in_sync}", is_bad=election["unclean"]
+    )
 
 
-def _isr_changed(each: Explanation) -> PartitionEvent:
-    why = f": {each['why']}" if each["why"] else ""
-    text = f"in sync {ids_text(each['after'])} instead of {ids_text(each['before'])}{why}"
-    return PartitionEvent(each["at_ms"], text, is_bad=len(each["after"]) < len(each["before"]))
+def _isr_changed(change: Explanation) -> PartitionEvent:
+    why = f": {change['why']}" if change["why"] else ""
+    text = f"in sync {ids_text(change['after'])} instead of {ids_text(change['before'])}{why}"
+    return PartitionEvent(change["at_ms"], text, is_bad=len(change["after"]) < len(change["before"]))
 
 
-def _truncated(broker: BrokerId, each: Explanation) -> PartitionEvent:
-    if each["to_offset"] > each["log_end"]:
-        text = f"dropped all its records below {each['log_end']} and starts at {each['to_offset']}"
+def _truncated(broker: BrokerId, truncation: Explanation) -> PartitionEvent:
+    if truncation["to_offset"] > truncation["log_end"]:
+        text = f"dropped all its records below {truncation['log_end']} and starts at {truncation['to_offset']}"
     else:
-        count = each["log_end"] - each["to_offset"]
+        count = truncation["log_end"] - truncation["to_offset"]
         records = "1 record" if count == 1 else f"{count:,} records"
-        text = f"truncated {records}, from {each['log_end']} back to {each['to_offset']}"
-    why = f", to follow broker {each['leader']} in epoch {each['epoch']}"
-    warning = f": {each['warning']}" if each["warning"] else ""
-    return PartitionEvent(each["at_ms"], f"broker {broker} {text}{why}{warning}", is_bad=each["warning"] is not None)
+        text = f"truncated {records}, from {truncation['log_end']} back to {truncation['to_offset']}"
+    why = f", to follow broker {truncation['leader']} in epoch {truncation['epoch']}"
+    warning = f": {truncation['warning']}" if truncation["warning"] else ""
+    return PartitionEvent(
+        truncation["at_ms"], f"broker {broker} {text}{why}{warning}", is_bad=truncation["warning"] is not None
+    )
 
 
 # For a person
 
 
 def lines_of(
-    found: PartitionExplanation,
-    known: Mapping[ProducerId, TransactionDescription],
+    explanation: PartitionExplanation,
+    transactions: Mapping[ProducerId, TransactionDescription],
     now_ms: int,
     paint: Paint,
     shown: int = SHOWN,
 ) -> list[str]:
-    about = _about(found, known, now_ms, paint)
+    about = _about(explanation, transactions, now_ms, paint)
     width = max(map(len, about))
-    lines = [paint.bold(str(found.tp)), *(f"  {name:{width}}  {text}" for name, text in about.items())]
-    rows = [_row(each) for each in found.copies]
+    lines = [paint.bold(str(explanation.tp)), *(f"  {name:{width}}  {text}" for name, text in about.items())]
+    rows = [_row(item) for item in explanation.copies]
     lines += ["", *table(REPLICA_HEADS, [[paint.harmless(cell) for cell in row] for row in rows], paint.bold)]
-    if found.epochs:
-        lines += ["", *table(EPOCH_HEADS, [_epoch_row(each) for each in found.epochs[:shown]], paint.bold)]
-        lines += _more(found.epochs, shown)
-    if found.events:
+    if explanation.epochs:
+        lines += ["", *table(EPOCH_HEADS, [_epoch_row(item) for item in explanation.epochs[:shown]], paint.bold)]
+        lines += _more(explanation.epochs, shown)
+    if explanation.events:
         lines += ["", paint.bold("WHEN                 WHAT")]
-        lines += [_event_line(each, paint) for each in found.events[:shown]]
-        lines += _more(found.events, shown)
-    if not found.tells:
+        lines += [_event_line(item, paint) for item in explanation.events[:shown]]
+        lines += _more(explanation.events, shown)
+    if not explanation.tells:
         lines += ["", NOT_TOLD]
     return lines
 
 
 def _about(
-    found: PartitionExplanation, known: Mapping[ProducerId, TransactionDescription], now_ms: int, paint: Paint
+    explanation: PartitionExplanation,
+    transactions: Mapping[ProducerId, TransactionDescription],
+    now_ms: int,
+    paint: Paint,
 ) -> dict[str, str]:
-    newest = found.epochs[0] if found.epochs else None
-    leader = paint.red("nobody") if found.leader is None else f"broker {found.leader}"
+    newest = explanation.epochs[0] if explanation.epochs else None
+    leader = paint.red("nobody") if explanation.leader is None else f"broker {explanation.leader}"
     if newest is not None:
         leader += f", epoch {newest.epoch}{_since(newest.since_ms, now_ms)}"
-    missing = [id for id in found.replicas if id not in found.isr]
+    missing = [id for id in explanation.replicas if id not in explanation.isr]
     about = {
         "leader": leader,
-        "replicas": ids_text(found.replicas),
-        "in sync": ids_text(found.isr) or paint.red("nobody"),
+        "replicas": ids_text(explanation.replicas),
+        "in sync": ids_text(explanation.isr) or paint.red("nobody"),
     }
     if missing:
         about["in sync"] += paint.red(f", without {ids_text(missing)}")
-    if (blocked := found.blocked) is not None:
+    if (blocked := explanation.blocked) is not None:
         about["committed"] = f"up to {blocked.high_watermark}"
         if blocked.waiting > 0:
             about["committed"] += paint.red(f", transactions only up to {blocked.last_stable}")
         if (holder := blocked.holder) is not None:
-            texts = holder_texts(holder, known.get(holder.producer_id), now_ms)
+            texts = holder_texts(holder, transactions.get(holder.producer_id), now_ms)
             about |= {name: paint.harmless(text) for name, text in texts.items()}
     return about
 
@@ -265,60 +274,60 @@ def _since(at_ms: int | None, now_ms: int) -> str:
     return "" if at_ms is None else f", since {moment_text(at_ms)} ({age_text(now_ms - at_ms)} ago)"
 
 
-def _row(each: ReplicaStatus) -> list[str]:
-    numbers = (each.log_start, each.log_end, each.high_watermark, each.lag)
-    size = "-" if each.size_bytes is None else size_text(each.size_bytes)
+def _row(replica: ReplicaStatus) -> list[str]:
+    numbers = (replica.log_start, replica.log_end, replica.high_watermark, replica.lag)
+    size = "-" if replica.size_bytes is None else size_text(replica.size_bytes)
     return [
-        str(each.id),
+        str(replica.id),
         *("-" if number is None else str(number) for number in numbers),
         size,
-        "yes" if each.in_sync else "no",
-        each.state,
+        "yes" if replica.in_sync else "no",
+        replica.state,
     ]
 
 
-def _epoch_row(each: LedEpoch) -> list[str]:
-    leader = "-" if each.leader is None else "nobody" if each.leader == NOBODY else str(each.leader)
-    start = "-" if each.start_offset is None else str(each.start_offset)
-    return [str(each.epoch), start, leader, "-" if each.since_ms is None else moment_text(each.since_ms)]
+def _epoch_row(epoch: LedEpoch) -> list[str]:
+    leader = "-" if epoch.leader is None else "nobody" if epoch.leader == NOBODY else str(epoch.leader)
+    start = "-" if epoch.start_offset is None else str(epoch.start_offset)
+    return [str(epoch.epoch), start, leader, "-" if epoch.since_ms is None else moment_text(epoch.since_ms)]
 
 
-def _event_line(each: PartitionEvent, paint: Paint) -> str:
-    text = paint.harmless(each.what)
-    return f"{moment_text(each.at_ms)}  {paint.red(text) if each.is_bad else text}"
+def _event_line(event: PartitionEvent, paint: Paint) -> str:
+    text = paint.harmless(event.what)
+    return f"{moment_text(event.at_ms)}  {paint.red(text) if event.is_bad else text}"
 
 
 def _more(all_of_them: Sequence[object], shown: int) -> list[str]:
     return [f"and {len(all_of_them) - shown} older ones: --json has them"] if len(all_of_them) > shown else []
 
 
-def as_json(found: PartitionExplanation) -> Json:
-    blocked = found.blocked
+def as_json(explanation: PartitionExplanation) -> Json:
+    blocked = explanation.blocked
     return {
-        "topic": found.tp.topic,
-        "partition": found.tp.partition,
-        "leader": found.leader,
-        "replicas": list(found.replicas),
-        "isr": list(found.isr),
+        "topic": explanation.tp.topic,
+        "partition": explanation.tp.partition,
+        "leader": explanation.leader,
+        "replicas": list(explanation.replicas),
+        "isr": list(explanation.isr),
         "highWatermark": None if blocked is None else blocked.high_watermark,
         "lastStableOffset": None if blocked is None else blocked.last_stable,
         "copies": [
             {
-                "broker": each.id,
-                "inSync": each.in_sync,
-                "logStart": each.log_start,
-                "logEnd": each.log_end,
-                "highWatermark": each.high_watermark,
-                "lag": each.lag,
-                "sizeBytes": each.size_bytes,
-                "state": each.state,
+                "broker": item.id,
+                "inSync": item.in_sync,
+                "logStart": item.log_start,
+                "logEnd": item.log_end,
+                "highWatermark": item.high_watermark,
+                "lag": item.lag,
+                "sizeBytes": item.size_bytes,
+                "state": item.state,
             }
-            for each in found.copies
+            for item in explanation.copies
         ],
         "epochs": [
-            {"epoch": each.epoch, "startOffset": each.start_offset, "leader": each.leader, "sinceMs": each.since_ms}
-            for each in found.epochs
+            {"epoch": item.epoch, "startOffset": item.start_offset, "leader": item.leader, "sinceMs": item.since_ms}
+            for item in explanation.epochs
         ],
-        "events": [{"atMs": each.at_ms, "what": each.what} for each in found.events],
-        "historyKept": found.tells,
+        "events": [{"atMs": item.at_ms, "what": item.what} for item in explanation.events],
+        "historyKept": explanation.tells,
     }

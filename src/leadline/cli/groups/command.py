@@ -102,14 +102,14 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 def _list(options: argparse.Namespace) -> int:
     connection, _ = administer(options)
     with kafka_python_admin(connection) as client:
-        found = list_groups(client, options.state)
+        listings = list_groups(client, options.state)
     if options.json:
-        for each in found:
-            print(json.dumps(listing_json(each, connection.brokers)))
+        for listing in listings:
+            print(json.dumps(listing_json(listing, connection.brokers)))
     else:
         rows = [
-            [each.group_id, each.state, each.protocol_type, node_text(each.coordinator, connection.brokers)]
-            for each in found
+            [listing.group_id, listing.state, listing.protocol_type, node_text(listing.coordinator, connection.brokers)]
+            for listing in listings
         ]
         print_table(["GROUP", "STATE", "PROTOCOL TYPE", "COORDINATOR"], rows)
     return connection.report_silent("groups that it coordinates are not listed")

@@ -23,7 +23,7 @@ from leadline.cli.kafka_python.admin import KafkaPythonAdmin, kafka_python_admin
 from leadline.cli.kafka_python.groups import describe_group, list_groups
 from leadline.cli.leaders import partitions_with_leader
 from leadline.cli.offsets import committed_by, list_offsets
-from leadline.cli.partitions import CommittedOffset
+from leadline.cli.partitions import GroupOffset
 from leadline.cli.terminal import Paint, print_table
 from leadline.config.settings import nearest
 from leadline.model import BrokerId, Offset, TopicPartition
@@ -37,7 +37,7 @@ class GroupProgress:
     """How far a group has come in a partition."""
 
     tp: TopicPartition
-    committed: CommittedOffset | None
+    committed: GroupOffset | None
     log_end: Offset | None  # None: there is no such partition any longer, or no leader that answers
     owner: MemberDescription | None  # who reads it now
 
@@ -55,24 +55,25 @@ def describe(options: argparse.Namespace) -> int:
         for n, name in enumerate(group_names(client, options.groups)):
             connection.restart_timeout()
             group = describe_group(client, name)
-            found = progress(connection, admin, group)
+            partitions = progress(connection, admin, group)
             history = rebalances(connection, admin, group)
             if options.json:
-                print(json.dumps(description_json(group, connection.brokers, found, history)))
+                print(json.dumps(description_json(group, connection.brokers, partitions, history)))
             else:
-                print(end="\n" * bool(n))
-                print_description(group, connection.brokers, found, history, paint)
+                if n > 0:
+                    print()
+                print_description(group, connection.brokers, partitions, history, paint)
     return connection.report_silent("groups that it coordinates and partitions that it leads are missing")
 
 
-def group_names(client: KafkaPythonAdmin, given: Sequence[str]) -> list[str]:
+def group_names(client: KafkaPythonAdmin, names: Sequence[str]) -> list[str]:
     """Those that are given, each once, or all; a Failure for one that there is not."""
-    known = [each.group_id for each in list_groups(client)]
-    for name in given:
-        if name not in known:
+    group_ids = [listing.group_id for listing in list_groups(client)]
+    for name in names:
+        if name not in group_ids:
             describe_group(client, name)  # fails if its coordinator is silent, or missing: then nobody knows
-            raise Failure(f"there is no group {name}{nearest(name, known)}")
-    return list(dict.fromkeys(given)) or known
+            raise Failure(f"there is no group {name}{nearest(name, group_ids)}")
+    return list(dict.fromkeys(names)) or group_ids
 
 
 def progress(connection: ClusterConnection, admin: "AdminClient", group: GroupDescription) -> list[GroupProgress]:
@@ -87,7 +88,7 @@ def progress(connection: ClusterConnection, admin: "AdminClient", group: GroupDe
 def print_description(
     group: GroupDescription,
     brokers: dict[BrokerId, ServerAddress],
-    found: Sequence[GroupProgress],
+    partitions: Sequence[GroupProgress],
     history: Sequence[Rebalance] | str,
     paint: Paint,
 ) -> None:
@@ -96,13 +97,15 @@ def print_description(
     print(f"{paint.bold(paint.harmless(group.group_id))}: {', '.join(filter(None, about))}")
     print()
     if group.members:
-        given = "PARTITIONS" if group.protocol_type == CONSUMER else "ASSIGNMENT"
-        print_table(["MEMBER", "CLIENT ID", "HOST", "INSTANCE ID", given], [member_row(each) for each in group.members])
+        head = "PARTITIONS" if group.protocol_type == CONSUMER else "ASSIGNMENT"
+        print_table(
+            ["MEMBER", "CLIENT ID", "HOST", "INSTANCE ID", head], [member_row(member) for member in group.members]
+        )
     else:
         print("No members.")
     print()
-    if found:
-        print_table(["TOPIC", "PARTITION", "COMMITTED", "LOG END", "LAG", "OWNER"], progress_rows(found))
+    if partitions:
+        print_table(["TOPIC", "PARTITION", "COMMITTED", "LOG END", "LAG", "OWNER"], progress_rows(partitions))
     else:
         print("Nothing committed.")
     print()
@@ -116,29 +119,29 @@ def member_row(member: MemberDescription) -> list[str]:
     return [member.member_id, member.client_id, member.host, member.instance_id or "", member.assignment_text]
 
 
-def progress_rows(found: Sequence[GroupProgress]) -> list[list[str]]:
+def progress_rows(partitions: Sequence[GroupProgress]) -> list[list[str]]:
     rows = [
         [
-            each.tp.topic,
-            str(each.tp.partition),
-            str(each.committed.offset) if each.committed is not None else "-",
-            str(each.log_end) if each.log_end is not None else "-",
-            str(each.lag) if each.lag is not None else "-",
-            each.owner.member_id if each.owner is not None else "-",
+            partition.tp.topic,
+            str(partition.tp.partition),
+            str(partition.committed.offset) if partition.committed is not None else "-",
+            str(partition.log_end) if partition.log_end is not None else "-",
+            str(partition.lag) if partition.lag is not None else "-",
+            partition.owner.member_id if partition.owner is not None else "-",
         ]
-        for each in found
+        for partition in partitions
     ]
-    return [*rows, ["total", "", "", "", str(total_lag(found)), ""]]
+    return [*rows, ["total", "", "", "", str(total_lag(partitions)), ""]]
 
 
-def total_lag(found: Iterable[GroupProgress]) -> int:
-    return sum(each.lag or 0 for each in found)
+def total_lag(partitions: Iterable[GroupProgress]) -> int:
+    return sum(partition.lag or 0 for partition in partitions)
 
 
 def description_json(
     group: GroupDescription,
     brokers: dict[BrokerId, ServerAddress],
-    found: Sequence[GroupProgress],
+    partitions: Sequence[GroupProgress],
     history: Sequence[Rebalance] | str,
 ) -> Json:
     return {
@@ -148,8 +151,8 @@ def description_json(
         "assignor": group.protocol,
         "coordinator": node_json(group.coordinator, brokers),
         "members": [_member_json(member) for member in group.members],
-        "partitions": [_progress_json(each) for each in found],
-        "totalLag": total_lag(found),
+        "partitions": [_progress_json(partition) for partition in partitions],
+        "totalLag": total_lag(partitions),
         "rebalances": history if not isinstance(history, str) else None,
     }
 
@@ -164,13 +167,13 @@ def _member_json(member: MemberDescription) -> Json:
     }
 
 
-def _progress_json(each: GroupProgress) -> Json:
+def _progress_json(progress: GroupProgress) -> Json:
     return {
-        "topic": each.tp.topic,
-        "partition": each.tp.partition,
-        "committed": each.committed.offset if each.committed is not None else None,
-        "metadata": each.committed.metadata if each.committed is not None else None,
-        "logEnd": each.log_end,
-        "lag": each.lag,
-        "owner": each.owner.member_id if each.owner is not None else None,
+        "topic": progress.tp.topic,
+        "partition": progress.tp.partition,
+        "committed": progress.committed.offset if progress.committed is not None else None,
+        "metadata": progress.committed.metadata if progress.committed is not None else None,
+        "logEnd": progress.log_end,
+        "lag": progress.lag,
+        "owner": progress.owner.member_id if progress.owner is not None else None,
     }

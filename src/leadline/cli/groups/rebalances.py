@@ -29,8 +29,10 @@ def rebalances(connection: ClusterConnection, admin: "AdminClient", group: Group
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin._config import ConfigResource
 
-    asked = [ConfigResource(ConfigResource.Type.GROUP, group.group_id)]
-    (future,) = admin.describe_configs(asked, request_timeout=connection.remaining_s, broker=group.coordinator).values()
+    resources = [ConfigResource(ConfigResource.Type.GROUP, group.group_id)]
+    (future,) = admin.describe_configs(
+        resources, request_timeout=connection.remaining_s, broker=group.coordinator
+    ).values()
     try:
         entries = connection.wait(future)
     except KafkaException as error:
@@ -46,31 +48,31 @@ def rows(history: Sequence[Rebalance]) -> list[list[str]]:
     """The newest first."""
     return [
         [
-            moment_text(each["began_ms"]),
-            took_text(each),
-            _change(each["generation_before"], each["generation_after"]),
-            _change(each["members_before"], each["members_after"]),
-            why(each),
+            moment_text(rebalance["began_ms"]),
+            took_text(rebalance),
+            _change(rebalance["generation_before"], rebalance["generation_after"]),
+            _change(rebalance["members_before"], rebalance["members_after"]),
+            why(rebalance),
         ]
-        for each in list(reversed(history))[:SHOWN]
+        for rebalance in list(reversed(history))[:SHOWN]
     ]
 
 
-def took_text(each: Rebalance) -> str:
-    if each["took_ms"] is None:
+def took_text(rebalance: Rebalance) -> str:
+    if rebalance["took_ms"] is None:
         return "under way"
-    took = age_text(each["took_ms"])
-    return f"{took}, interrupted" if each["outcome"] == "interrupted" else took
+    took = age_text(rebalance["took_ms"])
+    return f"{took}, interrupted" if rebalance["outcome"] == "interrupted" else took
 
 
 def _change(before: int, after: int | None) -> str:
     return f"{before}" if after is None else f"{before} to {after}"
 
 
-def why(each: Rebalance) -> str:
-    causes = [_cause(cause) for cause in each["causes"]]
-    if each["more_causes"]:
-        causes.append(f"and {each['more_causes']} more")
+def why(rebalance: Rebalance) -> str:
+    causes = [_cause(cause) for cause in rebalance["causes"]]
+    if rebalance["more_causes"]:
+        causes.append(f"and {rebalance['more_causes']} more")
     return "; ".join(causes) or "unknown"
 
 

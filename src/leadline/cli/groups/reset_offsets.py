@@ -40,7 +40,7 @@ from leadline.cli.offsets import (
     resolve_partitions,
 )
 from leadline.cli.options import add_command, topic_argument
-from leadline.cli.partitions import CommittedOffset, OffsetRange
+from leadline.cli.partitions import GroupOffset, OffsetRange
 from leadline.cli.terminal import print_table
 from leadline.cli.times import duration_ms, moment_ms
 from leadline.config.settings import nearest
@@ -125,21 +125,21 @@ def run(options: argparse.Namespace) -> int:
     committed = committed_by(connection, admin, options.group)
     if options.undo:
         return _undo(connection, admin, options, committed)
-    asked = _partitions_to_reset(connection, admin, options, committed)
-    edges = offset_ranges(connection, admin, asked)
+    partitions = _partitions_to_reset(connection, admin, options, committed)
+    edges = offset_ranges(connection, admin, partitions)
     try:
-        wanted = _new_offsets(connection, admin, options, asked, committed, edges)
+        offsets = _new_offsets(connection, admin, options, partitions, committed, edges)
     except ImpossibleReset as error:
         raise Failure(str(error)) from None
-    found = changes(wanted, committed, edges)
+    planned = changes(offsets, committed, edges)
     if not options.no_note:
-        found = with_notes(found, time.time_ns() // 1_000_000)
-    _print(connection, options, found)
+        planned = with_notes(planned, time.time_ns() // 1_000_000)
+    _print(connection, options, planned)
     if not options.execute:
-        _print_note(options, f"{total(found)}. Nothing has been changed; add --execute to do it.")
+        _print_note(options, f"{total(planned)}. Nothing has been changed; add --execute to do it.")
         return 0
     back = f" To undo it, until the group commits again: leadline groups reset-offsets {options.group} --undo --execute"
-    return _carry_out(connection, admin, options, found, f"Reset.{back if not options.no_note else ''}")
+    return _carry_out(connection, admin, options, planned, f"Reset.{back if not options.no_note else ''}")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -174,7 +174,7 @@ def _partitions_to_reset(
         return resolve_partitions(connection, admin, options.topic)
     if not committed:
         with kafka_python_admin(connection) as client:
-            names = [each.group_id for each in list_groups(client)]
+            names = [listing.group_id for listing in list_groups(client)]
         hint = "" if options.group in names else nearest(options.group, names)
         raise Failure(f"group {options.group} has committed nothing{hint}: name its topics with --topic")
     return sorted(existing_partitions(connection, admin, committed))
@@ -184,29 +184,29 @@ def _new_offsets(
     connection: ClusterConnection,
     admin: "AdminClient",
     options: argparse.Namespace,
-    asked: Sequence[TopicPartition],
-    committed: dict[TopicPartition, CommittedOffset],
+    partitions: Sequence[TopicPartition],
+    committed: dict[TopicPartition, GroupOffset],
     edges: dict[TopicPartition, OffsetRange],
 ) -> dict[TopicPartition, Offset]:
     if options.from_file is not None:
         return offsets_in(options.from_file)
     if options.to_earliest:
-        return {tp: edges[tp].start for tp in asked}
+        return {tp: edges[tp].start for tp in partitions}
     if options.to_latest:
-        return {tp: edges[tp].end for tp in asked}
+        return {tp: edges[tp].end for tp in partitions}
     if options.to_offset is not None:
-        return dict.fromkeys(asked, options.to_offset)
+        return dict.fromkeys(partitions, options.to_offset)
     if options.shift_by is not None:
-        return {tp: shifted_offset(tp, committed.get(tp), options.shift_by) for tp in asked}
+        return {tp: shifted_offset(tp, committed.get(tp), options.shift_by) for tp in partitions}
     ago = options.by_duration
     since_ms = options.to_datetime if ago is None else time.time_ns() // 1_000_000 - ago
-    found = list_offsets(connection, admin, asked, since_ms)
-    return {tp: offset if offset >= 0 else edges[tp].end for tp, offset in found.items()}
+    offsets = list_offsets(connection, admin, partitions, since_ms)
+    return {tp: offset if offset >= 0 else edges[tp].end for tp, offset in offsets.items()}
 
 
 def offsets_in(path: Path) -> dict[TopicPartition, Offset]:
     """A file as Kafka's own tool exports it: topic,partition,offset. Refused as a whole if a line is none."""
-    found: dict[TopicPartition, Offset] = {}
+    offsets: dict[TopicPartition, Offset] = {}
     with path.open(newline="", encoding="utf-8", errors="replace") as file:
         for number, row in enumerate(csv.reader(file), start=1):
             if not row:
@@ -214,29 +214,29 @@ def offsets_in(path: Path) -> dict[TopicPartition, Offset]:
             if len(row) != 3 or not row[0] or not all(cell.isascii() and cell.strip().isdigit() for cell in row[1:]):
                 raise Failure(f"{path}, line {number}: expected topic,partition,offset, not {','.join(row)!r}")
             tp = TopicPartition(row[0], int(row[1]))
-            if tp in found:
+            if tp in offsets:
                 raise Failure(f"{path}, line {number}: {tp} is there a second time")
-            found[tp] = int(row[2])
-    if not found:
+            offsets[tp] = int(row[2])
+    if not offsets:
         raise Failure(f"{path}: no line of topic,partition,offset")
-    return found
+    return offsets
 
 
 # Showing and doing
 
 
-def _print(connection: ClusterConnection, options: argparse.Namespace, found: Sequence[OffsetChange]) -> None:
+def _print(connection: ClusterConnection, options: argparse.Namespace, planned: Sequence[OffsetChange]) -> None:
     if options.export:
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerows([*change.tp, change.after.offset] for change in found if change.after is not None)
+        writer.writerows([*change.tp, change.after.offset] for change in planned if change.after is not None)
         return
-    times = record_times(connection, {spot for change in found for spot in _spots(change)})
+    times = record_times(connection, {spot for change in planned for spot in _spots(change)})
     if options.json:
-        for change in found:
+        for change in planned:
             print(json.dumps(change_json(change, times)))
     else:
         heads = ["PARTITION", "CURRENT", "WRITTEN", "NEW", "WRITTEN", "MEANS"]
-        print_table(heads, [change_row(change, times) for change in found])
+        print_table(heads, [change_row(change, times) for change in planned])
 
 
 Times = dict[tuple[TopicPartition, Offset], int]
@@ -245,18 +245,18 @@ Times = dict[tuple[TopicPartition, Offset], int]
 def _spots(change: OffsetChange) -> list[tuple[TopicPartition, Offset]]:
     """Where there is a record whose time can be told."""
     edges = change.edges
-    offsets = [each.offset for each in (change.before, change.after) if each is not None]
+    offsets = [committed.offset for committed in (change.before, change.after) if committed is not None]
     return [(change.tp, offset) for offset in offsets if edges is not None and edges.start <= offset < edges.end]
 
 
 def change_row(change: OffsetChange, times: Times) -> list[str]:
     cells = [str(change.tp)]
-    for each in (change.before, change.after):
-        cells += [str(each.offset) if each is not None else "-", _time_text(change, each, times)]
+    for committed in (change.before, change.after):
+        cells += [str(committed.offset) if committed is not None else "-", _time_text(change, committed, times)]
     return [*cells, change.meaning]
 
 
-def _time_text(change: OffsetChange, committed: CommittedOffset | None, times: Times) -> str:
+def _time_text(change: OffsetChange, committed: GroupOffset | None, times: Times) -> str:
     if committed is None:
         return "-"
     if (at_ms := times.get((change.tp, committed.offset))) is not None:
@@ -269,7 +269,7 @@ def _time_text(change: OffsetChange, committed: CommittedOffset | None, times: T
 
 
 def change_json(change: OffsetChange, times: Times) -> Json:
-    def told(committed: CommittedOffset | None) -> Json:
+    def position(committed: GroupOffset | None) -> Json:
         if committed is None:
             return None
         return {"offset": committed.offset, "timestamp": times.get((change.tp, committed.offset))}
@@ -277,8 +277,8 @@ def change_json(change: OffsetChange, times: Times) -> Json:
     return {
         "topic": change.tp.topic,
         "partition": change.tp.partition,
-        "current": told(change.before),
-        "new": told(change.after),
+        "current": position(change.before),
+        "new": position(change.after),
         "readAgain": max(change.again, 0),
         "skipped": max(-change.again, 0),
         "remark": change.remark,
@@ -289,18 +289,18 @@ def _carry_out(
     connection: ClusterConnection,
     admin: "AdminClient",
     options: argparse.Namespace,
-    found: Sequence[OffsetChange],
+    planned: Sequence[OffsetChange],
     done: str,
 ) -> int:
-    failed = commit(connection, admin, options.group, found)
-    forgotten = [change.tp for change in found if change.after is None]
+    failed = commit(connection, admin, options.group, planned)
+    forgotten = [change.tp for change in planned if change.after is None]
     if forgotten:
         with kafka_python_admin(connection) as client:
             failed += delete_offsets(client, options.group, forgotten)
     for line in failed:
         print_error(line)
     if failed:
-        raise Failure(f"{len(failed)} of {len(found)} partitions could not be changed; the others are")
+        raise Failure(f"{len(failed)} of {len(planned)} partitions could not be changed; the others are")
     _print_note(options, done)
     return 0
 
@@ -309,29 +309,29 @@ def _undo(
     connection: ClusterConnection,
     admin: "AdminClient",
     options: argparse.Namespace,
-    committed: dict[TopicPartition, CommittedOffset],
+    committed: dict[TopicPartition, GroupOffset],
 ) -> int:
     here = existing_partitions(connection, admin, committed)
-    found = undo(committed, offset_ranges(connection, admin, here))
-    if found is None:
+    reset = undo(committed, offset_ranges(connection, admin, here))
+    if reset is None:
         raise Failure(
             f"nothing to undo: group {options.group} was not reset by this command, or has committed everywhere since"
         )
-    _print(connection, options, found.changes)
-    for line in too_late_lines(found):
+    _print(connection, options, reset.changes)
+    for line in too_late_lines(reset):
         print_error(line)
-    when = moment_text(found.reset_ms)
+    when = moment_text(reset.reset_ms)
     if not options.execute:
         _print_note(
-            options, f"{total(found.changes)}. Nothing has been changed; add --execute to undo the reset of {when}."
+            options, f"{total(reset.changes)}. Nothing has been changed; add --execute to undo the reset of {when}."
         )
         return 0
-    return _carry_out(connection, admin, options, found.changes, f"The reset of {when} is undone.")
+    return _carry_out(connection, admin, options, reset.changes, f"The reset of {when} is undone.")
 
 
-def too_late_lines(found: ResetUndo) -> list[str]:
+def too_late_lines(reset: ResetUndo) -> list[str]:
     return [
         f"too late for {tp}: "
         + (f"the group has committed {since.offset} there since" if since is not None else "nothing is committed there")
-        for tp, since in found.too_late.items()
+        for tp, since in reset.too_late.items()
     ]

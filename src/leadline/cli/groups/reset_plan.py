@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from leadline.cli.partitions import CommittedOffset, OffsetRange, partitions_in, partitions_text
+from leadline.cli.partitions import GroupOffset, OffsetRange, partitions_in, partitions_text
 from leadline.model import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 NOTE = "leadline.reset"
@@ -32,8 +32,8 @@ class OffsetChange:
     """Of one partition."""
 
     tp: TopicPartition
-    before: CommittedOffset | None  # None: nothing was committed
-    after: CommittedOffset | None  # None: what is committed there is deleted
+    before: GroupOffset | None  # None: nothing was committed
+    after: GroupOffset | None  # None: what is committed there is deleted
     edges: OffsetRange | None  # None: there is no such partition any longer
     remark: str = ""
 
@@ -60,31 +60,31 @@ class OffsetChange:
 # Where to
 
 
-def shifted_offset(tp: TopicPartition, committed: CommittedOffset | None, by: int) -> Offset:
+def shifted_offset(tp: TopicPartition, committed: GroupOffset | None, by: int) -> Offset:
     if committed is None:
         raise ImpossibleReset(f"{tp}: nothing is committed there that could be shifted by {by}")
     return committed.offset + by
 
 
 def changes(
-    wanted: Mapping[TopicPartition, Offset],
-    committed: Mapping[TopicPartition, CommittedOffset],
+    offsets: Mapping[TopicPartition, Offset],
+    committed: Mapping[TopicPartition, GroupOffset],
     edges: Mapping[TopicPartition, OffsetRange],
 ) -> list[OffsetChange]:
     """One for each partition, in order; an offset that a partition does not hold becomes the nearest that it does."""
-    found = []
-    for tp in sorted(wanted):
+    planned = []
+    for tp in sorted(offsets):
         within = edges[tp]
-        offset = min(max(wanted[tp], within.start), within.end)
-        where = "end" if wanted[tp] > within.end else "beginning"
-        remark = f"{wanted[tp]} is not there, so the {where}" if offset != wanted[tp] else ""
-        found.append(OffsetChange(tp, committed.get(tp), CommittedOffset(offset), within, remark))
-    return found
+        offset = min(max(offsets[tp], within.start), within.end)
+        where = "end" if offsets[tp] > within.end else "beginning"
+        remark = f"{offsets[tp]} is not there, so the {where}" if offset != offsets[tp] else ""
+        planned.append(OffsetChange(tp, committed.get(tp), GroupOffset(offset), within, remark))
+    return planned
 
 
-def total(found: Sequence[OffsetChange]) -> str:
-    again = sum(change.again for change in found if change.again > 0)
-    skipped = -sum(change.again for change in found if change.again < 0)
+def total(planned: Sequence[OffsetChange]) -> str:
+    again = sum(change.again for change in planned if change.again > 0)
+    skipped = -sum(change.again for change in planned if change.again < 0)
     parts = [f"{again:,} will be read again"] if again else []
     parts += [f"{skipped:,} will be skipped"] if skipped else []
     return f"Of the records, {', '.join(parts)}" if parts else "No record will be read again or skipped"
@@ -93,11 +93,11 @@ def total(found: Sequence[OffsetChange]) -> str:
 # The note
 
 
-def with_notes(found: Sequence[OffsetChange], now_ms: int) -> list[OffsetChange]:
+def with_notes(planned: Sequence[OffsetChange], now_ms: int) -> list[OffsetChange]:
     """The same changes, each with the note that leads back."""
-    together = partitions_text(change.tp for change in found)
+    together = partitions_text(change.tp for change in planned)
     together = together if len(together) <= TOGETHER_BYTES else ""
-    return [_noted(change, together, now_ms) for change in found]
+    return [_noted(change, together, now_ms) for change in planned]
 
 
 def _noted(change: OffsetChange, together: str, now_ms: int) -> OffsetChange:
@@ -155,14 +155,14 @@ def _read(metadata: str) -> _Note | None:
 class ResetUndo:
     reset_ms: int  # when the reset was that is to be undone
     changes: list[OffsetChange]
-    too_late: dict[TopicPartition, CommittedOffset | None]  # the group has committed there since: what
+    too_late: dict[TopicPartition, GroupOffset | None]  # the group has committed there since: what
 
 
 def undo(
-    committed: Mapping[TopicPartition, CommittedOffset], edges: Mapping[TopicPartition, OffsetRange]
+    committed: Mapping[TopicPartition, GroupOffset], edges: Mapping[TopicPartition, OffsetRange]
 ) -> ResetUndo | None:
     """The way back from the last reset; None if no note of one is left."""
-    notes = {tp: note for tp, found in committed.items() if (note := _read(found.metadata)) is not None}
+    notes = {tp: note for tp, offset in committed.items() if (note := _read(offset.metadata)) is not None}
     if not notes:
         return None
     last_ms = max(note.at_ms for note in notes.values())
@@ -175,8 +175,8 @@ def undo(
     return ResetUndo(last_ms, back, {tp: committed.get(tp) for tp in sorted(together - last.keys())})
 
 
-def _as_it_was(note: _Note) -> CommittedOffset | None:
-    return CommittedOffset(note.offset, note.epoch, note.metadata) if note.offset is not None else None
+def _as_it_was(note: _Note) -> GroupOffset | None:
+    return GroupOffset(note.offset, note.epoch, note.metadata) if note.offset is not None else None
 
 
 def _caution(note: _Note, edges: OffsetRange | None) -> str:

@@ -40,15 +40,15 @@ SECURITY = ("ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
 
 def admin_properties(properties: Mapping[str, str]) -> dict[str, object]:
     """Properties of librdkafka in kafka-python's words. How it batches and caches does not concern this one."""
-    found: dict[str, object] = {}
+    translated: dict[str, object] = {}
     for name, value in properties.items():
         if name in NAMES:
-            found[NAMES[name]] = value.upper() if name == "security.protocol" else value
+            translated[NAMES[name]] = value.upper() if name == "security.protocol" else value
         elif name == HOSTNAME_CHECK:
-            found["ssl_check_hostname"] = value.lower() != "none"
+            translated["ssl_check_hostname"] = value.lower() != "none"
         elif name.startswith(SECURITY):
             raise Failure(f"{name}: this command cannot use it; it can use {', '.join(NAMES)} and {HOSTNAME_CHECK}")
-    return found
+    return translated
 
 
 @contextmanager

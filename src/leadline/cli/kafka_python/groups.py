@@ -11,17 +11,17 @@ from leadline.model import TopicPartition
 COORDINATOR_TYPE = 0  # of groups
 
 
-def _member(told: Any, protocol_type: str) -> MemberDescription:
+def _member(member: Any, protocol_type: str) -> MemberDescription:
     from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
-    assignment, partitions = bytes(told.member_assignment or b""), []
+    assignment, partitions = bytes(member.member_assignment or b""), []
     if assignment and protocol_type == CONSUMER:
         decoded = ConsumerProtocolAssignment.decode(assignment)
         partitions = [
             TopicPartition(topic.topic, number) for topic in decoded.assigned_partitions for number in topic.partitions
         ]
     return MemberDescription(
-        told.member_id, told.client_id, told.client_host, told.group_instance_id, sorted(partitions), assignment
+        member.member_id, member.client_id, member.client_host, member.group_instance_id, sorted(partitions), assignment
     )
 
 
@@ -30,8 +30,8 @@ def delete_offsets(admin: KafkaPythonAdmin, group: str, partitions: Collection[T
     from kafka import TopicPartition as Theirs
     from kafka.errors import NoError
 
-    asked = [Theirs(*tp) for tp in partitions]
-    answers = admin.request(f"group {group}", lambda: admin.client.delete_group_offsets(group, asked))
+    theirs = [Theirs(*tp) for tp in partitions]
+    answers = admin.request(f"group {group}", lambda: admin.client.delete_group_offsets(group, theirs))
     return [
         f"{tp.topic}-{tp.partition}: {error_text(error())}" for tp, error in answers.items() if error is not NoError
     ]
@@ -44,12 +44,12 @@ def list_groups(admin: KafkaPythonAdmin, states: Collection[str] = ()) -> list[G
         lambda broker: admin.client.list_groups(broker_ids=[broker], states_filter=list(states) or None),
         admin.answering,
     )
-    found = [
-        GroupListing(each["group_id"], each.get("group_state") or "Unknown", each["protocol_type"], broker)
+    groups = [
+        GroupListing(group["group_id"], group.get("group_state") or "Unknown", group["protocol_type"], broker)
         for broker, listings in answers.items()
-        for each in listings
+        for group in listings
     ]
-    return sorted(found, key=lambda each: each.group_id)
+    return sorted(groups, key=lambda group: group.group_id)
 
 
 def describe_group(admin: KafkaPythonAdmin, group_id: str) -> GroupDescription:
@@ -63,12 +63,12 @@ def describe_group(admin: KafkaPythonAdmin, group_id: str) -> GroupDescription:
 
     def ask() -> GroupDescription:
         answer = manager.run(manager.send, DescribeGroupsRequest(groups=[group_id]), coordinator)
-        (told,) = answer.groups
-        if (error := for_code(told.error_code)) is not NoError:
+        (group,) = answer.groups
+        if (error := for_code(group.error_code)) is not NoError:
             raise error()
-        members = [_member(each, told.protocol_type) for each in told.members]
+        members = [_member(member, group.protocol_type) for member in group.members]
         return GroupDescription(
-            group_id, told.group_state, told.protocol_type, told.protocol_data, coordinator, members
+            group_id, group.group_state, group.protocol_type, group.protocol_data, coordinator, members
         )
 
     return admin.request(what, ask, coordinator)

@@ -37,34 +37,34 @@ def elect_leaders(admin: KafkaPythonAdmin, partitions: Collection[TopicPartition
     """
     from kafka.errors import ElectionNotNeededError, NoError, NotControllerError, for_code
 
-    asked: dict[str, list[int]] = {}
+    by_topic: dict[str, list[int]] = {}
     for tp in partitions:
-        asked.setdefault(tp.topic, []).append(tp.partition)
+        by_topic.setdefault(tp.topic, []).append(tp.partition)
 
     def ask() -> ElectionResult:
         try:
-            answer = admin.client.elect_leaders(int(unclean), asked, raise_errors=False)
+            answer = admin.client.elect_leaders(int(unclean), by_topic, raise_errors=False)
         except RuntimeError as error:  # whom it took for the controller is not, twice
             raise NotControllerError(str(error)) from None
-        found = ElectionResult([], [], {})
+        result = ElectionResult([], [], {})
         for topic in answer.replica_election_results:
             for part in topic.partition_result:
                 tp, wrong = TopicPartition(topic.topic, part.partition_id), for_code(part.error_code)
                 if wrong is NoError:
-                    found.elected.append(tp)
+                    result.elected.append(tp)
                 elif wrong is ElectionNotNeededError:
-                    found.not_needed.append(tp)
+                    result.not_needed.append(tp)
                 else:
-                    found.failed[tp] = f"{part.error_message or wrong.description} ({wrong.message})"
-        return found
+                    result.failed[tp] = f"{part.error_message or wrong.description} ({wrong.message})"
+        return result
 
     return admin.request_controller("elections", ask)
 
 
 def broker_racks(admin: KafkaPythonAdmin) -> dict[BrokerId, str | None]:
     """The brokers that are there, and the rack of each."""
-    found = admin.request("the cluster", admin.client.describe_cluster)
-    return {broker["broker_id"]: broker["rack"] for broker in found["brokers"]}
+    cluster = admin.request("the cluster", admin.client.describe_cluster)
+    return {broker["broker_id"]: broker["rack"] for broker in cluster["brokers"]}
 
 
 def list_reassignments(admin: KafkaPythonAdmin) -> dict[TopicPartition, OngoingReassignment]:
@@ -72,9 +72,9 @@ def list_reassignments(admin: KafkaPythonAdmin) -> dict[TopicPartition, OngoingR
     answers = admin.request_controller("reassignments", admin.client.list_partition_reassignments)
     return {
         TopicPartition(tp.topic, tp.partition): OngoingReassignment(
-            each["replicas"], each["adding_replicas"], each["removing_replicas"]
+            reassignment["replicas"], reassignment["adding_replicas"], reassignment["removing_replicas"]
         )
-        for tp, each in sorted(answers.items())
+        for tp, reassignment in sorted(answers.items())
     }
 
 
@@ -84,8 +84,8 @@ def alter_reassignments(
     """Send partitions to other brokers, or, with None, back; what went wrong, one line a partition."""
     from kafka import TopicPartition as Theirs
 
-    asked = {Theirs(*tp): None if replicas is None else list(replicas) for tp, replicas in targets.items()}
-    answers = admin.request_controller("reassignments", lambda: admin.client.alter_partition_reassignments(asked))
+    theirs = {Theirs(*tp): None if replicas is None else list(replicas) for tp, replicas in targets.items()}
+    answers = admin.request_controller("reassignments", lambda: admin.client.alter_partition_reassignments(theirs))
     return [
         f"{tp.topic}-{tp.partition}: {error_text(error())}"
         for tp, error in sorted(answers.items())
@@ -100,9 +100,9 @@ def describe_log_dirs(
     answers = admin.request_each(
         "log directories", lambda broker: admin.client.describe_log_dirs(brokers=[broker]), brokers
     )
-    found: dict[BrokerId, dict[TopicPartition, list[LogDirReplica]]] = {}
+    replicas: dict[BrokerId, dict[TopicPartition, list[LogDirReplica]]] = {}
     for answer in (answer for answer_of_one in answers.values() for answer in answer_of_one):
-        held = found.setdefault(answer["broker"], {})
+        held = replicas.setdefault(answer["broker"], {})
         for log_dir in answer["log_dirs"]:
             for topic in log_dir["topics"]:
                 for part in topic["partitions"]:
@@ -112,7 +112,7 @@ def describe_log_dirs(
                             log_dir["log_dir"], part["partition_size"], part["offset_lag"], part["is_future_key"]
                         )
                     )
-    return found
+    return replicas
 
 
 def partition_explanations(
@@ -124,8 +124,8 @@ def partition_explanations(
     names = {broker: {f"{EXPLANATION}{tp}": tp for tp in partitions} for broker, partitions in held.items()}
 
     def ask(broker: BrokerId) -> dict[TopicPartition, Explanation]:
-        asked = [ConfigResource(ConfigResourceType.BROKER, str(broker), list(names[broker]))]
-        entries = admin.client.describe_configs(asked, config_filter="all")["broker"][str(broker)]
+        resources = [ConfigResource(ConfigResourceType.BROKER, str(broker), list(names[broker]))]
+        entries = admin.client.describe_configs(resources, config_filter="all")["broker"][str(broker)]
         return {tp: json.loads(entries[name]["value"]) for name, tp in names[broker].items() if name in entries}
 
     here = [broker for broker in held if broker in admin.connection.brokers]
@@ -134,8 +134,8 @@ def partition_explanations(
 
 def leader_epochs(admin: KafkaPythonAdmin, topic: str) -> dict[TopicPartition, LeaderEpoch]:
     """Of each partition, as any broker knows it."""
-    (found,) = admin.request(f"topic {topic}", lambda: admin.client.describe_topics([topic]))
-    return {TopicPartition(topic, part["partition_index"]): part["leader_epoch"] for part in found["partitions"]}
+    (description,) = admin.request(f"topic {topic}", lambda: admin.client.describe_topics([topic]))
+    return {TopicPartition(topic, part["partition_index"]): part["leader_epoch"] for part in description["partitions"]}
 
 
 def epoch_starts(
@@ -148,16 +148,20 @@ def epoch_starts(
     """
     from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
-    wanted_in = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    topic_type = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     manager, ends = admin.client._manager, []
     while epoch >= 0:
-        wanted = wanted_in.OffsetForLeaderPartition(partition=tp.partition, current_leader_epoch=-1, leader_epoch=epoch)
-        request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[wanted_in(topic=tp.topic, partitions=[wanted])])
+        partition = topic_type.OffsetForLeaderPartition(
+            partition=tp.partition, current_leader_epoch=-1, leader_epoch=epoch
+        )
+        request = OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=[topic_type(topic=tp.topic, partitions=[partition])]
+        )
         answer = admin.request(str(tp), partial(manager.run, manager.send, request, leader), leader)
-        told = answer.topics[0].partitions[0]
-        if told.error_code or told.leader_epoch < 0:
+        response = answer.topics[0].partitions[0]
+        if response.error_code or response.leader_epoch < 0:
             break
-        ends.append((told.leader_epoch, told.end_offset))
-        epoch = told.leader_epoch - 1
+        ends.append((response.leader_epoch, response.end_offset))
+        epoch = response.leader_epoch - 1
     starts = [*(end for _, end in ends[1:]), log_start]
-    return [(found, start) for (found, _), start in zip(ends, starts, strict=False)][::-1]
+    return [(epoch_started, start) for (epoch_started, _), start in zip(ends, starts, strict=False)][::-1]

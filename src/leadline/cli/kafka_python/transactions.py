@@ -39,13 +39,13 @@ def list_transactions(
         ),
         admin.answering,
     )
-    found = [
-        TransactionListing(each.transactional_id, broker, each.producer_id, each.state.value)
+    transactions = [
+        TransactionListing(listing.transactional_id, broker, listing.producer_id, listing.state.value)
         for answer in answers.values()
         for broker, listings in answer.items()
-        for each in listings
+        for listing in listings
     ]
-    return sorted(found, key=lambda each: each.transactional_id)
+    return sorted(transactions, key=lambda listing: listing.transactional_id)
 
 
 def describe_transaction(admin: KafkaPythonAdmin, transactional_id: str) -> TransactionDescription | None:
@@ -75,29 +75,29 @@ def describe_transaction(admin: KafkaPythonAdmin, transactional_id: str) -> Tran
 
 def describe_producers(admin: KafkaPythonAdmin, partitions: Sequence[TopicPartition]) -> list[OpenTransaction]:
     """The transactions that are open in these partitions, as their leaders know them."""
-    found: list[OpenTransaction] = []
+    transactions: list[OpenTransaction] = []
     for n in range(0, len(partitions), AT_ONCE):
-        found += _describe_producers(admin, partitions[n : n + AT_ONCE])
-    return sorted(found, key=lambda each: (each.tp, each.start_offset))
+        transactions += _describe_producers(admin, partitions[n : n + AT_ONCE])
+    return sorted(transactions, key=lambda transaction: (transaction.tp, transaction.start_offset))
 
 
 def _describe_producers(admin: KafkaPythonAdmin, partitions: Sequence[TopicPartition]) -> list[OpenTransaction]:
     from kafka import TopicPartition as Theirs
 
-    asked = [Theirs(*tp) for tp in partitions]
-    answers = admin.request("producers", lambda: admin.client.describe_producers(asked))
+    requested = [Theirs(*tp) for tp in partitions]
+    answers = admin.request("producers", lambda: admin.client.describe_producers(requested))
     return [
         OpenTransaction(
             tp=TopicPartition(theirs.topic, theirs.partition),
-            producer_id=each.producer_id,
-            epoch=each.producer_epoch,
-            coordinator_epoch=each.coordinator_epoch,
-            start_offset=each.current_transaction_start_offset,
-            last_ms=each.last_timestamp,
+            producer_id=producer.producer_id,
+            epoch=producer.producer_epoch,
+            coordinator_epoch=producer.coordinator_epoch,
+            start_offset=producer.current_transaction_start_offset,
+            last_ms=producer.last_timestamp,
         )
         for theirs, state in answers.items()
-        for each in state.active_producers
-        if each.current_transaction_start_offset >= 0
+        for producer in state.active_producers
+        if producer.current_transaction_start_offset >= 0
     ]
 
 

@@ -91,8 +91,8 @@ def _work(options: argparse.Namespace, work: "list[AuditTask]", total: "AuditRes
                 total.add(result)
                 for finding in result.findings:
                     _tell(options, finding)
-                found = count_text(len(total.findings), "finding")
-                line.show(f"{done:,} of {count_text(len(work), 'range')}, {size_text(total.bytes)}, {found}")
+                findings = count_text(len(total.findings), "finding")
+                line.show(f"{done:,} of {count_text(len(work), 'range')}, {size_text(total.bytes)}, {findings}")
         return time.monotonic() - started
     finally:
         spark.stop()
@@ -105,7 +105,7 @@ def _tell(options: argparse.Namespace, finding: "Finding") -> None:
         print(f"{paint.bold(where)}: {paint.red(finding.kind)}: {finding.text}", flush=True)
         return
     topic, partition = finding.tp or (None, None)
-    told = {
+    members = {
         "file": finding.path,
         "position": finding.position,
         "kind": finding.kind,
@@ -114,7 +114,7 @@ def _tell(options: argparse.Namespace, finding: "Finding") -> None:
         "offset": finding.offset,
         "text": finding.text,
     }
-    print(json.dumps(told), flush=True)
+    print(json.dumps(members), flush=True)
 
 
 def _summary(options: argparse.Namespace, logs: "list[LogFiles]", total: "AuditResult", seconds: float) -> None:

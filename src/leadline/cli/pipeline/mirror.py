@@ -103,15 +103,15 @@ class MirrorTotals:
     records: int = 0
     size: int = 0
 
-    def add(self, told: "RoundSummary") -> None:
-        self.rounds += bool(told.records)
-        self.records += told.records
-        self.size += told.size
+    def add(self, summary: "RoundSummary") -> None:
+        self.rounds += bool(summary.records)
+        self.records += summary.records
+        self.size += summary.size
 
-    def line(self, told: "RoundSummary", seconds: float) -> str:
+    def line(self, summary: "RoundSummary", seconds: float) -> str:
         rate = f"{self.records / max(seconds, 0.001):,.0f}/s"
-        behind = lag_text(told.lag_offsets, told.lag_bytes, told.newest_ms)
-        busy = f"; left alone, as they have members: {', '.join(told.busy_groups)}" if told.busy_groups else ""
+        behind = lag_text(summary.lag_offsets, summary.lag_bytes, summary.newest_ms)
+        busy = f"; left alone, as they have members: {', '.join(summary.busy_groups)}" if summary.busy_groups else ""
         return f"{count_text(self.records, 'record')} ({size_text(self.size)}), {rate}; {behind}{busy}"
 
     def summary(self, options: argparse.Namespace, seconds: float) -> str:
@@ -203,8 +203,8 @@ def mirror_name(text: str) -> str:
 
 def _name(options: argparse.Namespace) -> str:
     """By what is copied, so that mirrors of other topics are others."""
-    given: str | None = options.name
-    return given or re.sub(r"[^a-zA-Z0-9._-]+", "-", f"{options.prefix}{options.topics or options.pattern}")[:200]
+    name: str | None = options.name
+    return name or re.sub(r"[^a-zA-Z0-9._-]+", "-", f"{options.prefix}{options.topics or options.pattern}")[:200]
 
 
 def _follow(options: argparse.Namespace, mirror: "Mirror") -> int:
@@ -215,10 +215,10 @@ def _follow(options: argparse.Namespace, mirror: "Mirror") -> int:
         mirror.begin()
         with ProgressLine() as line:
             while True:
-                told = mirror.round()
-                done.add(told)
-                line.show(done.line(told, time.monotonic() - started))
-                if told.lag_offsets:
+                summary = mirror.round()
+                done.add(summary)
+                line.show(done.line(summary, time.monotonic() - started))
+                if summary.lag_offsets:
                     continue
                 if options.once:
                     break

@@ -95,11 +95,11 @@ def _replay(options: argparse.Namespace, replay: "Replay") -> int:
     def work() -> None:
         nonlocal records
         with ProgressLine() as line:
-            for told in replay.batches():
-                records += told.records
+            for summary in replay.batches():
+                records += summary.records
                 seconds = time.monotonic() - started
                 rate = records / max(seconds, 0.001)
-                left = f"{told.left:,} offsets left, {time_text(told.left / max(rate, 0.001))}"
+                left = f"{summary.left:,} offsets left, {time_text(summary.left / max(rate, 0.001))}"
                 line.show(f"{count_text(records, 'record')}, {rate:,.0f}/s; {left}")
 
     code = until_ended(work)

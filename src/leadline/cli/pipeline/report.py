@@ -106,28 +106,28 @@ def write(options: argparse.Namespace, spark: "SparkSession", work: "ReportPlan"
     from leadline.spark.report.page import page
 
     with _progress(spark, work):
-        found = report.make(spark, work, {} if options.dir else client_properties(options))
+        result = report.make(spark, work, {} if options.dir else client_properties(options))
     seconds = time.monotonic() - started
     made = f"Leadline {__version__}, {moment_text(time.time_ns() // 1_000_000)}: "
-    text = page(found, f"{made}{size_text(work.size)} read in {time_text(seconds)}, with the start of Spark.")
+    text = page(result, f"{made}{size_text(work.size)} read in {time_text(seconds)}, with the start of Spark.")
     new = options.out.with_name(f".{options.out.name}.new")
     new.write_text(text, encoding="utf-8")
     new.replace(options.out)
-    _tell(options, found, work, seconds)
+    _tell(options, result, work, seconds)
     return 0
 
 
-def _tell(options: argparse.Namespace, found: "Report", work: "ReportPlan", seconds: float) -> None:
+def _tell(options: argparse.Namespace, result: "Report", work: "ReportPlan", seconds: float) -> None:
     from leadline.spark.report.remarks import remarks
 
     paint = Paint(sys.stdout)
-    told = remarks(found)
-    for each in told[:REMARKS_SHOWN]:
-        print(f"{paint.bold(paint.harmless(each.topic))}{': ' if each.topic else ''}{paint.harmless(each.text)}")
-    if len(told) > REMARKS_SHOWN:
-        print(f"... and {len(told) - REMARKS_SHOWN} more")
-    records = count_text(sum(topic.figures.records for topic in found.topics), "record")
-    what = f"{records} in {count_text(len(found.topics), 'topic')}, {size_text(work.size)}, {time_text(seconds)}"
+    facts = remarks(result)
+    for fact in facts[:REMARKS_SHOWN]:
+        print(f"{paint.bold(paint.harmless(fact.topic))}{': ' if fact.topic else ''}{paint.harmless(fact.text)}")
+    if len(facts) > REMARKS_SHOWN:
+        print(f"... and {len(facts) - REMARKS_SHOWN} more")
+    records = count_text(sum(topic.figures.records for topic in result.topics), "record")
+    what = f"{records} in {count_text(len(result.topics), 'topic')}, {size_text(work.size)}, {time_text(seconds)}"
     print(f"{paint.bold(str(options.out))}: {what}; open it in a browser")
 
 

@@ -184,17 +184,17 @@ class TableTotals:
     dead: int = 0
     newest_ms: int = -1
 
-    def add(self, told: "BatchSummary") -> None:
+    def add(self, summary: "BatchSummary") -> None:
         self.batches += 1
-        self.records += told.records
-        self.size += told.size
-        self.dead += told.dead
-        self.newest_ms = max(self.newest_ms, told.newest_ms)
+        self.records += summary.records
+        self.size += summary.size
+        self.dead += summary.dead
+        self.newest_ms = max(self.newest_ms, summary.newest_ms)
 
-    def line(self, told: "BatchSummary", seconds: float) -> str:
+    def line(self, summary: "BatchSummary", seconds: float) -> str:
         rate = f"{self.records / max(seconds, 0.001):,.0f}/s"
-        behind = lag_text(told.lag_offsets, told.lag_bytes, told.newest_ms)
-        return f"batch {told.batch}: {count_text(self.records, 'record')} ({size_text(self.size)}), {rate}; {behind}"
+        behind = lag_text(summary.lag_offsets, summary.lag_bytes, summary.newest_ms)
+        return f"batch {summary.batch}: {count_text(self.records, 'record')} ({size_text(self.size)}), {rate}; {behind}"
 
     def summary(self, options: argparse.Namespace, seconds: float) -> str:
         dead = (
@@ -259,9 +259,9 @@ def _follow(options: argparse.Namespace, following: "TableWriter") -> int:
     def work() -> None:
         with ProgressLine() as line:
             while True:
-                for told in following.batches():
-                    done.add(told)
-                    line.show(done.line(told, time.monotonic() - started))
+                for summary in following.batches():
+                    done.add(summary)
+                    line.show(done.line(summary, time.monotonic() - started))
                 if options.once:
                     break
                 time.sleep(options.interval / 1000)

@@ -122,9 +122,9 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 def run(options: argparse.Namespace) -> int:
     connection = ClusterConnection(options)
     watch = DeliveryWatch(connection, options.topic, properties_of(options))
-    known = connection.metadata(watch.producer, options.topic).topics[options.topic].partitions
-    if known and options.partition >= len(known):
-        raise Failure(f"{options.topic} has the partitions 0 to {len(known) - 1}: there is no {options.partition}")
+    partitions = connection.metadata(watch.producer, options.topic).topics[options.topic].partitions
+    if partitions and options.partition >= len(partitions):
+        raise Failure(f"{options.topic} has the partitions 0 to {len(partitions) - 1}: there is no {options.partition}")
     sending = RecordSender(
         watch,
         options.partition,
@@ -150,17 +150,17 @@ def run(options: argparse.Namespace) -> int:
 
 def properties_of(options: argparse.Namespace) -> dict[str, str]:
     """What the options ask of the client."""
-    given = {
+    chosen = {
         "compression.type": options.compression,
         "acks": options.acks,
         "transactional.id": options.transactional_id,
     }
-    found: dict[str, str] = {key: value for key, value in given.items() if value is not None}
+    properties: dict[str, str] = {key: value for key, value in chosen.items() if value is not None}
     if options.idempotent or options.transactional_id is not None:
         if options.acks in ("0", "1"):
             raise Failure(f"--acks {options.acks}: an idempotent or transactional producer waits for all replicas")
-        found["enable.idempotence"] = "true"
-    return found
+        properties["enable.idempotence"] = "true"
+    return properties
 
 
 def _send_all(sending: RecordSender, options: argparse.Namespace) -> None:

@@ -42,22 +42,22 @@ class LineLayout:
         headers: list[tuple[str, str | bytes | None]] = []
         rest = line
         if self.parse_headers:
-            before, found, rest = rest.partition(self.headers_delimiter)
-            if not found:
+            before, separator, rest = rest.partition(self.headers_delimiter)
+            if not separator:
                 raise Failure(
                     f"line {number}: no {_short(self.headers_delimiter)} behind the headers in {_short(line)}"
                 )
             if before and before != self.null_marker:
                 headers = [self._header(part, number) for part in before.split(self.headers_separator)]
         if self.key_separator is not None:
-            key, found, rest = rest.partition(self.key_separator)
-            if not found:
+            key, separator, rest = rest.partition(self.key_separator)
+            if not separator:
                 raise Failure(f"line {number}: no key separator {_short(self.key_separator)} in {_short(line)}")
         return ParsedLine(self._or_null(key), self._or_null(rest), headers)
 
     def _header(self, part: bytes, number: int) -> tuple[str, bytes | None]:
-        name, found, value = part.partition(self.headers_key_separator)
-        if not found:
+        name, separator, value = part.partition(self.headers_key_separator)
+        if not separator:
             raise Failure(f"line {number}: no {_short(self.headers_key_separator)} in the header {_short(part)}")
         return name.decode("utf-8", "replace"), self._or_null(value)
 

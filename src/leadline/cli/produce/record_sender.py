@@ -99,6 +99,6 @@ class RecordSender:
     def summary(self, seconds: float) -> str:
         count = f"{count_text(self.stored, 'record')} ({size_text(self.size)})"
         where = f"{self.watch.topic}, {count_text(len(self.partitions), 'partition')}"
-        doubt = f", {self.doubtful:,} of which may be stored all the same" if self.doubtful else ""
+        doubt = f", {self.doubtful:,} of which may be stored nevertheless" if self.doubtful else ""
         lost = f"; {count_text(self.failed, 'record')} not stored{doubt}" if self.failed else ""
         return f"produced {count} to {where}, in {time_text(seconds)}{lost}"

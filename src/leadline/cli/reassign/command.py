@@ -146,11 +146,13 @@ class ReassignSession(NamedTuple):
         """Of the largest replica that these brokers have."""
         alive = [broker for broker in brokers if broker in self.connection.metadata(self.admin).brokers]
         self.connection.report_silent("the sizes of its replicas are not known")
-        found: dict[TopicPartition, int] = {}
+        sizes: dict[TopicPartition, int] = {}
         for held in describe_log_dirs(self.client, alive).values():
             for tp, replicas in held.items():
-                found[tp] = max([found.get(tp, 0), *(each.size_bytes for each in replicas if not each.is_future)])
-        return found
+                sizes[tp] = max(
+                    [sizes.get(tp, 0), *(replica.size_bytes for replica in replicas if not replica.is_future)]
+                )
+        return sizes
 
 
 @contextmanager
@@ -168,10 +170,10 @@ def _plan(options: argparse.Namespace) -> int:
         raise Failure("exactly one is needed: names of topics, or --all")
     with _session(options) as cluster:
         everything = cluster.assignment()
-        known = {tp.topic for tp in everything}
+        topics = {tp.topic for tp in everything}
         for name in options.topics:
-            if name not in known:
-                raise no_topic(name, sorted(known))
+            if name not in topics:
+                raise no_topic(name, sorted(topics))
         current = {tp: now for tp, now in everything.items() if options.all or tp.topic in options.topics}
         racks = broker_racks(cluster.client)
         for broker in options.to or ():
@@ -184,14 +186,14 @@ def _plan(options: argparse.Namespace) -> int:
         except PlanError as error:
             raise Failure(str(error)) from None
         changes = moves(current, plan, cluster.sizes(sorted(racks)))
-    wanted = {move.tp: move.after for move in changes}
-    if not wanted:
+    targets = {move.tp: move.after for move in changes}
+    if not targets:
         print_error("nothing to move: the partitions are balanced")
         return 0
     if options.out is None:
-        sys.stdout.write(plan_text(wanted))
+        sys.stdout.write(plan_text(targets))
     else:
-        options.out.write_text(plan_text(wanted))
+        options.out.write_text(plan_text(targets))
     print(*summary(changes), sep="\n", file=sys.stderr)
     print(f"Next: leadline reassign execute {options.out or 'FILE'}", file=sys.stderr)
     return 0
@@ -258,11 +260,14 @@ def _cancel(options: argparse.Namespace) -> int:
 
 def _list(options: argparse.Namespace) -> int:
     with _session(options) as cluster:
-        found = list_reassignments(cluster.client)
-    if not found:
+        ongoing = list_reassignments(cluster.client)
+    if not ongoing:
         print("No partition reassignments found.")
         return 0
-    rows = [[str(tp), *map(ids_text, (each.replicas, each.adding, each.removing))] for tp, each in found.items()]
+    rows = [
+        [str(tp), *map(ids_text, (reassignment.replicas, reassignment.adding, reassignment.removing))]
+        for tp, reassignment in ongoing.items()
+    ]
     print_table(("PARTITION", "REPLICAS", "ADDING", "REMOVING"), [[cell or "-" for cell in row] for row in rows])
     return 0
 
@@ -280,7 +285,7 @@ def _read(file: Path) -> dict[TopicPartition, list[BrokerId]]:
 def _check(plan: Assignment, current: Assignment, brokers: Collection[BrokerId]) -> None:
     for tp, replicas in plan.items():
         if tp not in current:
-            raise Failure(f"there is no partition {tp}{nearest(tp.topic, sorted({known.topic for known in current}))}")
+            raise Failure(f"there is no partition {tp}{nearest(tp.topic, sorted({other.topic for other in current}))}")
         for broker in replicas:
             if broker not in brokers:
                 raise Failure(f"{tp}: there is no broker {broker}: {brokers_text(brokers)}")
@@ -293,9 +298,9 @@ def summary(changes: Sequence[ReplicaMove]) -> list[str]:
         broker: sum(move.copied_bytes // len(move.adding) for move in changes if broker in move.adding)
         for broker in sorted({broker for move in changes for broker in move.adding})
     }
-    each = ", ".join(f"{size_text(size)} to broker {broker}" for broker, size in incoming.items())
+    by_broker = ", ".join(f"{size_text(size)} to broker {broker}" for broker, size in incoming.items())
     many = "1 partition changes" if len(changes) == 1 else f"{len(changes)} partitions change"
-    return [f"{many}; to be copied: {size_text(copied)}{f' ({each})' if each else ''}"]
+    return [f"{many}; to be copied: {size_text(copied)}{f' ({by_broker})' if by_broker else ''}"]
 
 
 def _show(changes: Sequence[ReplicaMove]) -> None:
@@ -355,7 +360,7 @@ def _progress_text(
     alive = cluster.connection.metadata(cluster.admin).brokers
     held = describe_log_dirs(cluster.client, [broker for broker in involved(changes) if broker in alive])
     there = sum(
-        sum(each.size_bytes for each in held.get(broker, {}).get(move.tp, ()))
+        sum(replica.size_bytes for replica in held.get(broker, {}).get(move.tp, ()))
         for move in changes
         for broker in move.adding
     )
@@ -394,10 +399,12 @@ def _remove_throttles(cluster: ReassignSession, plan: Iterable[TopicPartition]) 
     from confluent_kafka.admin._config import AlterConfigOpType
 
     connection, admin = cluster.connection, cluster.admin
-    known, moving = connection.metadata(admin), {tp.topic for tp in list_reassignments(cluster.client)}
-    topics = sorted({tp.topic for tp in plan if tp.topic in known.topics} - moving)
+    metadata, moving = connection.metadata(admin), {tp.topic for tp in list_reassignments(cluster.client)}
+    topics = sorted({tp.topic for tp in plan if tp.topic in metadata.topics} - moving)
     resources = [("topic", topic, TOPIC_LISTS) for topic in topics]
     if not moving:
-        resources += [("broker", str(broker), BROKER_RATES) for broker in sorted(known.brokers)]
+        resources += [("broker", str(broker), BROKER_RATES) for broker in sorted(metadata.brokers)]
     for kind, name, settings in resources:
-        alter_configs(connection, admin, kind, name, [(each, None, AlterConfigOpType.DELETE) for each in settings])
+        alter_configs(
+            connection, admin, kind, name, [(setting, None, AlterConfigOpType.DELETE) for setting in settings]
+        )

@@ -47,11 +47,11 @@ class ReplicaMove(NamedTuple):
 
 def moves(before: Assignment, after: Assignment, sizes: Mapping[TopicPartition, int]) -> list[ReplicaMove]:
     """What a plan changes, in order. `sizes`: of one replica each, in bytes."""
-    found = []
-    for tp, wanted in sorted(after.items()):
-        new = sum(broker not in before[tp] for broker in wanted)
-        found.append(ReplicaMove(tp, before[tp], wanted, new * sizes.get(tp, 0)))
-    return [move for move in found if move.is_needed]
+    all_moves = []
+    for tp, replicas in sorted(after.items()):
+        new = sum(broker not in before[tp] for broker in replicas)
+        all_moves.append(ReplicaMove(tp, before[tp], replicas, new * sizes.get(tp, 0)))
+    return [move for move in all_moves if move.is_needed]
 
 
 # The file
@@ -62,17 +62,17 @@ def moves(before: Assignment, after: Assignment, sizes: Mapping[TopicPartition, 
 
 def make_plan(current: Assignment, brokers: Racks, copies: int | None = None) -> dict[TopicPartition, list[BrokerId]]:
     """The same partitions on these brokers, evenly. `copies`: as many as they have now, unless told otherwise."""
-    wanted = {tp: len(replicas) if copies is None else copies for tp, replicas in current.items()}
-    if (most := max(wanted.values(), default=0)) > len(brokers):
+    counts = {tp: len(replicas) if copies is None else copies for tp, replicas in current.items()}
+    if (most := max(counts.values(), default=0)) > len(brokers):
         raise PlanError(f"{most} replicas need as many brokers, and {brokers_text(brokers)}")
     plan = {
-        tp: [broker for broker in replicas if broker in brokers][: wanted[tp]]
+        tp: [broker for broker in replicas if broker in brokers][: counts[tp]]
         for tp, replicas in sorted(current.items())
     }
     loads = Counter(dict.fromkeys(brokers, 0))
     loads.update(broker for replicas in plan.values() for broker in replicas)
     for tp, replicas in plan.items():
-        while len(replicas) < wanted[tp]:
+        while len(replicas) < counts[tp]:
             broker = _best(replicas, brokers, loads)
             replicas.append(broker)
             loads[broker] += 1
@@ -149,18 +149,18 @@ def throttled_replicas(
 ) -> dict[str, "ThrottledReplicas"]:
     """Of each topic, the replicas that are copied from and to: the values of its two settings."""
     ends = {
-        tp: ([broker for broker in each.replicas if broker not in each.adding], each.adding)
-        for tp, each in under_way.items()
+        tp: ([broker for broker in reassignment.replicas if broker not in reassignment.adding], reassignment.adding)
+        for tp, reassignment in under_way.items()
     }
     for move in plan:
         sources = ends[move.tp][0] if move.tp in ends else move.before
         ends[move.tp] = (list(sources), [broker for broker in move.after if broker not in sources])
-    found: dict[str, ThrottledReplicas] = {}
+    by_topic: dict[str, ThrottledReplicas] = {}
     for tp, (sources, targets) in sorted(ends.items()):
-        throttled = found.setdefault(tp.topic, ThrottledReplicas([], []))
+        throttled = by_topic.setdefault(tp.topic, ThrottledReplicas([], []))
         throttled.leaders.extend(f"{tp.partition}:{broker}" for broker in sources)
         throttled.followers.extend(f"{tp.partition}:{broker}" for broker in targets)
-    return found
+    return by_topic
 
 
 class ThrottledReplicas(NamedTuple):

@@ -16,7 +16,7 @@ class PlanError(ValueError):
 
 def parse_plan(text: str) -> dict[TopicPartition, list[BrokerId]]:
     """A file of reassignments. PlanError."""
-    found: dict[TopicPartition, list[BrokerId]] = {}
+    plan: dict[TopicPartition, list[BrokerId]] = {}
     for entry in entries(text, "partitions"):
         tp, replicas = partition_in(entry), entry.get("replicas")
         if not isinstance(replicas, list) or not replicas or not all(isinstance(broker, int) for broker in replicas):
@@ -24,22 +24,22 @@ def parse_plan(text: str) -> dict[TopicPartition, list[BrokerId]]:
         if len(set(replicas)) < len(replicas):
             raise PlanError(f"{tp}: {json.dumps(replicas)} names a broker twice")
         log_dirs = entry.get("log_dirs") or [ANY_DIRECTORY]
-        if not isinstance(log_dirs, list) or any(each != ANY_DIRECTORY for each in log_dirs):
+        if not isinstance(log_dirs, list) or any(directory != ANY_DIRECTORY for directory in log_dirs):
             raise PlanError(f'{tp}: log_dirs other than "any" are for moves within a broker, which this does not do')
-        if tp in found:
+        if tp in plan:
             raise PlanError(f"{tp} is named twice")
-        found[tp] = replicas
-    return found
+        plan[tp] = replicas
+    return plan
 
 
 def entries(text: str, member: str) -> list[dict[str, object]]:
     """The objects in a list of a JSON object, at least one."""
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError as error:
         raise PlanError(f"no JSON: {error}") from None
-    listed = found.get(member) if isinstance(found, dict) else None
-    if not isinstance(listed, list) or not listed or not all(isinstance(each, dict) for each in listed):
+    listed = content.get(member) if isinstance(content, dict) else None
+    if not isinstance(listed, list) or not listed or not all(isinstance(entry, dict) for entry in listed):
         raise PlanError(f'expected {{"{member}": [{{"topic": ..., "partition": ...}}, ...]}}')
     return listed
 

@@ -156,7 +156,11 @@ def with_port(properties: Mapping[str, str], port: int) -> dict[str, str]:
         raise InvalidSetting(f"--port {port}: listeners={listeners} has several; --set listeners=... names all of them")
     changed = {**properties, "listeners": _PORT.sub(f":{port}", listeners)}
     advertised, before = properties.get("advertised.listeners", ""), _PORT.search(listeners)
-    if before is not None and (told := _PORT.search(advertised)) is not None and told[1] == before[1]:
+    if (
+        before is not None
+        and (port_advertised := _PORT.search(advertised)) is not None
+        and port_advertised[1] == before[1]
+    ):
         changed["advertised.listeners"] = _PORT.sub(f":{port}", advertised)
     return changed
 
@@ -184,7 +188,7 @@ async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> int:
     for number in ending_signals():
         loop.add_signal_handler(number, _stop_on, number, stop)
     if settings.ignored:
-        logging.warning("settings without effect here: %s", "; ".join(settings.ignored))
+        logging.warning("settings without effect: %s", "; ".join(settings.ignored))
     broker = Broker(settings)
     started = time.monotonic()
     await _start(broker)
@@ -199,9 +203,7 @@ async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> int:
         raise LogDirFailed(",".join(broker.dirs.offline), "running", OSError("no log directory is left"))
     if broker.dirs.not_closed:
         reasons = "; ".join(broker.dirs.not_closed.values())
-        print_last(
-            f"leadline: stopped, but not everything is on disk: {reasons}. The next start recovers what is", sys.stderr
-        )
+        print_last(f"leadline: stopped, but not everything is on disk: {reasons}. The next start recovers", sys.stderr)
         return 1
     print_last("stopped; everything is on disk")
     return 0
@@ -210,9 +212,11 @@ async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> int:
 def _stop_on(number: signal.Signals, stop: asyncio.Event) -> None:
     """A clean stop takes as long as it takes; whoever asks again is told how to do without."""
     if stop.is_set():
-        logging.info("%s: it is stopping already; SIGKILL ends it at once, and the next start recovers", number.name)
+        logging.info(
+            "%s: the broker is already stopping; SIGKILL ends it at once, and the next start recovers", number.name
+        )
     else:
-        logging.info("%s: it stops", number.name)
+        logging.info("%s: the broker stops", number.name)
     stop.set()
 
 
@@ -231,21 +235,21 @@ async def _start(broker: Broker) -> None:
     await starting
 
 
-def _progress(found: RecoveryProgress) -> str:
+def _progress(recovery: RecoveryProgress) -> str:
     """Empty where there is nothing to wait for."""
-    if found.logs_done == found.logs:
+    if recovery.logs_done == recovery.logs:
         return ""
-    partitions = f"{found.logs_done} of {found.logs} partitions"
-    if not found.bytes_total:
+    partitions = f"{recovery.logs_done} of {recovery.logs} partitions"
+    if not recovery.bytes_total:
         return f"loading {partitions}"
-    done = f"{found.bytes_read / found.bytes_total:.0%} of {size_text(found.bytes_total)}"
+    done = f"{recovery.bytes_read / recovery.bytes_total:.0%} of {size_text(recovery.bytes_total)}"
     return f"recovering {done}, {partitions}"
 
 
 def _print_ready(broker: Broker, seconds: float) -> None:
     dirs = broker.dirs
-    size = sum(found.size for found in dirs.logs.values())
-    told = next(iter(broker.advertised.values()))
+    size = sum(log.size for log in dirs.logs.values())
+    advertised = next(iter(broker.advertised.values()))
     print(f"Leadline {__version__}, ready after {time_text(seconds)}")
     for name, at in broker.addresses.items():
         print(f"  listens  {name} on {host_text(at.host)}:{at.port}")
@@ -256,12 +260,12 @@ def _print_ready(broker: Broker, seconds: float) -> None:
     for path in dirs.offline:
         print(f"  offline  {path}")
     offline = dirs.offline_logs()
-    for one in offline[:MOST_OFFLINE]:
-        print(f"  offline  {one.tp}: {one.error}")
+    for partition in offline[:MOST_OFFLINE]:
+        print(f"  offline  {partition.tp}: {partition.error}")
     if len(offline) > MOST_OFFLINE:
         print(f"  offline  {count_text(len(offline) - MOST_OFFLINE, 'more partition')}")
     print(f"  holds    {len(dirs.logs)} partitions, {size_text(size)}")
-    print(f"  try      leadline topics list --bootstrap-server {told.host}:{told.port}", flush=True)
+    print(f"  try      leadline topics list --bootstrap-server {advertised.host}:{advertised.port}", flush=True)
 
 
 def _state(log_dir: LogDir, logs: int) -> str:
@@ -280,7 +284,7 @@ def _log_loop_statistics(broker: Broker, selector: TimedSelector) -> None:
     """When it is asked to by SIGUSR1, and at the end."""
     connections = len(broker.net.connections)
     logging.info(
-        "%d connections, %d requests in %d turns of the loop, the longest since last asked %s",
+        "%d connections, %d requests in %d turns of the loop, the longest since the last report %s",
         connections,
         broker.requests.served,
         selector.turns,

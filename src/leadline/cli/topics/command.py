@@ -135,8 +135,8 @@ def _create(options: argparse.Namespace) -> int:
 
 def _refusal(error: "KafkaError", settings: Iterable[str]) -> Failure:
     """With the nearest name to a setting that no topic has in Kafka 3.8, unless the broker told it."""
-    known, text = LogConfig.table(), client_error_text(error)
-    guesses = filter(None, (nearest(name, known) for name in settings if name not in known))
+    settings_of_kafka, text = LogConfig.table(), client_error_text(error)
+    guesses = filter(None, (nearest(name, settings_of_kafka) for name in settings if name not in settings_of_kafka))
     return Failure(text if "did you mean" in text else text + next(guesses, ""))
 
 
@@ -158,8 +158,8 @@ def _alter(options: argparse.Namespace) -> int:
     if options.partitions is None and not changes:
         raise Failure("nothing to alter: give --partitions, --config or --delete-config")
     connection, admin = administer(options)
-    if options.name not in (known := connection.metadata(admin).topics):
-        raise no_topic(options.name, known)
+    if options.name not in (topics := connection.metadata(admin).topics):
+        raise no_topic(options.name, topics)
     if changes:
         try:
             alter_configs(connection, admin, "topic", options.name, changes)
@@ -167,7 +167,7 @@ def _alter(options: argparse.Namespace) -> int:
             raise _refusal(error.args[0], [key for key, _, _ in changes]) from None
         print(f"Completed updating config for topic {options.name}.")
     if options.partitions is not None:
-        before = len(known[options.name].partitions)
+        before = len(topics[options.name].partitions)
         grown = admin.create_partitions(
             [NewPartitions(options.name, options.partitions)], request_timeout=connection.remaining_s
         )
@@ -180,13 +180,13 @@ def _delete(options: argparse.Namespace) -> int:
     from confluent_kafka import KafkaError, KafkaException
 
     connection, admin = administer(options)
-    known = connection.metadata(admin).topics
+    topics = connection.metadata(admin).topics
     for name in options.names:
-        if name not in known and not options.if_exists:
-            raise no_topic(name, known)
-    names = [name for name in dict.fromkeys(options.names) if name in known]
+        if name not in topics and not options.if_exists:
+            raise no_topic(name, topics)
+    names = [name for name in dict.fromkeys(options.names) if name in topics]
     for name in names:
-        partitions = count_text(len(known[name].partitions), "partition")
+        partitions = count_text(len(topics[name].partitions), "partition")
         if not options.yes and not confirmed(f"Delete topic {name} with all records of its {partitions}?"):
             raise Failure(f"topic {name} was not deleted")
     if not names:
@@ -200,5 +200,5 @@ def _delete(options: argparse.Namespace) -> int:
             if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise Failure(f"topic {name}: {client_error_text(error.args[0])}") from None
             if not options.if_exists:
-                raise no_topic(name, known) from None
+                raise no_topic(name, topics) from None
     return 0

@@ -76,11 +76,11 @@ def describe(options: argparse.Namespace) -> int:
     from confluent_kafka import TopicCollection
 
     connection, admin = administer(options)
-    known = connection.metadata(admin).topics
-    names = options.names or sorted(known if options.internal else known.keys() - INTERNAL)
+    existing = connection.metadata(admin).topics
+    names = options.names or sorted(existing if options.internal else existing.keys() - INTERNAL)
     for name in names:
-        if name not in known:
-            raise no_topic(name, known)
+        if name not in existing:
+            raise no_topic(name, existing)
     if not names:
         return 0
     described = admin.describe_topics(TopicCollection(names), request_timeout=connection.remaining_s)
@@ -92,12 +92,12 @@ def describe(options: argparse.Namespace) -> int:
         partitions = partitions_of(topic, moving)
         if options.only is not None:
             matches, cluster = FILTERS[options.only][1], FilterContext(alive, own.min_isr)
-            partitions = [each for each in partitions if matches(each, cluster)]
+            partitions = [partition for partition in partitions if matches(partition, cluster)]
         if options.json and (partitions or options.only is None):
             print(json.dumps(as_json(topic, partitions, own.changed)))
         elif not options.json:
             head = [head_of(topic, partitions, own.changed, paint)] if options.only is None else []
-            for line in head + [line_of(topic.name, each, paint) for each in partitions]:
+            for line in head + [line_of(topic.name, partition, paint) for partition in partitions]:
                 print(line)
     connection.report_silent("partitions that it leads can be neither written nor read")
     return 0
@@ -112,9 +112,9 @@ def _settings(connection: ClusterConnection, admin: "AdminClient", names: Sequen
     """Of each topic."""
     from confluent_kafka.admin._config import ConfigResource, ConfigSource
 
-    asked = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
-    found: dict[str, TopicSettings] = {}
-    for resource, future in admin.describe_configs(asked, request_timeout=connection.remaining_s).items():
+    resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
+    settings: dict[str, TopicSettings] = {}
+    for resource, future in admin.describe_configs(resources, request_timeout=connection.remaining_s).items():
         entries: dict[str, ConfigEntry] = connection.wait(future)
         set_here = {
             name: str(entry.value)
@@ -122,8 +122,8 @@ def _settings(connection: ClusterConnection, admin: "AdminClient", names: Sequen
             if ConfigSource(entry.source) is not ConfigSource.DEFAULT_CONFIG
         }
         in_order = {name: set_here[name] for name in java_order(list(entries)) if name in set_here}
-        found[resource.name] = TopicSettings(in_order, int(str(entries["min.insync.replicas"].value)))
-    return found
+        settings[resource.name] = TopicSettings(in_order, int(str(entries["min.insync.replicas"].value)))
+    return settings
 
 
 def _moving(
@@ -134,7 +134,7 @@ def _moving(
         return {}
     if connection.controller in (silent := connection.silent):
         text = f"{silent[connection.controller]}, which is the controller"
-        print_error(f"{text}: whether replicas are on their way to other brokers is not told")
+        print_error(f"{text}: replicas that are moving are not marked")
         return {}
     with kafka_python_admin(connection) as client:
         return list_reassignments(client)
@@ -143,13 +143,13 @@ def _moving(
 def partitions_of(
     topic: "TopicDescription", moving: Mapping[TopicPartition, OngoingReassignment]
 ) -> list[PartitionDescription]:
-    found = []
+    partitions = []
     for part in topic.partitions:
         leader, replicas, isr = _nodes(part.leader, part.replicas, part.isr)
-        found.append(
+        partitions.append(
             PartitionDescription(part.id, leader, replicas, isr, moving.get(TopicPartition(topic.name, part.id)))
         )
-    return sorted(found)
+    return sorted(partitions)
 
 
 def head_of(
@@ -187,21 +187,21 @@ def as_json(topic: "TopicDescription", partitions: Sequence[PartitionDescription
         "topic": topic.name,
         "topicId": id_of(topic),
         "internal": topic.is_internal,
-        "partitions": [_partition_as_json(each) for each in partitions],
+        "partitions": [_partition_as_json(partition) for partition in partitions],
         "configs": dict(settings),
     }
 
 
 def _partition_as_json(partition: PartitionDescription) -> Json:
-    found: dict[str, Json] = {
+    members: dict[str, Json] = {
         "partition": partition.id,
         "leader": partition.leader,
         "replicas": partition.replicas,
         "isr": partition.isr,
     }
     if partition.moves is not None:
-        found["addingReplicas"], found["removingReplicas"] = partition.moves.adding, partition.moves.removing
-    return found
+        members["addingReplicas"], members["removingReplicas"] = partition.moves.adding, partition.moves.removing
+    return members
 
 
 def id_of(topic: "TopicDescription") -> str:
@@ -214,8 +214,8 @@ def _nodes(
 ) -> tuple[int | None, list[int], list[int]]:
     """Ids alone; a partition without a leader has none, or one with a negative id."""
     ids = [[int(getattr(node, "id", -1)) for node in nodes] for nodes in (replicas, isr)]
-    found = int(getattr(leader, "id", -1))
-    return (found if found >= 0 else None), ids[0], ids[1]
+    leader_id = int(getattr(leader, "id", -1))
+    return (leader_id if leader_id >= 0 else None), ids[0], ids[1]
 
 
 def java_order(names: Sequence[str]) -> list[str]:

@@ -191,13 +191,16 @@ def _now_ms() -> int:
 def _list(options: argparse.Namespace) -> int:
     connection, _ = administer(options)
     with kafka_python_admin(connection) as client:
-        found = list_transactions(client, options.state, options.producer_id, options.longer_than)
+        listings = list_transactions(client, options.state, options.producer_id, options.longer_than)
     if options.json:
-        for each in found:
-            told = {"transactionalId": each.transactional_id, "coordinator": each.coordinator}
-            print(json.dumps(told | {"producerId": each.producer_id, "state": each.state}))
+        for listing in listings:
+            members = {"transactionalId": listing.transactional_id, "coordinator": listing.coordinator}
+            print(json.dumps(members | {"producerId": listing.producer_id, "state": listing.state}))
     else:
-        rows = [[each.transactional_id, each.state, str(each.producer_id), str(each.coordinator)] for each in found]
+        rows = [
+            [listing.transactional_id, listing.state, str(listing.producer_id), str(listing.coordinator)]
+            for listing in listings
+        ]
         print_table(["TRANSACTIONAL ID", "STATE", "PRODUCER ID", "COORDINATOR"], rows)
     return connection.report_silent("transactions that it coordinates are not listed")
 
@@ -207,15 +210,16 @@ def _describe(options: argparse.Namespace) -> int:
     paint, now_ms = Paint(sys.stdout), _now_ms()
     with kafka_python_admin(connection) as client:
         for n, name in enumerate(options.ids):
-            found = describe_transaction(client, name)
-            if found is None:
-                known = [each.transactional_id for each in list_transactions(client)]
-                raise Failure(f"there is no transactional id {name}{nearest(name, known)}")
+            transaction = describe_transaction(client, name)
+            if transaction is None:
+                ids = [listing.transactional_id for listing in list_transactions(client)]
+                raise Failure(f"there is no transactional id {name}{nearest(name, ids)}")
             if options.json:
-                print(json.dumps(transaction_json(found)))
+                print(json.dumps(transaction_json(transaction)))
             else:
-                print(end="\n" * bool(n))
-                print(*transaction_lines(found, now_ms, paint), sep="\n")
+                if n > 0:
+                    print()
+                print(*transaction_lines(transaction, now_ms, paint), sep="\n")
     return 0
 
 
@@ -228,17 +232,19 @@ def _blocking(options: argparse.Namespace) -> int:
     paint, now_ms = Paint(sys.stdout), _now_ms()
     with kafka_python_admin(connection) as client:
         stable = list_offsets(connection, admin, partitions, "latest", committed_only=True)
-        opened, known = open_transactions(client, partitions)
+        opened, transactions = open_transactions(client, partitions)
         ends = list_offsets(connection, admin, partitions, "latest")
-    found = [
-        BlockedPartition(tp, stable[tp], ends[tp], tuple(each for each in opened if each.tp == tp)) for tp in partitions
+    partitions_blocked = [
+        BlockedPartition(tp, stable[tp], ends[tp], tuple(transaction for transaction in opened if transaction.tp == tp))
+        for tp in partitions
     ]
-    for n, blocked in enumerate(found):
+    for n, blocked in enumerate(partitions_blocked):
         if options.json:
-            print(json.dumps(blocked_json(blocked, known)))
+            print(json.dumps(blocked_json(blocked, transactions)))
         else:
-            print(end="\n" * bool(n))
-            print(*blocked_lines(blocked, known, now_ms, paint), sep="\n")
+            if n > 0:
+                print()
+            print(*blocked_lines(blocked, transactions, now_ms, paint), sep="\n")
     return _report_leaderless(connection, admin, resolve_partitions(connection, admin, options.topics))
 
 
@@ -268,15 +274,18 @@ def open_transactions(
     before = describe_producers(client, partitions)
     if not before:
         return [], {}
-    known = transactions_of(client, {each.producer_id for each in before})
-    after = {each.key for each in describe_producers(client, sorted({each.tp for each in before}))}
-    return [each for each in before if each.key in after], known
+    described = transactions_of(client, {transaction.producer_id for transaction in before})
+    after = {
+        transaction.key
+        for transaction in describe_producers(client, sorted({transaction.tp for transaction in before}))
+    }
+    return [transaction for transaction in before if transaction.key in after], described
 
 
 def transactions_of(client: KafkaPythonAdmin, producers: Collection[ProducerId]) -> Known:
-    names = [each.transactional_id for each in list_transactions(client, producer_ids=producers)]
-    described = [found for name in names if (found := describe_transaction(client, name)) is not None]
-    return {found.producer_id: found for found in described}
+    names = [listing.transactional_id for listing in list_transactions(client, producer_ids=producers)]
+    described = [transaction for name in names if (transaction := describe_transaction(client, name)) is not None]
+    return {transaction.producer_id: transaction for transaction in described}
 
 
 # find-hanging and abort
@@ -284,19 +293,19 @@ def transactions_of(client: KafkaPythonAdmin, producers: Collection[ProducerId])
 
 def _find_hanging(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
-    asked = options.topic or [(topic, None) for topic in connection.metadata(admin).topics]
-    now_ms, partitions = _now_ms(), resolve_partitions(connection, admin, asked)
+    topics = options.topic or [(topic, None) for topic in connection.metadata(admin).topics]
+    now_ms, partitions = _now_ms(), resolve_partitions(connection, admin, topics)
     with kafka_python_admin(connection) as client:
-        found, known = open_transactions(client, partitions_with_leader(connection, admin, partitions))
-    hung = hanging(found, known, now_ms, options.max_transaction_timeout)
+        opened, transactions = open_transactions(client, partitions_with_leader(connection, admin, partitions))
+    hung = hanging(opened, transactions, now_ms, options.max_transaction_timeout)
     if options.json:
-        for each in hung:
-            print(json.dumps(open_json(each, known.get(each.producer_id))))
+        for transaction in hung:
+            print(json.dumps(open_json(transaction, transactions.get(transaction.producer_id))))
     elif hung:
-        print_table(HANGING_HEADS, [hanging_row(each, now_ms) for each in hung])
+        print_table(HANGING_HEADS, [hanging_row(transaction, now_ms) for transaction in hung])
         print(f"\nTo end the first: {abort_call(hung[0])}")
     else:
-        print(f"No hanging transaction{open_text(found)}.")
+        print(f"No hanging transaction{open_text(opened)}.")
     return _report_leaderless(connection, admin, partitions)
 
 
@@ -309,17 +318,17 @@ def _abort(options: argparse.Namespace) -> int:
     if not partitions_with_leader(connection, admin, [tp]):
         raise Failure(f"{tp}: no leader, or one that does not answer")
     with kafka_python_admin(connection) as client:
-        found, known = open_transactions(client, [tp])
-        chosen = choose_transaction(tp, found, options)
+        opened, transactions = open_transactions(client, [tp])
+        chosen = choose_transaction(tp, opened, options)
         print(f"{marker_text(chosen)}.")
         if chosen.start_offset == NOT_OPEN:
-            known = transactions_of(client, [chosen.producer_id])
-        _refuse_unless_hanging(chosen, known.get(chosen.producer_id), options.force)
+            transactions = transactions_of(client, [chosen.producer_id])
+        _refuse_unless_hanging(chosen, transactions.get(chosen.producer_id), options.force)
         if not options.execute:
             print("Nothing has been changed; add --execute to do it.")
             return 0
         abort_transaction(client, tp, chosen.producer_id, chosen.epoch, chosen.marker_epoch)
-        if chosen.key in {each.key for each in describe_producers(client, [tp])}:
+        if chosen.key in {transaction.key for transaction in describe_producers(client, [tp])}:
             raise Failure(
                 f"{tp}: the leader accepted the marker but the transaction is still open; run `blocking` again"
             )
@@ -327,32 +336,33 @@ def _abort(options: argparse.Namespace) -> int:
     return 0
 
 
-def _refuse_unless_hanging(chosen: OpenTransaction, known: TransactionDescription | None, force: bool) -> None:
+def _refuse_unless_hanging(chosen: OpenTransaction, transaction: TransactionDescription | None, force: bool) -> None:
     """Its coordinator would go on to commit it elsewhere."""
-    if known is not None and not hangs(chosen, known):
-        print(f"It does not hang: {known.transactional_id} is {known.state}, ended {ending_text(chosen, known)}.")
+    if transaction is not None and not hangs(chosen, transaction):
+        ending = ending_text(chosen, transaction)
+        print(f"It does not hang: {transaction.transactional_id} is {transaction.state}, ended {ending}.")
         if not force:
             raise Failure("an abort in one partition would split the transaction: stop its producer, or add --force")
 
 
 def choose_transaction(
-    tp: TopicPartition, found: Sequence[OpenTransaction], options: argparse.Namespace
+    tp: TopicPartition, opened: Sequence[OpenTransaction], options: argparse.Namespace
 ) -> OpenTransaction:
     """The one that the options mean: by where it begins, or by its producer, in all its epochs."""
     epochs = (options.producer_id, options.producer_epoch, options.coordinator_epoch)
     if options.start_offset is not None:
-        if any(each is not None for each in epochs):
+        if any(item is not None for item in epochs):
             raise Failure("--start-offset and a producer with its epochs cannot be combined")
-        for each in found:
-            if each.start_offset == options.start_offset:
-                return each
-        raise Failure(f"no open transaction of {tp} begins at {options.start_offset}{_starts_text(found)}")
-    if any(each is None for each in epochs):
+        for item in opened:
+            if item.start_offset == options.start_offset:
+                return item
+        raise Failure(f"no open transaction of {tp} begins at {options.start_offset}{_starts_text(opened)}")
+    if any(item is None for item in epochs):
         raise Failure("needed: --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch")
-    start = next((each.start_offset for each in found if each.producer_id == options.producer_id), NOT_OPEN)
+    start = next((item.start_offset for item in opened if item.producer_id == options.producer_id), NOT_OPEN)
     return OpenTransaction(tp, *epochs, start, 0)
 
 
-def _starts_text(found: Sequence[OpenTransaction]) -> str:
-    starts = ", ".join(str(each.start_offset) for each in found)
+def _starts_text(opened: Sequence[OpenTransaction]) -> str:
+    starts = ", ".join(str(transaction.start_offset) for transaction in opened)
     return f"; open ones begin at {starts}" if starts else "; none is open"

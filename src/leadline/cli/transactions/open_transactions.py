@@ -51,20 +51,22 @@ class TransactionDescription:
     partitions: frozenset[TopicPartition]  # where markers are still to be written
 
 
-def hangs(found: OpenTransaction, known: TransactionDescription | None) -> bool:
+def hangs(opened: OpenTransaction, described: TransactionDescription | None) -> bool:
     """`known`: what a coordinator knows of the same producer, if one does."""
-    return known is None or found.tp not in known.partitions
+    return described is None or opened.tp not in described.partitions
 
 
 def hanging(
-    found: Iterable[OpenTransaction],
-    known: Mapping[ProducerId, TransactionDescription],
+    opened: Iterable[OpenTransaction],
+    described: Mapping[ProducerId, TransactionDescription],
     now_ms: int,
     max_timeout_ms: int,
 ) -> list[OpenTransaction]:
     """Those that hang and are older than any transaction may become: a younger one may be about to be registered."""
     return [
-        each for each in found if now_ms - each.last_ms > max_timeout_ms and hangs(each, known.get(each.producer_id))
+        transaction
+        for transaction in opened
+        if now_ms - transaction.last_ms > max_timeout_ms and hangs(transaction, described.get(transaction.producer_id))
     ]
 
 
@@ -84,5 +86,5 @@ class BlockedPartition:
     @property
     def holder(self) -> OpenTransaction | None:
         """None where nothing waits, or where only the end of a transaction has yet to be replicated."""
-        first = min(self.open, key=lambda each: each.start_offset, default=None)
+        first = min(self.open, key=lambda transaction: transaction.start_offset, default=None)
         return first if first is not None and self.waiting > 0 and first.start_offset <= self.last_stable else None

@@ -26,38 +26,38 @@ UNDER_WAY = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpoch
 # One that its coordinator knows
 
 
-def transaction_lines(found: TransactionDescription, now_ms: int, paint: Paint) -> list[str]:
+def transaction_lines(transaction: TransactionDescription, now_ms: int, paint: Paint) -> list[str]:
     return [
-        f"{paint.bold(paint.harmless(found.transactional_id))}: {found.state}",
-        f"  producer     {found.producer_id}, epoch {found.epoch}",
-        f"  coordinator  broker {found.coordinator}",
-        f"  time-out     {age_text(found.timeout_ms)}",
-        f"  started      {started_text(found, now_ms)}",
-        f"  partitions   {partitions_text(found.partitions) or 'none'}",
+        f"{paint.bold(paint.harmless(transaction.transactional_id))}: {transaction.state}",
+        f"  producer     {transaction.producer_id}, epoch {transaction.epoch}",
+        f"  coordinator  broker {transaction.coordinator}",
+        f"  time-out     {age_text(transaction.timeout_ms)}",
+        f"  started      {started_text(transaction, now_ms)}",
+        f"  partitions   {partitions_text(transaction.partitions) or 'none'}",
     ]
 
 
-def started_text(found: TransactionDescription, now_ms: int) -> str:
-    if found.started_ms is None:
+def started_text(transaction: TransactionDescription, now_ms: int) -> str:
+    if transaction.started_ms is None:
         return "none yet"
-    when = since_text(found.started_ms, now_ms)
-    return when if found.state in UNDER_WAY else f"none under way; the last one {when}"
+    when = since_text(transaction.started_ms, now_ms)
+    return when if transaction.state in UNDER_WAY else f"none under way; the last one {when}"
 
 
 def since_text(at_ms: int, now_ms: int) -> str:
     return f"{moment_text(at_ms)}, {age_text(now_ms - at_ms)} ago"
 
 
-def transaction_json(found: TransactionDescription) -> Json:
+def transaction_json(transaction: TransactionDescription) -> Json:
     return {
-        "transactionalId": found.transactional_id,
-        "state": found.state,
-        "coordinator": found.coordinator,
-        "producerId": found.producer_id,
-        "producerEpoch": found.epoch,
-        "timeoutMs": found.timeout_ms,
-        "startedMs": found.started_ms,
-        "partitions": [_partition_json(tp) for tp in sorted(found.partitions)],
+        "transactionalId": transaction.transactional_id,
+        "state": transaction.state,
+        "coordinator": transaction.coordinator,
+        "producerId": transaction.producer_id,
+        "producerEpoch": transaction.epoch,
+        "timeoutMs": transaction.timeout_ms,
+        "startedMs": transaction.started_ms,
+        "partitions": [_partition_json(tp) for tp in sorted(transaction.partitions)],
     }
 
 
@@ -69,7 +69,7 @@ def _partition_json(tp: TopicPartition) -> dict[str, Json]:
 
 
 def blocked_lines(
-    blocked: BlockedPartition, known: Mapping[ProducerId, TransactionDescription], now_ms: int, paint: Paint
+    blocked: BlockedPartition, transactions: Mapping[ProducerId, TransactionDescription], now_ms: int, paint: Paint
 ) -> list[str]:
     head = paint.bold(str(blocked.tp))
     if blocked.waiting <= 0:
@@ -78,70 +78,77 @@ def blocked_lines(
     if (holder := blocked.holder) is None:
         about["held by"] = "no open transaction; the end of one has yet to be replicated: ask again"
     else:
-        about |= holder_texts(holder, known.get(holder.producer_id), now_ms)
-    behind = [f"producer {each.producer_id} from {each.start_offset} on" for each in blocked.open if each != holder]
+        about |= holder_texts(holder, transactions.get(holder.producer_id), now_ms)
+    behind = [
+        f"producer {transaction.producer_id} from {transaction.start_offset} on"
+        for transaction in blocked.open
+        if transaction != holder
+    ]
     about |= {"behind it": ", ".join(behind)} if behind else {}
     records = "record waits" if blocked.waiting == 1 else "records wait"
     lines = [f"  {name:18}  {paint.harmless(text)}" for name, text in about.items()]
     return [f"{head}: {paint.red(f'{blocked.waiting:,} {records}')}", *lines]
 
 
-def holder_texts(holder: OpenTransaction, known: TransactionDescription | None, now_ms: int) -> dict[str, str]:
+def holder_texts(holder: OpenTransaction, transaction: TransactionDescription | None, now_ms: int) -> dict[str, str]:
     """Who holds the last stable offset, and how that will end."""
     who = f"producer {holder.producer_id}, epoch {holder.epoch}, with a transaction from {holder.start_offset} on"
     about = {"held by": who, "its last record": since_text(holder.last_ms, now_ms)}
-    if known is not None:
-        about["transactional id"] = f"{known.transactional_id}, {known.state}"
-        about["started"] = started_text(known, now_ms)
-    return about | {"how it ends": ending_text(holder, known)}
+    if transaction is not None:
+        about["transactional id"] = f"{transaction.transactional_id}, {transaction.state}"
+        about["started"] = started_text(transaction, now_ms)
+    return about | {"how it ends": ending_text(holder, transaction)}
 
 
-def ending_text(found: OpenTransaction, known: TransactionDescription | None) -> str:
-    if known is None or hangs(found, known):
-        return f"not by itself, it hangs: {abort_call(found)}"
-    if known.state == "Ongoing":
-        return f"by its producer, or by broker {known.coordinator} after its time-out of {age_text(known.timeout_ms)}"
-    return f"broker {known.coordinator} is about to write its marker"
+def ending_text(opened: OpenTransaction, transaction: TransactionDescription | None) -> str:
+    if transaction is None or hangs(opened, transaction):
+        return f"not by itself, it hangs: {abort_call(opened)}"
+    if transaction.state == "Ongoing":
+        timeout = age_text(transaction.timeout_ms)
+        return f"by its producer, or by broker {transaction.coordinator} after its time-out of {timeout}"
+    return f"broker {transaction.coordinator} is about to write its marker"
 
 
-def abort_call(found: OpenTransaction) -> str:
-    return f"leadline transactions abort {found.tp.topic}:{found.tp.partition} --start-offset {found.start_offset}"
+def abort_call(opened: OpenTransaction) -> str:
+    return f"leadline transactions abort {opened.tp.topic}:{opened.tp.partition} --start-offset {opened.start_offset}"
 
 
-def blocked_json(blocked: BlockedPartition, known: Mapping[ProducerId, TransactionDescription]) -> Json:
+def blocked_json(blocked: BlockedPartition, transactions: Mapping[ProducerId, TransactionDescription]) -> Json:
     return {
         **_partition_json(blocked.tp),
         "lastStableOffset": blocked.last_stable,
         "highWatermark": blocked.high_watermark,
         "waiting": blocked.waiting,
-        "transactions": [open_json(each, known.get(each.producer_id)) for each in blocked.open],
+        "transactions": [
+            open_json(transaction, transactions.get(transaction.producer_id)) for transaction in blocked.open
+        ],
     }
 
 
-def open_json(found: OpenTransaction, known: TransactionDescription | None) -> Json:
+def open_json(opened: OpenTransaction, transaction: TransactionDescription | None) -> Json:
     return {
-        **_partition_json(found.tp),
-        "producerId": found.producer_id,
-        "producerEpoch": found.epoch,
-        "coordinatorEpoch": found.coordinator_epoch,
-        "startOffset": found.start_offset,
-        "lastTimestamp": found.last_ms,
-        "transactionalId": known.transactional_id if known is not None else None,
-        "startedMs": known.started_ms if known is not None else None,
-        "hangs": hangs(found, known),
+        **_partition_json(opened.tp),
+        "producerId": opened.producer_id,
+        "producerEpoch": opened.epoch,
+        "coordinatorEpoch": opened.coordinator_epoch,
+        "startOffset": opened.start_offset,
+        "lastTimestamp": opened.last_ms,
+        "transactionalId": transaction.transactional_id if transaction is not None else None,
+        "startedMs": transaction.started_ms if transaction is not None else None,
+        "hangs": hangs(opened, transaction),
     }
 
 
 # What hangs
 
 
-def open_text(found: Sequence[OpenTransaction]) -> str:
-    return f"; {len(found)} open, which coordinators will end or which are too young to tell" if found else ""
+def open_text(opened: Sequence[OpenTransaction]) -> str:
+    return f"; {len(opened)} open, which coordinators will end or which are too young to tell" if opened else ""
 
 
-def hanging_row(found: OpenTransaction, now_ms: int) -> list[str]:
-    numbers = [found.tp.partition, found.producer_id, found.epoch, found.coordinator_epoch, found.start_offset]
-    return [found.tp.topic, *map(str, numbers), moment_text(found.last_ms), age_text(now_ms - found.last_ms)]
+def hanging_row(opened: OpenTransaction, now_ms: int) -> list[str]:
+    numbers = [opened.tp.partition, opened.producer_id, opened.epoch, opened.coordinator_epoch, opened.start_offset]
+    return [opened.tp.topic, *map(str, numbers), moment_text(opened.last_ms), age_text(now_ms - opened.last_ms)]
 
 
 def marker_text(chosen: OpenTransaction) -> str:
