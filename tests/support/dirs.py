@@ -7,12 +7,16 @@ from pathlib import Path
 from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
 from leadline.errors import LogDirFailed
+from leadline.log.checkpoints import read_offsets
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
-from leadline.runtime.ports import Files
+from leadline.model import TopicPartition
+from leadline.runtime.ports import Files, OsFiles
 from tests.support.chance import SeededChance
 from tests.support.crash_disk import Unsynced
-from tests.support.logs import ManualClock, batch
+from tests.support.logs import TP, ManualClock, batch
+
+OTHER = TopicPartition("orders", 1)
 
 
 def log_dirs(
@@ -45,3 +49,15 @@ def fill(log: Log, batches: int = 3, *, key: str = "k", size: int = 10) -> None:
     for _ in range(batches):
         log.append_as_leader(batch(key=key, size=size), 0)
     log.advance_high_watermark(log.log_end)
+
+
+def checkpoint(directory: Path, name: str) -> dict[TopicPartition, int]:
+    return read_offsets(OsFiles(), str(directory / name))
+
+
+async def stopped(dirs: LogDirs, **logs: int) -> None:
+    """Directories with so many batches in orders-0 and orders-1, closed in order."""
+    await dirs.open()
+    for tp, count in ((TP, logs.get("first", 3)), (OTHER, logs.get("second", 2))):
+        fill(await dirs.create(tp), count)
+    await dirs.close(broker_epoch=7)

@@ -9,6 +9,7 @@ from leadline.log import segment_removal
 from leadline.log.compaction import CleanedGroup, CleanerThrottle, Compaction, CompactionRequest
 from leadline.log.log import Log, ReadResult
 from leadline.log.log_context import LogContext
+from leadline.log.producer_state import AppendOrigin
 from leadline.log.recovery import Opening, open_log
 from leadline.model import Offset, TopicPartition
 from leadline.records.batch import walk
@@ -133,3 +134,39 @@ def whole_log(log: Log, files: Files | None = None) -> bytes:
 
 def listing(directory: Path) -> Sequence[str]:
     return sorted(path.name for path in directory.iterdir())
+
+
+def append_batches(log: Log, *counts: int) -> list[bytes]:
+    """One batch for each count, all of it replicated."""
+    written = []
+    for count in counts:
+        data = batch(count)
+        log.append_as_leader(data, 0)
+        written.append(bytes(data))
+    log.advance_high_watermark(log.log_end)
+    return written
+
+
+def three_segments(parent: Path) -> LogBench:
+    """Three segments of three records, each with its own epoch; an aborted transaction in the second."""
+    bench = LogBench(parent, {"index.interval.bytes": "100"})
+    log = bench.open()
+    for n in range(3):
+        if n:
+            log.roll()
+        log.append_as_leader(batch(producer_id=1, sequence=n), n)
+        log.append_as_leader(batch(producer_id=2, sequence=n, transactional=True), n)
+        log.append_as_leader(marker(2, commit=n != 1), n, AppendOrigin.COORDINATOR)
+    log.close()
+    return bench
+
+
+def holds_everything(log: Log) -> bool:
+    aborted = [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in log.aborted_between(0, 9)]
+    return (
+        offsets_in(whole_log(log)) == list(range(9))
+        and [tuple(entry) for entry in log.epochs.entries] == [(0, 0), (1, 3), (2, 6)]
+        and aborted == [(2, 4, 5)]
+        and {producer_id: entry.last_sequence for producer_id, entry in log.producer_state.by_id.items()}
+        == {1: 2, 2: 2}
+    )

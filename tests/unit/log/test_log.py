@@ -1,16 +1,13 @@
 """A log: appending, reading within bounds, truncating, deleting, flushing in order, and failing for good."""
 
-import errno
 import gc
 import os
 import uuid
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from leadline.errors import InconsistentTopicId, OffsetOutOfRange, RecordListTooLarge, StorageError
+from leadline.errors import InconsistentTopicId, OffsetOutOfRange, RecordListTooLarge
 from leadline.log.log import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -24,9 +21,17 @@ from leadline.log.producer_state import AppendOrigin
 from leadline.log.txn_index import AbortedTxn
 from leadline.records.batch import header_at
 from leadline.runtime.ports import OsFiles
-from tests.support.lazy_disk import LazyDisk
-from tests.support.logs import START_MS, LogBench, at_offset, batch, bytes_of, listing, marker, offsets_in
-from tests.support.watched_files import Failing, WatchedFiles
+from tests.support.logs import (
+    START_MS,
+    LogBench,
+    append_batches,
+    at_offset,
+    batch,
+    bytes_of,
+    listing,
+    marker,
+    offsets_in,
+)
 
 
 @pytest.fixture
@@ -37,17 +42,6 @@ def bench(tmp_path: Path) -> LogBench:
 @pytest.fixture
 def log(bench: LogBench) -> Log:
     return bench.open()
-
-
-def fill(log: Log, *counts: int) -> list[bytes]:
-    """One batch for each count, all of it replicated."""
-    written = []
-    for count in counts:
-        data = batch(count)
-        log.append_as_leader(data, 0)
-        written.append(bytes(data))
-    log.advance_high_watermark(log.log_end)
-    return written
 
 
 # Appending
@@ -124,14 +118,14 @@ def test_a_topic_id_is_written_once_and_must_stay(log: Log, bench: LogBench) -> 
 
 
 def test_an_offset_inside_a_batch_brings_the_whole_batch(log: Log) -> None:
-    written = fill(log, 3, 3)
+    written = append_batches(log, 3, 3)
     for offset in (0, 1, 2):
         assert bytes_of(log.read(offset, 1)) == written[0]
     assert bytes_of(log.read(4, 9999)) == written[1]
 
 
 def test_a_batch_larger_than_the_limit_comes_alone_if_one_is_wanted_at_all(log: Log) -> None:
-    written = fill(log, 1, 1)
+    written = append_batches(log, 1, 1)
     assert bytes_of(log.read(0, 10)) == written[0]
     read = log.read(0, 10, min_one=False)
     assert (bytes_of(read), read.first_incomplete) == (written[0][:10], True)
@@ -153,7 +147,7 @@ def test_a_reader_sees_up_to_its_bound(log: Log) -> None:
 
 @pytest.mark.parametrize("offset", [-1, 3])
 def test_offsets_outside_are_refused_with_what_there_is(log: Log, offset: int) -> None:
-    fill(log, 2)
+    append_batches(log, 2)
     with pytest.raises(OffsetOutOfRange, match=f"offset {offset} .* it holds 0 to 2"):
         log.read(offset, 100)
 
@@ -168,31 +162,15 @@ def test_a_gap_is_read_over_also_across_segments(log: Log) -> None:
     assert bytes_of(log.read(1, 9999)) == last
 
 
-def test_a_slice_outlives_its_segment_and_then_lets_go_of_the_descriptor(log: Log, bench: LogBench) -> None:
-    written = fill(log, 2)
-    log.roll()
-    read = log.read(0, 9999)
-    assert read.slice is not None
-    fd = read.slice.file.fd
-    log.truncate_fully_and_start_at(50)
-    bench.background.run_due()
-    assert "00000000000000000000.log.deleted" not in listing(bench.directory)
-    assert bytes_of(read) == written[0]
-    del read
-    gc.collect()
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(fd)
-
-
 def test_reading_and_rolling_leaks_no_descriptor(log: Log, bench: LogBench) -> None:
     def opened() -> int:
         gc.collect()
         return len(os.listdir("/proc/self/fd"))
 
-    fill(log, 1)
+    append_batches(log, 1)
     before = opened()
     for _ in range(20):
-        fill(log, 1)
+        append_batches(log, 1)
         log.roll()
         log.read(0, 9999)
     log.truncate_to(0)
@@ -239,7 +217,7 @@ def test_truncating_an_end_marker_opens_the_transaction_again(log: Log) -> None:
 
 
 def test_times_and_special_offsets(log: Log) -> None:
-    fill(log, 3)
+    append_batches(log, 3)
     log.append_as_leader(batch(1, timestamp=START_MS + 100), 4)
     log.roll()
     log.append_as_leader(batch(1, timestamp=START_MS + 50), 4)
@@ -255,7 +233,7 @@ def test_times_and_special_offsets(log: Log) -> None:
 
 
 def test_records_are_deleted_up_to_the_high_watermark(log: Log) -> None:
-    fill(log, 3, 3)
+    append_batches(log, 3, 3)
     assert log.delete_records(4)
     assert not log.delete_records(4)
     assert (log.log_start, log.log_end) == (4, 6)
@@ -266,7 +244,7 @@ def test_records_are_deleted_up_to_the_high_watermark(log: Log) -> None:
 
 
 def test_what_was_deleted_does_not_count_as_flushed(log: Log, bench: LogBench) -> None:
-    fill(log, 3, 3)
+    append_batches(log, 3, 3)
     log.delete_records(4)
     assert (log.recovery_point, log.flushed_to) == (4, 0)
     log.flush()
@@ -275,7 +253,7 @@ def test_what_was_deleted_does_not_count_as_flushed(log: Log, bench: LogBench) -
 
 
 def test_a_leaders_high_watermark_only_goes_up_a_followers_stays_within_the_log(log: Log) -> None:
-    fill(log, 3)
+    append_batches(log, 3)
     assert not log.advance_high_watermark(2)
     with pytest.raises(AssertionError):
         log.advance_high_watermark(4)
@@ -288,9 +266,9 @@ def test_a_leaders_high_watermark_only_goes_up_a_followers_stays_within_the_log(
 
 
 def test_truncating_goes_back_over_segments(log: Log, bench: LogBench) -> None:
-    written = fill(log, 2, 2)
+    written = append_batches(log, 2, 2)
     log.roll()
-    fill(log, 2)
+    append_batches(log, 2)
     log.roll()
     assert log.truncate_to(2)
     assert (log.segments.bases, log.log_end, log.high_watermark, log.recovery_point) == ([0], 2, 2, 2)
@@ -327,13 +305,6 @@ def test_rolling_writes_a_snapshot_and_flushes_the_old_segment(log: Log, bench: 
     assert (log.segments.bases, log.recovery_point) == ([0, 2], 2)
 
 
-def test_an_empty_segment_that_is_rolled_is_replaced(log: Log) -> None:
-    log.roll()
-    log.roll()
-    assert log.segments.bases == [0]
-    assert log.append_as_leader(batch(), 0).first_offset == 0
-
-
 @pytest.mark.parametrize(
     ("settings", "timestamps", "bases"),
     [
@@ -364,187 +335,11 @@ def test_jitter_stays_within_what_is_allowed(tmp_path: Path) -> None:
 # Flushing
 
 
-def recording(tmp_path: Path, settings: dict[str, str] | None = None) -> tuple[LogBench, list[str]]:
-    done = list[str]()
-
-    def watch(operation: str, path: str) -> None:
-        if operation in ("fsync", "sync_dir"):
-            done.append(Path(path).name.lstrip("0") if operation == "fsync" else "directory")
-
-    return LogBench(tmp_path, settings, WatchedFiles(watch)), done
-
-
-def test_a_flush_brings_log_index_time_index_transactions_then_the_directory(tmp_path: Path) -> None:
-    bench, done = recording(tmp_path, {"index.interval.bytes": "0"})
-    log = bench.open()
-    log.append_as_leader(batch(timestamp=START_MS - 1, producer_id=1, transactional=True), 0)
-    done.clear()
-    log.flush()
-    assert done == [".log", ".index", ".timeindex", "directory"]
-    log.append_as_leader(marker(1, commit=False), 0, AppendOrigin.COORDINATOR)
-    done.clear()
-    log.flush()
-    assert done == [".log", ".index", ".timeindex", ".txnindex", "directory"], "the name of an index is new"
-    done.clear()
-    log.flush()
-    assert done == [], "there is nothing to flush"
-    log.append_as_leader(batch(timestamp=START_MS + 1), 0)
-    log.flush()
-    assert done == [".log", ".index", ".timeindex", ".txnindex"], "no name is new"
-
-
-def test_a_flush_leaves_out_indexes_that_have_not_changed(tmp_path: Path) -> None:
-    bench, done = recording(tmp_path)
-    log = bench.open()
-    for expected in ([".log", ".index", ".timeindex", "directory"], [".log"], [".log"]):
-        log.append_as_leader(batch(), 0)
-        done.clear()
-        log.flush()
-        assert done == expected
-    del log  # nobody knows what its process left unflushed
-    log = bench.open()
-    log.append_as_leader(batch(), 0)
-    done.clear()
-    log.flush()
-    assert done[:3] == [".log", ".index", ".timeindex"]
-
-
-def test_a_roll_flushes_the_snapshot_first_and_the_old_segment_also_if_it_was_flushed(tmp_path: Path) -> None:
-    bench, done = recording(tmp_path)
-    log = bench.open()
-    log.append_as_leader(batch(), 0)
-    log.flush()
-    done.clear()
-    log.roll()  # completes the time index
-    assert done == ["1.snapshot", ".log", ".index", ".timeindex", "directory"]
-
-
-def test_flush_messages_flushes_after_so_many_records(tmp_path: Path) -> None:
-    log = LogBench(tmp_path, {"flush.messages": "3"}).open()
-    log.append_as_leader(batch(2), 0)
-    assert log.recovery_point == 0
-    log.append_as_leader(batch(2), 0)
-    assert log.recovery_point == 4
-
-
-def lazily(tmp_path: Path, settings: Mapping[str, str] | None = None) -> tuple[Log, LazyDisk]:
-    bench = LogBench(tmp_path, settings)
-    lazy = LazyDisk(str(tmp_path), bench.failures.append)
-    bench.context = replace(bench.context, background=lazy)
-    return bench.open(), lazy
-
-
-def test_the_recovery_point_moves_only_once_the_flush_is_done(tmp_path: Path) -> None:
-    log, lazy = lazily(tmp_path)
-    log.append_as_leader(batch(3), 0)
-    log.flush()
-    log.append_as_leader(batch(3), 0)
-    assert log.recovery_point == 0
-    while lazy.step():
-        pass
-    assert log.recovery_point == 3
-
-
-def test_without_flush_messages_all_is_durable_as_it_comes(tmp_path: Path) -> None:
-    log, lazy = lazily(tmp_path)
-    for end in (2, 4):
-        log.append_as_leader(batch(2), 0)
-        assert log.durable_end == end
-    log.truncate_to(2)
-    assert log.durable_end == 2
-    lazy.step()
-
-
-def test_the_durable_end_moves_with_the_flushes_that_are_due(tmp_path: Path) -> None:
-    log, lazy = lazily(tmp_path, {"flush.messages": "2"})
-    moved: list[int] = []
-    log.on_durable = lambda: moved.append(log.durable_end)
-    while lazy.step():  # the files of a new log
-        pass
-    log.append_as_leader(batch(1), 0)
-    assert log.durable_end == 1
-    log.append_as_leader(batch(1), 0)  # due, and begins
-    log.append_as_leader(batch(1), 0)  # not due, but behind one that is
-    log.append_as_leader(batch(1), 0)  # due, in the next one
-    assert log.durable_end == 1
-    while len(lazy.waiting) > 1:  # the epochs were written, too
-        lazy.step()
-    assert len(lazy.waiting) == 1
-    lazy.step()
-    assert moved == [2]
-    log.append_as_leader(batch(1), 0)
-    lazy.step()
-    assert moved == [2, 5], "what came by the time the flush was over"
-    assert not lazy.waiting
-
-
-def test_a_due_flush_that_a_truncation_overtook_is_done_again(tmp_path: Path) -> None:
-    log, lazy = lazily(tmp_path, {"flush.messages": "1"})
-    for _ in range(3):
-        log.append_as_leader(batch(1), 0)
-    log.truncate_to(2)
-    log.append_as_leader(batch(1), 0)
-    assert log.durable_end == 0
-    while lazy.step():
-        pass
-    assert log.durable_end == log.flushed_to == log.log_end == 3
-
-
-@pytest.mark.parametrize("truncate", [lambda log: log.truncate_to(1), lambda log: log.lower_recovery_point(1)])
-def test_a_flush_that_a_truncation_overtook_does_not_count(tmp_path: Path, truncate) -> None:  # type: ignore[no-untyped-def]
-    log, lazy = lazily(tmp_path)
-    for _ in range(3):
-        log.append_as_leader(batch(1), 0)
-    log.flush()
-    truncate(log)
-    log.append_as_leader(batch(5), 0)
-    while lazy.step():
-        pass
-    assert log.recovery_point <= 1, "other records stand there now, and nobody flushed them"
-    log.flush()
-    lazy.step()
-    assert log.recovery_point == log.log_end
-
-
 # Failing
 
 
-@pytest.mark.parametrize("operation", ["pwrite", "open"])
-def test_an_append_that_the_disk_refuses_is_a_storage_error_and_so_is_every_later_one(
-    tmp_path: Path, operation: str
-) -> None:
-    watch = Failing(10**9, errno.EIO, only=[operation])
-    bench = LogBench(tmp_path, {"index.interval.bytes": "1"}, WatchedFiles(watch))
-    log = bench.open()
-    log.append_as_leader(batch(), 0)
-    watch.left = 1
-
-    def append_and_roll() -> None:
-        log.append_as_leader(batch(), 0)
-        log.roll()
-
-    with pytest.raises(StorageError, match=r"log directory .* failed while .*orders-0.*Input/output error"):
-        append_and_roll()
-    (failure,) = bench.failures
-    assert failure.directory == str(tmp_path)
-    with pytest.raises(StorageError, match="orders-0 is offline"):
-        log.append_as_leader(batch(), 0)
-    assert len(bench.failures) == 1
-
-
-def test_a_flush_that_fails_leaves_the_recovery_point_and_is_told(tmp_path: Path) -> None:
-    watch = Failing(10**9, errno.EIO, only=["fsync"])
-    bench = LogBench(tmp_path, None, WatchedFiles(watch))
-    log = bench.open()
-    log.append_as_leader(batch(), 0)
-    watch.left = 1
-    log.flush()
-    assert log.recovery_point == 0
-    assert "flushing orders-0" in str(bench.failures[0])
-
-
 def test_a_closed_log_is_complete_on_disk(bench: LogBench, log: Log) -> None:
-    fill(log, 2, 2)
+    append_batches(log, 2, 2)
     log.append_as_leader(batch(producer_id=3), 0)
     log.close()
     assert log.recovery_point == log.log_end == 5

@@ -3,31 +3,20 @@
 import asyncio
 import errno
 import os
-import subprocess
-import sys
-import uuid
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from leadline.errors import LogDirFailed, LogDirLocked, StorageError
-from leadline.log.checkpoints import read_offsets
-from leadline.log.log_dirs import LogDirs
+from leadline.errors import LogDirFailed, StorageError
 from leadline.log.names import DirMark
 from leadline.model import TopicPartition
-from leadline.runtime.ports import OsFiles
-from tests.support.dirs import fill, log_dirs, opened
+from tests.support.dirs import OTHER, checkpoint, fill, log_dirs, opened, stopped
 from tests.support.logs import TP, batch, listing, offsets_in, whole_log
 from tests.support.watched_files import Failing, WatchedFiles
 
-OTHER = TopicPartition("orders", 1)
 PATIENCE_S = 120
 MARK = ".kafka_cleanshutdown"
-
-
-def checkpoint(directory: Path, name: str) -> dict[TopicPartition, int]:
-    return read_offsets(OsFiles(), str(directory / name))
 
 
 @pytest.fixture
@@ -38,14 +27,6 @@ def one(tmp_path: Path) -> Path:
 @pytest.fixture
 def two(tmp_path: Path) -> Path:
     return tmp_path / "two"
-
-
-async def stopped(dirs: LogDirs, **logs: int) -> None:
-    """Directories with so many batches in orders-0 and orders-1, closed in order."""
-    await dirs.open()
-    for tp, count in ((TP, logs.get("first", 3)), (OTHER, logs.get("second", 2))):
-        fill(await dirs.create(tp), count)
-    await dirs.close(broker_epoch=7)
 
 
 # Starting and stopping
@@ -66,35 +47,6 @@ def test_a_clean_stop_leaves_checkpoints_and_the_mark_and_is_found_again(one: Pa
     assert checkpoint(one, "replication-offset-checkpoint") == {TP: 3, OTHER: 2}
 
 
-def test_after_a_crash_logs_are_recovered_and_progress_is_told(one: Path) -> None:
-    async def play() -> tuple[int, int, int, int]:
-        async with opened(log_dirs(one)) as dirs:
-            fill(await dirs.create(TP), 5)
-            size = dirs.logs[TP].size
-        async with opened(log_dirs(one)) as dirs:
-            assert offsets_in(whole_log(dirs.logs[TP])) == [0, 1, 2, 3, 4]
-            recovery = dirs.recovery
-            assert recovery.bytes_total == size
-            return recovery.logs, recovery.logs_done, recovery.bytes_read, size
-
-    logs, done, read, size = asyncio.run(play())
-    assert (logs, done, read) == (1, 1, size)
-
-
-def test_several_directories_are_loaded_and_new_logs_go_to_the_emptiest(one: Path, two: Path) -> None:
-    async def play() -> None:
-        await stopped(log_dirs(one, two))
-        assert (
-            len({"orders-0", "orders-1"} & set(listing(one))) == len({"orders-0", "orders-1"} & set(listing(two))) == 1
-        )
-        async with opened(log_dirs(one, two)) as dirs:
-            assert {log.parent for log in dirs.logs.values()} == {str(one), str(two)}
-            assert (dirs.logs[TP].log_end, dirs.logs[OTHER].log_end) == (3, 2)
-            assert await dirs.create(TP) is dirs.logs[TP], "it exists"
-
-    asyncio.run(play())
-
-
 def test_a_directory_that_cannot_be_used_does_not_stop_the_others(one: Path, two: Path) -> None:
     two.write_text("not a directory")
 
@@ -112,82 +64,11 @@ def test_a_directory_that_cannot_be_used_does_not_stop_the_others(one: Path, two
     asyncio.run(play())
 
 
-def test_a_disk_that_fails_while_loading_does_not_stop_the_others(one: Path, two: Path) -> None:
-    def watch(operation: str, path: str) -> None:
-        if path.startswith(str(two)) and operation == "size":
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    async def play() -> None:
-        await stopped(log_dirs(one, two))
-        async with opened(log_dirs(one, two, files=WatchedFiles(watch))) as dirs:
-            assert list(dirs.dirs) == [str(one)]
-            assert "failed while loading its logs" in dirs.offline[str(two)]
-            assert len(dirs.logs) == 1
-
-    asyncio.run(play())
-
-
 def test_if_no_directory_can_be_used_the_reasons_are_told(one: Path, two: Path) -> None:
     one.write_text("")
     two.write_text("")
     with pytest.raises(LogDirFailed, match=r"opening all of them: .*one failed.*two failed"):
         asyncio.run(log_dirs(one, two).open())
-
-
-def test_a_partition_that_cannot_be_read_is_left_out_with_its_reason(one: Path) -> None:
-    async def play() -> None:
-        await stopped(log_dirs(one))
-        (one / "orders-0" / "partition.metadata").write_text("version: 9\n")
-        (one / "not ours").mkdir()
-        async with opened(log_dirs(one)) as dirs:
-            assert set(dirs.logs) == {OTHER}
-            assert "version '9', expected 0" in str(dirs.offline_log(TP))
-
-    asyncio.run(play())
-
-
-@pytest.mark.parametrize("clean", [True, False])
-def test_what_checkpoints_say_of_a_partition_that_is_offline_stays_until_it_is_mended(one: Path, clean: bool) -> None:
-    async def play() -> None:
-        dirs = log_dirs(one)
-        await dirs.open()
-        fill(await dirs.create(TP), 5)
-        fill(await dirs.create(OTHER), 2)
-        dirs.logs[TP].delete_records(3)
-        await dirs.close()
-        metadata = one / "orders-0" / "partition.metadata"
-        metadata.write_text("version: 9\n")
-        if not clean:
-            (one / MARK).unlink()
-        for _ in range(2):
-            dirs = log_dirs(one)
-            await dirs.open()
-            with pytest.raises(StorageError, match=r"orders-0 is offline: .*partition\.metadata.* remove this file"):
-                await dirs.create(TP)
-            await dirs.create_all({TP: None, OTHER: None})
-            assert set(dirs.logs) == {OTHER}
-            await dirs.close()
-        metadata.unlink()
-        async with opened(log_dirs(one)) as again:
-            assert (again.logs[TP].log_start, again.logs[TP].log_end, again.logs[TP].high_watermark) == (3, 5, 5)
-
-    asyncio.run(play())
-
-
-def test_something_else_at_the_place_of_a_new_log_takes_that_partition_offline_alone(one: Path) -> None:
-    async def play() -> None:
-        async with opened(log_dirs(one)) as dirs:
-            (one / "orders-0").write_text("a file")
-            await dirs.create_all({TP: None, OTHER: None})
-            assert set(dirs.logs) == {OTHER}
-            with pytest.raises(StorageError, match=r"orders-0 is offline: .*orders-0: Not a directory"):
-                await dirs.create(TP)
-            (one / "else-3").write_text("a file")
-            with pytest.raises(StorageError, match=r"else-3 is offline: .*else-3: Not a directory"):
-                await dirs.create(TopicPartition("else", 3))
-            assert not dirs.offline
-
-    asyncio.run(play())
 
 
 def test_a_partition_that_is_offline_can_be_deleted_with_whatever_lies_in_it(one: Path) -> None:
@@ -209,42 +90,6 @@ def test_a_partition_that_is_offline_can_be_deleted_with_whatever_lies_in_it(one
     asyncio.run(play())
 
 
-def test_recovery_points_are_checkpointed_when_a_segment_that_was_rolled_is_flushed(one: Path) -> None:
-    async def play() -> None:
-        async with opened(log_dirs(one, topic={"segment.bytes": "300"})) as dirs:
-            fill(await dirs.create(TP), 20)
-            (disk,) = [log_dir.disk for log_dir in dirs.dirs.values()]
-            base = dirs.logs[TP].segments.active.base_offset
-            async with asyncio.timeout(120):
-                while checkpoint(one, "recovery-point-offset-checkpoint").get(TP) != base:
-                    await disk.drain()
-            assert base > 10
-        async with opened(log_dirs(one, topic={"segment.bytes": "300"})) as dirs:
-            assert dirs.recovery.bytes_read == dirs.logs[TP].segments.active.size, "older segments are not read"
-
-    asyncio.run(play())
-
-
-def test_one_checkpoint_holds_what_was_flushed_while_the_one_before_was_written(one: Path) -> None:
-    written = list[str]()
-
-    def watch(operation: str, path: str) -> None:
-        if operation == "rename" and path.endswith("recovery-point-offset-checkpoint.tmp"):
-            written.append(path)
-
-    async def play() -> None:
-        async with opened(log_dirs(one, topic={"segment.bytes": "100"}, files=WatchedFiles(watch))) as dirs:
-            log = await dirs.create(TP)
-            fill(log, 50)
-            await dirs.dirs[str(one)].disk.drain()
-            for _ in range(3):
-                await dirs.dirs[str(one)].disk.drain()
-            assert checkpoint(one, "recovery-point-offset-checkpoint") == {TP: 49}
-
-    asyncio.run(play())
-    assert 1 <= len(written) <= 3
-
-
 @pytest.mark.parametrize("clean", [True, False])
 def test_the_mark_is_not_set_where_a_log_that_crashed_was_not_recovered(one: Path, clean: bool) -> None:
     async def play() -> None:
@@ -264,72 +109,10 @@ def test_the_mark_is_not_set_where_a_log_that_crashed_was_not_recovered(one: Pat
     assert (one / MARK).exists() is clean
 
 
-def test_damaged_checkpoints_cost_time_and_no_records(one: Path) -> None:
-    async def play() -> None:
-        await stopped(log_dirs(one))
-        for name in listing(one):
-            if name.endswith("checkpoint"):
-                (one / name).write_text("garbage")
-        async with opened(log_dirs(one)) as dirs:
-            assert (dirs.logs[TP].log_end, dirs.logs[TP].high_watermark) == (3, 0)
-
-    asyncio.run(play())
-
-
 # The lock
-
-TRY_TO_LOCK = """
-import asyncio, sys
-from leadline.config.storage import StorageConfig
-from leadline.errors import LogDirLocked
-from leadline.log.log_dirs import LogDirs
-from leadline.runtime.ports import OsFiles, SystemChance, SystemClock
-async def main():
-    dirs = LogDirs(StorageConfig(log_dirs=(sys.argv[1],)), SystemClock(), SystemChance(), OsFiles())
-    try:
-        await dirs.open()
-    except LogDirLocked as error:
-        print("locked:", error)
-    else:
-        print("opened")
-asyncio.run(main())
-"""
-
-
-def in_another_process(path: Path) -> str:
-    command = [sys.executable, "-c", TRY_TO_LOCK, str(path)]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.strip()
-
-
-def test_a_directory_belongs_to_one_process_and_in_it_to_one_owner(one: Path, two: Path) -> None:
-    async def play() -> None:
-        async with opened(log_dirs(one)):
-            for _ in range(2):  # a second owner must not give up the lock of the first
-                with pytest.raises(LogDirLocked, match=f"{one} is in use"):
-                    await log_dirs(two, one).open()
-                assert in_another_process(one).startswith("locked: log directory")
-            async with opened(log_dirs(two)):
-                pass  # what was locked together with a directory in use is free again
-
-    asyncio.run(play())
-    assert in_another_process(one) == "opened"
 
 
 # Creating, deleting, moving
-
-
-def test_a_topic_id_is_written_with_the_log(one: Path) -> None:
-    topic_id = uuid.uuid4()
-
-    async def play() -> None:
-        dirs = log_dirs(one)
-        await dirs.open()
-        await dirs.create(TP, topic_id)
-        await dirs.close()
-        async with opened(log_dirs(one)) as again:
-            assert again.logs[TP].topic_id == topic_id
-
-    asyncio.run(play())
 
 
 @pytest.mark.parametrize(("mark", "kept"), [(DirMark.DELETE, False), (DirMark.STRAY, True)])
@@ -411,48 +194,6 @@ def test_a_crash_in_the_middle_of_a_move_leaves_a_replica_in_its_place(one: Path
 
 
 # Truncation
-
-
-def test_a_truncation_lowers_the_recovery_checkpoint_durably_first(one: Path) -> None:
-    at_the_cut = list[dict[TopicPartition, int]]()
-
-    def watch(operation: str, path: str) -> None:
-        if operation == "ftruncate" and path.endswith(".log"):
-            at_the_cut.append(checkpoint(one, "recovery-point-offset-checkpoint"))
-
-    async def play() -> None:
-        async with opened(log_dirs(one, files=WatchedFiles(watch))) as dirs:
-            log = await dirs.create(TP)
-            fill(log, 5)
-            log.flush()
-            (log_dir,) = dirs.dirs.values()
-            await log_dir.disk.drain()
-            await dirs.checkpoints.write_recovery_points(log_dir)
-            assert checkpoint(one, "recovery-point-offset-checkpoint") == {TP: 5}
-            assert await dirs.truncation.truncate_to(TP, 2)
-            assert (log.log_end, log.flushed_to) == (2, 2), "and it is on disk before anything is written anew"
-
-    asyncio.run(play())
-    assert at_the_cut[0] == {TP: 2}
-
-
-def test_a_truncation_below_the_logs_start_is_not_undone_by_an_old_checkpoint(one: Path) -> None:
-    async def play() -> None:
-        async with opened(log_dirs(one)) as dirs:
-            log = await dirs.create(TP)
-            fill(log, 9)
-            log.delete_records(8)
-            (log_dir,) = dirs.dirs.values()
-            await dirs.checkpoints.write_log_starts(log_dir)
-            await dirs.truncation.truncate_to(TP, 4)
-            fill(log, 2)
-            log.flush()
-            await log_dir.disk.drain()
-            assert log.flushed_to == 6
-        async with opened(log_dirs(one)) as dirs:
-            assert offsets_in(whole_log(dirs.logs[TP])) == [0, 1, 2, 3, 4, 5]
-
-    asyncio.run(play())
 
 
 # Failing

@@ -2,52 +2,35 @@
 
 import errno
 import os
-import re
-import zlib
 from pathlib import Path
 
 import pytest
 
-from leadline.cli import main
 from leadline.errors import CorruptFile, UnusableFile
-from leadline.log import removed_data
-from leadline.log.log import Isolation, Log
-from leadline.log.names import removed_at, removed_name
-from leadline.log.producer_state import AppendOrigin
+from leadline.log.log import Isolation
+from leadline.log.names import removed_name
 from leadline.log.recovery import Opening, open_log, resolve_leftovers
 from leadline.runtime.ports import OsFiles
-from tests.support.logs import START_MS, LogBench, batch, listing, marker, offsets_in, whole_log
+from tests.support.logs import (
+    START_MS,
+    LogBench,
+    holds_everything,
+    listing,
+    marker,
+    offsets_in,
+    three_segments,
+    whole_log,
+)
 from tests.support.watched_files import WatchedFiles
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> LogBench:
-    """Three segments of three records, each of an epoch of its own; an aborted transaction in the second."""
-    made = LogBench(tmp_path, {"index.interval.bytes": "100"})
-    log = made.open()
-    for n in range(3):
-        if n:
-            log.roll()
-        log.append_as_leader(batch(producer_id=1, sequence=n), n)
-        log.append_as_leader(batch(producer_id=2, sequence=n, transactional=True), n)
-        log.append_as_leader(marker(2, commit=n != 1), n, AppendOrigin.COORDINATOR)
-    log.close()
-    return made
+    return three_segments(tmp_path)
 
 
 def path(bench: LogBench, base: int, kind: str) -> Path:
     return bench.directory / f"{base:020d}{kind}"
-
-
-def holds_everything(log: Log) -> bool:
-    aborted = [(txn.producer_id, txn.first_offset, txn.last_offset) for txn in log.aborted_between(0, 9)]
-    return (
-        offsets_in(whole_log(log)) == list(range(9))
-        and [tuple(entry) for entry in log.epochs.entries] == [(0, 0), (1, 3), (2, 6)]
-        and aborted == [(2, 4, 5)]
-        and {producer_id: entry.last_sequence for producer_id, entry in log.producer_state.by_id.items()}
-        == {1: 2, 2: 2}
-    )
 
 
 def test_a_new_directory_becomes_an_empty_log(tmp_path: Path) -> None:
@@ -170,66 +153,6 @@ def test_a_log_start_beyond_the_logs_end_is_ignored_and_said_to_be(
     assert "orders-0 ends at offset 9, below its log start offset 50" in caplog.text
 
 
-def test_what_recovery_removes_is_kept_and_told_with_its_counts(
-    bench: LogBench, caplog: pytest.LogCaptureFixture
-) -> None:
-    segment = path(bench, 3, ".log")
-    whole, last = segment.read_bytes(), path(bench, 6, ".log").read_bytes()
-    damaged = bytearray(whole)
-    damaged[-1] ^= 1
-    segment.write_bytes(damaged)
-    bench.open(clean=False)
-    at = len(whole) - len(marker(2, commit=False))
-    assert (bench.directory / removed_name(3, START_MS, at)).read_bytes() == damaged[at:]
-    assert (bench.directory / removed_name(6, START_MS)).read_bytes() == last
-    assert (
-        f"orders-0 was cut off at offset 5: {segment} has no valid batch at byte {at}. Removed: "
-        f"{len(whole) - at + len(last)} bytes; whole segments: 1, whole batches: 3, records: 3, offsets: 6 to 8. "
-        f"It is kept in {bench.directory}, and leadline dump-log reads it: {removed_name(3, START_MS, at)}, "
-        f"{removed_name(6, START_MS)}"
-    ) in caplog.text
-
-
-def test_what_was_removed_can_be_read_with_dump_log(bench: LogBench, capsys: pytest.CaptureFixture[str]) -> None:
-    segment = path(bench, 3, ".log")
-    segment.write_bytes(segment.read_bytes()[:-1])
-    bench.open(clean=False)
-    assert main(["dump-log", str(bench.directory / removed_name(6, START_MS)), "--deep"]) == 0
-    assert re.findall(r"\| offset: (\d+) ", capsys.readouterr().out) == ["6", "7", "8"]
-
-
-def test_zeros_behind_the_log_are_cut_and_not_kept(bench: LogBench) -> None:
-    """As a crash leaves them where a segment is preallocated."""
-    segment = path(bench, 6, ".log")
-    segment.write_bytes(segment.read_bytes() + bytes(5000))
-    assert holds_everything(bench.open(clean=False))
-    assert not list(bench.directory.glob("*.removed"))
-
-
-def test_of_what_earlier_recoveries_removed_as_much_is_kept_as_there_is_room_for(
-    bench: LogBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(removed_data, "KEPT_BYTES", 250)
-    for number, size in ((1, 100), (2, 100), (3, 100)):
-        (bench.directory / removed_name(0, number)).write_bytes(b"x" * size)
-    with path(bench, 6, ".log").open("ab") as file:
-        file.write(b"y" * 100)
-    bench.open(clean=False)
-    left = sorted(removed_at(file.name) for file in bench.directory.glob("*.removed"))
-    assert left == [3, START_MS]
-
-
-def test_a_full_disk_keeps_nobody_from_recovering(bench: LogBench) -> None:
-    def full(operation: str, path: str) -> None:
-        if operation == "open" and path.endswith(".removed"):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
-
-    with path(bench, 6, ".log").open("ab") as file:
-        file.write(b"y" * 100)
-    again = LogBench(bench.directory.parent, {"index.interval.bytes": "100"}, WatchedFiles(full))
-    assert holds_everything(again.open(clean=False))
-
-
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_missing_segment_below_the_recovery_point_costs_its_own_records_only(
     bench: LogBench, clean: bool, caplog: pytest.LogCaptureFixture
@@ -285,17 +208,6 @@ def test_a_log_may_start_inside_a_segment(bench: LogBench) -> None:
     log = bench.open(log_start=4)
     assert (log.log_start, log.segments.bases) == (4, [0, 3, 6])
     assert [tuple(entry) for entry in log.epochs.entries] == [(1, 4), (2, 6)]
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-def test_an_old_message_format_is_named_and_left_as_it_is(bench: LogBench, magic: int) -> None:
-    inside = bytes([magic, 0]) + bytes(20)
-    old = (3).to_bytes(8, "big") + (4 + len(inside)).to_bytes(4, "big") + zlib.crc32(inside).to_bytes(4, "big") + inside
-    segment = path(bench, 3, ".log")
-    segment.write_bytes(old * 3)
-    with pytest.raises(CorruptFile, match=f"0003.log: at byte 0: message format {magic} .from before Kafka 0.11"):
-        bench.open(clean=False)
-    assert segment.read_bytes() == old * 3
 
 
 def test_a_batch_that_cannot_be_read_is_this_logs_trouble_and_no_other(bench: LogBench) -> None:

@@ -1,0 +1,66 @@
+"""Loading the logs of a directory: progress, partitions that cannot be read, a disk that fails."""
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.support.dirs import OTHER, fill, log_dirs, opened, stopped
+from tests.support.logs import TP, offsets_in, whole_log
+from tests.support.watched_files import WatchedFiles
+
+PATIENCE_S = 120
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Path:
+    return tmp_path / "one"
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> Path:
+    return tmp_path / "two"
+
+
+def test_after_a_crash_logs_are_recovered_and_progress_is_told(one: Path) -> None:
+    async def play() -> tuple[int, int, int, int]:
+        async with opened(log_dirs(one)) as dirs:
+            fill(await dirs.create(TP), 5)
+            size = dirs.logs[TP].size
+        async with opened(log_dirs(one)) as dirs:
+            assert offsets_in(whole_log(dirs.logs[TP])) == [0, 1, 2, 3, 4]
+            recovery = dirs.recovery
+            assert recovery.bytes_total == size
+            return recovery.logs, recovery.logs_done, recovery.bytes_read, size
+
+    logs, done, read, size = asyncio.run(play())
+    assert (logs, done, read) == (1, 1, size)
+
+
+def test_a_partition_that_cannot_be_read_is_left_out_with_its_reason(one: Path) -> None:
+    async def play() -> None:
+        await stopped(log_dirs(one))
+        (one / "orders-0" / "partition.metadata").write_text("version: 9\n")
+        (one / "not ours").mkdir()
+        async with opened(log_dirs(one)) as dirs:
+            assert set(dirs.logs) == {OTHER}
+            assert "version '9', expected 0" in str(dirs.offline_log(TP))
+
+    asyncio.run(play())
+
+
+def test_a_disk_that_fails_while_loading_does_not_stop_the_others(one: Path, two: Path) -> None:
+    def watch(operation: str, path: str) -> None:
+        if path.startswith(str(two)) and operation == "size":
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async def play() -> None:
+        await stopped(log_dirs(one, two))
+        async with opened(log_dirs(one, two, files=WatchedFiles(watch))) as dirs:
+            assert list(dirs.dirs) == [str(one)]
+            assert "failed while loading its logs" in dirs.offline[str(two)]
+            assert len(dirs.logs) == 1
+
+    asyncio.run(play())
