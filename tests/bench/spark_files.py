@@ -14,8 +14,8 @@ from leadline.records.batch import header_at
 from leadline.records.build import recompressed
 from leadline.records.compression import Codec
 from leadline.runtime.ports import OsFiles
-from leadline.spark.audit.job import audit_unit, logs_of, units
-from leadline.spark.batches import native, places
+from leadline.spark.audit.audit_job import audit_unit, logs_of, units
+from leadline.spark.batches import native, record_positions
 from leadline.spark.batches.decode import RecordFilter, decode
 from tests.bench.batches import Maker, fill
 from tests.bench.results import Goal, Row
@@ -44,7 +44,7 @@ def measure_decoding(run: Run) -> list[Row]:
         data = _batches(record_bytes, codec, run.sized(PIECE_BYTES, PIECE_BYTES // 8))
         for way, module, goal in (("numpy", None, by_numpy), ("compiled", built, compiled)):
             row = Row(f"{name}, {way}", "/s", None if goal is None else Goal(above=goal))
-            vars(places)["native_places"] = module
+            vars(record_positions)["native_positions"] = module
             for n in run.each_round(f"decoding {row.what}"):
                 records, seconds = _timed(lambda data=data: decode(data, ALL).num_rows, 5)  # type: ignore[misc]
                 if n:

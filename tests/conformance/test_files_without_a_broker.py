@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 
 from leadline.model import TopicPartition
-from leadline.spark.audit.job import audit_unit, logs_of, units
+from leadline.spark.audit.audit_job import audit_unit, logs_of, units
 from leadline.spark.files import segments
 from leadline.spark.files.segments import LogFiles, logs_in
 from tests.conformance.both import until

@@ -14,9 +14,9 @@ from confluent_kafka.admin._scram import ScramCredentialInfo, ScramMechanism, Us
 from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.client.connection import AccessRefused
 from leadline.spark.client.transaction import ClientTransaction, Fenced
-from leadline.spark.mirror.copying import copy
+from leadline.spark.mirror.copy_task import run_copy_task
 from leadline.spark.mirror.mirror import Mirror, MirrorSpec
-from leadline.spark.topics.options import Subscribed, read_options, write_options
+from leadline.spark.topics.options import SubscribedTopics, read_options, write_options
 from leadline.spark.topics.sink import BatchNote, stage, write_once
 from leadline.spark.topics.source import BatchReader, close_clusters
 from leadline.spark.topics.staging import Staging
@@ -152,7 +152,7 @@ def test_whoever_is_overtaken_is_fenced(kafka: Kafka) -> None:
         first.begin()
         second.begin()
         with pytest.raises(Fenced):
-            first.add(cluster.created("fenced").partitions)
+            first.add(cluster.created_topic("fenced").partitions)
 
 
 def test_a_topic_of_ours_is_mirrored_to_kafka(kafka: Kafka, tmp_path: Path) -> None:
@@ -161,9 +161,11 @@ def test_a_topic_of_ours_is_mirrored_to_kafka(kafka: Kafka, tmp_path: Path) -> N
         near, far = {"bootstrap.servers": source.bootstrap}, {"bootstrap.servers": kafka.plain}
         for batch in range(3):
             write(near, "mirrored", batch, tmp_path)
-        wish = MirrorSpec(name="m", source=near, target=far, topics=Subscribed(("mirrored",)), staging=str(tmp_path))
+        spec = MirrorSpec(
+            name="m", source=near, target=far, topics=SubscribedTopics(("mirrored",)), staging=str(tmp_path)
+        )
         with ClusterClient(near) as here, ClusterClient(far) as there:
-            mirror = Mirror(wish, lambda jobs: [copy(job) for job in jobs], here, there)
+            mirror = Mirror(spec, lambda jobs: [run_copy_task(job) for job in jobs], here, there)
             mirror.begin()
             assert mirror.round().records == 3 * ROWS
             assert mirror.round().records == 0

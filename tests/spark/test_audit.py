@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from leadline.cli import main
 from leadline.cli.pipeline import audit as command
-from leadline.spark.audit.job import audit_all, logs_of, units
+from leadline.spark.audit.audit_job import audit_all, logs_of, units
 from tests.support.logs import batch
 from tests.support.replica_files import Replicas
 

@@ -14,14 +14,14 @@ from confluent_kafka import Producer
 
 from leadline.model import TopicPartition
 from leadline.spark.client.cluster import ClusterClient
-from leadline.spark.client.fetching import FetchOptions, rows
+from leadline.spark.client.range_fetch import FetchOptions, rows
 from leadline.spark.client.transaction import Fenced
-from leadline.spark.mirror.copying import copy
+from leadline.spark.mirror.copy_task import run_copy_task
 from leadline.spark.mirror.mirror import Mirror, MirrorSpec, RoundSummary
 from leadline.spark.mirror.offset_map import OffsetMap
 from leadline.spark.positions import DataLoss
 from leadline.spark.ranges import Range
-from leadline.spark.topics.options import Matching, Subscribed
+from leadline.spark.topics.options import SubscribedTopics, TopicPattern
 from tests.support.broker import RunningBroker, leadline
 from tests.support.steps import Died, Steps
 from tests.support.topics import create_topic
@@ -72,18 +72,18 @@ class Both:
         self.clusters.append(ClusterClient({"bootstrap.servers": broker.bootstrap}))
         return self.clusters[-1]
 
-    def mirror(self, **wish: object) -> Mirror:
+    def mirror(self, **spec: object) -> Mirror:
         found = Mirror(
             MirrorSpec(
                 name=self.topic,
                 source={"bootstrap.servers": self.source.bootstrap},
                 target={"bootstrap.servers": self.target.bootstrap},
-                topics=Subscribed((self.topic,)),
+                topics=SubscribedTopics((self.topic,)),
                 prefix="copy.",
                 staging=str(self.staging),
-                **wish,  # type: ignore[arg-type]
+                **spec,  # type: ignore[arg-type]
             ),
-            lambda jobs: [copy(job) for job in jobs],
+            lambda jobs: [run_copy_task(job) for job in jobs],
             self.cluster(self.source),
             self.cluster(self.target),
         )
@@ -94,7 +94,7 @@ class Both:
         """By partition and offset, as readers of committed records see them."""
         found: dict[int, dict[int, Row]] = {}
         with ClusterClient({"bootstrap.servers": broker.bootstrap}) as cluster:
-            partitions = cluster.existing([topic])[topic].partitions
+            partitions = cluster.existing_topics([topic])[topic].partitions
             earliest, latest = cluster.earliest(partitions), cluster.latest(partitions, committed=True)
             for tp in partitions:
                 one = Range(tp, earliest[tp], latest[tp])
@@ -149,11 +149,11 @@ def test_all_kinds_of_records_go_over_and_the_map_knows_where(both: Both) -> Non
 def test_topics_over_there_are_made_alike(both: Both) -> None:
     both.produce(10)
     until_done(both.mirror())
-    from leadline.spark.mirror.alike import settings
+    from leadline.spark.mirror.topic_clone import topic_configs
 
     with ClusterClient({"bootstrap.servers": both.target.bootstrap}) as target:
-        assert settings(target, f"copy.{both.topic}") == {"max.message.bytes": "500000"}
-        assert len(target.existing([f"copy.{both.topic}"])[f"copy.{both.topic}"].leaders) == 3
+        assert topic_configs(target, f"copy.{both.topic}") == {"max.message.bytes": "500000"}
+        assert len(target.existing_topics([f"copy.{both.topic}"])[f"copy.{both.topic}"].leaders) == 3
 
 
 def test_interrupted_between_any_two_steps_nothing_is_lost_or_doubled(
@@ -231,11 +231,11 @@ def test_what_is_gone_before_it_was_copied_is_told(both: Both) -> None:
 def test_a_pattern_takes_in_topics_that_come_later(both: Both) -> None:
     both.produce(20)
     mirror = both.mirror()
-    mirror.wish = MirrorSpec(
+    mirror.spec = MirrorSpec(
         name=both.topic,
-        source=mirror.wish.source,
-        target=mirror.wish.target,
-        topics=Matching(f"{both.topic}.*"),
+        source=mirror.spec.source,
+        target=mirror.spec.target,
+        topics=TopicPattern(f"{both.topic}.*"),
         prefix="copy.",
         staging=str(both.staging),
     )

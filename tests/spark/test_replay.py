@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 
 from leadline.model import TopicPartition
 from leadline.spark.client.cluster import ClusterClient
-from leadline.spark.client.fetching import FetchOptions, rows
+from leadline.spark.client.range_fetch import FetchOptions, rows
 from leadline.spark.ranges import Range
 from leadline.spark.table import replay as replaying
-from leadline.spark.table.following import TableSpec as TableWish
 from leadline.spark.table.replay import Replay, ReplaySource, ReplaySpec
-from leadline.spark.table.tables import TableError
+from leadline.spark.table.table import TableError
+from leadline.spark.table.table_writer import TableSpec as TableWish
 from tests.support.broker import RunningBroker, leadline
 from tests.support.following import Feed, Pipeline
 from tests.support.steps import Died, Steps
@@ -63,19 +63,19 @@ def stored(broker: RunningBroker, topic: str) -> Stored:
     return found
 
 
-def run(spark: SparkSession, wish: ReplaySpec) -> int:
-    with ClusterClient(wish.properties) as cluster:
-        return sum(told.records for told in Replay(spark, cluster, wish).batches())
+def run(spark: SparkSession, spec: ReplaySpec) -> int:
+    with ClusterClient(spec.properties) as cluster:
+        return sum(told.records for told in Replay(spark, cluster, spec).batches())
 
 
 def test_a_table_is_in_the_topic_as_it_was_and_once(
     spark: SparkSession, broker: RunningBroker, source: ReplaySource, topic: str
 ) -> None:
-    wish = ReplaySpec(source, topic, {"bootstrap.servers": broker.bootstrap}, batch_records=50)
-    assert run(spark, wish) == 120
+    spec = ReplaySpec(source, topic, {"bootstrap.servers": broker.bootstrap}, batch_records=50)
+    assert run(spark, spec) == 120
     assert stored(broker, topic) == stored(broker, "orders")
-    assert run(spark, wish) == 0
-    assert run(spark, replace(wish, name="second")) == 120
+    assert run(spark, spec) == 0
+    assert run(spark, replace(spec, name="second")) == 120
 
 
 def test_parquet_files_are_replayed_at_a_rate(
@@ -86,9 +86,9 @@ def test_parquet_files_are_replayed_at_a_rate(
         values = pa.array([b"%d" % offset.as_py() for offset in offsets], pa.binary())
         columns = {"partition": pa.array([1] * 10, pa.int32()), "offset": offsets, "value": values}
         pq.write_table(pa.table(columns), tmp_path / f"{9 - n}.parquet")
-    wish = ReplaySpec(ReplaySource("parquet", str(tmp_path)), topic, {"bootstrap.servers": broker.bootstrap}, rate=20)
+    spec = ReplaySpec(ReplaySource("parquet", str(tmp_path)), topic, {"bootstrap.servers": broker.bootstrap}, rate=20)
     started = time.monotonic()
-    assert run(spark, wish) == 20
+    assert run(spark, spec) == 20
     assert time.monotonic() - started >= 1
     assert [value for _, _, value, _ in stored(broker, topic)] == [b"%d" % n for n in range(20)]
 
@@ -97,12 +97,12 @@ def test_cut_off_between_any_two_steps_it_goes_on_where_it_stopped(
     spark: SparkSession, broker: RunningBroker, source: ReplaySource, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replaying, "run_tasks", lambda _, work, tasks: list(map(work, tasks)))
-    wish = ReplaySpec(source, topic, {"bootstrap.servers": broker.bootstrap}, batch_records=60)
+    spec = ReplaySpec(source, topic, {"bootstrap.servers": broker.bootstrap}, batch_records=60)
     steps, deaths = Steps(monkeypatch), 0
     for step in itertools.count(1):
         steps.before(step)
         try:
-            run(spark, wish)
+            run(spark, spec)
             break
         except Died:
             deaths += 1

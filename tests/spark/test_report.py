@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 from leadline.cli.pipeline import report as command
 from leadline.records.compression import Codec
 from leadline.spark.files import segments
-from leadline.spark.report import report
-from leadline.spark.report.findings import TopicReport
+from leadline.spark.report import report_job
+from leadline.spark.report.topic_report import TopicReport
 from tests.support import commands
 from tests.support.broker import RunningBroker, leadline
 from tests.support.topics import create_topic
@@ -33,10 +33,10 @@ class Filled:
     partitions: Counter[int]
     payload: int
 
-    def work(self, kind: str, *topics: str) -> report.ReportPlan:
+    def work(self, kind: str, *topics: str) -> report_job.ReportPlan:
         if kind == "files":
-            return report.from_files([str(self.broker.directory)], topics)
-        return report.from_brokers({"bootstrap.servers": self.broker.bootstrap}, topics)
+            return report_job.plan_from_files([str(self.broker.directory)], topics)
+        return report_job.plan_from_brokers({"bootstrap.servers": self.broker.bootstrap}, topics)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def _commit(broker: RunningBroker, offset: int) -> None:
 @pytest.mark.parametrize("kind", ["brokers", "files"])
 def test_the_figures_are_those_that_were_counted(spark: SparkSession, filled: Filled, kind: str) -> None:
     work = filled.work(kind)
-    found = report.make(spark, work, {"bootstrap.servers": filled.broker.bootstrap})
+    found = report_job.make_report(spark, work, {"bootstrap.servers": filled.broker.bootstrap})
     assert found.errors == []
     assert [topic.name for topic in found.topics] == ["orders", "users"]
     orders, users = found.topics
@@ -127,7 +127,7 @@ def test_brokers_tell_the_limits_that_files_do_not(filled: Filled) -> None:
 def test_one_topic_alone(filled: Filled) -> None:
     for kind in ("brokers", "files"):
         assert filled.work(kind, "users").topics == {"users"}
-    with pytest.raises(report.NothingToReport, match=r"no topic user in .*there are .*users"):
+    with pytest.raises(report_job.NothingToReport, match=r"no topic user in .*there are .*users"):
         filled.work("files", "user")
 
 
@@ -140,7 +140,7 @@ def test_damage_is_told_and_the_rest_reported(spark: SparkSession, filled: Fille
                 data[len(data) // 2] ^= 1
             (tmp_path / name / log.name).write_bytes(data)
     (tmp_path / "meta.properties").touch()
-    found = report.make(spark, report.from_files([str(tmp_path)], ()), {})
+    found = report_job.make_report(spark, report_job.plan_from_files([str(tmp_path)], ()), {})
     assert [error.partition(":")[0] for error in found.errors] == ["orders-0"]
     assert found.topics[0].figures.parts[1].records == filled.partitions[1]
 

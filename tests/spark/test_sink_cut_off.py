@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from leadline.spark.client.cluster import ClusterClient
-from leadline.spark.client.connection import ClientConnection
+from leadline.spark.client.connection import BlockingConnection
 from leadline.spark.client.transaction import ClientTransaction, Fenced
 from leadline.spark.topics.options import WriteOptions, read_options, write_options
 from leadline.spark.topics.sink import BatchNote, TaskStaged, stage, write_once
@@ -171,8 +171,8 @@ def test_nothing_is_seen_of_a_batch_that_is_not_committed(
         driver.commit(1, lefts)
     at.before(0)
     with ClusterClient({"bootstrap.servers": broker.bootstrap}) as cluster:
-        ends = cluster.latest(cluster.existing([topic])[topic].partitions, committed=False)
-        stable = cluster.latest(cluster.existing([topic])[topic].partitions, committed=True)
+        ends = cluster.latest(cluster.existing_topics([topic])[topic].partitions, committed=False)
+        stable = cluster.latest(cluster.existing_topics([topic])[topic].partitions, committed=True)
     assert sum(ends.values()) == sum(stable.values()) + ROWS
     assert driver.committed() == whole(1)
 
@@ -182,16 +182,16 @@ def test_what_was_stored_and_is_sent_again_is_stored_once(
     broker: RunningBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     driver = Driver(broker, topic, tmp_path)
-    answer, doubted = ClientConnection.answer, list[int]()
+    answer, doubted = BlockingConnection.answer, list[int]()
 
-    def answering(connection: ClientConnection, version: int, kind: type[Message]) -> Message:
+    def answering(connection: BlockingConnection, version: int, kind: type[Message]) -> Message:
         found = answer(connection, version, kind)
         if isinstance(found, ProduceResponse) and not doubted:
             doubted.append(found.responses[0].partition_responses[0].index)
             found.responses[0].partition_responses[0].error_code = code
         return found
 
-    monkeypatch.setattr(ClientConnection, "answer", answering)
+    monkeypatch.setattr(BlockingConnection, "answer", answering)
     assert driver.write(0)
     assert doubted
     assert driver.committed() == whole(1)

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from leadline.model import TopicPartition
 from leadline.spark.client.cluster import ClusterClient, NoSuchTopic
-from leadline.spark.client.connection import ClientConnection, Unreachable
+from leadline.spark.client.connection import BlockingConnection, Unreachable
 from leadline.spark.positions import BadCheckpoint, DataLoss, Positions
 from leadline.spark.topics.options import BadOption, read_options
 from leadline.spark.topics.source import BatchReader, StreamReader, TaskPartition, close_clusters
@@ -397,15 +397,15 @@ def test_a_broker_that_is_away_for_a_while_is_waited_for(tmp_path_factory: pytes
 @pytest.mark.parametrize("code", [5, 6, 74, 78])
 def test_a_leader_that_moved_is_looked_for(topic: Topic, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     topic.produce(100)
-    answer, asked = ClientConnection.answer, list[type[Message]]()
+    answer, asked = BlockingConnection.answer, list[type[Message]]()
 
-    def answering(connection: ClientConnection, version: int, kind: type[Message]) -> Message:
+    def answering(connection: BlockingConnection, version: int, kind: type[Message]) -> Message:
         found = answer(connection, version, kind)
         asked.append(kind)
         if isinstance(found, FetchResponse) and asked.count(FetchResponse) == 1:
             found.responses[0].partitions[0].error_code = code
         return found
 
-    monkeypatch.setattr(ClientConnection, "answer", answering)
+    monkeypatch.setattr(BlockingConnection, "answer", answering)
     assert topic.batch() == in_order(range(100))
     assert MetadataResponse in asked[asked.index(FetchResponse) :]

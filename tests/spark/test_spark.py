@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.mirror.mirror import Mirror, MirrorSpec, on_spark
 from leadline.spark.positions import Positions
-from leadline.spark.topics.options import Subscribed
+from leadline.spark.topics.options import SubscribedTopics
 from tests.conformance.kafka.jars import jars_of
 from tests.support.broker import RunningBroker, leadline
 from tests.support.topics import create_topic
@@ -150,17 +150,17 @@ def test_a_mirror_copies_by_tasks_of_spark(spark: SparkSession, broker: RunningB
     ours = Formats(spark, broker, "leadline")
     topic, client = ours.topic(), {"bootstrap.servers": broker.bootstrap}
     ours.write(rows(spark, 0, 100), topic)
-    wish = MirrorSpec(
+    spec = MirrorSpec(
         name=topic,
         source=client,
         target=client,
-        topics=Subscribed((topic,)),
+        topics=SubscribedTopics((topic,)),
         prefix="copy.",
         staging=str(tmp_path),
         min_tasks=2,
     )
     with ClusterClient(client) as source, ClusterClient(client) as target:
-        mirror = Mirror(wish, on_spark(spark), source, target)
+        mirror = Mirror(spec, on_spark(spark), source, target)
         mirror.begin()
         assert mirror.round().records == 100
     columns = ["key", "value", "partition", "timestamp", "headers"]

@@ -14,9 +14,9 @@ from leadline.spark.client.cluster import ClusterClient, NoSuchTopic
 from leadline.spark.client.connection import Unreachable
 from leadline.spark.positions import DataLoss
 from leadline.spark.table.dead_letters import replay
-from leadline.spark.table.following import TableSpec
-from leadline.spark.table.homes import KINDS
-from leadline.spark.table.tables import TableError, WriterRefused
+from leadline.spark.table.table import TableError, WriterRefused
+from leadline.spark.table.table_format import TABLE_FORMATS
+from leadline.spark.table.table_writer import TableSpec
 from tests.support.broker import RunningBroker, leadline
 from tests.support.following import Feed, Pipeline
 from tests.support.topics import create_topic
@@ -43,16 +43,16 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
 def made(spark: SparkSession, broker: RunningBroker, tmp_path: Path) -> Made:
     """A topic of its own, and a table for it: `made(format="json", kind="iceberg", cleanup_policy="compact")`."""
 
-    def make(kind: str = "delta", settings: "dict[str, str] | None" = None, **wishes: object) -> tuple[Feed, Pipeline]:
+    def make(kind: str = "delta", settings: "dict[str, str] | None" = None, **options: object) -> tuple[Feed, Pipeline]:
         topic = f"orders-{next(_fresh)}"
         create_topic(broker.bootstrap, topic, 2, **(settings or {}))
-        wish = TableSpec(topic, {}, **wishes)  # type: ignore[arg-type]
-        return Feed(broker, topic), Pipeline(spark, broker, tmp_path / "table", wish, kind)
+        spec = TableSpec(topic, {}, **options)  # type: ignore[arg-type]
+        return Feed(broker, topic), Pipeline(spark, broker, tmp_path / "table", spec, kind)
 
     return make
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TABLE_FORMATS)
 def test_all_records_are_in_the_table_once_batch_after_batch(made: Made, kind: str) -> None:
     feed, pipeline = made(kind, partition_by="day", batch_bytes=8000, group="table-of-orders")
     feed.more(200)
@@ -64,14 +64,14 @@ def test_all_records_are_in_the_table_once_batch_after_batch(made: Made, kind: s
     pipeline.run()
     assert pipeline.run() == []
     pipeline.check(300)
-    with ClusterClient(pipeline.wish.properties) as cluster:
+    with ClusterClient(pipeline.spec.properties) as cluster:
         committed = {tp.partition: found.offset for tp, found in cluster.committed("table-of-orders").items()}
     state = pipeline.table.state()
     assert state is not None
     assert committed == state.progress.offsets
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TABLE_FORMATS)
 def test_fields_become_columns_and_what_contradicts_them_dead_letters(made: Made, kind: str) -> None:
     feed, pipeline = made(kind, format="json", partition_by="hour")
     feed.more(50)
@@ -94,7 +94,7 @@ def test_fields_become_columns_and_what_contradicts_them_dead_letters(made: Made
     pipeline.check(54)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TABLE_FORMATS)
 def test_a_table_by_key_has_the_last_of_each_and_no_tombstone(made: Made, kind: str) -> None:
     feed, pipeline = made(kind, mode="upsert", batch_bytes=4000)
     feed.more(150)
@@ -110,7 +110,7 @@ def test_a_table_by_key_has_the_last_of_each_and_no_tombstone(made: Made, kind: 
     pipeline.check(152)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", TABLE_FORMATS)
 def test_the_mode_of_a_table_can_be_switched(made: Made, kind: str) -> None:
     feed, pipeline = made(kind, format="json", partition_by="day")
     feed.more(60)
@@ -171,7 +171,7 @@ def test_dead_letters_that_fit_by_now_become_rows_once(made: Made, mode: str, mo
     feed, pipeline = made(format="avro", registry=str(pytest), mode=mode)
     registry = pipeline.path.parent / "schemas"
     registry.mkdir()
-    pipeline.wish = replace(pipeline.wish, registry=str(registry))
+    pipeline.spec = replace(pipeline.spec, registry=str(registry))
     for number in (1, 2):
         feed.send(b"\0\0\0\0" + bytes([number]) + bytes([number * 2]), b"key %d" % number)  # id: number, as a varint
     feed.flush()
@@ -231,8 +231,8 @@ def test_records_that_are_gone_are_told_in_numbers(made: Made) -> None:
     feed.more(40)
     pipeline.run()
     feed.more(40)
-    with ClusterClient(pipeline.wish.properties) as cluster:
-        tps = cluster.existing([feed.topic])[feed.topic].partitions
+    with ClusterClient(pipeline.spec.properties) as cluster:
+        tps = cluster.existing_topics([feed.topic])[feed.topic].partitions
         ends = cluster.latest(tps, committed=True)
     from confluent_kafka import TopicPartition
 
@@ -248,8 +248,8 @@ def test_records_that_are_gone_are_told_in_numbers(made: Made) -> None:
 
 def test_a_broker_that_nobody_reaches_is_told_and_nothing_is_written(made: Made) -> None:
     _, pipeline = made()
-    pipeline.wish = replace(
-        pipeline.wish, properties={"bootstrap.servers": "localhost:1", "default.api.timeout.ms": "200"}
+    pipeline.spec = replace(
+        pipeline.spec, properties={"bootstrap.servers": "localhost:1", "default.api.timeout.ms": "200"}
     )
     with pytest.raises(Unreachable, match="cannot reach localhost:1"):
         pipeline.run()
@@ -264,7 +264,7 @@ def test_the_second_of_two_writers_takes_over_and_the_first_is_refused(made: Mad
         assert batch is not None
         with pipeline.following() as second:
             with pytest.raises(WriterRefused, match="has another writer now"):
-                first.take(batch)
+                first.write_batch(batch)
             list(second.batches())
     pipeline.check(20)
 

@@ -20,11 +20,11 @@ from pyspark.sql import SparkSession
 
 from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.session import TaskFailed
-from leadline.spark.table import following
+from leadline.spark.table import table_writer
 from leadline.spark.table.delta import Delta
-from leadline.spark.table.following import TableSpec
 from leadline.spark.table.iceberg import Iceberg
-from leadline.spark.table.tables import TableError
+from leadline.spark.table.table import TableError
+from leadline.spark.table.table_writer import TableSpec
 from tests.support import in_memory
 from tests.support.broker import RunningBroker, leadline
 from tests.support.commands import LEADLINE
@@ -62,12 +62,12 @@ def broker(memory: Path) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def made(spark: SparkSession, broker: RunningBroker, memory: Path) -> Made:
-    def make(kind: str = "delta", path: Path | None = None, **wishes: object) -> tuple[Feed, Pipeline]:
+    def make(kind: str = "delta", path: Path | None = None, **options: object) -> tuple[Feed, Pipeline]:
         topic = f"fire-{next(_fresh)}"
         create_topic(broker.bootstrap, topic, 2)
         feed = Feed(broker, topic, enable_idempotence="true", reconnect_backoff_max_ms="200")
-        wish = TableSpec(topic, {}, format="json", group=f"table-{topic}", **wishes)  # type: ignore[arg-type]
-        return feed, Pipeline(spark, broker, path or memory / topic, wish, kind)
+        spec = TableSpec(topic, {}, format="json", group=f"table-{topic}", **options)  # type: ignore[arg-type]
+        return feed, Pipeline(spark, broker, path or memory / topic, spec, kind)
 
     return make
 
@@ -104,7 +104,7 @@ def test_a_driver_that_dies_around_any_commit(
     made: Made, monkeypatch: pytest.MonkeyPatch, kind: str, mode: str, deaths: int
 ) -> None:
     """Tasks run in the driver here: it is their results that matter, and fifty deaths shall not take minutes."""
-    monkeypatch.setattr(following, "run_tasks", lambda _, work, tasks: list(map(work, tasks)))
+    monkeypatch.setattr(table_writer, "run_tasks", lambda _, work, tasks: list(map(work, tasks)))
     feed, pipeline = made(kind, mode=mode)
     cut = Cut(monkeypatch)
     died, bad = 0, 0
@@ -147,7 +147,7 @@ def _command(pipeline: Pipeline) -> list[str]:
     spark = ["--master", "local[2]", "--conf", "spark.driver.memory=600m"]
     how = ["--format", "json", "--batch-bytes", "600", "--interval", "50ms", "--group", ""]
     place = ["--bootstrap-server", pipeline.broker.bootstrap]
-    return [*LEADLINE, "pipeline", "table", pipeline.wish.topic, str(pipeline.path), *how, *spark, *place]
+    return [*LEADLINE, "pipeline", "table", pipeline.spec.topic, str(pipeline.path), *how, *spark, *place]
 
 
 @contextmanager

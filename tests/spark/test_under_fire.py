@@ -75,7 +75,7 @@ class Stream:
     def written(self) -> int:
         """How far readers of committed records could read."""
         with ClusterClient({"bootstrap.servers": self.broker.bootstrap}) as cluster:
-            return sum(cluster.latest(cluster.existing(["out"])["out"].partitions, committed=True).values())
+            return sum(cluster.latest(cluster.existing_topics(["out"])["out"].partitions, committed=True).values())
 
     def go_on(self) -> None:
         """Until something new has arrived; started again if need be."""

@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 def load(path: Path) -> ModuleType:
-    loader = ExtensionFileLoader("leadline.spark.batches.native_places", str(path))
+    loader = ExtensionFileLoader("leadline.spark.batches.native_positions", str(path))
     spec = spec_from_loader(loader.name, loader)
     assert spec is not None
     module = module_from_spec(spec)

@@ -10,10 +10,10 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from leadline.spark.client.cluster import ClusterClient
-from leadline.spark.table.following import DEAD, BatchSummary, TableSpec, TableWriter
-from leadline.spark.table.homes import home
-from leadline.spark.table.tables import Table
-from leadline.spark.table.verify import Verdict, verify
+from leadline.spark.table.table import Table
+from leadline.spark.table.table_format import open_table
+from leadline.spark.table.table_writer import DEAD, BatchSummary, TableSpec, TableWriter
+from leadline.spark.table.verification import Verdict, verify
 from tests.support.broker import RunningBroker
 
 FLUSHED_S = 120
@@ -48,24 +48,24 @@ class Pipeline:
     """A table beside its topic; each run is a new writer, as a new process would be."""
 
     def __init__(
-        self, spark: SparkSession, broker: RunningBroker, path: Path, wish: TableSpec, kind: str = "delta"
+        self, spark: SparkSession, broker: RunningBroker, path: Path, spec: TableSpec, kind: str = "delta"
     ) -> None:
         self.spark, self.broker, self.path, self.kind = spark, broker, path, kind
-        self.wish = replace(wish, properties={"bootstrap.servers": broker.bootstrap, **wish.properties})
+        self.spec = replace(spec, properties={"bootstrap.servers": broker.bootstrap, **spec.properties})
 
     @property
     def table(self) -> Table:
-        return home(self.kind, str(self.path))
+        return open_table(self.kind, str(self.path))
 
     @property
     def dead(self) -> Table:
-        return home(self.kind, f"{self.path}{DEAD}")
+        return open_table(self.kind, f"{self.path}{DEAD}")
 
     @contextmanager
     def following(self, **changes: object) -> Iterator[TableWriter]:
-        wish = replace(self.wish, **changes)  # type: ignore[arg-type]
-        with ClusterClient(wish.properties) as cluster:
-            yield TableWriter(self.spark, cluster, self.table, self.dead, wish)
+        spec = replace(self.spec, **changes)  # type: ignore[arg-type]
+        with ClusterClient(spec.properties) as cluster:
+            yield TableWriter(self.spark, cluster, self.table, self.dead, spec)
 
     def run(self, **changes: object) -> list[BatchSummary]:
         """Until the table has all there is."""
@@ -79,7 +79,7 @@ class Pipeline:
         return [dict(row) for row in self.dead.columns().read_all().to_pylist()] if self.dead.state() else []
 
     def verdicts(self) -> list[Verdict]:
-        with ClusterClient(self.wish.properties) as cluster:
+        with ClusterClient(self.spec.properties) as cluster:
             return verify(self.spark, cluster, self.kind, str(self.path), f"{self.path}{DEAD}")[1]
 
     def check(self, records: int) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from leadline.spark.client.connection import ClientConnection
+from leadline.spark.client.connection import BlockingConnection
 
 
 class Died(BaseException):
@@ -21,18 +21,18 @@ class Steps:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.step, self.count = 0, 0
         self.call: Callable[[], object] = die
-        send, answer = ClientConnection.send, ClientConnection.answer
+        send, answer = BlockingConnection.send, BlockingConnection.answer
 
-        def sending(connection: ClientConnection, *args: object) -> object:
+        def sending(connection: BlockingConnection, *args: object) -> object:
             self._counted()
             return send(connection, *args)  # type: ignore[arg-type]
 
-        def answering(connection: ClientConnection, *args: object) -> object:
+        def answering(connection: BlockingConnection, *args: object) -> object:
             self._counted()
             return answer(connection, *args)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(ClientConnection, "send", sending)
-        monkeypatch.setattr(ClientConnection, "answer", answering)
+        monkeypatch.setattr(BlockingConnection, "send", sending)
+        monkeypatch.setattr(BlockingConnection, "answer", answering)
 
     def _counted(self) -> None:
         self.count += 1

@@ -94,7 +94,7 @@ def losses(before: Positions, now: ClusterOffsets) -> list[Loss]:
 def _loss(before: Positions, now: ClusterOffsets, tp: TopicPartition, offset: Offset) -> Loss | None:
     if tp not in now.latest:
         return Loss(Range(tp, offset, offset), GONE)
-    if is_another(before, now, tp.topic):
+    if is_recreated(before, now, tp.topic):
         return Loss(Range(tp, offset, offset), "the topic was deleted, and another one has its name")
     if offset < now.earliest[tp]:
         why = f"the log begins at {now.earliest[tp]} (retention, or records were deleted)"
@@ -105,22 +105,22 @@ def _loss(before: Positions, now: ClusterOffsets, tp: TopicPartition, offset: Of
     return None
 
 
-def is_another(before: Positions, now: ClusterOffsets, topic: str) -> bool:
+def is_recreated(before: Positions, now: ClusterOffsets, topic: str) -> bool:
     known = before.ids.get(topic)
     return known is not None and topic in now.ids and now.ids[topic] != known
 
 
-def go_on(before: Positions, now: ClusterOffsets) -> dict[TopicPartition, Offset]:
+def resume_offsets(before: Positions, now: ClusterOffsets) -> dict[TopicPartition, Offset]:
     """Where to read on, whatever was lost; partitions that are new from their begin."""
     return {
         tp: now.earliest[tp]
-        if tp not in before.offsets or is_another(before, now, tp.topic)
+        if tp not in before.offsets or is_recreated(before, now, tp.topic)
         else min(max(before.offsets[tp], now.earliest[tp]), latest)
         for tp, latest in now.latest.items()
     }
 
 
-def told(lost: Iterable[Loss]) -> DataLoss:
+def data_loss(lost: Iterable[Loss]) -> DataLoss:
     return DataLoss(
         "records that were to be read are gone; failOnDataLoss=false reads what is left: " + "; ".join(map(str, lost))
     )

@@ -9,5 +9,5 @@ from tests.support.compiled import load
 
 
 @pytest.fixture(scope="session")
-def native_places(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+def native_positions(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     return load(native.build(tmp_path_factory.mktemp("native")))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from leadline.model import TopicPartition
-from leadline.spark.positions import BadCheckpoint, ClusterOffsets, Positions, go_on, losses, told
+from leadline.spark.positions import BadCheckpoint, ClusterOffsets, Positions, data_loss, losses, resume_offsets
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 
@@ -43,12 +43,12 @@ NOW = ClusterOffsets({A0: 10, A1: 0}, {A0: 20, A1: 5}, {"a": "new"})
 def test_losses_are_told_in_numbers(before: Positions, said: str, next_offset: int) -> None:
     assert "; ".join(map(str, losses(before, NOW))).startswith(said)
     assert bool(losses(before, NOW)) == bool(said)
-    assert go_on(before, NOW)[A0] == next_offset
+    assert resume_offsets(before, NOW)[A0] == next_offset
 
 
 def test_new_partitions_are_read_from_their_begin_and_lost_ones_not_at_all() -> None:
     before = Positions({A0: 15, B0: 3})
-    assert go_on(before, NOW) == {A0: 15, A1: 0}
+    assert resume_offsets(before, NOW) == {A0: 15, A1: 0}
     assert "b-0: all from offset 3 on are gone: the topic or the partition no longer exists" in str(
-        told(losses(before, NOW))
+        data_loss(losses(before, NOW))
     )

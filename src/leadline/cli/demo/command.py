@@ -27,7 +27,7 @@ from leadline.cli.terminal import Paint
 
 if TYPE_CHECKING:
     from leadline.spark.client.cluster import ClusterClient
-    from leadline.spark.table.tables import TableState
+    from leadline.spark.table.table import TableState
 
 T = TypeVar("T")
 
@@ -218,9 +218,9 @@ class Demo:
     # What the table says
 
     def _state(self) -> "TableState | None":
-        from leadline.spark.table.homes import home
+        from leadline.spark.table.table_format import open_table
 
-        return home("delta", str(self.table)).state()
+        return open_table("delta", str(self.table)).state()
 
     def _files_beside(self) -> int:
         """That were written for the table, and are no part of it."""
@@ -240,7 +240,7 @@ class Demo:
 
     def _latest(self) -> Mapping[int, int]:
         with self._cluster() as cluster:
-            partitions = cluster.existing([TOPIC])[TOPIC].partitions
+            partitions = cluster.existing_topics([TOPIC])[TOPIC].partitions
             return {tp.partition: end for tp, end in cluster.latest(partitions, committed=True).items()}
 
     def _cluster(self) -> "ClusterClient":

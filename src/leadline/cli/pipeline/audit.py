@@ -13,8 +13,8 @@ from leadline.cli.pipeline.job import ProgressLine, add_spark_options, count_tex
 from leadline.cli.terminal import Paint
 
 if TYPE_CHECKING:
+    from leadline.spark.audit.audit_job import AuditResult, AuditTask
     from leadline.spark.audit.checks import Finding
-    from leadline.spark.audit.job import AuditResult, AuditTask
     from leadline.spark.files.segments import LogFiles
 
 EXAMPLES = """
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 @job
 def _audit(options: argparse.Namespace) -> int:
-    from leadline.spark.audit.job import AuditResult, logs_of, units
+    from leadline.spark.audit.audit_job import AuditResult, logs_of, units
 
     logs, findings = logs_of(options.paths, options.topic)
     if not logs:
@@ -81,7 +81,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 def _work(options: argparse.Namespace, work: "list[AuditTask]", total: "AuditResult") -> float:
     """How long it took once Spark was there."""
-    from leadline.spark.audit.job import audit_all
+    from leadline.spark.audit.audit_job import audit_all
 
     spark = start_spark(options, "audit")
     started = time.monotonic()

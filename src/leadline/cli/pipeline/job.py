@@ -58,7 +58,7 @@ def check_reachable(properties: Mapping[str, str], timeout_s: float, topics: Col
         if topics is None:
             cluster.topics()
         else:
-            cluster.existing(topics)
+            cluster.existing_topics(topics)
 
 
 # What must be installed

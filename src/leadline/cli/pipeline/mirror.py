@@ -27,7 +27,7 @@ from leadline.cli.times import duration_ms
 
 if TYPE_CHECKING:
     from leadline.spark.mirror.mirror import Mirror, MirrorSpec, RoundSummary
-    from leadline.spark.topics.options import Topics
+    from leadline.spark.topics.options import TopicSelection
 
 EXAMPLES = """
   leadline pipeline mirror orders,users --to far:9092           and new records, until Ctrl-C
@@ -173,17 +173,17 @@ def wish_of(options: argparse.Namespace) -> "MirrorSpec":
     )
 
 
-def _topics(options: argparse.Namespace) -> "Topics":
-    from leadline.spark.topics.options import Matching, Subscribed
+def _topics(options: argparse.Namespace) -> "TopicSelection":
+    from leadline.spark.topics.options import SubscribedTopics, TopicPattern
 
     if (options.topics is None) == (options.pattern is None):
         raise Failure("exactly one is needed: names of topics, or --pattern")
     if options.topics is None:
-        return Matching(options.pattern)
+        return TopicPattern(options.pattern)
     names = tuple(filter(None, (name.strip() for name in options.topics.split(","))))
     if not names:
         raise Failure(f"{options.topics!r} names no topic: expected names, separated by commas")
-    return Subscribed(names)
+    return SubscribedTopics(names)
 
 
 def regular_expression(text: str) -> str:

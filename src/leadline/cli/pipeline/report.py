@@ -28,8 +28,8 @@ from leadline.cli.terminal import Paint
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from leadline.spark.report.findings import Report
-    from leadline.spark.report.report import ReportPlan
+    from leadline.spark.report.report_job import ReportPlan
+    from leadline.spark.report.topic_report import Report
 
 LOOK_S = 0.3
 REMARKS_SHOWN = 8
@@ -94,19 +94,19 @@ def _check_writable(path: Path) -> None:
 
 def _work(options: argparse.Namespace) -> "ReportPlan":
     """What is to be read."""
-    from leadline.spark.report import report
+    from leadline.spark.report import report_job
 
     if options.dir:
-        return report.from_files(options.dir, options.topics)
-    return report.from_brokers(client_properties(options), options.topics)
+        return report_job.plan_from_files(options.dir, options.topics)
+    return report_job.plan_from_brokers(client_properties(options), options.topics)
 
 
 def write(options: argparse.Namespace, spark: "SparkSession", work: "ReportPlan", started: float) -> int:
-    from leadline.spark.report import report
+    from leadline.spark.report import report_job
     from leadline.spark.report.page import page
 
     with _progress(spark, work):
-        result = report.make(spark, work, {} if options.dir else client_properties(options))
+        result = report_job.make_report(spark, work, {} if options.dir else client_properties(options))
     seconds = time.monotonic() - started
     made = f"Leadline {__version__}, {moment_text(time.time_ns() // 1_000_000)}: "
     text = page(result, f"{made}{size_text(work.size)} read in {time_text(seconds)}, with the start of Spark.")

@@ -25,9 +25,9 @@ from leadline.cli.pipeline.job import (
 from leadline.cli.times import duration_ms
 
 if TYPE_CHECKING:
-    from leadline.spark.table.following import BatchSummary, TableSpec, TableWriter
-    from leadline.spark.table.lock import WriterLock
-    from leadline.spark.table.tables import Table
+    from leadline.spark.table.table import Table
+    from leadline.spark.table.table_writer import BatchSummary, TableSpec, TableWriter
+    from leadline.spark.table.writer_lock import WriterLock
 
 FORMATS = ("raw", "json", "avro", "protobuf")
 SAFE_HOURS = 24  # what a running writer has not committed yet is younger
@@ -169,9 +169,9 @@ def _add_reading_options(parser: argparse.ArgumentParser) -> None:
 
 def table_of(options: argparse.Namespace, suffix: str = "") -> "Table":
     """The table, or one beside it."""
-    from leadline.spark.table.homes import home
+    from leadline.spark.table.table_format import open_table
 
-    return home(options.table_format, options.table.rstrip("/") + suffix)
+    return open_table(options.table_format, options.table.rstrip("/") + suffix)
 
 
 @dataclass(slots=True)
@@ -217,7 +217,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, held: ExitStack) -> int:
     from leadline.spark.client.cluster import ClusterClient
-    from leadline.spark.table.following import DEAD, TableWriter, check_table
+    from leadline.spark.table.table_writer import DEAD, TableWriter, check_table
 
     wish = wish_of(options)
     cluster = held.enter_context(ClusterClient(wish.properties))
@@ -230,7 +230,7 @@ def _run(options: argparse.Namespace, held: ExitStack) -> int:
 
 
 def wish_of(options: argparse.Namespace) -> "TableSpec":
-    from leadline.spark.table.following import TableSpec
+    from leadline.spark.table.table_writer import TableSpec
 
     name = options.table.rstrip("/").rpartition("/")[2].rpartition(":")[2]
     return TableSpec(
@@ -282,7 +282,7 @@ def _existing(options: argparse.Namespace) -> "Table":
 
 
 def _locked(options: argparse.Namespace) -> "WriterLock":
-    from leadline.spark.table.lock import WriterLock
+    from leadline.spark.table.writer_lock import WriterLock
 
     return WriterLock(local_directory(options), options.table)
 
@@ -311,7 +311,7 @@ def _vacuum(options: argparse.Namespace) -> int:
 @job
 def _replay(options: argparse.Namespace) -> int:
     from leadline.spark.table.dead_letters import replay
-    from leadline.spark.table.following import DEAD
+    from leadline.spark.table.table_writer import DEAD
 
     with ExitStack() as held:
         table, dead = _existing(options), table_of(options, DEAD)

@@ -22,8 +22,8 @@ from leadline.cli.pipeline.table import add_table_options
 from leadline.cli.terminal import Paint, StatusLine, print_table
 
 if TYPE_CHECKING:
-    from leadline.spark.table.tables import TableState
-    from leadline.spark.table.verify import Verdict
+    from leadline.spark.table.table import TableState
+    from leadline.spark.table.verification import Verdict
 
 EXAMPLES = """
   leadline pipeline verify /data/orders                          exit code 0: table and topic agree
@@ -62,14 +62,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, held: ExitStack) -> int:
     from leadline.spark.client.cluster import ClusterClient
-    from leadline.spark.table.following import DEAD
-    from leadline.spark.table.homes import home
-    from leadline.spark.table.tables import TableError
-    from leadline.spark.table.verify import check_topic, verify
+    from leadline.spark.table.table import TableError
+    from leadline.spark.table.table_format import open_table
+    from leadline.spark.table.table_writer import DEAD
+    from leadline.spark.table.verification import check_topic, verify
 
     uri = options.table.rstrip("/")
     started = time.monotonic()
-    state = home(options.table_format, uri).state()
+    state = open_table(options.table_format, uri).state()
     if state is None:
         raise TableError(f"there is no {options.table_format} table at {uri}")
     check_reachable(client_properties(options), options.timeout, [state.origin.topic])

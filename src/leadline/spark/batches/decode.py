@@ -40,7 +40,15 @@ from leadline.records.batch import (
 )
 from leadline.records.control import ControlType, read_end_marker
 from leadline.records.record import body_of, headers_of
-from leadline.spark.batches.places import Longs, RecordBytes, RecordPositions, WrongBody, header_places, places, skip
+from leadline.spark.batches.record_positions import (
+    Longs,
+    RecordBytes,
+    RecordPositions,
+    WrongBody,
+    header_positions,
+    record_positions,
+    skip,
+)
 
 END_UNKNOWN: Offset = (1 << 63) - 1  # as last offset of an aborted transaction: its marker in the data tells
 PIECE_BYTES = 8 << 20  # of decompressed batches, which become one record batch of Arrow's
@@ -112,7 +120,7 @@ def pieces(data: Buffer, wanted: RecordFilter) -> Iterator[pa.RecordBatch]:
 
 def _chosen(data: Buffer, wanted: RecordFilter) -> Iterator[tuple[int, Header]]:
     """The batches with records that are wanted. What is skipped is not looked at: whoever wants it checks it."""
-    void = _Void(data, wanted.aborted) if wanted.aborted else None
+    void = _AbortedRanges(data, wanted.aborted) if wanted.aborted else None
     for position, header in _walk(data):
         if header.last_offset_delta < 0 or header.base_offset < 0:
             raise WrongBatch(position, header, f"it holds the offsets {header.base_offset} to {header.last_offset}")
@@ -132,7 +140,7 @@ def _walk(data: Buffer) -> Iterator[tuple[int, Header]]:
         raise type(error)(f"at byte {behind}, behind offset {last}: {error}") from error
 
 
-class _Void:
+class _AbortedRanges:
     """What aborted transactions wrote, by producer: from where to where. Those of one producer do not overlap."""
 
     def __init__(self, data: Buffer, aborted: Iterable[AbortedTxn]) -> None:
@@ -175,7 +183,7 @@ def _check_crc(data: Buffer, position: int, header: Header) -> None:
 # What is in them
 
 
-class _Body(NamedTuple):
+class _BatchBody(NamedTuple):
     """Records of a batch: all of them, unless they are very many."""
 
     records: Buffer
@@ -183,7 +191,7 @@ class _Body(NamedTuple):
     at: int  # where they lie in the data; of no meaning if they were decompressed
 
 
-def _bodies(data: Buffer, position: int, header: Header) -> Iterator[_Body]:
+def _bodies(data: Buffer, position: int, header: Header) -> Iterator[_BatchBody]:
     _check_crc(data, position, header)
     try:
         body = body_of(data, position, header)
@@ -192,9 +200,9 @@ def _bodies(data: Buffer, position: int, header: Header) -> Iterator[_Body]:
     at, left = 0, header.record_count
     while left > PIECE_RECORDS:
         end = skip(body, at, PIECE_RECORDS)
-        yield _Body(body[at:end], PIECE_RECORDS, position + HEADER_BYTES + at)
+        yield _BatchBody(body[at:end], PIECE_RECORDS, position + HEADER_BYTES + at)
         at, left = end, left - PIECE_RECORDS
-    yield _Body(body[at:], left, position + HEADER_BYTES + at)
+    yield _BatchBody(body[at:], left, position + HEADER_BYTES + at)
 
 
 class _Piece:
@@ -202,12 +210,12 @@ class _Piece:
 
     def __init__(self, data: Buffer) -> None:
         self._data = data
-        self._bodies: list[_Body] = []
+        self._bodies: list[_BatchBody] = []
         self._positions: list[int] = []  # of the batches
         self.headers: list[Header] = []
         self.size = self.records = 0
 
-    def add(self, position: int, header: Header, body: _Body) -> None:
+    def add(self, position: int, header: Header, body: _BatchBody) -> None:
         self._bodies.append(body)
         self._positions.append(position)
         self.headers.append(header)
@@ -217,7 +225,7 @@ class _Piece:
     def columns(self, wanted: RecordFilter) -> pa.RecordBatch:
         bodies = self._joined()
         try:
-            return _columns(self.headers, bodies, places(bodies), wanted)
+            return _columns(self.headers, bodies, record_positions(bodies), wanted)
         except WrongBody as error:
             raise WrongBatch(self._positions[error.body], self.headers[error.body], str(error)) from error
 
@@ -292,7 +300,7 @@ def _binary(data: Buffer, at: Longs, sizes: Longs) -> pa.Array:
 
 
 def _headers(bodies: RecordBytes, parts: RecordPositions) -> pa.Array:
-    data, found = bodies.data, header_places(bodies.data, parts)
+    data, found = bodies.data, header_positions(bodies.data, parts)
     if found is None:
         return pa.array(list(_headers_one_by_one(bodies, parts)), HEADERS)
     keys = _binary(data, found.key_at, found.key_bytes)

@@ -26,7 +26,7 @@ NO_HEADERS = b"\0"
 
 
 @dataclass(frozen=True, slots=True)
-class RowColumns:
+class RecordColumns:
     """Rows of one topic, as lists. `timestamps`: ms."""
 
     topic: str
@@ -62,12 +62,12 @@ class BatchEncoder:
         self._batch_bytes = batch_bytes
         self._open: dict[TopicPartition, OpenBatch] = {}
 
-    def add(self, rows: RowColumns) -> Iterator[EncodedBatch]:
+    def add(self, rows: RecordColumns) -> Iterator[EncodedBatch]:
         for partition in np.unique(rows.partitions).tolist():
             which = np.flatnonzero(rows.partitions == partition)
             yield from self._add(TopicPartition(rows.topic, partition), rows, which)
 
-    def _add(self, tp: TopicPartition, rows: RowColumns, which: Ints) -> Iterator[EncodedBatch]:
+    def _add(self, tp: TopicPartition, rows: RecordColumns, which: Ints) -> Iterator[EncodedBatch]:
         body, encode, limit = self._open.setdefault(tp, OpenBatch()), varint.encode, self._batch_bytes
         keys, values, timestamps, headers = rows.keys, rows.values, rows.timestamps, rows.headers
         for n in which.tolist():

@@ -11,7 +11,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("native_places.pyx")
+SOURCE = Path(__file__).with_name("native_positions.pyx")
 
 
 def build(folder: Path = SOURCE.parent) -> Path:

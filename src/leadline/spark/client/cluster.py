@@ -15,7 +15,13 @@ from typing import NamedTuple, TypeVar
 from leadline.config.settings import nearest
 from leadline.errors import BY_CODE, LeaderNotAvailable, NotCoordinator, UnknownTopicOrPartition
 from leadline.model import NO_LEADER, BrokerId, Offset, TopicId, TopicPartition, by_topic
-from leadline.spark.client.connection import AccessRefused, BrokerAddress, ClientConnection, ClientSecurity, Unreachable
+from leadline.spark.client.connection import (
+    AccessRefused,
+    BlockingConnection,
+    BrokerAddress,
+    ClientSecurity,
+    Unreachable,
+)
 from leadline.spark.errors import JobFailed
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
@@ -54,7 +60,7 @@ class RequestFailed(JobFailed):
         self.code = code
 
     @property
-    def may_pass(self) -> bool:
+    def retriable(self) -> bool:
         return self.code in PASSING
 
 
@@ -95,12 +101,12 @@ class Retries:
 class ClusterClient:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.servers = properties.get("bootstrap.servers", "")
-        self.access = ClientSecurity.of(properties)
+        self.security = ClientSecurity.of(properties)
         self.timeout_s = int(properties.get("default.api.timeout.ms", 60_000)) / 1000
         self._bootstrap = list(addresses(self.servers))
         self._brokers: dict[BrokerId, BrokerAddress] = {}
         self._controller: BrokerId = NO_LEADER
-        self._connections: dict[BrokerAddress, ClientConnection] = {}
+        self._connections: dict[BrokerAddress, BlockingConnection] = {}
         self._topics: dict[str, TopicMetadata] = {}
         self._coordinators: dict[tuple[int, str], BrokerAddress] = {}
 
@@ -133,7 +139,7 @@ class ClusterClient:
             self._topics.pop(gone, None)
         return found
 
-    def existing(self, names: Collection[str]) -> dict[str, TopicMetadata]:
+    def existing_topics(self, names: Collection[str]) -> dict[str, TopicMetadata]:
         """As `topics`; NoSuchTopic if one is missing."""
         found = self.topics(names)
         for name in names:
@@ -141,7 +147,7 @@ class ClusterClient:
                 raise NoSuchTopic(f"there is no topic {name} at {self.servers}{nearest(name, self.topics())}")
         return found
 
-    def created(self, name: str) -> TopicMetadata:
+    def created_topic(self, name: str) -> TopicMetadata:
         """A topic to write to: created, if it is missing and the brokers create topics by themselves."""
 
         def ask() -> TopicMetadata:
@@ -152,15 +158,15 @@ class ClusterClient:
                 raise RequestFailed(f"there is no topic {name} at {self.servers}", max(codes))
             return found[name]
 
-        return self.topics([name]).get(name) or self.retried(ask, timeout_s=min(CREATION_S, self.timeout_s))
+        return self.topics([name]).get(name) or self.retry(ask, timeout_s=min(CREATION_S, self.timeout_s))
 
     def _metadata(self, request: MetadataRequest) -> MetadataResponse:
-        answer = self.ask_anyone(request, MetadataResponse)
+        answer = self.ask_any_broker(request, MetadataResponse)
         self._brokers = {broker.node_id: BrokerAddress(broker.host, broker.port) for broker in answer.brokers}
         self._controller = answer.controller_id
         return answer
 
-    def ask_anyone(self, request: Message, kind: type[M]) -> M:
+    def ask_any_broker(self, request: Message, kind: type[M]) -> M:
         """The first broker that answers."""
         patience = Retries(self.timeout_s)
         while True:
@@ -175,10 +181,10 @@ class ClusterClient:
                     self.forget(address)
             patience.wait(error)
 
-    def _connection(self, address: BrokerAddress) -> ClientConnection:
+    def _connection(self, address: BrokerAddress) -> BlockingConnection:
         found = self._connections.get(address)
         if found is None:
-            found = self._connections[address] = ClientConnection(address, self.access)
+            found = self._connections[address] = BlockingConnection(address, self.security)
         return found
 
     def forget(self, address: BrokerAddress) -> None:
@@ -186,26 +192,26 @@ class ClusterClient:
         if (connection := self._connections.pop(address, None)) is not None:
             connection.close()
 
-    def each_broker(self, request: Message, kind: type[M]) -> list[M]:
+    def ask_brokers(self, request: Message, kind: type[M]) -> list[M]:
         """What each of the brokers answers that there are now."""
 
         def ask() -> list[M]:
             self.topics([])
             connections = [self._connection(address) for address in self._brokers.values()]
-            return [self.on(connection, partial(connection.ask, request, kind)) for connection in connections]
+            return [self.using(connection, partial(connection.ask, request, kind)) for connection in connections]
 
-        return self.retried(ask)
+        return self.retry(ask)
 
-    def controller(self) -> ClientConnection:
+    def controller(self) -> BlockingConnection:
         """Whoever it is now."""
         self.topics([])
         if self._controller not in self._brokers:
             raise RequestFailed("the controller", LeaderNotAvailable.code)
         return self._connection(self._brokers[self._controller])
 
-    def leader(self, tp: TopicPartition) -> ClientConnection:
+    def leader(self, tp: TopicPartition) -> BlockingConnection:
         """Of the partition, as far as is known. Answered or Unreachable while there is none."""
-        topic = self._topics.get(tp.topic) or self.existing([tp.topic])[tp.topic]
+        topic = self._topics.get(tp.topic) or self.existing_topics([tp.topic])[tp.topic]
         if tp.partition not in topic.leaders:
             raise NoSuchTopic(f"topic {tp.topic} has {len(topic.leaders)} partitions; there is no {tp}")
         leader = topic.leaders[tp.partition]
@@ -213,39 +219,39 @@ class ClusterClient:
             raise RequestFailed(str(tp), LeaderNotAvailable.code)
         return self._connection(self._brokers[leader])
 
-    def led_by_another(self, topic: str) -> None:
+    def forget_leaders(self, topic: str) -> None:
         """What is known of it is no longer so: look it up before it is next needed."""
         self._topics.pop(topic, None)
 
-    def retried(self, what: Callable[[], T], topics: Collection[str] = (), timeout_s: float | None = None) -> T:
+    def retry(self, what: Callable[[], T], topics: Collection[str] = (), timeout_s: float | None = None) -> T:
         """The answer, also if it takes some tries; leaders are looked up again before each."""
         patience = Retries(self.timeout_s if timeout_s is None else timeout_s)
         while True:
             try:
                 return what()
             except (Unreachable, RequestFailed) as error:
-                if isinstance(error, RequestFailed) and not error.may_pass:
+                if isinstance(error, RequestFailed) and not error.retriable:
                     raise
                 patience.wait(error)
             for topic in topics:
-                self.led_by_another(topic)
+                self.forget_leaders(topic)
 
-    def each_leader(
+    def ask_leaders(
         self,
         partitions: Collection[TopicPartition],
-        ask: Callable[[ClientConnection, list[TopicPartition]], Mapping[TopicPartition, tuple[int, T]]],
+        ask: Callable[[BlockingConnection, list[TopicPartition]], Mapping[TopicPartition, tuple[int, T]]],
     ) -> dict[TopicPartition, T]:
         """What the leaders answer, each for its own: `ask` returns an error code and an answer for each partition."""
         found: dict[TopicPartition, T] = {}
 
         def ask_for_the_rest() -> dict[TopicPartition, T]:
-            by_leader: dict[ClientConnection, list[TopicPartition]] = defaultdict(list)
+            by_leader: dict[BlockingConnection, list[TopicPartition]] = defaultdict(list)
             for tp in partitions:
                 if tp not in found:
                     by_leader[self.leader(tp)].append(tp)
             failed: RequestFailed | None = None
             for connection, tps in by_leader.items():
-                for tp, (code, answer) in self.on(connection, partial(ask, connection, tps)).items():
+                for tp, (code, answer) in self.using(connection, partial(ask, connection, tps)).items():
                     if code == 0:
                         found[tp] = answer
                     else:
@@ -254,9 +260,9 @@ class ClusterClient:
                 raise failed
             return found
 
-        return self.retried(ask_for_the_rest, {tp.topic for tp in partitions})
+        return self.retry(ask_for_the_rest, {tp.topic for tp in partitions})
 
-    def on(self, connection: ClientConnection, ask: Callable[[], T]) -> T:
+    def using(self, connection: BlockingConnection, ask: Callable[[], T]) -> T:
         """What happens on a connection; a broken one is forgotten."""
         try:
             return ask()
@@ -275,7 +281,7 @@ class ClusterClient:
         """
 
         def ask(
-            connection: ClientConnection, tps: list[TopicPartition]
+            connection: BlockingConnection, tps: list[TopicPartition]
         ) -> dict[TopicPartition, tuple[int, Offset | None]]:
             topics = [
                 ListOffsetsRequest.ListOffsetsTopic(
@@ -298,7 +304,7 @@ class ClusterClient:
                 for part in topic.partitions
             }
 
-        return self.each_leader(list(times), ask)
+        return self.ask_leaders(list(times), ask)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         return _known(self.offsets(dict.fromkeys(partitions, EARLIEST)))
@@ -309,7 +315,7 @@ class ClusterClient:
     def sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """In bytes on the leaders' disks. Answered if we may not know."""
 
-        def ask(connection: ClientConnection, tps: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        def ask(connection: BlockingConnection, tps: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
             asked = [
                 DescribeLogDirsRequest.DescribableLogDirTopic(topic=name, partitions=[tp.partition for tp in each])
                 for name, each in by_topic(tps).items()
@@ -325,39 +331,39 @@ class ClusterClient:
                 if not part.is_future_key
             }
 
-        return self.each_leader(partitions, ask)
+        return self.ask_leaders(partitions, ask)
 
     # Groups
 
-    def coordinator(self, kind: int, key: str) -> ClientConnection:
+    def coordinator(self, kind: int, key: str) -> BlockingConnection:
         address = self._coordinators.get((kind, key))
         if address is None:
-            answer = self.ask_anyone(FindCoordinatorRequest(key=key, key_type=kind), FindCoordinatorResponse)
+            answer = self.ask_any_broker(FindCoordinatorRequest(key=key, key_type=kind), FindCoordinatorResponse)
             if answer.error_code:
                 raise RequestFailed(f"coordinator of {key}", answer.error_code, answer.error_message)
             address = self._coordinators[kind, key] = BrokerAddress(answer.host, answer.port)
         return self._connection(address)
 
-    def coordinated(self, kind: int, key: str, ask: Callable[[ClientConnection], T]) -> T:
+    def ask_coordinator(self, kind: int, key: str, ask: Callable[[BlockingConnection], T]) -> T:
         """What the coordinator answers, whoever that is by then."""
 
         def once() -> T:
             try:
                 connection = self.coordinator(kind, key)
-                return self.on(connection, lambda: ask(connection))
+                return self.using(connection, lambda: ask(connection))
             except (Unreachable, RequestFailed) as error:
                 if not isinstance(error, RequestFailed) or error.code in (NotCoordinator.code, 15):
                     self._coordinators.pop((kind, key), None)
                 raise
 
-        return self.retried(once)
+        return self.retry(once)
 
     def committed(
         self, group: str, partitions: Collection[TopicPartition] | None = None
-    ) -> dict[TopicPartition, "CommittedOffset"]:
+    ) -> dict[TopicPartition, "GroupOffset"]:
         """What a group has committed, of these partitions or of all; what may yet change is waited for."""
 
-        def ask(connection: ClientConnection) -> dict[TopicPartition, CommittedOffset]:
+        def ask(connection: BlockingConnection) -> dict[TopicPartition, GroupOffset]:
             topics = None
             if partitions is not None:
                 topics = [
@@ -377,17 +383,17 @@ class ClusterClient:
                 if code:
                     raise RequestFailed(f"group {group}", code)
             return {
-                tp: CommittedOffset(part.committed_offset, part.metadata or "")
+                tp: GroupOffset(part.committed_offset, part.metadata or "")
                 for tp, part in found.items()
                 if part.committed_offset >= 0
             }
 
-        return self.coordinated(GROUP, group, ask)
+        return self.ask_coordinator(GROUP, group, ask)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, Offset], metadata: str = "") -> None:
         """For a group without members."""
 
-        def ask(connection: ClientConnection) -> None:
+        def ask(connection: BlockingConnection) -> None:
             topics = [
                 OffsetCommitRequest.OffsetCommitRequestTopic(
                     name=name,
@@ -406,10 +412,10 @@ class ClusterClient:
                     if part.error_code:
                         raise RequestFailed(f"group {group}: {topic.name}-{part.partition_index}", part.error_code)
 
-        self.coordinated(GROUP, group, ask)
+        self.ask_coordinator(GROUP, group, ask)
 
 
-class CommittedOffset(NamedTuple):
+class GroupOffset(NamedTuple):
     offset: Offset
     metadata: str
 

@@ -87,7 +87,7 @@ class ClientSecurity:
         )
 
 
-class ClientConnection:
+class BlockingConnection:
     def __init__(self, address: BrokerAddress, access: ClientSecurity) -> None:
         self.address, self._access = address, access
         self._correlation_id = 0

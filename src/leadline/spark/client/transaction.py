@@ -19,8 +19,8 @@ from leadline.errors import InvalidProducerEpoch, ProducerFenced, TransactionCoo
 from leadline.model import NO_PRODUCER_ID, Offset, TopicPartition, by_topic
 from leadline.records.batch import sequence_after
 from leadline.spark.batches.encode import signed
-from leadline.spark.client.cluster import GROUP, TRANSACTION, ClusterClient, CommittedOffset, RequestFailed, Retries
-from leadline.spark.client.connection import AccessRefused, ClientConnection, Unreachable
+from leadline.spark.client.cluster import GROUP, TRANSACTION, ClusterClient, GroupOffset, RequestFailed, Retries
+from leadline.spark.client.connection import AccessRefused, BlockingConnection, Unreachable
 from leadline.spark.errors import JobFailed
 from leadline.wire.messages import (
     AddOffsetsToTxnRequest,
@@ -69,7 +69,7 @@ class ClientTransaction:
     on_stored: Callable[[StagedBatch, Offset], None] | None = None  # told of each batch, with its first offset
 
     def begin(self) -> None:
-        def ask(connection: ClientConnection) -> None:
+        def ask(connection: BlockingConnection) -> None:
             request = InitProducerIdRequest(
                 transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms
             )
@@ -77,7 +77,7 @@ class ClientTransaction:
             self._check("begin", answer.error_code)
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
 
-        self.cluster.coordinated(TRANSACTION, self.transactional_id, ask)
+        self.cluster.ask_coordinator(TRANSACTION, self.transactional_id, ask)
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         topics = [
@@ -85,7 +85,7 @@ class ClientTransaction:
             for name, tps in by_topic(partitions).items()
         ]
 
-        def ask(connection: ClientConnection) -> None:
+        def ask(connection: BlockingConnection) -> None:
             request = AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self.transactional_id,
                 v3_and_below_producer_id=self.producer_id,
@@ -97,7 +97,7 @@ class ClientTransaction:
                 for part in topic.results_by_partition:
                     self._check(f"{topic.name}-{part.partition_index}", part.partition_error_code)
 
-        self.cluster.coordinated(TRANSACTION, self.transactional_id, ask)
+        self.cluster.ask_coordinator(TRANSACTION, self.transactional_id, ask)
 
     # Records
 
@@ -110,20 +110,20 @@ class ClientTransaction:
         while queues:
             try:
                 for connection, round_ in self._rounds(queues):
-                    self.cluster.on(connection, partial(self._produce, connection, round_, queues))
+                    self.cluster.using(connection, partial(self._produce, connection, round_, queues))
                     patience = Retries(self.cluster.timeout_s)
             except (Unreachable, RequestFailed) as error:
-                if isinstance(error, RequestFailed) and not error.may_pass:
+                if isinstance(error, RequestFailed) and not error.retriable:
                     raise
                 patience.wait(error)
                 for tp in queues:
-                    self.cluster.led_by_another(tp.topic)
+                    self.cluster.forget_leaders(tp.topic)
 
     def _rounds(
         self, queues: Mapping[TopicPartition, deque[StagedBatch]]
-    ) -> list[tuple[ClientConnection, list[StagedBatch]]]:
+    ) -> list[tuple[BlockingConnection, list[StagedBatch]]]:
         """For each leader one batch of each of its partitions, as many as fit into a request."""
-        rounds: dict[ClientConnection, list[list[StagedBatch]]] = defaultdict(lambda: [[]])
+        rounds: dict[BlockingConnection, list[list[StagedBatch]]] = defaultdict(lambda: [[]])
         for tp, queue in queues.items():
             requests = rounds[self.cluster.leader(tp)]
             if requests[-1] and sum(batch.size for batch in requests[-1]) + queue[0].size > REQUEST_BYTES:
@@ -132,7 +132,10 @@ class ClientTransaction:
         return [(connection, request) for connection, requests in rounds.items() for request in requests]
 
     def _produce(
-        self, connection: ClientConnection, batches: list[StagedBatch], queues: dict[TopicPartition, deque[StagedBatch]]
+        self,
+        connection: BlockingConnection,
+        batches: list[StagedBatch],
+        queues: dict[TopicPartition, deque[StagedBatch]],
     ) -> None:
         by_tp = {batch.tp: batch for batch in batches}
         topics = [
@@ -145,7 +148,7 @@ class ClientTransaction:
             )
             for name, tps in by_topic(by_tp).items()
         ]
-        timeout_ms = round(self.cluster.access.timeout_s * 1000)
+        timeout_ms = round(self.cluster.security.timeout_s * 1000)
         request = ProduceRequest(
             transactional_id=self.transactional_id, acks=-1, timeout_ms=timeout_ms, topic_data=topics
         )
@@ -178,7 +181,7 @@ class ClientTransaction:
 
     # The end
 
-    def note(self, group: str, notes: Mapping[TopicPartition, CommittedOffset]) -> None:
+    def commit_offsets(self, group: str, notes: Mapping[TopicPartition, GroupOffset]) -> None:
         """Committed for a group, if the transaction is."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
@@ -187,19 +190,19 @@ class ClientTransaction:
             group_id=group,
         )
 
-        def add(connection: ClientConnection) -> None:
+        def add(connection: BlockingConnection) -> None:
             self._check(f"group {group}", connection.ask(request, AddOffsetsToTxnResponse).error_code)
 
-        def commit(connection: ClientConnection) -> None:
+        def commit(connection: BlockingConnection) -> None:
             answer = connection.ask(self._offsets(group, notes), TxnOffsetCommitResponse)
             for topic in answer.topics:
                 for part in topic.partitions:
                     self._check(f"group {group}: {topic.name}-{part.partition_index}", part.error_code)
 
-        self.cluster.coordinated(TRANSACTION, self.transactional_id, add)
-        self.cluster.coordinated(GROUP, group, commit)
+        self.cluster.ask_coordinator(TRANSACTION, self.transactional_id, add)
+        self.cluster.ask_coordinator(GROUP, group, commit)
 
-    def _offsets(self, group: str, notes: Mapping[TopicPartition, CommittedOffset]) -> TxnOffsetCommitRequest:
+    def _offsets(self, group: str, notes: Mapping[TopicPartition, GroupOffset]) -> TxnOffsetCommitRequest:
         return TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group,
@@ -237,10 +240,10 @@ class ClientTransaction:
             committed=committed,
         )
 
-        def ask(connection: ClientConnection) -> None:
+        def ask(connection: BlockingConnection) -> None:
             self._check("commit" if committed else "abort", connection.ask(request, EndTxnResponse).error_code)
 
-        self.cluster.coordinated(TRANSACTION, self.transactional_id, ask)
+        self.cluster.ask_coordinator(TRANSACTION, self.transactional_id, ask)
 
     def _check(self, what: str, code: int) -> None:
         if code:

@@ -13,7 +13,7 @@ from leadline.coordinator.group_records import OffsetKey
 from leadline.coordinator.record_serde import deserialize
 from leadline.errors import CorruptFile, WireError
 from leadline.model import Offset
-from leadline.spark.files.log_part import LogPart, Row, fields
+from leadline.spark.files.log_split import LogSplit, Row, fields
 from leadline.wire.messages import GroupMetadataValue
 
 JOURNALED = "log_dir string, journal_partition int32, journal_offset int64, timestamp_ms int64"
@@ -39,7 +39,7 @@ OFFSETS = pa.schema(
 _NO_COMMIT, _NO_GROUP = (None,) * 5, (None,) * 6
 
 
-def offsets(part: LogPart) -> Iterator[Row]:
+def offsets(part: LogSplit) -> Iterator[Row]:
     """All that groups wrote to their journal, in its order: the last one of a key counts."""
     return _journal(part, _group_row)
 
@@ -91,7 +91,7 @@ TRANSACTIONS = pa.schema(
 )
 
 
-def transactions(part: LogPart) -> Iterator[Row]:
+def transactions(part: LogSplit) -> Iterator[Row]:
     """All that transactional ids went through, in the order of the journal: the last one of an id counts."""
     return _journal(part, _transaction_row)
 
@@ -117,7 +117,7 @@ def _transaction_row(at: Offset, key: bytes | None, value: bytes | None) -> Row 
     )
 
 
-def _journal(part: LogPart, row: Callable[[Offset, bytes | None, bytes | None], Row | None]) -> Iterator[Row]:
+def _journal(part: LogSplit, row: Callable[[Offset, bytes | None, bytes | None], Row | None]) -> Iterator[Row]:
     """The records of a journal. CorruptFile for one that is not of the known kinds."""
     for batch in part.rows():
         times = batch.column("timestamp").view(pa.int64())

@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from leadline.config.settings import nearest
 from leadline.spark.files import segments
-from leadline.spark.files.log_part import LogPart, in_columns
+from leadline.spark.files.log_split import LogSplit, in_columns
 from leadline.spark.files.log_views import CHECKPOINTS, RECORDS_WITH_HEADERS, VIEWS, SplitBy, checkpoints_of
 from leadline.spark.files.segments import LogFiles, SegmentFile
 from leadline.spark.ranges import SPLIT_BYTES, Range, plan
@@ -104,7 +104,7 @@ class LeadlineLogSource(DataSource):
 
 @dataclass
 class LogTask(InputPartition):
-    parts: tuple[LogPart, ...] = ()
+    parts: tuple[LogSplit, ...] = ()
     log_dirs: tuple[str, ...] = ()  # whose own checkpoints are read as well
 
 
@@ -134,7 +134,7 @@ def tasks(options: LogOptions) -> list[InputPartition]:
     if by is SplitBy.OFFSETS:
         return list(_record_tasks(logs, options))
     log_dirs = {log.log_dir for log in logs} if options.view == "checkpoints" else ()
-    return [LogTask(tuple(map(LogPart, logs)), tuple(sorted(log_dirs)))]
+    return [LogTask(tuple(map(LogSplit, logs)), tuple(sorted(log_dirs)))]
 
 
 def _record_tasks(logs: Iterable[LogFiles], options: LogOptions) -> Iterator[InputPartition]:
@@ -151,7 +151,7 @@ def _record_tasks(logs: Iterable[LogFiles], options: LogOptions) -> Iterator[Inp
             sizes[log.tp] = log.size / max(until - log.log_start, 1)
         least = -(-options.min_partitions // len(by_dir))
         for task in plan(ranges, sizes, min_tasks=least):
-            parts = [LogPart(by_tp[one.tp], (), one.first, one.until, committed, options.headers) for one in task]
+            parts = [LogSplit(by_tp[one.tp], (), one.first, one.until, committed, options.headers) for one in task]
             yield LogTask(tuple(parts))
 
 
@@ -173,4 +173,4 @@ def _file_tasks(logs: Iterable[LogFiles], least: int) -> Iterator[InputPartition
 
 
 def _file_task(by_log: Iterable[list[tuple[LogFiles, SegmentFile]]]) -> LogTask:
-    return LogTask(tuple(LogPart(some[0][0], tuple(segment for _, segment in some)) for some in by_log))
+    return LogTask(tuple(LogSplit(some[0][0], tuple(segment for _, segment in some)) for some in by_log))

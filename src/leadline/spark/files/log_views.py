@@ -26,7 +26,7 @@ from leadline.records.compression import Codec
 from leadline.spark.batches.decode import HEADERS, SPARK_COLUMNS, spark_columns
 from leadline.spark.files import segments
 from leadline.spark.files.journal_views import OFFSETS, TRANSACTIONS, offsets, transactions
-from leadline.spark.files.log_part import LogPart, Row, fields, in_columns
+from leadline.spark.files.log_split import LogSplit, Row, fields, in_columns
 from leadline.spark.files.segments import FILES
 
 WHERE = "log_dir string, topic string, partition int32"
@@ -45,7 +45,7 @@ BATCHES = pa.schema(
 )
 
 
-def batches(part: LogPart) -> Iterator[Row]:
+def batches(part: LogSplit) -> Iterator[Row]:
     for segment in part.files:
         where = (part.log.log_dir, *part.log.tp, os.path.basename(segment.path))
         try:
@@ -95,7 +95,7 @@ INDEXES = pa.schema(
 )
 
 
-def indexes(part: LogPart) -> Iterator[Row]:
+def indexes(part: LogSplit) -> Iterator[Row]:
     for segment in part.files:
         for kind, entries in _INDEX_ENTRIES.items():
             path = segment.beside(kind)
@@ -150,7 +150,7 @@ PRODUCERS = pa.schema(
 )
 
 
-def producers(part: LogPart) -> Iterator[Row]:
+def producers(part: LogSplit) -> Iterator[Row]:
     log = part.log
     for offset in segments.snapshots_in(log.directory):
         name = names.file_name(offset, names.SNAPSHOT)
@@ -193,7 +193,7 @@ def checkpoints_of(log_dir: str) -> Iterator[Row]:
             yield log_dir, None, None, name, None, None, None, field, value, None
 
 
-def partition_checkpoints(part: LogPart) -> Iterator[Row]:
+def partition_checkpoints(part: LogSplit) -> Iterator[Row]:
     """Those that lie beside the segments of a partition."""
     log = part.log
     try:
@@ -213,7 +213,7 @@ RECORDS = pa.schema([_LOG_DIR, *SPARK_COLUMNS])
 RECORDS_WITH_HEADERS = pa.schema([*RECORDS, pa.field("headers", HEADERS)])
 
 
-def records(part: LogPart) -> Iterator[pa.RecordBatch]:
+def records(part: LogSplit) -> Iterator[pa.RecordBatch]:
     schema = RECORDS_WITH_HEADERS if part.headers else RECORDS
     for batch in part.rows():
         columns = spark_columns(batch, *part.log.tp)
@@ -235,13 +235,13 @@ class SplitBy(Enum):
 @dataclass(frozen=True, slots=True)
 class View:
     schema: pa.Schema
-    read: Callable[[LogPart], Iterator[pa.RecordBatch]]
+    read: Callable[[LogSplit], Iterator[pa.RecordBatch]]
     by: SplitBy
     topic: str | None = None  # the only one that it is about
 
 
 def _of_rows(
-    schema: pa.Schema, rows: Callable[[LogPart], Iterator[Row]], by: SplitBy, topic: str | None = None
+    schema: pa.Schema, rows: Callable[[LogSplit], Iterator[Row]], by: SplitBy, topic: str | None = None
 ) -> View:
     return View(schema, lambda part: in_columns(rows(part), schema), by, topic)
 

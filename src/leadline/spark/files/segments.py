@@ -248,7 +248,7 @@ def _may_begin(head: bytes, offset: Offset) -> bool:
 
 def batches_of(log: LogFiles, first: Offset, until: Offset) -> Iterator[tuple[str, int, memoryview]]:
     """All batches with offsets in [first, until), and perhaps some before and behind: file, position, bytes."""
-    for segment, above in holding(log, first, until):
+    for segment, above in segments_of(log, first, until):
         position = position_of(segment, first) if first > segment.base_offset else 0
         for at, data in batches_in(segment.path, position, is_last=above is None):
             if header_at(data).base_offset >= until:
@@ -256,7 +256,7 @@ def batches_of(log: LogFiles, first: Offset, until: Offset) -> Iterator[tuple[st
             yield segment.path, at, data
 
 
-def holding(log: LogFiles, first: Offset, until: Offset) -> Iterator[tuple[SegmentFile, SegmentFile | None]]:
+def segments_of(log: LogFiles, first: Offset, until: Offset) -> Iterator[tuple[SegmentFile, SegmentFile | None]]:
     """The segments with offsets in [first, until), each with the one behind it."""
     for segment, above in pairwise([*log.segments, None]):
         assert segment is not None
@@ -340,7 +340,7 @@ def snapshots_in(folder: str) -> list[Offset]:
 def aborted_in(log: LogFiles, first: Offset, until: Offset) -> tuple[AbortedTxn, ...]:
     """The aborted transactions with records in a range."""
     found: list[AbortedTxn] = []
-    for segment, _ in holding(log, first, EVERYTHING):
+    for segment, _ in segments_of(log, first, EVERYTHING):
         path = segment.beside(names.TXN_INDEX)
         try:
             entries = txn_index.decode(path, read_file(FILES, path))

@@ -24,19 +24,19 @@ from pyspark.sql import SparkSession
 from leadline.errors import UnknownMemberId
 from leadline.model import NO_TIMESTAMP, Offset, TopicPartition
 from leadline.records.compression import Codec
-from leadline.spark.batches.encode import BatchEncoder, RowColumns
-from leadline.spark.client.cluster import ClusterClient, CommittedOffset, RequestFailed
-from leadline.spark.client.fetching import FetchOptions, rows
+from leadline.spark.batches.encode import BatchEncoder, RecordColumns
+from leadline.spark.client.cluster import ClusterClient, GroupOffset, RequestFailed
+from leadline.spark.client.range_fetch import FetchOptions, rows
 from leadline.spark.client.transaction import ClientTransaction, StagedBatch
 from leadline.spark.errors import JobFailed
-from leadline.spark.mirror.alike import create, create_like, groups
-from leadline.spark.mirror.copying import CopyOutput, CopyTask, copy
+from leadline.spark.mirror.copy_task import CopyOutput, CopyTask, run_copy_task
 from leadline.spark.mirror.offset_map import OffsetMap, OffsetRun
-from leadline.spark.positions import ClusterOffsets, Positions, go_on, losses, told
+from leadline.spark.mirror.topic_clone import clone_topic, consumer_groups, create_topic
+from leadline.spark.positions import ClusterOffsets, Positions, data_loss, losses, resume_offsets
 from leadline.spark.ranges import Range, admit, plan
 from leadline.spark.session import run_tasks
-from leadline.spark.topics import resolve
-from leadline.spark.topics.options import Topics
+from leadline.spark.topics import resolution
+from leadline.spark.topics.options import TopicSelection
 from leadline.spark.topics.sink import TaskStaged, unsent
 from leadline.spark.topics.staging import Staging
 
@@ -56,7 +56,7 @@ class MirrorSpec:
     name: str
     source: Mapping[str, str]  # properties of a client
     target: Mapping[str, str]
-    topics: Topics
+    topics: TopicSelection
     prefix: str = ""  # of the topics' names over there
     groups: str | None = None  # a regular expression: whose committed offsets are translated
     batch_bytes: int = BATCH_BYTES
@@ -88,11 +88,11 @@ class CopyPosition:
     id: str
 
     @property
-    def note(self) -> CommittedOffset:
-        return CommittedOffset(self.target, json.dumps({"source": self.source, "id": self.id}))
+    def note(self) -> GroupOffset:
+        return GroupOffset(self.target, json.dumps({"source": self.source, "id": self.id}))
 
     @classmethod
-    def of(cls, note: CommittedOffset, group: str) -> "CopyPosition":
+    def of(cls, note: GroupOffset, group: str) -> "CopyPosition":
         try:
             found = json.loads(note.metadata)
             return cls(int(found["source"]), note.offset, str(found["id"]))
@@ -106,12 +106,12 @@ RunTasks = Callable[[Sequence[CopyTask]], list[CopyOutput]]
 
 
 def on_spark(spark: SparkSession) -> RunTasks:
-    return partial(run_tasks, spark, copy)
+    return partial(run_tasks, spark, run_copy_task)
 
 
 @dataclass(slots=True)
 class Mirror:
-    wish: MirrorSpec
+    spec: MirrorSpec
     run: RunTasks  # on Spark
     source: ClusterClient
     target: ClusterClient
@@ -121,7 +121,7 @@ class Mirror:
     @property
     def id(self) -> str:
         """Of the transaction, the group and the topic of the map."""
-        return f"leadline-mirror-{self.wish.name}"
+        return f"leadline-mirror-{self.spec.name}"
 
     @property
     def map_tp(self) -> TopicPartition:
@@ -129,7 +129,7 @@ class Mirror:
 
     def begin(self) -> None:
         """What earlier rounds left, read once."""
-        create(self.target, self.id, 1, UNCHANGED)
+        create_topic(self.target, self.id, 1, UNCHANGED)
         one = Range(
             self.map_tp,
             self.target.earliest([self.map_tp])[self.map_tp],
@@ -142,7 +142,9 @@ class Mirror:
 
     def round(self) -> RoundSummary:
         started = time.monotonic()
-        at = resolve.now(self.source, resolve.find(self.source, self.wish.topics), committed=True)
+        at = resolution.current_offsets(
+            self.source, resolution.resolve_topics(self.source, self.spec.topics), committed=True
+        )
         if self._begin(self._places(), at) == at.latest:
             moved, busy = self._translate(at)
             return RoundSummary(0, 0, 0, 0, NO_TIMESTAMP, time.monotonic() - started, moved, busy)
@@ -151,8 +153,8 @@ class Mirror:
         transaction.begin()  # from here on nobody else moves what was noted
         places = self._places()
         begin = self._begin(places, at)
-        sizes = resolve.bytes_per_offset(self.source, at)
-        end = admit(begin, at.latest, sizes, max_bytes=self.wish.batch_bytes)
+        sizes = resolution.bytes_per_offset(self.source, at)
+        end = admit(begin, at.latest, sizes, max_bytes=self.spec.batch_bytes)
         copied = self._copied([Range(tp, begin[tp], end[tp]) for tp in sorted(end)], sizes)
         self._commit(transaction, copied, places, at, end)
         left = {tp: at.latest[tp] - end[tp] for tp in end}
@@ -169,7 +171,7 @@ class Mirror:
         )
 
     def _there(self, tp: TopicPartition) -> TopicPartition:
-        return TopicPartition(self.wish.prefix + tp.topic, tp.partition)
+        return TopicPartition(self.spec.prefix + tp.topic, tp.partition)
 
     def _places(self) -> dict[TopicPartition, CopyPosition]:
         """By the partitions over there."""
@@ -177,7 +179,7 @@ class Mirror:
 
     def _prepare(self, at: ClusterOffsets) -> None:
         for name in {tp.topic for tp in at.latest} - self._known:
-            create_like(self.target, self.wish.prefix + name, self.source, self.source.existing([name])[name])
+            clone_topic(self.target, self.spec.prefix + name, self.source, self.source.existing_topics([name])[name])
             self._known.add(name)
 
     def _begin(self, places: Mapping[TopicPartition, CopyPosition], at: ClusterOffsets) -> dict[TopicPartition, Offset]:
@@ -186,15 +188,15 @@ class Mirror:
         ids = {tp.topic: place.id for tp, place in copied.items() if place.id}
         before = Positions({tp: place.source for tp, place in copied.items()}, "", ids)
         lost = losses(before, at)
-        if lost and self.wish.fail_on_data_loss:
-            raise told(lost)
-        return go_on(before, at)
+        if lost and self.spec.fail_on_data_loss:
+            raise data_loss(lost)
+        return resume_offsets(before, at)
 
     def _copied(self, ranges: list[Range], sizes: Mapping[TopicPartition, float]) -> list[CopyOutput]:
-        how = FetchOptions(committed=True, fail_on_data_loss=self.wish.fail_on_data_loss)
-        staging = Staging.of(self.wish.staging, self.id)
-        tasks = plan(ranges, sizes, min_tasks=self.wish.min_tasks)
-        jobs = [CopyTask(self.wish.source, task, self.wish.prefix, how, staging) for task in tasks]
+        how = FetchOptions(committed=True, fail_on_data_loss=self.spec.fail_on_data_loss)
+        staging = Staging.of(self.spec.staging, self.id)
+        tasks = plan(ranges, sizes, min_tasks=self.spec.min_tasks)
+        jobs = [CopyTask(self.spec.source, task, self.spec.prefix, how, staging) for task in tasks]
         return self.run(jobs) if jobs else []
 
     def _commit(
@@ -207,7 +209,7 @@ class Mirror:
     ) -> None:
         """Records, map and places: all or nothing."""
         news = OffsetMap()
-        staging = Staging.of(self.wish.staging, self.id)
+        staging = Staging.of(self.spec.staging, self.id)
         transaction.on_stored = self._noticed(news)
         try:
             lefts = [TaskStaged(staging, each.staged, None) for each in copied]
@@ -218,7 +220,7 @@ class Mirror:
                     transaction.send(batches)
                 transaction.on_stored = None
                 transaction.send(self._written(news))
-            transaction.note(self.id, self._notes(transaction, places, at, end))
+            transaction.commit_offsets(self.id, self._notes(transaction, places, at, end))
             transaction.commit()
         except Exception:
             transaction.abort()
@@ -239,7 +241,7 @@ class Mirror:
     def _written(self, news: OffsetMap) -> list[StagedBatch]:
         records = list(news.to_records())
         now_ms = time.time_ns() // 1_000_000
-        columns = RowColumns(
+        columns = RecordColumns(
             self.id,
             [key.encode() for key, _ in records],
             [value.encode() for _, value in records],
@@ -257,8 +259,8 @@ class Mirror:
         places: Mapping[TopicPartition, CopyPosition],
         at: ClusterOffsets,
         end: Mapping[TopicPartition, Offset],
-    ) -> dict[TopicPartition, CommittedOffset]:
-        found: dict[TopicPartition, CommittedOffset] = {}
+    ) -> dict[TopicPartition, GroupOffset]:
+        found: dict[TopicPartition, GroupOffset] = {}
         for tp, until in end.items():
             there = self._there(tp)
             target = transaction.ends.get(there, places[there].target if there in places else 0)
@@ -269,11 +271,11 @@ class Mirror:
 
     def _translate(self, at: ClusterOffsets) -> tuple[int, tuple[str, ...]]:
         """Offsets of the source's groups, committed over there, for groups of the same name; never backwards."""
-        if self.wish.groups is None:
+        if self.spec.groups is None:
             return 0, ()
-        wanted = re.compile(self.wish.groups)
+        wanted = re.compile(self.spec.groups)
         moved, busy = 0, []
-        for group in groups(self.source):
+        for group in consumer_groups(self.source):
             if not wanted.fullmatch(group) or group.startswith("leadline-mirror-"):
                 continue
             try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from leadline.spark.report.measure import PartitionFigures
+from leadline.spark.report.figures import PartitionFigures
 from leadline.spark.report.traffic import DAY_MS, TimeSlots, bulk, joined
 
 RECENT = 0.25

@@ -15,7 +15,7 @@ from leadline.coordinator import group_records
 from leadline.coordinator.group_records import OffsetKey
 from leadline.errors import WireError
 from leadline.model import Offset, TopicPartition
-from leadline.spark.batches.places import Longs
+from leadline.spark.batches.record_positions import Longs
 from leadline.spark.report.traffic import TimeSlots
 
 MOST_COMMITS = 2000  # of one group and partition that are held; beyond that, every other one goes

@@ -10,13 +10,13 @@ from functools import partial
 from html import escape
 
 from leadline.spark.report import plots, quantities
-from leadline.spark.report.findings import Report, TopicReport
 from leadline.spark.report.page_growth import SECONDS_A_DAY
 from leadline.spark.report.page_parts import plot, table
 from leadline.spark.report.page_style import STYLE
 from leadline.spark.report.page_topic import chapter
 from leadline.spark.report.plots import Bar
 from leadline.spark.report.remarks import Weight, remarks
+from leadline.spark.report.topic_report import Report, TopicReport
 
 TOPICS = 16  # that are drawn, of all; the table has the others, too
 CHAPTERS = 100  # of the largest topics; of all others there is a line

@@ -8,10 +8,10 @@ from functools import partial
 import numpy as np
 
 from leadline.spark.report import plots, quantities
-from leadline.spark.report.findings import TopicReport
 from leadline.spark.report.forecast import Forecast, TopicLimits
 from leadline.spark.report.page_parts import lead, plot, table
 from leadline.spark.report.plots import Limit, Line
+from leadline.spark.report.topic_report import TopicReport
 from leadline.spark.report.traffic import DAY_MS, bulk, joined
 
 SECONDS_A_DAY = 86_400

@@ -11,12 +11,12 @@ import numpy as np
 
 from leadline.records.compression import Codec
 from leadline.spark.report import plots, quantities
-from leadline.spark.report.findings import TopicReport
+from leadline.spark.report.figures import TopicFigures
 from leadline.spark.report.lag import Lag
-from leadline.spark.report.measure import TopicFigures
 from leadline.spark.report.page_growth import growth
 from leadline.spark.report.page_parts import card, lead, note, plot, table
 from leadline.spark.report.plots import Bar, Column, Line
+from leadline.spark.report.topic_report import TopicReport
 from leadline.spark.report.traffic import TimeSlots, bulk, joined
 
 HOT_KEYS = 10

@@ -11,11 +11,11 @@ import numpy as np
 
 from leadline.records.compression import Codec
 from leadline.spark.report import quantities
-from leadline.spark.report.findings import Report, TopicReport
+from leadline.spark.report.figures import PartitionFigures
 from leadline.spark.report.forecast import TopicLimits
 from leadline.spark.report.lag import Lag
-from leadline.spark.report.measure import PartitionFigures
 from leadline.spark.report.sketches import HotKey
+from leadline.spark.report.topic_report import Report, TopicReport
 from leadline.spark.report.traffic import DAY_MS
 
 FEW_RECORDS = 100  # of which one should not say much

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
-from leadline.spark.batches.places import Bools, Longs
+from leadline.spark.batches.record_positions import Bools, Longs
 
 KEYS = 500
 SAMPLE = 20_000

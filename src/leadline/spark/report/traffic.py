@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from leadline.spark.batches.places import Longs
+from leadline.spark.batches.record_positions import Longs
 
 SECOND_MS, DAY_MS = 1000, 86_400_000
 WIDTHS_MS = [SECOND_MS * n for n in (1, 5, 15, 60, 300, 900, 3600, 21_600, 86_400, 604_800)]

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from leadline.spark.batches.decode import SCHEMA_WITH_HEADERS
 from leadline.spark.table.evolution import additions
 from leadline.spark.table.payload import DEAD_LETTERS, RESERVED, ShapedRecords, shape_of
-from leadline.spark.table.tables import DELETED, OriginColumns, Table, TableError, TableState
-from leadline.spark.table.tasks import ParquetFiles
+from leadline.spark.table.table import DELETED, OriginColumns, Table, TableError, TableState
 from leadline.spark.table.upserts import Place, ids_in, ids_of, is_later, last_of_each_key, last_places, with_slot
+from leadline.spark.table.write_task import ParquetFiles
 
 
 @dataclass(frozen=True, slots=True)

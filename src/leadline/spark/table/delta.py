@@ -23,7 +23,7 @@ from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_d
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction
 
-from leadline.spark.table.tables import (
+from leadline.spark.table.table import (
     DELETED,
     NO_BATCH,
     DataFile,

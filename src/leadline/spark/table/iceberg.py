@@ -33,7 +33,7 @@ from pyiceberg.table import Transaction
 from pyiceberg.transforms import DayTransform, HourTransform, Transform
 from sqlalchemy.exc import SQLAlchemyError
 
-from leadline.spark.table.tables import (
+from leadline.spark.table.table import (
     DELETED,
     PROPERTY,
     DataFile,

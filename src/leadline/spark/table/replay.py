@@ -20,12 +20,12 @@ import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
 from leadline.model import Offset, TopicPartition
-from leadline.spark.client.cluster import ClusterClient, CommittedOffset
+from leadline.spark.client.cluster import ClusterClient, GroupOffset
 from leadline.spark.client.transaction import ClientTransaction
 from leadline.spark.ranges import Range
 from leadline.spark.session import run_tasks
-from leadline.spark.table.homes import home
-from leadline.spark.table.tables import OffsetSlice, OriginColumns, TableError
+from leadline.spark.table.table import OffsetSlice, OriginColumns, TableError
+from leadline.spark.table.table_format import open_table
 from leadline.spark.topics.options import WriteOptions
 from leadline.spark.topics.sink import TaskStaged, stage, unsent
 from leadline.spark.topics.staging import Staging
@@ -45,7 +45,7 @@ class ReplaySource:
 
     def columns(self, names: Sequence[str], where: OffsetSlice | None = None) -> Iterator[pa.RecordBatch]:
         if self.kind != "parquet":
-            yield from home(self.kind, self.uri).columns(names, where)
+            yield from open_table(self.kind, self.uri).columns(names, where)
             return
         chosen = None
         if where is not None:
@@ -63,7 +63,7 @@ class ReplaySource:
     def names(self) -> list[str]:
         if self.kind == "parquet":
             return list(self._files().schema.names)
-        state = home(self.kind, self.uri).state()
+        state = open_table(self.kind, self.uri).state()
         if state is None:
             raise TableError(f"there is no {self.kind} table at {self.uri}")
         return list(state.schema.names)
@@ -101,26 +101,26 @@ class ReplaySummary:
 
 
 class Replay:
-    def __init__(self, spark: SparkSession, cluster: ClusterClient, wish: ReplaySpec) -> None:
-        self.spark, self.cluster, self.wish = spark, cluster, wish
-        check_source(wish.source)
-        self.ends = ends_of(wish.source)
-        check_partitions(cluster, wish, self.ends)
+    def __init__(self, spark: SparkSession, cluster: ClusterClient, spec: ReplaySpec) -> None:
+        self.spark, self.cluster, self.spec = spark, cluster, spec
+        check_source(spec.source)
+        self.ends = ends_of(spec.source)
+        check_partitions(cluster, spec, self.ends)
 
     def batches(self) -> Iterator[ReplaySummary]:
         """Until all is in the topic. No faster than the rate asks for."""
         started, records = time.monotonic(), 0
         while (told := self._batch()) is not None:
             records += told.records
-            if self.wish.rate is not None:
-                time.sleep(max(records / self.wish.rate - (time.monotonic() - started), 0))
+            if self.spec.rate is not None:
+                time.sleep(max(records / self.spec.rate - (time.monotonic() - started), 0))
             yield told
 
     def _batch(self) -> ReplaySummary | None:
         began = time.monotonic()
-        transaction = ClientTransaction(self.cluster, self.wish.id, TRANSACTION_MS)
+        transaction = ClientTransaction(self.cluster, self.spec.id, TRANSACTION_MS)
         transaction.begin()  # first: from here on nobody else can move the remarks
-        places = places_of(self.cluster, self.wish)
+        places = positions_of(self.cluster, self.spec)
         ranges = self._ranges(places)
         if not ranges:
             return None
@@ -142,17 +142,17 @@ class Replay:
         """The same number of offsets of each partition that has any left."""
         begins = {partition: max(places.get(partition, first), first) for partition, (first, _) in self.ends.items()}
         unfinished = [partition for partition, (_, end) in self.ends.items() if begins[partition] < end]
-        most = self.wish.batch_records if self.wish.rate is None else min(self.wish.batch_records, int(self.wish.rate))
+        most = self.spec.batch_records if self.spec.rate is None else min(self.spec.batch_records, int(self.spec.rate))
         each = max(most // max(len(unfinished), 1), 1)
         return [
-            Range(TopicPartition(self.wish.topic, n), begins[n], min(begins[n] + each, self.ends[n][1]))
+            Range(TopicPartition(self.spec.topic, n), begins[n], min(begins[n] + each, self.ends[n][1]))
             for n in unfinished
         ]
 
     def _staged(self, ranges: Sequence[Range]) -> list[TaskStaged]:
-        options = WriteOptions(topic=self.wish.topic, timestamps=True, client=self.wish.properties)
-        staging = Staging.of(None, self.wish.id)
-        task = partial(_stage, self.wish.source, options, staging)
+        options = WriteOptions(topic=self.spec.topic, timestamps=True, client=self.spec.properties)
+        staging = Staging.of(None, self.spec.id)
+        task = partial(_stage, self.spec.source, options, staging)
         return run_tasks(self.spark, task, ranges)
 
     def _send(self, transaction: ClientTransaction, ranges: Sequence[Range], lefts: Sequence[TaskStaged]) -> None:
@@ -160,9 +160,9 @@ class Replay:
         with unsent(lefts) as batches:
             transaction.send(batches)
         notes = {
-            one.tp: CommittedOffset(transaction.ends.get(one.tp, 0), json.dumps({"next": one.until})) for one in ranges
+            one.tp: GroupOffset(transaction.ends.get(one.tp, 0), json.dumps({"next": one.until})) for one in ranges
         }
-        transaction.note(self.wish.id, notes)
+        transaction.commit_offsets(self.spec.id, notes)
         transaction.commit()
 
 
@@ -188,18 +188,18 @@ def ends_of(source: ReplaySource) -> dict[int, tuple[Offset, Offset]]:
     return found
 
 
-def check_partitions(cluster: ClusterClient, wish: ReplaySpec, ends: Mapping[int, object]) -> None:
-    count = len(cluster.existing([wish.topic])[wish.topic].leaders)
+def check_partitions(cluster: ClusterClient, spec: ReplaySpec, ends: Mapping[int, object]) -> None:
+    count = len(cluster.existing_topics([spec.topic])[spec.topic].leaders)
     if ends and max(ends) >= count:
         raise TableError(
-            f"{wish.source.uri} has rows of partition {max(ends)}, and {wish.topic} has {count} partitions: "
-            f"leadline topics alter {wish.topic} --partitions {max(ends) + 1}"
+            f"{spec.source.uri} has rows of partition {max(ends)}, and {spec.topic} has {count} partitions: "
+            f"leadline topics alter {spec.topic} --partitions {max(ends) + 1}"
         )
 
 
-def places_of(cluster: ClusterClient, wish: ReplaySpec) -> dict[int, Offset]:
+def positions_of(cluster: ClusterClient, spec: ReplaySpec) -> dict[int, Offset]:
     """How far each partition has come."""
-    noted = cluster.committed(wish.id)
+    noted = cluster.committed(spec.id)
     return {
-        tp.partition: int(json.loads(note.metadata)["next"]) for tp, note in noted.items() if tp.topic == wish.topic
+        tp.partition: int(json.loads(note.metadata)["next"]) for tp, note in noted.items() if tp.topic == spec.topic
     }

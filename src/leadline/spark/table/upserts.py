@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.parquet as pq
 
-from leadline.spark.table.tables import DataFile, OriginColumns, Table
-from leadline.spark.table.tasks import SLOT_FORMATS, as_uri
+from leadline.spark.table.table import DataFile, OriginColumns, Table
+from leadline.spark.table.write_task import SLOT_FORMATS, as_uri
 
 Place = tuple[int, int, int]  # time, partition, offset
 

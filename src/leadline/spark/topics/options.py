@@ -35,21 +35,21 @@ class BadOption(JobFailed, ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribed:
+class SubscribedTopics:
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Matching:
+class TopicPattern:
     pattern: str  # of whole names, in Python's syntax, which agrees with Java's in all that topics' names can hold
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class AssignedPartitions:
     partitions: tuple[TopicPartition, ...]
 
 
-Topics = Subscribed | Matching | Assigned
+TopicSelection = SubscribedTopics | TopicPattern | AssignedPartitions
 
 
 # Where to begin, where to end
@@ -86,18 +86,18 @@ class LastOffsets:
 
 
 @dataclass(frozen=True, slots=True)
-class OfGroup:
+class StartingGroup:
     name: str  # where it has committed nothing: earliest
 
 
-Where = Edge | StartingOffsets | StartingTimes | StartingTime | StartingAgo | LastOffsets | OfGroup
+OffsetBound = Edge | StartingOffsets | StartingTimes | StartingTime | StartingAgo | LastOffsets | StartingGroup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    topics: Topics
-    start: Where
-    end: Where
+    topics: TopicSelection
+    start: OffsetBound
+    end: OffsetBound
     no_later_record_is_latest: bool = False  # else it is an error: startingOffsetsByTimestampStrategy
     max_offsets: int | None = None  # a batch of a stream
     max_bytes: int | None = None
@@ -264,26 +264,26 @@ def _check_numbers(client: Mapping[str, str], names: str) -> None:
             number(f"kafka.{name}", client[name], 1)
 
 
-def _topics(given: SourceOptions) -> Topics:
+def _topics(given: SourceOptions) -> TopicSelection:
     ways = [name for name in ("subscribe", "subscribePattern", "assign") if given.has(name)]
     if len(ways) != 1:
         raise BadOption(f"expected one of subscribe, subscribePattern and assign, not {' and '.join(ways) or 'none'}")
     (way,) = ways
     text = given.text(way) or ""
     if way == "assign":
-        return Assigned(_assigned(text))
+        return AssignedPartitions(_assigned(text))
     if way == "subscribe":
         names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
         if not names:
             raise BadOption(f"subscribe={text}: expected topics, separated by commas")
-        return Subscribed(names)
+        return SubscribedTopics(names)
     try:
         re.compile(text)
     except re.error as error:
         raise BadOption(f"subscribePattern={text}: {error}") from None
     if not text.strip():
         raise BadOption("subscribePattern is empty: expected a regular expression")
-    return Matching(text)
+    return TopicPattern(text)
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
@@ -323,14 +323,14 @@ def _by_partition(name: str, text: str, least: int) -> dict[TopicPartition, int]
     return found
 
 
-def _starting(given: SourceOptions, streaming: bool) -> Where:
+def _starting(given: SourceOptions, streaming: bool) -> OffsetBound:
     """A time for all counts most, then times, then offsets: the connector's order."""
     if (text := given.text("startingTimestamp")) is not None:
         return StartingTime(number("startingTimestamp", text))
     if (text := given.text("startingOffsetsByTimestamp")) is not None:
         return StartingTimes(_by_partition("startingOffsetsByTimestamp", text, 0))
     text = (given.text("startingOffsets") or ("latest" if streaming else "earliest")).strip()
-    where: Where | None = _edge(text) or _relative(text) or _of_group(text, given)
+    where: OffsetBound | None = _edge(text) or _relative(text) or _of_group(text, given)
     if where is None:
         where = StartingOffsets(_by_partition("startingOffsets", text, EARLIEST))
     latest = where is Edge.LATEST or (isinstance(where, StartingOffsets) and LATEST in where.by_partition.values())
@@ -339,13 +339,13 @@ def _starting(given: SourceOptions, streaming: bool) -> Where:
     return where
 
 
-def _ending(given: SourceOptions) -> Where:
+def _ending(given: SourceOptions) -> OffsetBound:
     if (text := given.text("endingTimestamp")) is not None:
         return StartingTime(number("endingTimestamp", text))
     if (text := given.text("endingOffsetsByTimestamp")) is not None:
         return StartingTimes(_by_partition("endingOffsetsByTimestamp", text, 0))
     text = (given.text("endingOffsets") or "latest").strip()
-    where: Where | None = _edge(text)
+    where: OffsetBound | None = _edge(text)
     if where is None:
         where = StartingOffsets(_by_partition("endingOffsets", text, EARLIEST))
     if where is Edge.EARLIEST or (isinstance(where, StartingOffsets) and EARLIEST in where.by_partition.values()):
@@ -365,12 +365,12 @@ def _relative(text: str) -> StartingAgo | LastOffsets | None:
     return None
 
 
-def _of_group(text: str, given: SourceOptions) -> OfGroup | None:
+def _of_group(text: str, given: SourceOptions) -> StartingGroup | None:
     if text.lower() != "committed":
         return None
     if "group.id" not in given.client:
         raise BadOption("startingOffsets=committed: kafka.group.id is missing, which tells whose offsets")
-    return OfGroup(given.client["group.id"])
+    return StartingGroup(given.client["group.id"])
 
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}

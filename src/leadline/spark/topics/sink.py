@@ -29,9 +29,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType, TimestampType
 
-from leadline.spark.batches.encode import BatchEncoder, EncodedBatch, RowColumns
+from leadline.spark.batches.encode import BatchEncoder, EncodedBatch, RecordColumns
 from leadline.spark.batches.partitioning import Ints, partitions_of_keys
-from leadline.spark.client.cluster import ClusterClient, CommittedOffset
+from leadline.spark.client.cluster import ClusterClient, GroupOffset
 from leadline.spark.client.transaction import ClientTransaction, StagedBatch
 from leadline.spark.topics.options import BadOption, WriteOptions
 from leadline.spark.topics.staging import Staged, StagedPiece, Staging
@@ -76,7 +76,7 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
 # Tasks
 
 
-class Rows:
+class RowEncoder:
     """Rows of a task on their way into batches."""
 
     def __init__(self, cluster: ClusterClient, options: WriteOptions) -> None:
@@ -101,10 +101,10 @@ class Rows:
         for topic in pc.unique(topics).to_pylist():
             yield topic, rows.filter(pc.equal(topics, topic))
 
-    def _columns(self, topic: str, rows: pa.RecordBatch) -> RowColumns:
+    def _columns(self, topic: str, rows: pa.RecordBatch) -> RecordColumns:
         names = rows.schema.names
         keys = _bytes(rows, "key") if "key" in names else pa.nulls(rows.num_rows, pa.binary())
-        return RowColumns(
+        return RecordColumns(
             topic,
             keys.to_pylist(),
             _bytes(rows, "value").to_pylist(),
@@ -135,7 +135,7 @@ class Rows:
 
     def _count(self, topic: str) -> int:
         if topic not in self._partitions:
-            self._partitions[topic] = len(self._cluster.created(topic).leaders)
+            self._partitions[topic] = len(self._cluster.created_topic(topic).leaders)
         return self._partitions[topic]
 
 
@@ -145,7 +145,7 @@ def _bytes(rows: pa.RecordBatch, name: str) -> pa.Array:
 
 def stage(rows: Iterator[pa.RecordBatch], options: WriteOptions, staging: Staging, query: str | None) -> TaskStaged:
     with ClusterClient(options.client) as cluster:
-        return TaskStaged(staging, staging.write(Rows(cluster, options).batches(rows)), query)
+        return TaskStaged(staging, staging.write(RowEncoder(cluster, options).batches(rows)), query)
 
 
 # The driver
@@ -183,7 +183,7 @@ class StagedFiles:
             file.close()
 
 
-class Writer(DataSourceArrowWriter):
+class BatchWriter(DataSourceArrowWriter):
     """A DataFrame, written once: all of it or nothing is to be seen."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
@@ -276,8 +276,8 @@ def write_once(
         with unsent(lefts) as batches:
             transaction.send(batches)
         if note is not None:
-            transaction.note(
-                note.group, {tp: CommittedOffset(end, note.remark) for tp, end in transaction.ends.items()}
+            transaction.commit_offsets(
+                note.group, {tp: GroupOffset(end, note.remark) for tp, end in transaction.ends.items()}
             )
         transaction.commit()
     except Exception:

@@ -34,21 +34,29 @@ from pyspark.sql.types import StructType
 from leadline.model import Offset, TopicPartition
 from leadline.spark.batches.decode import SPARK_SCHEMA, SPARK_SCHEMA_WITH_HEADERS, spark_columns
 from leadline.spark.client.cluster import ClusterClient, NoSuchTopic, RequestFailed
-from leadline.spark.client.fetching import FETCH_BYTES, FetchOptions, rows
-from leadline.spark.positions import BadCheckpoint, ClusterOffsets, Positions, go_on, is_another, losses, told
+from leadline.spark.client.range_fetch import FETCH_BYTES, FetchOptions, rows
+from leadline.spark.positions import (
+    BadCheckpoint,
+    ClusterOffsets,
+    Positions,
+    data_loss,
+    is_recreated,
+    losses,
+    resume_offsets,
+)
 from leadline.spark.ranges import Range, Task, admit, plan
-from leadline.spark.topics import resolve
+from leadline.spark.topics import resolution
 from leadline.spark.topics.options import (
-    Assigned,
+    AssignedPartitions,
     BadOption,
-    Matching,
     ReadOptions,
-    Subscribed,
-    Topics,
+    SubscribedTopics,
+    TopicPattern,
+    TopicSelection,
     read_options,
     write_options,
 )
-from leadline.spark.topics.sink import StreamWriter, Writer
+from leadline.spark.topics.sink import BatchWriter, StreamWriter
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +82,7 @@ class LeadlineSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
             raise BadOption("a topic cannot be overwritten: mode('append') adds to it")
-        return Writer(write_options(dict(self.options)), schema)
+        return BatchWriter(write_options(dict(self.options)), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         return StreamWriter(write_options(dict(self.options)), schema)
@@ -134,12 +142,14 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         options = self.options
         with ClusterClient(options.client) as cluster:
-            at = resolve.now(cluster, resolve.find(cluster, options.topics), committed=options.committed)
-            if isinstance(options.topics, Matching) and not at.latest:
+            at = resolution.current_offsets(
+                cluster, resolution.resolve_topics(cluster, options.topics), committed=options.committed
+            )
+            if isinstance(options.topics, TopicPattern) and not at.latest:
                 raise NoSuchTopic(f"subscribePattern={options.topics.pattern}: no topic at {cluster.servers} matches")
-            begin, end = resolve.begin(cluster, at, options), resolve.end(cluster, at, options)
+            begin, end = resolution.start_offsets(cluster, at, options), resolution.end_offsets(cluster, at, options)
             ranges = [Range(tp, begin[tp], until) for tp, until in sorted(end.items())]
-            return planned(options, ranges, resolve.bytes_per_offset(cluster, at))
+            return planned(options, ranges, resolution.bytes_per_offset(cluster, at))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_task(self.options, partition)
@@ -157,12 +167,12 @@ def planned(
     return [TaskPartition(task) for task in tasks]
 
 
-def names(topics: Topics) -> set[str]:
+def names(topics: TopicSelection) -> set[str]:
     """Of the topics, where they are named."""
     match topics:
-        case Subscribed(found):
+        case SubscribedTopics(found):
             return set(found)
-        case Assigned(partitions):
+        case AssignedPartitions(partitions):
             return {tp.topic for tp in partitions}
     return set()
 
@@ -193,8 +203,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return cluster_of(self.options.client)
 
     def _now(self, *, all_of_them: bool) -> ClusterOffsets:
-        found = resolve.find(self._cluster, self.options.topics, all_of_them=all_of_them)
-        at = resolve.now(self._cluster, found, committed=self.options.committed)
+        found = resolution.resolve_topics(self._cluster, self.options.topics, all_of_them=all_of_them)
+        at = resolution.current_offsets(self._cluster, found, committed=self.options.committed)
         self._latest = Positions(at.latest, "", at.ids)
         if self._target is None:
             return at
@@ -204,7 +214,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, object]:
         at = self._now(all_of_them=True)
         group = self.options.group or f"{self.options.group_prefix}-{uuid.uuid4()}"
-        return Positions(resolve.begin(self._cluster, at, self.options), group, at.ids).to_json()
+        return Positions(resolution.start_offsets(self._cluster, at, self.options), group, at.ids).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._now(all_of_them=False).latest
@@ -222,7 +232,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         at = self._now(all_of_them=False)
         self._check(before, at)
         self._commit(before)  # all before it is done; Spark itself says so only when another batch begins
-        begin = go_on(before, at)
+        begin = resume_offsets(before, at)
         end = at.latest
         if not isinstance(limit, ReadAllAvailable):
             end = self._admitted(begin, at)
@@ -255,7 +265,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         if lost := losses(before, at):
             if self.options.fail_on_data_loss:
-                raise told(lost)
+                raise data_loss(lost)
             for loss in lost:
                 log.warning("%s", loss)
 
@@ -266,7 +276,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before, after = Positions.from_json(start), Positions.from_json(end)
         cluster = self._cluster
         known = ClusterOffsets({}, after.offsets, after.ids)
-        new = [tp for tp in after.offsets if tp not in before.offsets or is_another(before, known, tp.topic)]
+        new = [tp for tp in after.offsets if tp not in before.offsets or is_recreated(before, known, tp.topic)]
         begin = {**before.offsets, **cluster.earliest(new)}
         end_of = {tp: until for tp, until in after.offsets.items() if begin[tp] < until}
         if not end_of:
@@ -281,7 +291,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _bytes_per_offset(self, at: ClusterOffsets) -> dict[TopicPartition, float]:
         now_s = time.monotonic()
         if self._sizes_since_s is None or now_s - self._sizes_since_s > SIZES_S:
-            self._sizes, self._sizes_since_s = resolve.bytes_per_offset(self._cluster, at), now_s
+            self._sizes, self._sizes_since_s = resolution.bytes_per_offset(self._cluster, at), now_s
         return self._sizes
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from leadline.cli import main
 from leadline.cli.errors import Failure
 from leadline.cli.pipeline.job import MODULES, ProgressLine, count_text, job_errors, lag_text
-from leadline.spark.table.tables import TableError
+from leadline.spark.table.table import TableError
 from tests.support.commands import COMMAND_S
 from tests.support.logs import LogBench
 

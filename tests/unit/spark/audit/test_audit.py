@@ -17,9 +17,9 @@ from leadline.records.batch import Header, walk
 from leadline.records.build import build, empty
 from leadline.records.record import Record
 from leadline.runtime.ports import OsFiles
-from leadline.spark.audit import files, job
+from leadline.spark.audit import audit_job, file_scan
+from leadline.spark.audit.audit_job import audit_unit, logs_of, units
 from leadline.spark.audit.checks import Finding, FindingKind
-from leadline.spark.audit.job import audit_unit, logs_of, units
 from leadline.spark.files.segments import logs_in
 from tests.support.damage import spoil, with_right_crc
 from tests.support.logs import START_MS, batch, marker
@@ -117,9 +117,9 @@ def test_what_a_running_broker_puts_right_meanwhile_is_no_finding(
     def checkpoint(_: float) -> None:
         checkpoints.write_offsets(OsFiles(), str(replicas.dirs[0] / names.CLEANED_OFFSETS_FILE), end)
 
-    monkeypatch.setattr(job, "time", Pauses(lambda _: None))
+    monkeypatch.setattr(audit_job, "time", Pauses(lambda _: None))
     assert FindingKind.MISSING in {one.kind for one in findings(replicas.paths)}
-    monkeypatch.setattr(job, "time", Pauses(checkpoint))
+    monkeypatch.setattr(audit_job, "time", Pauses(checkpoint))
     assert FindingKind.MISSING not in {one.kind for one in findings(replicas.paths[:1])}
 
 
@@ -398,19 +398,19 @@ def test_a_file_that_the_disk_does_not_hand_out_is_a_finding(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = str(min(replicas.folders[1].glob("*.log")))
-    read = files.scan
+    read = file_scan.scan
 
-    def scan(of: str, **how: bool) -> files.FileScan:
+    def scan(of: str, **how: bool) -> file_scan.FileScan:
         if of == path:
             raise OSError(errno.EIO, os.strerror(errno.EIO), of)
         return read(of, **how)
 
-    monkeypatch.setattr(files, "scan", scan)
+    monkeypatch.setattr(file_scan, "scan", scan)
     assert [one.place for one in findings(replicas.paths)] == [(FindingKind.FILE, path, 0)]
 
 
 def test_findings_that_are_too_many_are_counted(replicas: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "MOST_FINDINGS", 3)
+    monkeypatch.setattr(audit_job, "MOST_FINDINGS", 3)
     for path in replicas.folders[0].glob("*.log"):
         for position, _ in batches_in(path):
             write_at(path, position + 12, b"\0\0\1\0")

@@ -12,7 +12,7 @@ from leadline.records.build import BatchFields, build, empty
 from leadline.records.compression import Codec
 from leadline.records.record import Record, RecordHeader
 from leadline.spark.batches import decode as decoding
-from leadline.spark.batches import places
+from leadline.spark.batches import record_positions
 from leadline.spark.batches.decode import END_UNKNOWN, RecordFilter, decode, pieces, spark_columns
 from tests.support.damage import with_right_crc
 from tests.support.logs import START_MS, at_offset, batch, marker
@@ -24,8 +24,8 @@ ALL_WITH_HEADERS = RecordFilter(0, 1 << 62, headers=True)
 @pytest.fixture(autouse=True, params=["numpy", "compiled"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """All that follows holds for both."""
-    compiled = request.getfixturevalue("native_places") if request.param == "compiled" else None
-    monkeypatch.setattr(places, "native_places", compiled)
+    compiled = request.getfixturevalue("native_positions") if request.param == "compiled" else None
+    monkeypatch.setattr(record_positions, "native_positions", compiled)
 
 
 def offsets(data: bytes | bytearray, wanted: RecordFilter = ALL) -> list[int]:

@@ -8,7 +8,7 @@ from leadline.model import TopicPartition
 from leadline.records.batch import crc_of, header_at
 from leadline.records.compression import Codec
 from leadline.records.record import Record, RecordHeader, records_of
-from leadline.spark.batches.encode import BatchEncoder, EncodedBatch, RowColumns, signed
+from leadline.spark.batches.encode import BatchEncoder, EncodedBatch, RecordColumns, signed
 
 headers = st.none() | st.lists(
     st.fixed_dictionaries({"key": st.text(max_size=5), "value": st.none() | st.binary(max_size=5)}), max_size=3
@@ -32,7 +32,7 @@ def test_all_rows_are_there_once_and_in_order(chunks: list[list[tuple]], codec: 
     for chunk in chunks:
         columns = [list(column) for column in zip(*chunk, strict=True)] or [[], [], [], [], []]
         keys, values, given_headers, times, partitions = columns
-        rows = RowColumns("t", keys, values, given_headers, times, np.array(partitions, np.int64))
+        rows = RecordColumns("t", keys, values, given_headers, times, np.array(partitions, np.int64))
         found += packing.add(rows)
     found += packing.rest()
     for partition in range(3):
@@ -47,7 +47,7 @@ def test_all_rows_are_there_once_and_in_order(chunks: list[list[tuple]], codec: 
 
 
 def test_a_signed_batch_is_its_senders_and_whole() -> None:
-    rows = RowColumns("t", [b"k"], [b"v"], None, [5], np.zeros(1, np.int64))
+    rows = RecordColumns("t", [b"k"], [b"v"], None, [5], np.zeros(1, np.int64))
     packing = BatchEncoder(Codec.LZ4, 1 << 20)
     assert list(packing.add(rows)) == []
     (batch,) = packing.rest()

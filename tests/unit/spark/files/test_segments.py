@@ -12,7 +12,7 @@ from leadline.errors import CorruptFile
 from leadline.log import names
 from leadline.model import Offset, TopicPartition
 from leadline.spark.files import segments
-from leadline.spark.files.log_part import LogPart
+from leadline.spark.files.log_split import LogSplit
 from leadline.spark.files.log_views import VIEWS
 from leadline.spark.files.segments import LogFiles, NoLogs, logs_in
 from tests.support.damage import spoil
@@ -198,7 +198,7 @@ def test_no_bytes_bring_a_reader_down(replicas: Replicas, tmp_path: Path) -> Non
                 end = segments.readable_until(log, committed=True)
                 assert len(offsets(log, 0, end, committed=True)) <= 502
                 for name in ("batches", "indexes", "producers", "checkpoints"):
-                    for found in VIEWS[name].read(LogPart(log, log.segments)):
+                    for found in VIEWS[name].read(LogSplit(log, log.segments)):
                         found.validate(full=True)
 
 

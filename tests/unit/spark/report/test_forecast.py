@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from leadline.spark.report.figures import PartitionFigures
 from leadline.spark.report.forecast import Forecast, TopicLimits, forecast
-from leadline.spark.report.measure import PartitionFigures
 from leadline.spark.report.traffic import DAY_MS, TimeSlots
 
 HOUR_MS = 3_600_000

@@ -11,13 +11,13 @@ from leadline.records.build import BatchFields, build
 from leadline.records.compression import Codec
 from leadline.records.record import Record
 from leadline.spark.report import plots
-from leadline.spark.report.findings import Report, TopicReport
+from leadline.spark.report.figures import RangeMeasure, TopicFigures
 from leadline.spark.report.forecast import TopicLimits, forecast
 from leadline.spark.report.lag import Lag
-from leadline.spark.report.measure import RangeMeasure, TopicFigures
 from leadline.spark.report.page import page
 from leadline.spark.report.page_style import STYLE
 from leadline.spark.report.remarks import Weight, remarks
+from leadline.spark.report.topic_report import Report, TopicReport
 from leadline.spark.report.traffic import DAY_MS
 from tests.support.logs import START_MS
 

@@ -53,7 +53,8 @@ def test_ranges_cover_every_size_once(sizes: list[int], most: int) -> None:
     for low, high, count in found:
         assert count == sum(low <= size <= high for size in sizes)
     assert sum(count for _, _, count in found) == len(sizes)
-    assert len(found) <= max(most, 31)
+    powers = [size.bit_length() for size in sizes]
+    assert len(found) <= max(most, max(powers) - min(powers) + 1)
 
 
 @given(st.lists(KEYS, max_size=6))

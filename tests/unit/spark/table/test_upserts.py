@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from leadline.spark.table.tables import OriginColumns
+from leadline.spark.table.table import OriginColumns
 from leadline.spark.table.upserts import Place, is_later, last_of_each_key, with_slot
 
 COLUMNS = OriginColumns.of("raw")

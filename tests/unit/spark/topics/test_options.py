@@ -7,17 +7,17 @@ import pytest
 from leadline.model import TopicPartition
 from leadline.records.compression import Codec
 from leadline.spark.topics.options import (
-    Assigned,
+    AssignedPartitions,
     BadOption,
     Edge,
     LastOffsets,
-    Matching,
-    OfGroup,
     StartingAgo,
+    StartingGroup,
     StartingOffsets,
     StartingTime,
     StartingTimes,
-    Subscribed,
+    SubscribedTopics,
+    TopicPattern,
     read_options,
     write_options,
 )
@@ -30,9 +30,9 @@ TP = TopicPartition
 @pytest.mark.parametrize(
     ("given", "topics"),
     [
-        ({"subscribe": "a, b,a"}, Subscribed(("a", "b"))),
-        ({"subscribePattern": "orders-.*"}, Matching("orders-.*")),
-        ({"assign": '{"a": [1, 0], "b": [2]}'}, Assigned((TP("a", 1), TP("a", 0), TP("b", 2)))),
+        ({"subscribe": "a, b,a"}, SubscribedTopics(("a", "b"))),
+        ({"subscribePattern": "orders-.*"}, TopicPattern("orders-.*")),
+        ({"assign": '{"a": [1, 0], "b": [2]}'}, AssignedPartitions((TP("a", 1), TP("a", 0), TP("b", 2)))),
     ],
 )
 def test_topics(given: Mapping[str, str], topics: object) -> None:
@@ -51,7 +51,7 @@ def test_topics(given: Mapping[str, str], topics: object) -> None:
         ({"startingOffsets": "10 minutes ago"}, StartingAgo(600_000)),
         ({"startingOffsets": "90s ago"}, StartingAgo(90_000)),
         ({"startingOffsets": "last 100"}, LastOffsets(100)),
-        ({"startingOffsets": "committed", "kafka.group.id": "g"}, OfGroup("g")),
+        ({"startingOffsets": "committed", "kafka.group.id": "g"}, StartingGroup("g")),
         ({"startingTimestamp": "1000", "startingOffsets": "earliest"}, StartingTime(1000)),
         ({"startingOffsetsByTimestamp": '{"orders": {"0": 5}}'}, StartingTimes({TP("orders", 0): 5})),
     ],

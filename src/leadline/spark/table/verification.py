@@ -25,11 +25,11 @@ from leadline.model import Offset, TopicPartition, format_id
 from leadline.records.batch import walk
 from leadline.spark.batches.decode import RecordFilter, decode
 from leadline.spark.client.cluster import ClusterClient
-from leadline.spark.client.fetching import FetchedBatches, FetchOptions, fetch
+from leadline.spark.client.range_fetch import FetchedBatches, FetchOptions, fetch
 from leadline.spark.ranges import Range, plan
 from leadline.spark.session import run_tasks
-from leadline.spark.table.homes import home
-from leadline.spark.table.tables import OffsetSlice, OriginColumns, Table, TableError, TableOrigin, TableState
+from leadline.spark.table.table import OffsetSlice, OriginColumns, Table, TableError, TableOrigin, TableState
+from leadline.spark.table.table_format import open_table
 
 Longs = npt.NDArray[np.int64]
 
@@ -101,17 +101,17 @@ def verify(
     spark: SparkSession, cluster: ClusterClient, kind: str, uri: str, dead_uri: str
 ) -> tuple[TableState, list[Verdict]]:
     """By partition."""
-    state = home(kind, uri).state()
+    state = open_table(kind, uri).state()
     if state is None:
         raise TableError(f"there is no {kind} table at {uri}")
     tps = check_topic(cluster, state.origin, uri)
-    has_dead = home(kind, dead_uri).state() is not None
-    job = VerifyTask(dict(cluster.access.properties), kind, uri, dead_uri if has_dead else None, state.origin)
+    has_dead = open_table(kind, dead_uri).state() is not None
+    job = VerifyTask(dict(cluster.security.properties), kind, uri, dead_uri if has_dead else None, state.origin)
     ranges = ranges_of(cluster, tps, state)
     tasks = [(one,) for one in ranges] if state.origin.mode == "upsert" else plan(ranges, {}, min_tasks=len(ranges))
     found: list[list[Verdict]] = []
     if tasks:
-        found = run_tasks(spark, partial(judge, job), tasks)
+        found = run_tasks(spark, partial(verify_ranges, job), tasks)
     by_partition: dict[int, list[Verdict]] = {one.tp.partition: [] for one in ranges}
     for verdict in sorted((each for part in found for each in part), key=lambda each: each.first):
         by_partition[verdict.partition].append(verdict)
@@ -119,7 +119,7 @@ def verify(
 
 
 def check_topic(cluster: ClusterClient, origin: TableOrigin, uri: str) -> list[TopicPartition]:
-    topic = cluster.existing([origin.topic])[origin.topic]
+    topic = cluster.existing_topics([origin.topic])[origin.topic]
     if format_id(topic.id) != origin.topic_id:
         raise TableError(
             f"{uri} follows a topic {origin.topic} with the id {origin.topic_id}, not {format_id(topic.id)}"
@@ -157,9 +157,9 @@ class LogContent:
                 self.control.append(offsets[(offsets >= fetched.first) & (offsets < one.until)])
 
 
-def judge(job: VerifyTask, task: Sequence[Range]) -> list[Verdict]:
+def verify_ranges(job: VerifyTask, task: Sequence[Range]) -> list[Verdict]:
     with ClusterClient(job.properties) as cluster:
-        return [_judge(job, one, _read(cluster, job, one)) for one in task]
+        return [_verify_range(job, one, _read(cluster, job, one)) for one in task]
 
 
 def _read(cluster: ClusterClient, job: VerifyTask, one: Range) -> LogContent:
@@ -169,9 +169,9 @@ def _read(cluster: ClusterClient, job: VerifyTask, one: Range) -> LogContent:
     return log
 
 
-def _judge(job: VerifyTask, one: Range, log: LogContent) -> Verdict:
+def _verify_range(job: VerifyTask, one: Range, log: LogContent) -> Verdict:
     columns = OriginColumns.of(job.origin.format)
-    table = list(_rows(home(job.kind, job.uri), columns, one, value=job.origin.format == "raw"))
+    table = list(_rows(open_table(job.kind, job.uri), columns, one, value=job.origin.format == "raw"))
     rows, dead, seen = _all(table, columns.offset), _dead(job, one), _all(log.visible, "offset")
     control, aborted = _joined(log.control), _joined(log.aborted)
     expected = _expected_by_key(log, seen, dead) if job.origin.mode == "upsert" else seen
@@ -229,7 +229,7 @@ def _dead(job: VerifyTask, one: Range) -> Longs:
     if job.dead_uri is None:
         return NONE
     columns = OriginColumns.of("raw")
-    return _all(_rows(home(job.kind, job.dead_uri), columns, one, value=False), columns.offset)
+    return _all(_rows(open_table(job.kind, job.dead_uri), columns, one, value=False), columns.offset)
 
 
 def _all(batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch], name: str) -> Longs:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from leadline.spark.table.tables import WriterRefused
+from leadline.spark.table.table import WriterRefused
 
 NAME = "_leadline.lock"  # readers of tables pass over names that begin like this
 

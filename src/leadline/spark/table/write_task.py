@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 from leadline.errors import CorruptMessage
 from leadline.spark.client.cluster import ClusterClient, NoSuchTopic, RequestFailed
 from leadline.spark.client.connection import AccessRefused, Unreachable
-from leadline.spark.client.fetching import FetchOptions, rows
+from leadline.spark.client.range_fetch import FetchOptions, rows
 from leadline.spark.positions import DataLoss
 from leadline.spark.ranges import Task
 from leadline.spark.table.evolution import NOTHING, merged
 from leadline.spark.table.payload import ShapedRecords, shape_of
-from leadline.spark.table.tables import DELETED, DataFile, OriginColumns
+from leadline.spark.table.table import DELETED, DataFile, OriginColumns
 
 EXPECTED = (RequestFailed, CorruptMessage, DataLoss, NoSuchTopic, OSError, AccessRefused, Unreachable)
 SLOT_FORMATS = {"day": "%Y-%m-%d", "hour": "%Y-%m-%dT%H"}
@@ -65,15 +65,15 @@ class TaskOutput:
         return bool(self.unknown.num_fields)
 
 
-def do(job: WriteTask, task: Task) -> TaskOutput:
+def write_files(job: WriteTask, task: Task) -> TaskOutput:
     try:
         with ClusterClient(job.properties) as cluster, ExitStack() as open_files:
-            return _do(job, task, cluster, open_files)
+            return _write_files(job, task, cluster, open_files)
     except EXPECTED as error:
         return TaskOutput(error=str(error))
 
 
-def _do(job: WriteTask, task: Task, cluster: ClusterClient, open_files: ExitStack) -> TaskOutput:
+def _write_files(job: WriteTask, task: Task, cluster: ClusterClient, open_files: ExitStack) -> TaskOutput:
     good = open_files.enter_context(ParquetFiles(job.directory, job.columns, job.partition_by, job.slot))
     dead = open_files.enter_context(ParquetFiles(job.dead_directory, OriginColumns.of("raw"), "none", None))
     unknown, records, size, newest_ms = NOTHING, 0, 0, -1

@@ -15,9 +15,9 @@ from leadline.records.batch import HEADER_BYTES, header_at, walk
 from leadline.records.build import BatchFields, build
 from leadline.records.compression import Codec
 from leadline.records.record import Record, RecordHeader, records_of
-from leadline.spark.batches import places
+from leadline.spark.batches import record_positions
 from leadline.spark.batches.decode import SLACK, RecordFilter, decode
-from leadline.spark.batches.places import RecordBytes, RecordPositions, WrongBody
+from leadline.spark.batches.record_positions import RecordBytes, RecordPositions, WrongBody
 from tests.support.damage import with_right_crc
 
 quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -29,8 +29,8 @@ times = st.integers(0, 200) | st.integers(-(2**62), 2**62 - 1)
 
 @pytest.fixture(params=["numpy", "compiled"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled: ModuleType | None = request.getfixturevalue("native_places") if request.param == "compiled" else None
-    monkeypatch.setattr(places, "native_places", compiled)
+    compiled: ModuleType | None = request.getfixturevalue("native_positions") if request.param == "compiled" else None
+    monkeypatch.setattr(record_positions, "native_positions", compiled)
 
 
 @st.composite
@@ -124,7 +124,7 @@ def columns_of(found: RecordPositions) -> list[list[int]]:
 @given(st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 5)), min_size=1, max_size=15))
 @settings(quick, max_examples=150)
 def test_whatever_a_fast_way_takes_for_plain_is_what_the_exact_one_finds(
-    native_places: ModuleType, given_bodies: list[tuple[bytes, int]]
+    native_positions: ModuleType, given_bodies: list[tuple[bytes, int]]
 ) -> None:
     """Records of random bytes: nearly all contradict themselves, in all ways there are."""
     framed = [b"".join([varint.encode(len(body)) + body] * count) for body, count in given_bodies]
@@ -132,10 +132,10 @@ def test_whatever_a_fast_way_takes_for_plain_is_what_the_exact_one_finds(
     begins = ends - [len(body) for body in framed]
     bodies = RecordBytes(b"".join((*framed, SLACK)), begins, ends, np.array([count for _, count in given_bodies]))
     out = np.empty((8, int(bodies.counts.sum())), np.int64)
-    plain = places.plain(bodies)
-    compiled = RecordPositions(*out) if native_places.fill(bodies.data, begins, ends, bodies.counts, out) else None
+    plain = record_positions.by_columns(bodies)
+    compiled = RecordPositions(*out) if native_positions.fill(bodies.data, begins, ends, bodies.counts, out) else None
     try:
-        exact = places.exact(bodies)
+        exact = record_positions.by_records(bodies)
     except WrongBody:
         assert plain is None
         assert compiled is None
@@ -153,10 +153,10 @@ def extents(found: RecordPositions, part: str) -> list[tuple[int, int] | None]:
 
 
 def test_headers_are_read_record_by_record_where_they_are_many() -> None:
-    many = tuple(RecordHeader("h", None) for _ in range(places.MANY_HEADERS + 1))
+    many = tuple(RecordHeader("h", None) for _ in range(record_positions.MANY_HEADERS + 1))
     data = build([Record(0, 0, None, None, many)])
     header = header_at(data)
     body = np.array([HEADER_BYTES]), np.array([header.size]), np.array([1])
-    found = places.plain(RecordBytes(bytes(data), *body))
+    found = record_positions.by_columns(RecordBytes(bytes(data), *body))
     assert found is not None
-    assert places.header_places(bytes(data), found) is None
+    assert record_positions.header_positions(bytes(data), found) is None

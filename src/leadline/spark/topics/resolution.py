@@ -7,24 +7,24 @@ from dataclasses import dataclass
 
 from leadline.model import NO_ID, Offset, TopicPartition, format_id
 from leadline.spark.client.cluster import ClusterClient, NoSuchTopic, RequestFailed, TopicMetadata
-from leadline.spark.positions import ClusterOffsets, Loss, told
+from leadline.spark.positions import ClusterOffsets, Loss, data_loss
 from leadline.spark.ranges import Range
 from leadline.spark.topics.options import (
     EARLIEST,
     LATEST,
-    Assigned,
+    AssignedPartitions,
     BadOption,
     Edge,
     LastOffsets,
-    OfGroup,
+    OffsetBound,
     ReadOptions,
     StartingAgo,
+    StartingGroup,
     StartingOffsets,
     StartingTime,
     StartingTimes,
-    Subscribed,
-    Topics,
-    Where,
+    SubscribedTopics,
+    TopicSelection,
 )
 
 
@@ -34,21 +34,21 @@ class ResolvedTopics:
     ids: Mapping[str, str]  # of the topics, where the brokers know them
 
 
-def find(cluster: ClusterClient, topics: Topics, *, all_of_them: bool = True) -> ResolvedTopics:
+def resolve_topics(cluster: ClusterClient, topics: TopicSelection, *, all_of_them: bool = True) -> ResolvedTopics:
     """The partitions that are meant. `all_of_them`: NoSuchTopic if one that is named is missing."""
-    if isinstance(topics, Subscribed):
-        found = cluster.existing(topics.names) if all_of_them else cluster.topics(topics.names)
+    if isinstance(topics, SubscribedTopics):
+        found = cluster.existing_topics(topics.names) if all_of_them else cluster.topics(topics.names)
         return _found(found, [tp for topic in found.values() for tp in topic.partitions])
-    if isinstance(topics, Assigned):
+    if isinstance(topics, AssignedPartitions):
         return _assigned(cluster, topics, all_of_them)
     wanted = re.compile(topics.pattern)
     found = {name: t for name, t in cluster.topics().items() if wanted.fullmatch(name) and not t.is_internal}
     return _found(found, [tp for topic in found.values() for tp in topic.partitions])
 
 
-def _assigned(cluster: ClusterClient, topics: Assigned, all_of_them: bool) -> ResolvedTopics:
+def _assigned(cluster: ClusterClient, topics: AssignedPartitions, all_of_them: bool) -> ResolvedTopics:
     names = {tp.topic for tp in topics.partitions}
-    found = cluster.existing(names) if all_of_them else cluster.topics(names)
+    found = cluster.existing_topics(names) if all_of_them else cluster.topics(names)
     there = [tp for tp in topics.partitions if tp.topic in found and tp.partition in found[tp.topic].leaders]
     if all_of_them and len(there) < len(topics.partitions):
         missing = next(tp for tp in topics.partitions if tp not in there)
@@ -64,12 +64,12 @@ def _found(topics: Mapping[str, TopicMetadata], partitions: list[TopicPartition]
     )
 
 
-def now(cluster: ClusterClient, found: ResolvedTopics, *, committed: bool) -> ClusterOffsets:
+def current_offsets(cluster: ClusterClient, found: ResolvedTopics, *, committed: bool) -> ClusterOffsets:
     latest = cluster.latest(found.partitions, committed=committed)
     return ClusterOffsets(cluster.earliest(found.partitions), latest, found.ids)
 
 
-def begin(cluster: ClusterClient, at: ClusterOffsets, options: ReadOptions) -> dict[TopicPartition, Offset]:
+def start_offsets(cluster: ClusterClient, at: ClusterOffsets, options: ReadOptions) -> dict[TopicPartition, Offset]:
     """Where a new reader begins. DataLoss if it is told to begin with what is gone."""
     where = options.start
     offsets = _by_time(cluster, at, where, "starting", strict=not options.no_later_record_is_latest)
@@ -84,17 +84,17 @@ def begin(cluster: ClusterClient, at: ClusterOffsets, options: ReadOptions) -> d
         if offset < at.earliest[tp]
     ]
     if lost and options.fail_on_data_loss:
-        raise told(lost)
+        raise data_loss(lost)
     return {tp: max(offset, at.earliest[tp]) for tp, offset in offsets.items()}
 
 
-def _begin(cluster: ClusterClient, at: ClusterOffsets, where: Where) -> dict[TopicPartition, Offset]:
+def _begin(cluster: ClusterClient, at: ClusterOffsets, where: OffsetBound) -> dict[TopicPartition, Offset]:
     match where:
         case Edge.EARLIEST:
             return dict(at.earliest)
         case LastOffsets(count):
             return {tp: max(latest - count, at.earliest[tp]) for tp, latest in at.latest.items()}
-        case OfGroup(group):
+        case StartingGroup(group):
             committed = cluster.committed(group, list(at.latest))
             return {tp: committed[tp].offset if tp in committed else at.earliest[tp] for tp in at.latest}
         case StartingOffsets(given):
@@ -102,7 +102,7 @@ def _begin(cluster: ClusterClient, at: ClusterOffsets, where: Where) -> dict[Top
     return dict(at.latest)
 
 
-def end(cluster: ClusterClient, at: ClusterOffsets, options: ReadOptions) -> dict[TopicPartition, Offset]:
+def end_offsets(cluster: ClusterClient, at: ClusterOffsets, options: ReadOptions) -> dict[TopicPartition, Offset]:
     """Where a batch ends."""
     offsets = _by_time(cluster, at, options.end, "ending", strict=False)
     if offsets is not None:
@@ -132,7 +132,7 @@ def _check_same(name: str, given: Mapping[TopicPartition, object], at: ClusterOf
 
 
 def _by_time(
-    cluster: ClusterClient, at: ClusterOffsets, where: Where, name: str, *, strict: bool
+    cluster: ClusterClient, at: ClusterOffsets, where: OffsetBound, name: str, *, strict: bool
 ) -> dict[TopicPartition, Offset] | None:
     """The first offsets at or behind times; None if `where` is no time. `strict`: there must be such records."""
     match where:

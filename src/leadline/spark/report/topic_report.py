@@ -5,9 +5,9 @@ Pure: values.
 
 from dataclasses import dataclass
 
+from leadline.spark.report.figures import TopicFigures
 from leadline.spark.report.forecast import Forecast, TopicLimits
 from leadline.spark.report.lag import Lag
-from leadline.spark.report.measure import TopicFigures
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,12 @@ class TooFewPartitions(JobFailed):
     """A copy keeps partitions, and has fewer of them."""
 
 
-def settings(cluster: ClusterClient, topic: str) -> dict[str, str]:
+def topic_configs(cluster: ClusterClient, topic: str) -> dict[str, str]:
     """What was set for the topic itself."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC, resource_name=topic, configuration_keys=None
     )
-    (result,) = cluster.ask_anyone(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse).results
+    (result,) = cluster.ask_any_broker(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse).results
     if result.error_code:
         raise RequestFailed(f"settings of topic {topic}", result.error_code, result.error_message)
     return {
@@ -38,7 +38,7 @@ def settings(cluster: ClusterClient, topic: str) -> dict[str, str]:
     }
 
 
-def create(cluster: ClusterClient, name: str, partitions: int, configs: dict[str, str]) -> None:
+def create_topic(cluster: ClusterClient, name: str, partitions: int, configs: dict[str, str]) -> None:
     """A topic, unless it is there."""
     topic = CreateTopicsRequest.CreatableTopic(
         name=name,
@@ -50,19 +50,19 @@ def create(cluster: ClusterClient, name: str, partitions: int, configs: dict[str
     def ask() -> None:
         controller = cluster.controller()
         request = CreateTopicsRequest(topics=[topic], timeout_ms=CREATE_MS)
-        (result,) = cluster.on(controller, lambda: controller.ask(request, CreateTopicsResponse)).topics
+        (result,) = cluster.using(controller, lambda: controller.ask(request, CreateTopicsResponse)).topics
         if result.error_code not in (0, TopicAlreadyExists.code):
             raise RequestFailed(f"creating topic {name}", result.error_code, result.error_message)
 
-    cluster.retried(ask)
-    cluster.created(name)
+    cluster.retry(ask)
+    cluster.created_topic(name)
 
 
-def create_like(target: ClusterClient, name: str, source: ClusterClient, original: TopicMetadata) -> None:
+def clone_topic(target: ClusterClient, name: str, source: ClusterClient, original: TopicMetadata) -> None:
     """A topic for a copy: as many partitions, the same settings. One that is there must have enough partitions."""
     found = target.topics([name]).get(name)
     if found is None:
-        create(target, name, len(original.leaders), settings(source, original.name))
+        create_topic(target, name, len(original.leaders), topic_configs(source, original.name))
     elif len(found.leaders) < len(original.leaders):
         raise TooFewPartitions(
             f"topic {name} at {target.servers} has {len(found.leaders)} partitions, and {original.name} at "
@@ -70,9 +70,9 @@ def create_like(target: ClusterClient, name: str, source: ClusterClient, origina
         )
 
 
-def groups(cluster: ClusterClient) -> list[str]:
+def consumer_groups(cluster: ClusterClient) -> list[str]:
     """Of consumers, by name; also those that only commit."""
-    answers = cluster.each_broker(ListGroupsRequest(), ListGroupsResponse)
+    answers = cluster.ask_brokers(ListGroupsRequest(), ListGroupsResponse)
     for answer in answers:
         if answer.error_code:
             raise RequestFailed("groups", answer.error_code)

@@ -14,7 +14,7 @@ from leadline.records.build import BatchFields, build
 from leadline.records.compression import Codec
 from leadline.records.record import Record, RecordHeader
 from leadline.spark.report import sketches
-from leadline.spark.report.measure import RangeMeasure, TopicFigures, merged
+from leadline.spark.report.figures import RangeMeasure, TopicFigures, merged
 from tests.support.damage import with_right_crc
 from tests.support.logs import START_MS, at_offset, marker
 

@@ -155,19 +155,19 @@ class Table(Protocol):
 DELETED = "_deleted"
 
 
-def check_origin(found: TableOrigin, wanted: TableOrigin, uri: str) -> None:
+def check_origin(existing: TableOrigin, requested: TableOrigin, uri: str) -> None:
     """TableError if the table follows another topic, or in another way."""
-    if found.topic != wanted.topic:
-        raise TableError(f"{uri} follows the topic {found.topic}, not {wanted.topic}")
-    if found.topic_id != wanted.topic_id:
+    if existing.topic != requested.topic:
+        raise TableError(f"{uri} follows the topic {existing.topic}, not {requested.topic}")
+    if existing.topic_id != requested.topic_id:
         raise TableError(
-            f"{uri} follows a topic {found.topic} with the id {found.topic_id}, but {wanted.topic} has the id "
-            f"{wanted.topic_id} now: it was deleted and created again; choose another table"
+            f"{uri} follows a topic {existing.topic} with the id {existing.topic_id}, but {requested.topic} has the id "
+            f"{requested.topic_id} now: it was deleted and created again; choose another table"
         )
     for name in ("format", "partition_by", "isolation"):
-        if getattr(found, name) != getattr(wanted, name):
+        if getattr(existing, name) != getattr(requested, name):
             option = "--" + name.replace("_", "-")
-            raise TableError(f"{uri} was made with {option} {getattr(found, name)}, not {getattr(wanted, name)}")
+            raise TableError(f"{uri} was made with {option} {getattr(existing, name)}, not {getattr(requested, name)}")
 
 
 def check_writer(uri: str, epoch: int, batch: int, before: TableProgress) -> None:

@@ -16,8 +16,8 @@ from leadline.model import Buffer, Offset
 from leadline.records.batch import walk
 from leadline.spark.batches.decode import END_UNKNOWN, RecordFilter, pieces
 from leadline.spark.client.cluster import ClusterClient, NoSuchTopic, RequestFailed, Retries
-from leadline.spark.client.connection import ClientConnection, Unreachable
-from leadline.spark.positions import Loss, told
+from leadline.spark.client.connection import BlockingConnection, Unreachable
+from leadline.spark.positions import Loss, data_loss
 from leadline.spark.ranges import Range
 from leadline.wire.messages import FetchRequest, FetchResponse
 
@@ -57,7 +57,7 @@ class _Fetch:
     def __init__(self, cluster: ClusterClient, one: Range, how: FetchOptions) -> None:
         self.cluster, self.tp, self.until, self.how = cluster, one.tp, one.until, how
         self.position = one.first
-        self._connection: ClientConnection | None = None
+        self._connection: BlockingConnection | None = None
         self._due: int | None = None  # the version of a request whose answer has not been taken yet
         self._spare: bytearray | None = None
         self._patience = Retries(cluster.timeout_s)
@@ -136,14 +136,14 @@ class _Fetch:
             self._lose(self.until, "the topic or the partition no longer exists")
         elif isinstance(error, RequestFailed) and error.code == OffsetOutOfRange.code:
             self._look_for_the_rest()
-        elif isinstance(error, RequestFailed) and not error.may_pass:
+        elif isinstance(error, RequestFailed) and not error.retriable:
             raise error
         else:
             if isinstance(error, Unreachable) and self._connection is not None:
                 self.cluster.forget(self._connection.address)
                 self._due = None
             self._patience.wait(error)
-            self.cluster.led_by_another(self.tp.topic)
+            self.cluster.forget_leaders(self.tp.topic)
 
     def _look_for_the_rest(self) -> None:
         earliest = self.cluster.earliest([self.tp])[self.tp]
@@ -158,7 +158,7 @@ class _Fetch:
 
     def _lose(self, until: Offset, why: str) -> None:
         if self.how.fail_on_data_loss:
-            raise told([Loss(Range(self.tp, self.position, until), why)])
+            raise data_loss([Loss(Range(self.tp, self.position, until), why)])
         self.position = until
 
     def _hang_up(self) -> None:

@@ -18,7 +18,7 @@ from leadline.records.control import ControlType, read_end_marker
 from leadline.records.record import records_of
 from leadline.spark.batches.encode import EncodedBatch
 from leadline.spark.client.cluster import ClusterClient
-from leadline.spark.client.fetching import FetchedBatches, FetchOptions, fetch
+from leadline.spark.client.range_fetch import FetchedBatches, FetchOptions, fetch
 from leadline.spark.ranges import Range, Task
 from leadline.spark.topics.staging import Staged, Staging
 
@@ -41,7 +41,7 @@ class CopyOutput:
     newest_ms: int
 
 
-def copy(job: CopyTask) -> CopyOutput:
+def run_copy_task(job: CopyTask) -> CopyOutput:
     spans: list[tuple[Span, ...]] = []
     newest_ms = NO_TIMESTAMP
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from leadline.errors import CorruptFile
 from leadline.log import names
 from leadline.model import Offset, TopicPartition, format_id
-from leadline.spark.audit import checks, comparison, files
+from leadline.spark.audit import checks, comparison, file_scan
 from leadline.spark.audit.checks import FileContent, Finding, FindingKind
 from leadline.spark.audit.comparison import ReplicaContent, ReplicaRecords
 from leadline.spark.files import segments
@@ -149,10 +149,10 @@ def _replica(unit: AuditTask, log: LogFiles, result: AuditResult) -> ReplicaCont
     """None if there are no files, or some were removed while they were read: then nothing can be said of it."""
     reads: list[FileContent] = []
     own: list[FileContent] = []
-    for segment, above in segments.holding(log, unit.first, unit.until):
+    for segment, above in segments.segments_of(log, unit.first, unit.until):
         is_own = segment.base_offset >= unit.first
         try:
-            read, findings = files.examine(log, segment, above, checksums=unit.checksums and is_own)
+            read, findings = file_scan.examine(log, segment, above, checksums=unit.checksums and is_own)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -166,9 +166,9 @@ def _replica(unit: AuditTask, log: LogFiles, result: AuditResult) -> ReplicaCont
             result.files += 1
             result.bytes += segment.size
             result.batches += len(read.batches)
-    result.tell(files.epochs(log, own))
+    result.tell(file_scan.epochs(log, own))
     if unit.until == EVERYTHING:
-        result.tell(files.snapshots(log))
+        result.tell(file_scan.snapshots(log))
         result.tell(checks.short(reads[-1], log.high_watermark) if reads else ())
     if not reads:
         return None
@@ -180,7 +180,7 @@ def _compare_compacted(replicas: Sequence[tuple[LogFiles, ReplicaContent]], unti
     read: list[tuple[ReplicaContent, ReplicaRecords]] = []
     for log, replica in replicas:
         try:
-            read.append((replica, files.records(log, until)))
+            read.append((replica, file_scan.records(log, until)))
         except CorruptFile as error:
             yield Finding(FindingKind.FRAME, log.tp, error.path, error.position, error.reason)
         except FileNotFoundError:

@@ -7,9 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from leadline.spark.table.homes import KINDS, home
-from leadline.spark.table.lock import WriterLock
-from leadline.spark.table.tables import (
+from leadline.spark.table.table import (
     DELETED,
     DataFile,
     OffsetSlice,
@@ -22,7 +20,9 @@ from leadline.spark.table.tables import (
     WriterRefused,
     check_origin,
 )
-from leadline.spark.table.tasks import ParquetFiles
+from leadline.spark.table.table_format import TABLE_FORMATS, open_table
+from leadline.spark.table.write_task import ParquetFiles
+from leadline.spark.table.writer_lock import WriterLock
 
 COLUMNS = OriginColumns.of("raw")
 SCHEMA = pa.schema(
@@ -62,9 +62,9 @@ def offsets_in(table: Table, where: OffsetSlice | None = None) -> list[int]:
     return sorted(table.columns(["offset"], where).read_all()["offset"].to_pylist())
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=TABLE_FORMATS)
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    return home(request.param, str(tmp_path / "orders"))
+    return open_table(request.param, str(tmp_path / "orders"))
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_of_two_that_commit_at_the_same_time_one_is_refused(table: Table, state:
     files = [written(table, rows(n)) for n in range(2)]
 
     def commit(n: int) -> None:
-        mine = home("delta" if type(table).__name__ == "Delta" else "iceberg", table.uri)
+        mine = open_table("delta" if type(table).__name__ == "Delta" else "iceberg", table.uri)
         start.wait()
         try:
             mine.append(files[n], state.progress, state.progress.after({0: n + 1}))
@@ -219,7 +219,7 @@ def test_a_table_that_follows_no_topic_is_refused(tmp_path: Path) -> None:
 
     DeltaTable.create(tmp_path / "theirs", SCHEMA)
     with pytest.raises(TableError, match="follows no topic"):
-        home("delta", str(tmp_path / "theirs")).state()
+        open_table("delta", str(tmp_path / "theirs")).state()
 
 
 def test_the_lock_of_a_table_has_one_owner_and_says_who(tmp_path: Path) -> None:

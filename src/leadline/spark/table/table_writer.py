@@ -22,13 +22,13 @@ from pyspark.sql import SparkSession
 from leadline.model import Offset, TopicPartition, format_id
 from leadline.spark.batches.decode import SPARK_SCHEMA_WITH_HEADERS
 from leadline.spark.client.cluster import ClusterClient, TopicMetadata
-from leadline.spark.client.fetching import FetchOptions
-from leadline.spark.positions import Loss, told
+from leadline.spark.client.range_fetch import FetchOptions
+from leadline.spark.positions import Loss, data_loss
 from leadline.spark.ranges import Range, Task, admit, plan
 from leadline.spark.session import run_tasks
 from leadline.spark.table.evolution import additions
 from leadline.spark.table.payload import BESIDE, DEAD_LETTERS, RESERVED
-from leadline.spark.table.tables import (
+from leadline.spark.table.table import (
     DataFile,
     OriginColumns,
     Table,
@@ -38,8 +38,8 @@ from leadline.spark.table.tables import (
     TableState,
     check_origin,
 )
-from leadline.spark.table.tasks import TaskOutput, WriteTask, do
 from leadline.spark.table.upserts import PendingRows, last_of_each_key, rows_by_key, with_slot
+from leadline.spark.table.write_task import TaskOutput, WriteTask, write_files
 
 BATCH_BYTES, BY_KEY_BYTES = 512 << 20, 64 << 20  # of a topic, at most, in one commit
 ROUNDS = 3  # of tasks that find columns which the table lacks: one finds, one writes
@@ -100,12 +100,12 @@ class PlannedBatch:
 class TableWriter:
     """A table that follows its topic. It is this writer's from the start on."""
 
-    def __init__(self, spark: SparkSession, cluster: ClusterClient, table: Table, dead: Table, wish: TableSpec) -> None:
-        self.spark, self.cluster, self.table, self.dead, self.wish = spark, cluster, table, dead, wish
-        self.topic = cluster.existing([wish.topic])[wish.topic]
-        self.origin = origin_of(wish, self.topic)
-        self.columns = OriginColumns.of(wish.format)
-        self.state = self._begin(table, self.origin, schema_of(wish.format))
+    def __init__(self, spark: SparkSession, cluster: ClusterClient, table: Table, dead: Table, spec: TableSpec) -> None:
+        self.spark, self.cluster, self.table, self.dead, self.spec = spark, cluster, table, dead, spec
+        self.topic = cluster.existing_topics([spec.topic])[spec.topic]
+        self.origin = origin_of(spec, self.topic)
+        self.columns = OriginColumns.of(spec.format)
+        self.state = self._begin(table, self.origin, schema_of(spec.format))
         self.dead_state = self._begin_dead()
         if self.dead_state and self.dead_state.progress.batch > self.state.progress.batch + 1:
             raise TableError(f"{dead.uri} is ahead of {table.uri}: it belongs to another table")
@@ -133,11 +133,11 @@ class TableWriter:
 
     def next_batch(self) -> PlannedBatch | None:
         """None: the table has all there is."""
-        self.topic = self.cluster.existing([self.wish.topic])[self.wish.topic]
-        check_origin(self.origin, origin_of(self.wish, self.topic), self.table.uri)
+        self.topic = self.cluster.existing_topics([self.spec.topic])[self.spec.topic]
+        check_origin(self.origin, origin_of(self.spec, self.topic), self.table.uri)
         partitions = self.topic.partitions
         earliest = self.cluster.earliest(partitions)
-        latest = self.cluster.latest(partitions, committed=self.wish.committed)
+        latest = self.cluster.latest(partitions, committed=self.spec.committed)
         begin = {tp: self.state.progress.offsets.get(tp.partition, earliest[tp]) for tp in partitions}
         begin = self._without_the_lost(begin, earliest, latest)
         average = self._bytes_per_offset(earliest, latest)
@@ -148,7 +148,7 @@ class TableWriter:
     @property
     def _batch_bytes(self) -> int:
         """Rows that are to take the place of others are in the driver's memory for a while."""
-        return min(self.wish.batch_bytes, BY_KEY_BYTES) if self.wish.mode == "upsert" else self.wish.batch_bytes
+        return min(self.spec.batch_bytes, BY_KEY_BYTES) if self.spec.mode == "upsert" else self.spec.batch_bytes
 
     def _resumed(self, latest: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset] | None:
         """Where the batch ends whose dead letters are there already, and which is not."""
@@ -168,8 +168,8 @@ class TableWriter:
             for tp, first in begin.items()
             if first < earliest[tp]
         ]
-        if gone and self.wish.fail_on_data_loss:
-            raise told(gone)
+        if gone and self.spec.fail_on_data_loss:
+            raise data_loss(gone)
         for tp, first in begin.items():
             if first > latest[tp]:
                 raise TableError(f"{self.table.uri} has {tp} up to {first}, but the log ends at {latest[tp]}")
@@ -181,19 +181,19 @@ class TableWriter:
         sizes = self.cluster.sizes(self.topic.partitions)
         return {tp: size / max(latest[tp] - earliest[tp], 1) for tp, size in sizes.items()}
 
-    def take(self, batch: PlannedBatch) -> BatchSummary:
+    def write_batch(self, batch: PlannedBatch) -> BatchSummary:
         started = time.monotonic()
         done = self._done(batch)
         after = self.state.progress.after({tp.partition: until for tp, until in batch.end.items()})
         self._commit_dead([file for each in done for file in each.dead], after)
         files = [file for each in done for file in each.files]
-        if files and self.wish.mode == "upsert":
+        if files and self.spec.mode == "upsert":
             self._upsert(files, after)
         else:
             self.table.append(files, self.state.progress, after)
         self.state = replace(self.state, progress=after)
-        if self.wish.group:
-            self.cluster.commit(self.wish.group, batch.end)
+        if self.spec.group:
+            self.cluster.commit(self.spec.group, batch.end)
         lag_offsets, lag_bytes = batch.left()
         return BatchSummary(
             after.batch,
@@ -223,7 +223,7 @@ class TableWriter:
         raise TableError(f"{self.table.uri}: records have fields that its columns do not get to hold: {unknown[0]}")
 
     def _run(self, tasks: Sequence[Task]) -> list[TaskOutput]:
-        results: list[TaskOutput] = run_tasks(self.spark, partial(do, self._job()), tasks)
+        results: list[TaskOutput] = run_tasks(self.spark, partial(write_files, self._job()), tasks)
         for each in results:
             if each.error:
                 raise TableError(each.error)
@@ -231,17 +231,17 @@ class TableWriter:
 
     def _job(self) -> WriteTask:
         return WriteTask(
-            self.wish.properties,
-            FetchOptions(committed=self.wish.committed, fail_on_data_loss=self.wish.fail_on_data_loss),
-            self.wish.format,
-            self.wish.registry,
+            self.spec.properties,
+            FetchOptions(committed=self.spec.committed, fail_on_data_loss=self.spec.fail_on_data_loss),
+            self.spec.format,
+            self.spec.registry,
             self.columns,
             self.state.schema,
             self._directory,
             self.dead.data_directory,
-            self.wish.partition_by if self.wish.mode == "append" else "none",
+            self.spec.partition_by if self.spec.mode == "append" else "none",
             self.table.slot(self.origin),
-            self.wish.mode == "upsert",
+            self.spec.mode == "upsert",
         )
 
     def _add_columns(self, unknown: Sequence[pa.DataType]) -> None:
@@ -258,13 +258,13 @@ class TableWriter:
         with PendingRows(self._directory, files) as waiting:
             rows = last_of_each_key(waiting.rows(), self.columns)
             if slot := self.table.slot(self.origin):
-                rows = with_slot(rows, slot, self.wish.partition_by, self.columns)
+                rows = with_slot(rows, slot, self.spec.partition_by, self.columns)
             self.table.upsert(rows, self.columns.key, self.state.progress, after)
 
     @property
     def _directory(self) -> str:
         """Where tasks put their files."""
-        return f"{self.table.data_directory}/_by_key" if self.wish.mode == "upsert" else self.table.data_directory
+        return f"{self.table.data_directory}/_by_key" if self.spec.mode == "upsert" else self.table.data_directory
 
     def _commit_dead(self, files: Sequence[DataFile], after: TableProgress) -> None:
         if not files or (self.dead_state is not None and self.dead_state.progress.batch == after.batch):
@@ -280,19 +280,19 @@ class TableWriter:
     def batches(self) -> Iterator[BatchSummary]:
         """One after the other, until the table has all there is by then."""
         while (batch := self.next_batch()) is not None:
-            yield self.take(batch)
+            yield self.write_batch(batch)
 
 
-def check_table(cluster: ClusterClient, table: Table, wish: TableSpec) -> None:
+def check_table(cluster: ClusterClient, table: Table, spec: TableSpec) -> None:
     """Before anything is written anywhere: there is such a topic, and a table, if there is one, is its own."""
-    origin = origin_of(wish, cluster.existing([wish.topic])[wish.topic])
+    origin = origin_of(spec, cluster.existing_topics([spec.topic])[spec.topic])
     if (found := table.state()) is not None:
         check_origin(found.origin, origin, table.uri)
 
 
-def origin_of(wish: TableSpec, topic: TopicMetadata) -> TableOrigin:
-    isolation = "read_committed" if wish.committed else "read_uncommitted"
-    return TableOrigin(topic.name, format_id(topic.id), wish.format, wish.mode, wish.partition_by, isolation)
+def origin_of(spec: TableSpec, topic: TopicMetadata) -> TableOrigin:
+    isolation = "read_committed" if spec.committed else "read_uncommitted"
+    return TableOrigin(topic.name, format_id(topic.id), spec.format, spec.mode, spec.partition_by, isolation)
 
 
 def dead_origin(origin: TableOrigin) -> TableOrigin:

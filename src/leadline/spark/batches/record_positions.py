@@ -24,9 +24,9 @@ from leadline.records import varint
 from leadline.records.record import Span, spans
 
 try:
-    from leadline.spark.batches import native_places
+    from leadline.spark.batches import native_positions
 except ImportError:  # not built: see native.py
-    native_places = None  # type: ignore[assignment]
+    native_positions = None  # type: ignore[assignment]
 
 Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -86,18 +86,18 @@ class WrongBody(CorruptMessage):
         self.body = body
 
 
-def places(bodies: RecordBytes) -> RecordPositions:
+def record_positions(bodies: RecordBytes) -> RecordPositions:
     """WrongBody where lengths contradict each other."""
     if (bodies.counts < 0).any() or (bodies.counts * LEAST_RECORD_BYTES > bodies.ends - bodies.begins).any():
-        return exact(bodies)  # and be told why
-    fast = plain if native_places is None else compiled
-    return fast(bodies) or exact(bodies)
+        return by_records(bodies)  # and be told why
+    fast = by_columns if native_positions is None else by_native_code
+    return fast(bodies) or by_records(bodies)
 
 
-def compiled(bodies: RecordBytes) -> RecordPositions | None:
+def by_native_code(bodies: RecordBytes) -> RecordPositions | None:
     """As `plain`, where it was built."""
     columns = np.empty((len(fields(RecordPositions)), int(bodies.counts.sum())), np.int64)
-    if not native_places.fill(bodies.data, bodies.begins, bodies.ends, bodies.counts, columns):
+    if not native_positions.fill(bodies.data, bodies.begins, bodies.ends, bodies.counts, columns):
         return None
     return RecordPositions(*columns)
 
@@ -105,11 +105,11 @@ def compiled(bodies: RecordBytes) -> RecordPositions | None:
 # By columns
 
 
-class _Misfit(Exception):
+class _WrongEnd(Exception):
     """A body does not end where its last record does."""
 
 
-def plain(bodies: RecordBytes) -> RecordPositions | None:
+def by_columns(bodies: RecordBytes) -> RecordPositions | None:
     """None if any of the records is unusual, or wrong."""
     view = _View(bodies.data)
     try:
@@ -120,7 +120,7 @@ def plain(bodies: RecordBytes) -> RecordPositions | None:
         offset_delta, at = view.varints(at)
         key_bytes, key_at = view.varints(at)
         value_bytes, value_at = view.varints(key_at + np.maximum(key_bytes, 0))
-    except (IndexError, _Misfit):
+    except (IndexError, _WrongEnd):
         return None
     headers_at = value_at + np.maximum(value_bytes, 0)
     if view.too_long or not (headers_at < end).all():
@@ -142,19 +142,19 @@ def _starts(view: "_View", bodies: RecordBytes) -> Longs:
         here += view.steps(here)
     for n in np.flatnonzero(counts > steps).tolist():
         row, count = int(rows[n]), int(counts[n]) - steps
-        found, at[n] = _chase(view, int(at[n]), int(ends[n]), count)
+        found, at[n] = _record_starts(view, int(at[n]), int(ends[n]), count)
         starts[row : row + count] = found
     if not np.array_equal(at, ends):
-        raise _Misfit
+        raise _WrongEnd
     return starts
 
 
-def _chase(view: "_View", at: int, end: int, count: int) -> tuple[list[int], int]:
+def _record_starts(view: "_View", at: int, end: int, count: int) -> tuple[list[int], int]:
     """Where each of so many records begins, and where the last one ends."""
     data, found = view.data, list[int]()
     for _ in range(count):
         if at >= end:
-            raise _Misfit
+            raise _WrongEnd
         found.append(at)
         low, high = data[at], data[at + 1]
         if low < 0x80:
@@ -226,7 +226,7 @@ class _View:
         return value, size
 
 
-def header_places(data: Buffer, rows: RecordPositions) -> HeaderPositions | None:
+def header_positions(data: Buffer, rows: RecordPositions) -> HeaderPositions | None:
     """None if any of the headers is unusual, or wrong."""
     view = _View(data)
     try:
@@ -272,7 +272,7 @@ def skip(data: Buffer, position: int, count: int) -> int:
     return min(position, len(data))
 
 
-def exact(bodies: RecordBytes) -> RecordPositions:
+def by_records(bodies: RecordBytes) -> RecordPositions:
     found = array("q")
     each = zip(bodies.begins.tolist(), bodies.ends.tolist(), bodies.counts.tolist(), strict=True)
     for number, (begin, end, count) in enumerate(each):

@@ -15,7 +15,7 @@ ROWS = 10_000  # that become columns at a time
 
 
 @dataclass(frozen=True, slots=True)
-class LogPart:
+class LogSplit:
     """What a task reads of one log: files, or a range of offsets."""
 
     log: LogFiles

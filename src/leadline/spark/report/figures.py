@@ -21,7 +21,7 @@ from leadline.records.batch import CODEC_MASK, CONTROL, HEADER_BYTES, Header, co
 from leadline.records.compression import Codec, compress
 from leadline.records.record import body_of
 from leadline.spark.batches.decode import RecordFilter, pieces
-from leadline.spark.batches.places import Longs
+from leadline.spark.batches.record_positions import Longs
 from leadline.spark.report.sketches import CompactionEstimate, Histogram, HotKeys, KeyColumn, KeySample
 from leadline.spark.report.traffic import TimeSlots
 

@@ -1,11 +1,11 @@
 """Where tables live, by the name of their format."""
 
-from leadline.spark.table.tables import Table
+from leadline.spark.table.table import Table
 
-KINDS = ("delta", "iceberg")
+TABLE_FORMATS = ("delta", "iceberg")
 
 
-def home(kind: str, uri: str) -> Table:
+def open_table(kind: str, uri: str) -> Table:
     """A table that is there, or may be created. What its format needs is loaded now."""
     if kind == "iceberg":
         from leadline.spark.table.iceberg import Iceberg

@@ -19,18 +19,18 @@ from leadline.errors import CorruptFile, WireError
 from leadline.model import Buffer, Offset, TopicPartition, by_topic
 from leadline.spark.batches.decode import RecordFilter, pieces
 from leadline.spark.client.cluster import ClusterClient, NoSuchTopic, RequestFailed
-from leadline.spark.client.connection import AccessRefused, ClientConnection, Unreachable
-from leadline.spark.client.fetching import FetchOptions, fetch
+from leadline.spark.client.connection import AccessRefused, BlockingConnection, Unreachable
+from leadline.spark.client.range_fetch import FetchOptions, fetch
 from leadline.spark.errors import JobFailed
 from leadline.spark.files import segments
 from leadline.spark.files.segments import LogFiles
 from leadline.spark.ranges import Range, plan
-from leadline.spark.report.findings import Report, TopicReport
+from leadline.spark.report.figures import RangeMeasure, TopicFigures
 from leadline.spark.report.forecast import TopicLimits, forecast
 from leadline.spark.report.lag import CommitHistory, histories
-from leadline.spark.report.measure import RangeMeasure, TopicFigures
-from leadline.spark.topics import resolve
-from leadline.spark.topics.options import Subscribed
+from leadline.spark.report.topic_report import Report, TopicReport
+from leadline.spark.topics import resolution
+from leadline.spark.topics.options import SubscribedTopics
 from leadline.wire.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -77,14 +77,16 @@ class ReportPlan:
 # What there is to read
 
 
-def from_brokers(properties: Mapping[str, str], topics: Sequence[str]) -> ReportPlan:
+def plan_from_brokers(properties: Mapping[str, str], topics: Sequence[str]) -> ReportPlan:
     """Topics by name; none: all but the internal ones."""
     with ClusterClient(properties) as cluster:
         known = cluster.topics()
         chosen = sorted(topics or (name for name, topic in known.items() if not topic.is_internal))
         read = [*chosen, *([OFFSETS_TOPIC] if OFFSETS_TOPIC in known and OFFSETS_TOPIC not in chosen else [])]
-        at = resolve.now(cluster, resolve.find(cluster, Subscribed(tuple(read))), committed=False)
-        average = resolve.bytes_per_offset(cluster, at)
+        at = resolution.current_offsets(
+            cluster, resolution.resolve_topics(cluster, SubscribedTopics(tuple(read))), committed=False
+        )
+        average = resolution.bytes_per_offset(cluster, at)
         ranges = [Range(tp, at.earliest[tp], until) for tp, until in sorted(at.latest.items())]
         tasks = [tuple(map(ReportRange, task)) for task in plan(ranges, average, min_tasks=LEAST_TASKS)]
         size = sum(one.length * average.get(one.tp, 0.0) for one in ranges)
@@ -99,7 +101,7 @@ def _limits(
     disks: dict[TopicPartition, tuple[int, int]] = {}
     settings: dict[str, dict[str, str]] = {}
     try:
-        disks = cluster.each_leader(partitions, _disks)
+        disks = cluster.ask_leaders(partitions, _disks)
         settings = _settings(cluster, topics)
     except (RequestFailed, AccessRefused):
         pass  # without the right to know, a report does without
@@ -114,7 +116,7 @@ def _limits(
 
 
 def _disks(
-    connection: ClientConnection, partitions: Sequence[TopicPartition]
+    connection: BlockingConnection, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, tuple[int, int]]]:
     """Of the disk that each of them lies on: free and whole."""
     asked = [
@@ -138,7 +140,7 @@ def _settings(cluster: ClusterClient, topics: Sequence[str]) -> dict[str, dict[s
         )
         for topic in topics
     ]
-    answer = cluster.ask_anyone(DescribeConfigsRequest(resources=asked), DescribeConfigsResponse)
+    answer = cluster.ask_any_broker(DescribeConfigsRequest(resources=asked), DescribeConfigsResponse)
     return {
         each.resource_name: {found.name: found.value for found in each.configs if found.value is not None}
         for each in answer.results
@@ -146,7 +148,7 @@ def _settings(cluster: ClusterClient, topics: Sequence[str]) -> dict[str, dict[s
     }
 
 
-def from_files(paths: Sequence[str], topics: Sequence[str]) -> ReportPlan:
+def plan_from_files(paths: Sequence[str], topics: Sequence[str]) -> ReportPlan:
     """Topics by name; none: all but the internal ones."""
     fullest: dict[TopicPartition, LogFiles] = {}
     for log in segments.logs_in(paths):
@@ -194,7 +196,7 @@ class ReportOutcome:
         return self
 
 
-def measure(properties: Mapping[str, str], topics: frozenset[str], task: Task) -> ReportOutcome:
+def run_report_task(properties: Mapping[str, str], topics: frozenset[str], task: Task) -> ReportOutcome:
     outcome = ReportOutcome()
     with ClusterClient(properties) as cluster:
         for piece in task:
@@ -241,17 +243,17 @@ def _add_commits(data: Buffer, first: Offset, until: Offset, topics: frozenset[s
 # The whole
 
 
-def make(spark: SparkSession, work: ReportPlan, properties: Mapping[str, str]) -> Report:
+def make_report(spark: SparkSession, work: ReportPlan, properties: Mapping[str, str]) -> Report:
     """Runs the tasks. NothingToReport if there is no record anywhere."""
     outcome = ReportOutcome()
     if work.tasks:
         tasks = spark.sparkContext.parallelize(work.tasks, len(work.tasks))
-        do: Callable[[Task], ReportOutcome] = partial(measure, dict(properties), work.topics)
+        do: Callable[[Task], ReportOutcome] = partial(run_report_task, dict(properties), work.topics)
         outcome = tasks.map(do).treeReduce(ReportOutcome.merge)
-    return finished(work, outcome)
+    return finished_report(work, outcome)
 
 
-def finished(work: ReportPlan, outcome: ReportOutcome) -> Report:
+def finished_report(work: ReportPlan, outcome: ReportOutcome) -> Report:
     for tp in work.partitions:
         outcome.topics.setdefault(tp.topic, TopicFigures()).part(tp.partition)
     found = [_of_topic(name, figures, work, outcome.commits) for name, figures in outcome.topics.items()]
