@@ -46,6 +46,24 @@ def inferred(found: Signature) -> pa.DataType:
     return pa.struct([pa.field(name, inferred(part)) for name, part in parts])
 
 
+def fitted(value: Any, kind: pa.DataType) -> Any:
+    """The value as a column of a type that it merges with holds it.
+
+    A whole number in a column of doubles becomes a double. Beyond 2^53 it is rounded, as Arrow's own parser of JSON
+    rounds it; Arrow refuses such a number only where it converts a Python value.
+    """
+    if value is None:
+        return None
+    if pa.types.is_float64(kind):
+        return float(value)
+    if pa.types.is_list(kind):
+        return [fitted(element, kind.value_type) for element in value]
+    if pa.types.is_struct(kind):
+        types = {field.name: field.type for field in kind}
+        return {name: fitted(member, types[name]) for name, member in value.items() if name in types}
+    return value
+
+
 def merged(known: pa.DataType, seen: pa.DataType, *, widen: bool = False, at: str = "") -> pa.DataType:
     """The type that holds both; `known` itself if `seen` fits into it. `widen`: whole numbers may yet become others."""
     if known.equals(seen) or pa.types.is_null(seen):

@@ -16,14 +16,14 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
 from leadline.spark.batches.decode import HEADERS, SPARK_SCHEMA_WITH_HEADERS, spark_columns
-from leadline.spark.table.evolution import NOTHING, Conflict, inferred, merged, signature, storable
+from leadline.spark.table.evolution import NOTHING, Conflict, fitted, inferred, merged, signature, storable
 
 BESIDE = pa.schema(
     [
@@ -119,25 +119,11 @@ def _columns(found: "list[dict[str, object] | Conflict]", known: pa.DataType) ->
         for n, each in enumerate(found):
             if not isinstance(each, Conflict):
                 try:
-                    found[n] = rounded = _rounded(each, known)
-                    _flat([rounded], known)
+                    found[n] = stored = fitted(each, known)
+                    _flat([stored], known)
                 except OUT_OF_RANGE as error:
                     found[n] = Conflict(str(error))
         return _flat([each for each in found if not isinstance(each, Conflict)], known)
-
-
-def _rounded(value: Any, kind: pa.DataType) -> Any:
-    """Whole numbers in columns of others become such: Arrow does that by itself only where nothing is lost."""
-    if value is None:
-        return None
-    if pa.types.is_float64(kind):
-        return float(value)
-    if pa.types.is_list(kind):
-        return [_rounded(each, kind.value_type) for each in value]
-    if pa.types.is_struct(kind):
-        types = {field.name: field.type for field in kind}
-        return {name: _rounded(each, types[name]) for name, each in value.items() if name in types}
-    return value
 
 
 def _flat(documents: Sequence[dict[str, object]], known: pa.DataType) -> list[pa.Array]:

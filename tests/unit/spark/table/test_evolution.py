@@ -4,10 +4,10 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leadline.spark.table.evolution import NOTHING, Conflict, additions, inferred, merged, signature, storable
+from leadline.spark.table.evolution import NOTHING, Conflict, additions, fitted, inferred, merged, signature, storable
 
 LONG, DOUBLE, TEXT, FLAG = pa.int64(), pa.float64(), pa.string(), pa.bool_()
 
@@ -81,6 +81,7 @@ def test_whole_numbers_become_others_only_while_a_column_is_new() -> None:
 
 
 @given(VALUES)
+@example([9007199254740993, 0.0])
 def test_a_value_fits_into_its_own_type(value: object) -> None:
     try:
         kind = inferred(signature(value))
@@ -89,7 +90,7 @@ def test_a_value_fits_into_its_own_type(value: object) -> None:
     assert merged(kind, kind) is kind
     if (kept := storable(kind)) is not None:
         assert merged(kind, kept).equals(kind)
-        assert pa.array([value], kind).cast(kind).type == kind
+        assert pa.array([fitted(value, kind)], kind).cast(kind).type == kind
 
 
 def test_what_is_always_null_is_no_column() -> None:

@@ -89,6 +89,18 @@ def test_whole_numbers_beyond_64_bits_are_numbers_like_others(text: bytes, kind:
     assert quick is None or quick[0].to_pylist() == slow.rows.column("n").to_pylist()[:1]
 
 
+@pytest.mark.parametrize("beside", [b"0.0", b"null"])
+def test_a_whole_number_beyond_53_bits_is_rounded_in_a_list_of_doubles(beside: bytes) -> None:
+    value = b'{"n": [9007199254740993, %s]}' % beside
+    fields = pa.schema([("n", pa.list_(pa.float64()))])
+    quick = quick_json(decoded(value).column("value"), fields)
+    slow = as_json(decoded(value, None), fields)
+    assert slow.bad is None
+    assert slow.rows.column("n").to_pylist()[0] == [9007199254740992.0, json.loads(beside)]
+    assert quick is not None
+    assert quick[0].to_pylist() == slow.rows.column("n").to_pylist()[:1]
+
+
 def test_a_tombstone_is_a_row_without_fields() -> None:
     shaped = as_json(decoded(b'{"id": 1}', None))
     assert shaped.rows.column("id").to_pylist() == [1, None]
