@@ -169,7 +169,7 @@ def test_one_that_its_coordinator_will_end_is_not_torn_apart(cluster: Side) -> N
         call = ("transactions", "abort", f"{deals}:0", "--start-offset", str(blocked["lastStableOffset"]), "--execute")
         out, err = leadline(cluster, *call, code=1)
         assert "It does not hang: torn is Ongoing" in out
-        assert "would tear it apart" in err
+        assert "would split the transaction" in err
         assert objects(cluster, "blocking", f"{deals}:0") == [blocked]
 
 

@@ -51,7 +51,7 @@ def test_another_demo_takes_the_place_of_the_last_one(tmp_path: Path) -> None:
 
 def test_what_no_demo_made_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine").touch()
-    with pytest.raises(Failure, match="no demo made it"):
+    with pytest.raises(Failure, match="was not made by a demo"):
         clear_directory(tmp_path)
     assert main(["demo", "--dir", str(tmp_path)]) == 1
     assert (
