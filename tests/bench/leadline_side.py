@@ -25,7 +25,7 @@ from leadline.log.log_context import LogContext
 from leadline.log.log_dirs import LogDirs
 from leadline.log.recovery import Opening, open_log
 from leadline.records.batch import walk
-from leadline.runtime.ports import OsFiles, SystemChance, SystemClock
+from leadline.runtime.ports import OsFiles, SystemChance, SystemTime
 from tests.support.inline_background import InlineBackground
 
 Json: TypeAlias = dict[str, Any]
@@ -58,7 +58,7 @@ def open_one(request: Json, *, clean: bool) -> Log:
     directory = request["dir"]
     tp, _ = names.parse_dir_name(os.path.basename(directory))
     background = InlineBackground(os.path.dirname(directory), fail)
-    context = LogContext(SystemClock(), SystemChance(), OsFiles(), background, fail)
+    context = LogContext(SystemTime(), SystemChance(), OsFiles(), background, fail)
     return open_log(Opening(tp, directory, LogConfig.parse(request["config"]), clean), context)
 
 
@@ -195,7 +195,7 @@ def directory_open(request: Json) -> Json:
 
 async def _open_directory(path: str, config: LogConfig) -> Json:
     watch = Stopwatch()
-    dirs = LogDirs(StorageConfig(log_dirs=(path,)), SystemClock(), SystemChance(), OsFiles(), lambda _: config)
+    dirs = LogDirs(StorageConfig(log_dirs=(path,)), SystemTime(), SystemChance(), OsFiles(), lambda _: config)
     await dirs.open()
     measured = watch.stop()
     _opened.append(dirs)

@@ -16,7 +16,7 @@ from leadline.log.log_dirs import LogDirs
 from leadline.model import TopicPartition
 from leadline.replication.partition import LeaderAndIsr
 from leadline.replication.replicas import Replicas
-from leadline.runtime.ports import SystemChance, SystemClock
+from leadline.runtime.ports import SystemChance, SystemTime
 from leadline.wire.messages import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -89,7 +89,7 @@ def test_our_copy_is_kafkas_log(kafka: Side, tmp_path: Path) -> None:
     async def main() -> None:
         config = LogConfig.parse({"segment.bytes": str(SEGMENT_BYTES)})
         storage = StorageConfig.parse({"log.dirs": str(tmp_path / "ours")})
-        dirs = LogDirs(storage, SystemClock(), SystemChance(), Unsynced(), lambda _: config)
+        dirs = LogDirs(storage, SystemTime(), SystemChance(), Unsynced(), lambda _: config)
         await dirs.open()
         settings = broker_settings({"log.dirs": str(tmp_path / "ours"), "replica.fetch.backoff.ms": "50"}).broker
         replicas = Replicas(dirs, US, settings, lambda _: TcpBrokerClient(kafka.host, kafka.port, "broker-2"))

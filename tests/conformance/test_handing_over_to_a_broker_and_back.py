@@ -26,7 +26,7 @@ from leadline.records.build import BatchFields, build
 from leadline.records.compression import Codec
 from leadline.records.control import ControlType, control_type
 from leadline.records.record import Record, RecordHeader, records_of
-from leadline.runtime.ports import OsFiles, SystemChance, SystemClock
+from leadline.runtime.ports import OsFiles, SystemChance, SystemTime
 from tests.conformance.kafka.broker import Broker, broker, zookeeper
 from tests.conformance.kafka.oracle import Oracle
 from tests.support.logs import bytes_of, marker, whole_log
@@ -163,7 +163,7 @@ def with_leadline(directory: Path, work: Callable[[LogDirs], Awaitable[T]]) -> T
 
     async def run() -> T:
         settings = StorageConfig.parse({"log.dirs": str(directory)})
-        dirs = LogDirs(settings, SystemClock(), SystemChance(), OsFiles(), topic_config)
+        dirs = LogDirs(settings, SystemTime(), SystemChance(), OsFiles(), topic_config)
         await dirs.open()
         try:
             return await work(dirs)
@@ -224,7 +224,7 @@ async def read_all(dirs: LogDirs) -> tuple[Everything, Everything, dict[Leadline
 
 async def write_more(dirs: LogDirs) -> None:
     """As the next leader: all codecs, an idempotent producer, transactions."""
-    now = SystemClock().now_ms()
+    now = SystemTime().now_ms()
     for tp, log in dirs.logs.items():
         if tp.topic not in TOPICS:
             continue

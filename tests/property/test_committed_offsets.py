@@ -16,7 +16,7 @@ from leadline.records.batch import header_at
 from leadline.records.build import BatchFields, build_at
 from leadline.records.control import ControlType, EndMarker, end_marker
 from leadline.records.record import records_of
-from leadline.runtime.ports import Clock, SystemClock
+from leadline.runtime.ports import SystemTime, Time
 
 GROUPS, PRODUCERS = ("g", "h"), (1, 2)
 PARTITIONS = [TopicPartition("t", n) for n in range(3)]
@@ -32,7 +32,7 @@ STEPS = st.one_of(
 class Nobody:
     """Who looks after a shard that is only read."""
 
-    clock: Clock = SystemClock()
+    clock: Time = SystemTime()
 
     def new_group(self, group_id: str) -> ClassicGroup:
         return ClassicGroup(group_id, GroupLimits(10, 0), 0)

@@ -35,7 +35,7 @@ from leadline.model import BrokerId, Buffer, Offset, TopicPartition
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.partition import LeaderAndIsr, Proposal
 from leadline.replication.replicas import Replicas
-from leadline.runtime.ports import Files, SystemClock
+from leadline.runtime.ports import Files, SystemTime
 from leadline.wire.classes import Message
 from leadline.wire.codec import decode, to_bytes
 from leadline.wire.frames import parse_response, request_frame
@@ -76,7 +76,7 @@ class Node:
     def __init__(self, brokers: "Brokers", id: BrokerId, path: Path, incarnation: int) -> None:
         self.brokers, self.id, self.incarnation = brokers, id, incarnation
         log_dirs = {"log.dirs": ",".join(f"{path}{mark}" for mark in brokers.folders)}
-        clock, settings = SystemClock(), broker_settings({**log_dirs, **brokers.settings})
+        clock, settings = SystemTime(), broker_settings({**log_dirs, **brokers.settings})
         topic_config = LogConfig.parse(brokers.topic)
         self.dirs = LogDirs(
             StorageConfig.parse(log_dirs), clock, SeededChance(id), brokers.files_of(id), lambda _: topic_config

@@ -12,6 +12,7 @@ from typing import TypeVar, cast
 from leadline.api.context import ClientConnection
 from leadline.broker.broker import Broker
 from leadline.broker.connection import Connection
+from leadline.broker.ports import Ports
 from leadline.broker.reply_queue import PendingReply
 from leadline.config.broker import broker_settings
 from leadline.model import TopicPartition
@@ -93,7 +94,7 @@ class InMemoryClient:
 @asynccontextmanager
 async def in_memory_broker(path: Path, **settings: str) -> AsyncIterator[InMemoryClient]:
     given = {"log.dirs": str(path)} | SETTINGS | {name.replace("_", "."): value for name, value in settings.items()}
-    broker = Broker(broker_settings(given), MemoryNetwork())
+    broker = Broker(broker_settings(given), Ports(network=MemoryNetwork()))
     broker.dirs.files = Unsynced()
     await broker.start()
     try:

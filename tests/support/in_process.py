@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from leadline.broker.broker import Broker
+from leadline.broker.ports import Ports
 from leadline.config.broker import broker_settings
 from leadline.runtime.ports import Files
 
@@ -22,8 +23,8 @@ async def broker_in_process(
         "listeners": "PLAINTEXT://localhost:0",
         "log.segment.delete.delay.ms": "0",
     }
-    broker = Broker(broker_settings(given | dict(settings or {})))
-    broker.dirs.files = files or broker.dirs.files
+    ports = Ports() if files is None else Ports(files=files)
+    broker = Broker(broker_settings(given | dict(settings or {})), ports)
     await broker.start()
     try:
         yield broker

@@ -32,6 +32,9 @@ class ManualClock:
     def now_ms(self) -> int:
         return self.ms
 
+    def monotonic_s(self) -> float:
+        return self.ms / 1000
+
 
 class LogBench:
     """A partition's directory, and the log opened on it again and again."""

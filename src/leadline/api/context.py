@@ -20,7 +20,7 @@ from leadline.coordinator.offset_coordinator import OffsetCoordinator
 from leadline.coordinator.transaction_coordinator import TransactionCoordinator
 from leadline.log.log_dirs import LogDirs
 from leadline.replication.replicas import Replicas
-from leadline.runtime.ports import Clock
+from leadline.runtime.ports import Time
 
 if TYPE_CHECKING:
     from leadline.api.fast.follower_fetch import FollowerFetch
@@ -44,7 +44,7 @@ class Services:
     offsets: OffsetCoordinator
     transactions: TransactionCoordinator
     markers: MarkerWriter
-    clock: Clock
+    clock: Time
     produce_templates: ProduceTemplates
     is_alone: bool  # one node by itself: nobody else has a say in it
     peer_monitor: PeerMonitor | None = None  # over the others

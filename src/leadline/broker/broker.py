@@ -14,6 +14,7 @@ from leadline.api.fetch_sessions import Sessions
 from leadline.broker.identity import Identity, identify, properties_of
 from leadline.broker.inter_broker import InterBroker
 from leadline.broker.net import Net
+from leadline.broker.ports import Ports
 from leadline.broker.presence import Presence
 from leadline.broker.reconfiguration import Reconfiguration, limits_of, topic_config
 from leadline.broker.requests import Requests
@@ -30,7 +31,6 @@ from leadline.controller.controller import Controller
 from leadline.controller.leadership import Leadership
 from leadline.controller.log_dir_reconciliation import OUR_STOP, LogDirReconciliation, first_producer_id
 from leadline.coordination import registration, znodes
-from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.membership import make_persistent_nodes
 from leadline.coordination.registration import Registration, encode_registration
 from leadline.coordination.tree import Tree
@@ -47,8 +47,8 @@ from leadline.log.log_tasks import LogTasks
 from leadline.model import ProducerId, TopicPartition
 from leadline.replication.replicas import Replicas
 from leadline.runtime.deferred_completions import of_running_loop
-from leadline.runtime.network import Network, TcpNetwork, host_name
-from leadline.runtime.ports import OsFiles, SystemChance, SystemClock, raise_descriptor_limit
+from leadline.runtime.network import host_name
+from leadline.runtime.ports import raise_descriptor_limit
 
 KAFKAS_STOP = -1  # in .kafka_cleanshutdown, where Kafka with ZooKeeper has no broker epoch either
 
@@ -70,11 +70,11 @@ class Broker:
     services: Services
     requests: Requests
 
-    def __init__(self, settings: BrokerSettings, network: Network | None = None) -> None:
+    def __init__(self, settings: BrokerSettings, ports: Ports | None = None) -> None:
         self.settings = LiveSettings(settings)
-        self.network = network or TcpNetwork()
         self.is_alone = not settings.broker.zookeeper_connect  # nobody else writes to its tree
-        self.clock, self.chance, self.files = SystemClock(), SystemChance(), OsFiles(CACHE.make_room)
+        self.ports = ports or Ports()
+        self.clock, self.chance, self.files = self.ports.time, self.ports.chance, self.ports.files
         self.dirs = LogDirs(settings.storage, self.clock, self.chance, self.files, self._topic_config)
         self.dirs.on_offline.append(self._dir_failed)
         self.upkeep = LogTasks(self.dirs)
@@ -88,10 +88,11 @@ class Broker:
         async with AsyncExitStack() as stack:
             self.dirs.lock()
             stack.push_async_callback(self._close_dirs)
-            self.tree = await self._open_tree()
+            directory = next(iter(self.dirs.dirs))
+            self.tree = await self.ports.open_tree(self.settings.broker, directory, self.clock)
             stack.push_async_callback(self.tree.close)
             identity = await self._identity()
-            self.net = Net(limits_of(self.settings.current), self.network)
+            self.net = Net(limits_of(self.settings.current), self.ports.network, self.clock.monotonic_s)
             stack.callback(self.net.stop_listening)
             self._listen()
             self._build(identity)
@@ -133,20 +134,6 @@ class Broker:
 
     # The tree and the identity
 
-    async def _open_tree(self) -> Tree:
-        config = self.settings.broker
-        if self.is_alone:
-            return await EmbeddedTree.open(next(iter(self.dirs.dirs)), self.clock)
-        from leadline.coordination.zookeeper.client import ZooKeeperTree
-
-        assert config.zookeeper_connect is not None
-        return await ZooKeeperTree.open(
-            config.zookeeper_connect,
-            session_timeout_ms=config.zookeeper_session_timeout_ms,
-            connection_timeout_ms=config.zookeeper_connection_timeout_ms,
-            max_in_flight=config.zookeeper_max_in_flight_requests,
-        )
-
     async def _identity(self) -> Identity:
         stored = self.dirs.meta_properties()
         identity = await identify(self.tree, stored, self.settings.broker, is_alone=self.is_alone)
@@ -173,7 +160,7 @@ class Broker:
     def _build(self, identity: Identity) -> None:
         """Nothing runs yet. The order is that of the imports: what a part uses is built before it."""
         settings = self.settings
-        brokers = InterBroker(settings, identity.broker, self.network)
+        brokers = InterBroker(settings, identity.broker, self.ports.network)
         me = BrokerInfo(identity.broker, self.advertised, settings.broker.broker_rack)
         self.metadata = MetadataCache(me, identity.cluster_id)
         self.configs = DynamicConfigs(self.tree, me.id, self.clock)
@@ -208,7 +195,7 @@ class Broker:
             produce_templates=ProduceTemplates(),
             is_alone=self.is_alone,
         )
-        self.requests = Requests(self.services)
+        self.requests = Requests(self.services, self.clock.monotonic_s)
         self._brokers = brokers
 
     def _controller(self, identity: Identity, brokers: InterBroker) -> Controller:

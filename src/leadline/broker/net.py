@@ -6,7 +6,6 @@ TLS, wraps the accepted socket in `_accepted`: see `runtime/network.py`.
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
 
 from leadline.broker.acceptor import Acceptor
@@ -16,6 +15,7 @@ from leadline.broker.frame_memory import FrameMemory
 from leadline.broker.readahead import Readahead
 from leadline.runtime.deferred_completions import DeferredCompletions
 from leadline.runtime.network import Network, Socket, TcpNetwork
+from leadline.runtime.ports import SystemTime
 from leadline.runtime.step_scheduler import StepScheduler
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,10 @@ class Net:
     completions: DeferredCompletions
 
     def __init__(
-        self, limits: ConnectionLimits, network: Network | None = None, now: Callable[[], float] = time.monotonic
+        self,
+        limits: ConnectionLimits,
+        network: Network | None = None,
+        now: Callable[[], float] = SystemTime.monotonic_s,
     ) -> None:
         self.limits, self.now = limits, now
         self.connections: set[Connection] = set()

@@ -7,9 +7,8 @@ happens.
 import gc
 import logging
 from asyncio import Future
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from time import perf_counter
 
 from leadline.api import TABLE, Answer, Entry, Reply, Serve
 from leadline.api.context import Context, Services
@@ -17,6 +16,7 @@ from leadline.broker.connection import LARGE_BYTES, Connection
 from leadline.broker.connection_state import CloseConnection
 from leadline.broker.reply_queue import PendingReply, unchanged
 from leadline.errors import WireError
+from leadline.runtime.ports import SystemTime
 from leadline.wire.apis import API_VERSIONS, APIS, unsupported_api_versions
 from leadline.wire.classes import Message
 from leadline.wire.frames import FRONT, RequestHead, response_frame, rest_of_head, short_header
@@ -30,13 +30,13 @@ Served = Reply | PendingReply | Awaitable[Reply | None] | None
 
 
 class Requests:
-    def __init__(self, services: Services) -> None:
-        self.services = services
+    def __init__(self, services: Services, monotonic_s: Callable[[], float] = SystemTime.monotonic_s) -> None:
+        self.services, self._monotonic_s = services, monotonic_s
         self.served = 0
         self.slowest_turn = 0.0  # the longest time that one request has held the loop, in seconds
 
     def serve(self, connection: Connection, frame: memoryview) -> Served:
-        started = perf_counter()
+        started = self._monotonic_s()
         try:
             if len(frame) < FRONT.size:
                 raise short_header(frame)
@@ -57,7 +57,7 @@ class Requests:
         except WireError as error:
             raise _failed(error) from None
         self.served += 1
-        seconds = perf_counter() - started
+        seconds = self._monotonic_s() - started
         if seconds > SLOW_SECONDS or seconds > self.slowest_turn:
             self._note(seconds, entry.name, version, connection)
         return served

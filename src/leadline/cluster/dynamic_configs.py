@@ -26,7 +26,7 @@ from leadline.coordination.tree import (
     TreeWatch,
 )
 from leadline.model import BrokerId
-from leadline.runtime.ports import Clock
+from leadline.runtime.ports import Time
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ TOPICS, BROKERS = "topics", "brokers"
 class DynamicConfigs:
     """`await start()`; then `topics` has those that were read, and changes of them are told to `on_change`."""
 
-    def __init__(self, tree: Tree, me: BrokerId, clock: Clock) -> None:
+    def __init__(self, tree: Tree, me: BrokerId, clock: Time) -> None:
         self.tree, self.me, self.clock = tree, me, clock
         self.topics: dict[str, dict[str, str]] = {}  # what differs from the broker's defaults; of those read so far
         self.unreadable: set[str] = set()  # topics whose settings cannot be read

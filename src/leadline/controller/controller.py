@@ -43,7 +43,7 @@ from leadline.coordination.tree import (
 )
 from leadline.errors import NotController
 from leadline.model import BrokerId, ProducerId, new_id
-from leadline.runtime.ports import Clock
+from leadline.runtime.ports import Time
 from leadline.wire.classes import Message
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class Controller:
         me: BrokerId,
         settings: Callable[[], BrokerSettings],
         connect: Connect,
-        clock: Clock,
+        clock: Time,
         *,
         listener: str,
         session_timeout_s: float = 18.0,

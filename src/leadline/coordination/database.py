@@ -42,7 +42,7 @@ from leadline.coordination.tree import (
     sequential_path,
 )
 from leadline.errors import CorruptFile
-from leadline.runtime.ports import Clock
+from leadline.runtime.ports import Time
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class TreeInUse(Exception):
 class Database:
     """An open file. A write happens within `transaction`; what it changed is then in `events`, in order."""
 
-    def __init__(self, directory: str, clock: Clock) -> None:
+    def __init__(self, directory: str, clock: Time) -> None:
         self.path = os.path.join(directory, FILE_NAME)
         self._clock = clock
         self.events: list[Event] = []

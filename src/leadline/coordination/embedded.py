@@ -38,7 +38,7 @@ from leadline.coordination.tree import (
     check_path,
 )
 from leadline.coordination.watches import SessionWatches, Subscription, Watches
-from leadline.runtime.ports import Clock
+from leadline.runtime.ports import Time
 
 T = TypeVar("T")
 
@@ -96,7 +96,7 @@ class EmbeddedTree:
         self._over: str | None = None  # why the session is
 
     @classmethod
-    async def open(cls, directory: str, clock: Clock) -> "EmbeddedTree":
+    async def open(cls, directory: str, clock: Time) -> "EmbeddedTree":
         """Raises TreeInUse, CorruptFile or OSError."""
         tree = cls()
         threading.Thread(target=tree._work, args=(directory, clock), name="coordination", daemon=True).start()
@@ -202,7 +202,7 @@ class EmbeddedTree:
 
     # From here on in the thread: it shares the queue and nothing else.
 
-    def _work(self, directory: str, clock: Clock) -> None:
+    def _work(self, directory: str, clock: Time) -> None:
         back = self._loop.call_soon_threadsafe
         try:
             database = Database(directory, clock)

@@ -44,7 +44,7 @@ from leadline.model import NONE, ProducerId
 from leadline.records.build import BatchFields
 from leadline.records.compression import Codec
 from leadline.replication.replicas import Replicas
-from leadline.runtime.ports import Chance, Clock
+from leadline.runtime.ports import Chance, Time
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class GroupCoordinator:
     def __init__(
         self,
         replicas: Replicas,
-        clock: Clock,
+        clock: Time,
         config: CoordinatorConfig,
         partition_count: Callable[[], int | None],
         chance: Chance,

@@ -13,7 +13,7 @@ from leadline.model import Offset, ProducerId, TopicPartition
 from leadline.records.batch import Header
 from leadline.records.control import ControlType, control_type
 from leadline.records.record import Record
-from leadline.runtime.ports import Clock
+from leadline.runtime.ports import Time
 from leadline.runtime.timers import Timers
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ TimerName = tuple[str, tuple[str, str]]  # the group's id, and the name of the t
 class GroupShardOwner(Protocol):
     """The coordinator that a shard belongs to."""
 
-    clock: Clock
+    clock: Time
 
     def new_group(self, group_id: str) -> ClassicGroup: ...
     def carry_out(self, shard: "GroupShard", group: ClassicGroup, effects: Iterable[Effect]) -> None: ...

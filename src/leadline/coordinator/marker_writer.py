@@ -14,7 +14,7 @@ from leadline.log.producer_state import AppendOrigin
 from leadline.model import LeaderEpoch, Offset, ProducerId, TopicPartition
 from leadline.records.control import ControlType, EndMarker, end_marker
 from leadline.replication.replicas import Replicas
-from leadline.runtime.ports import Clock
+from leadline.runtime.ports import Time
 
 PartitionErrors = dict[TopicPartition, WireError | None]  # None: no error
 
@@ -34,7 +34,7 @@ class PendingOffsets(Protocol):
 
 
 class MarkerWriter:
-    def __init__(self, replicas: Replicas, clock: Clock, offsets: PendingOffsets) -> None:
+    def __init__(self, replicas: Replicas, clock: Time, offsets: PendingOffsets) -> None:
         self._replicas, self._clock, self._offsets = replicas, clock, offsets
 
     async def write(self, outcome: TransactionOutcome, partitions: Iterable[TopicPartition]) -> PartitionErrors:

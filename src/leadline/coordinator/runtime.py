@@ -42,7 +42,7 @@ from leadline.records.record import Record
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.replicas import Replicas
 from leadline.runtime.periodic import spawn
-from leadline.runtime.ports import Clock, shortage
+from leadline.runtime.ports import Time, shortage
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class CoordinatorRuntime(Generic[S]):
     """The shards of an internal topic that this broker leads."""
 
     def __init__(
-        self, topic: InternalTopic, replicas: Replicas, clock: Clock, new_shard: Callable[[int, LeaderEpoch], S]
+        self, topic: InternalTopic, replicas: Replicas, clock: Time, new_shard: Callable[[int, LeaderEpoch], S]
     ) -> None:
         self.topic, self.clock = topic, clock
         self.shards: dict[int, S] = {}  # the active ones, by partition

@@ -45,7 +45,7 @@ from leadline.errors import (
 from leadline.model import LeaderEpoch, ProducerId, TopicPartition
 from leadline.replication.replicas import Replicas
 from leadline.runtime.periodic import every
-from leadline.runtime.ports import Clock
+from leadline.runtime.ports import Time
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ class TransactionCoordinator:
     def __init__(
         self,
         replicas: Replicas,
-        clock: Clock,
+        clock: Time,
         config: Callable[[], CoordinatorConfig],
         markers: MarkerChannel,
         partition_count: Callable[[], int | None],

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from leadline.errors import LogDirFailed
-from leadline.runtime.ports import Background, Chance, Clock, Files
+from leadline.runtime.ports import Background, Chance, Files, Time
 
 
 @dataclass(frozen=True, slots=True)
 class LogContext:
-    clock: Clock
+    clock: Time
     chance: Chance
     files: Files
     background: Background  # the thread of the log directory

@@ -11,7 +11,7 @@ from leadline.log.log import Log
 from leadline.log.log_dir import LogDir, OfflineLog
 from leadline.log.names import DirMark
 from leadline.model import TopicPartition
-from leadline.runtime.ports import Chance, Clock, Files
+from leadline.runtime.ports import Chance, Files, Time
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class LogDirSet:
     def __init__(
         self,
         config: StorageConfig,
-        clock: Clock,
+        clock: Time,
         chance: Chance,
         files: Files,
         topic_config: TopicConfigs = lambda _: LogConfig(),

@@ -38,7 +38,7 @@ from leadline.log.log_truncation import LogTruncation
 from leadline.log.names import DirMark
 from leadline.log.recovery import Opening, open_log
 from leadline.model import Offset, TopicId, TopicPartition
-from leadline.runtime.ports import Chance, Clock, Files, shortage
+from leadline.runtime.ports import Chance, Files, Time, shortage
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class LogDirs(LogDirSet):
     def __init__(
         self,
         config: StorageConfig,
-        clock: Clock,
+        clock: Time,
         chance: Chance,
         files: Files,
         topic_config: TopicConfigs = lambda _: LogConfig(),

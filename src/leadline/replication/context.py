@@ -7,13 +7,13 @@ from leadline.log.write_pressure import WritePressure
 from leadline.model import BrokerId
 from leadline.replication.throttle import Throttles
 from leadline.runtime.deferred_completions import DeferredCompletions
-from leadline.runtime.ports import Clock
+from leadline.runtime.ports import Time
 
 
 @dataclass(slots=True, eq=False)
 class ReplicationContext:
     me: BrokerId
-    clock: Clock
+    clock: Time
     config: ReplicationConfig
     completions: DeferredCompletions
     pressure: WritePressure = field(default_factory=WritePressure)

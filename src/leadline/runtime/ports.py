@@ -25,8 +25,11 @@ MADV_POPULATE_READ = 22  # since Linux 5.14
 LARGE_BYTES = 1024 * 1024  # a smaller file is removed in no time
 
 
-class Clock(Protocol):
+class Time(Protocol):
+    """The wall clock, for timestamps, and a clock that never goes back, for time-outs."""
+
     def now_ms(self) -> int: ...
+    def monotonic_s(self) -> float: ...
 
 
 class Chance(Protocol):
@@ -92,7 +95,9 @@ class Background(Protocol):
     def later(self, delay_ms: int, call: Callable[[], None]) -> None: ...
 
 
-class SystemClock:
+class SystemTime:
+    monotonic_s = staticmethod(time.monotonic)
+
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from leadline.broker.broker import Broker
+from leadline.broker.ports import Ports
 from leadline.cluster.broker_client import PeerGone, TcpBrokerClient
 from leadline.config.broker import broker_settings
 from leadline.wire.messages import (
@@ -68,6 +69,6 @@ def test_a_broker_serves_its_clients_on_another_network(tmp_path: Path, monkeypa
         network = MemoryNetwork()
         given = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://localhost:0"}
         async with asyncio.timeout(SECONDS):
-            await play(Broker(broker_settings(given), network), network, records)
+            await play(Broker(broker_settings(given), Ports(network=network)), network, records)
 
     asyncio.run(main())

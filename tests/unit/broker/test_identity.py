@@ -12,7 +12,7 @@ from leadline.config.values import InvalidSetting
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.membership import agree_on_cluster_id
 from leadline.errors import InconsistentIdentity
-from leadline.runtime.ports import SystemClock
+from leadline.runtime.ports import SystemTime
 from tests.support import in_memory
 from tests.support.in_process import broker_in_process
 
@@ -32,7 +32,7 @@ def identity(
     path: Path, stored: dict[str, dict[str, str]], config: BrokerConfig, cluster_id: str = "ours", alone: bool = False
 ) -> Identity:
     async def play() -> Identity:
-        tree = await EmbeddedTree.open(str(path), SystemClock())
+        tree = await EmbeddedTree.open(str(path), SystemTime())
         try:
             await agree_on_cluster_id(tree, cluster_id)
             return await identify(tree, stored, config, is_alone=alone)

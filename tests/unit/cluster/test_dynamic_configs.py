@@ -13,13 +13,13 @@ from leadline.coordination import znodes
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.membership import make_persistent_nodes
 from leadline.coordination.tree import SessionState, Tree
-from leadline.runtime.ports import SystemClock
+from leadline.runtime.ports import SystemTime
 from tests.support import in_memory
 
 Pair = tuple[DynamicConfigs, DynamicConfigs]
 
 
-class AheadClock(SystemClock):
+class AheadClock(SystemTime):
     """Of a broker whose announcements are long past."""
 
     ahead_ms = 0
@@ -46,7 +46,7 @@ async def two_brokers(tree: Tree) -> AsyncIterator[Pair]:
 
 def run(path: Path, test: Callable[[Tree, Pair], Awaitable[None]]) -> None:
     async def main() -> None:
-        tree = await EmbeddedTree.open(str(path), SystemClock())
+        tree = await EmbeddedTree.open(str(path), SystemTime())
         async with asyncio.timeout(120), two_brokers(tree) as pair:
             await test(tree, pair)
         await tree.close()

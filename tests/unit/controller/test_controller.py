@@ -28,7 +28,7 @@ from leadline.coordination.tree import Operation, SessionState, SetData, Tree, T
 from leadline.coordination.watches import Subscription
 from leadline.errors import CoordinatorLoadInProgress, NotController, StorageError, TopicAlreadyExists
 from leadline.model import BrokerId, TopicPartition
-from leadline.runtime.ports import SystemClock
+from leadline.runtime.ports import SystemTime
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
     AllocateProducerIdsRequest,
@@ -111,14 +111,14 @@ class ThreeBrokers:
         self.tree = tree
         self.brokers = {id: WrittenDown(id) for id in range(3)}
         self.controller = self.new_controller(0)
-        configs = DynamicConfigs(tree, 0, SystemClock())
+        configs = DynamicConfigs(tree, 0, SystemTime())
         self.connected: list[metadata_cache.Endpoint] = []
         peers = Peers(self.brokers[0].metadata, "PLAINTEXT", self._controllers_peer)
         self.view = ClusterAdmin(tree, self.brokers[0].metadata, configs, self.controller, peers)
 
     def new_controller(self, me: BrokerId) -> Controller:
         settings = broker_settings({"log.dirs": "/nowhere"})
-        return Controller(self.tree, me, lambda: settings, self._peer, SystemClock(), listener="PLAINTEXT")
+        return Controller(self.tree, me, lambda: settings, self._peer, SystemTime(), listener="PLAINTEXT")
 
     def _peer(self, broker: RegisteredBroker, lost: Callable[[], None]) -> WrittenDown:
         return self.brokers[broker.id]
@@ -154,7 +154,7 @@ class ThreeBrokers:
 
 @asynccontextmanager
 async def three_brokers(path: Path) -> AsyncIterator[ThreeBrokers]:
-    tree = await EmbeddedTree.open(str(path), SystemClock())
+    tree = await EmbeddedTree.open(str(path), SystemTime())
     await make_persistent_nodes(tree)
     cluster = ThreeBrokers(tree)
     for id in range(3):

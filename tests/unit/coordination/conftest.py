@@ -10,7 +10,7 @@ import pytest
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.tree import Tree
 from leadline.coordination.zookeeper.client import ZooKeeperTree
-from leadline.runtime.ports import SystemClock
+from leadline.runtime.ports import SystemTime
 from tests.conformance.kafka.broker import ZooKeeper, zookeeper
 
 T = TypeVar("T")
@@ -31,7 +31,7 @@ class Embedded:
         self.directory = directory
 
     async def open(self) -> Tree:
-        return await EmbeddedTree.open(str(self.directory), SystemClock())
+        return await EmbeddedTree.open(str(self.directory), SystemTime())
 
 
 class InZooKeeper:

@@ -20,17 +20,17 @@ from leadline.coordination.tree import (
     SessionState,
 )
 from leadline.errors import CorruptFile
-from leadline.runtime.ports import SystemClock
+from leadline.runtime.ports import SystemTime
 
 from .conftest import Run
 
 
 async def open_tree(directory: Path) -> EmbeddedTree:
-    return await EmbeddedTree.open(str(directory), SystemClock())
+    return await EmbeddedTree.open(str(directory), SystemTime())
 
 
 def test_ephemerals_of_a_process_that_did_not_close_are_gone_at_the_next_start(run: Run, tmp_path: Path) -> None:
-    database = Database(str(tmp_path), SystemClock())
+    database = Database(str(tmp_path), SystemTime())
     database.begin()
     database.transaction(lambda: database.multi([Create("/ids"), Create("/ids/0", ephemeral=True), Create("/kept")]))
     database.commit()
@@ -111,7 +111,7 @@ def another_database(path: Path) -> None:
 
 
 def a_format_of_tomorrow(path: Path) -> None:
-    Database(str(path.parent), SystemClock()).close()
+    Database(str(path.parent), SystemTime()).close()
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 2")
     connection.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from leadline.coordination.embedded import EmbeddedTree
-from leadline.runtime.ports import SystemClock
+from leadline.runtime.ports import SystemTime
 
 # Eight writers at once. Each turn of one is a multi over three nodes; a number is printed when it was answered.
 WRITER = """
@@ -53,7 +53,7 @@ def write_until_killed(directory: Path, seconds: float) -> dict[int, int]:
 
 
 async def check(directory: Path, acknowledged: dict[int, int]) -> int:
-    tree = await EmbeddedTree.open(str(directory), SystemClock())
+    tree = await EmbeddedTree.open(str(directory), SystemTime())
     for writer in range(8):
         path = f"/writer{writer}"
         node, copy, names = await asyncio.gather(tree.get(path), tree.get(f"{path}/copy"), tree.children(path))

@@ -12,7 +12,7 @@ import pytest
 from leadline.coordination.database import FILE_NAME, Database
 from leadline.coordination.tree import Create
 from leadline.errors import CorruptFile
-from leadline.runtime.ports import SystemClock
+from leadline.runtime.ports import SystemTime
 from tests.support import in_memory
 
 NODES = {f"/topics/t{n}": os.urandom(20).hex().encode() * 20 for n in range(300)}
@@ -25,7 +25,7 @@ def tmp_path() -> Iterator[Path]:
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    database = Database(str(tmp_path), SystemClock())
+    database = Database(str(tmp_path), SystemTime())
     database.begin()
     for path, data in {"/topics": b"", **NODES}.items():
         database.transaction(lambda path=path, data=data: database.create(Create(path, data)))  # type: ignore[misc]
@@ -35,7 +35,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def readable(file: Path) -> dict[str, bytes]:
-    database = Database(str(file.parent), SystemClock())
+    database = Database(str(file.parent), SystemTime())
     try:
         found = {f"/topics/{name}": database.get(f"/topics/{name}") for name in database.children("/topics") or ()}
         database.begin()
@@ -96,4 +96,4 @@ def test_a_file_of_another_format_is_refused_with_what_helps(file: Path) -> None
     data[60:64] = (99).to_bytes(4, "big")  # user_version
     file.write_bytes(data)
     with pytest.raises(CorruptFile, match=r"format 99; expected .*remove it: settings of topics"):
-        Database(str(file.parent), SystemClock())
+        Database(str(file.parent), SystemTime())

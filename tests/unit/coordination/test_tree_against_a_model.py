@@ -35,7 +35,7 @@ from leadline.coordination.tree import (
     child_of,
     parent_of,
 )
-from leadline.runtime.ports import SystemClock
+from leadline.runtime.ports import SystemTime
 from tests.conformance.kafka.broker import ZooKeeper
 
 from .conftest import InZooKeeper
@@ -197,7 +197,7 @@ async def mirror_agrees(connect: str, sequence: list[list[Operation]], at_once: 
 
 async def compare(directory: str, sequence: list[list[Operation]], at_once: bool) -> None:
     model, told = Model(), list[Event]()
-    tree = await EmbeddedTree.open(directory, SystemClock())
+    tree = await EmbeddedTree.open(directory, SystemTime())
     for path in ["/", *PATHS]:
         await tree.watch(path, told.append)
         await tree.watch_children(path, lambda event: told.append(event) if event.change is Change.CHILDREN else None)
@@ -207,7 +207,7 @@ async def compare(directory: str, sequence: list[list[Operation]], at_once: bool
     assert told == [event for event in model.events if event.path in PATHS or event.path == "/"]
     assert await walk(tree) == model.visible()
     await tree.close()
-    again = await EmbeddedTree.open(directory, SystemClock())
+    again = await EmbeddedTree.open(directory, SystemTime())
     assert await walk(again) == model.visible(ephemerals=False)
     await again.close()
 

@@ -33,7 +33,7 @@ from leadline.errors import (
 from leadline.log.producer_state import TRUSTED, AppendOrigin
 from leadline.model import TopicPartition
 from leadline.records.control import ControlType, EndMarker, end_marker
-from leadline.runtime.ports import SystemClock
+from leadline.runtime.ports import SystemTime
 from tests.support.in_process import broker_in_process
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("u", 0)
@@ -93,7 +93,7 @@ def commit(
     txn: bool = False,
     who: ConsumerGroupMetadata | None = None,
 ) -> ErrorCodes:
-    committed = {tp: OffsetAndMetadata(offset, "", SystemClock().now_ms()) for tp, offset in offsets.items()}
+    committed = {tp: OffsetAndMetadata(offset, "", SystemTime().now_ms()) for tp, offset in offsets.items()}
     within = OffsetTransaction(PRODUCER, 0, TRUSTED) if txn else None
     verdicts = commits.commit(who or ConsumerGroupMetadata("g", "", None, -1), committed, within)
     assert isinstance(verdicts, dict)  # a single node: at once

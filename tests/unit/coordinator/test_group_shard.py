@@ -15,7 +15,7 @@ from leadline.records.batch import walk
 from leadline.records.build import BatchFields, build_at
 from leadline.records.control import ControlType, EndMarker, end_marker
 from leadline.records.record import records_of
-from leadline.runtime.ports import Clock
+from leadline.runtime.ports import Time
 from tests.support.logs import ManualClock
 
 TP = TopicPartition("t", 0)
@@ -25,7 +25,7 @@ Records = list[tuple[bytes, bytes | None]]
 
 class Owner:
     def __init__(self) -> None:
-        self.clock: Clock = ManualClock()
+        self.clock: Time = ManualClock()
         self.effects: list[Effect] = []
         self.loaded_shards: list[GroupShard] = []
 
