@@ -205,8 +205,8 @@ class Segment:
         return self._newest
 
     @newest.setter
-    def newest(self, found: TimestampOffset) -> None:
-        self._newest = found
+    def newest(self, newest: TimestampOffset) -> None:
+        self._newest = newest
 
     @property
     def largest_timestamp(self) -> int:
