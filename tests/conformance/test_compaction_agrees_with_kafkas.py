@@ -35,7 +35,7 @@ def encoded(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
-class Scene:
+class CompactedPair:
     """A pair of compacted logs. They are followers': there, records may lack a key, as from before the compaction."""
 
     def __init__(self, oracle: Oracle, parent: Path, settings: Mapping[str, str]) -> None:
@@ -150,38 +150,38 @@ class Scene:
         directory = self.pair.ours if side == "ours" else self.pair.theirs
         return [batch for path in sorted(directory.glob("*.log")) for batch in self.oracle.parse(path.read_bytes())]
 
-    def finish(self) -> None:
+    def close_and_compare(self) -> None:
         self.pair.assert_same_state()
         self.pair.close()
         self.pair.assert_same_files()
 
 
-NewScene = Callable[..., Scene]
+NewLogs = Callable[..., CompactedPair]
 
 
 @pytest.fixture
-def scene(oracle: Oracle, tmp_path: Path) -> NewScene:
-    return lambda **settings: Scene(
+def logs(oracle: Oracle, tmp_path: Path) -> NewLogs:
+    return lambda **settings: CompactedPair(
         oracle, tmp_path, {name.replace("_", "."): str(value) for name, value in settings.items()}
     )
 
 
-def test_of_many_segments_the_last_value_of_each_key_stays(scene: NewScene) -> None:
-    at = scene()
+def test_of_many_segments_the_last_value_of_each_key_stays(logs: NewLogs) -> None:
+    at = logs()
     for n in range(60):
         at.put((f"k{n % 7}", f"{n}" * 20), (f"x{n % 3}", "v"))
     at.clean()
-    at.finish()
+    at.close_and_compare()
     assert len(at.records()) < 40
 
 
-def test_kafkas_dump_reads_what_is_left(scene: NewScene) -> None:
-    at = scene()
+def test_kafkas_dump_reads_what_is_left(logs: NewLogs) -> None:
+    at = logs()
     for n in range(40):
         at.put((f"k{n % 7}", f"{n}" * 20), (f"x{n % 3}", None))
         at.send(5, (f"m{n % 2}", f"{n}"))
     at.clean()
-    at.finish()
+    at.close_and_compare()
     ours, theirs = (dump(at.oracle, directory) for directory in (at.pair.ours, at.pair.theirs))
     assert ours == theirs
     assert not [line for line in ours if "isvalid: false" in line]
@@ -194,18 +194,18 @@ def dump(oracle: Oracle, directory: Path) -> list[str]:
     return sorted(said.splitlines())
 
 
-def test_small_segments_become_one(scene: NewScene) -> None:
-    at = scene(segment_bytes=3000)
+def test_small_segments_become_one(logs: NewLogs) -> None:
+    at = logs(segment_bytes=3000)
     for n in range(12):
         at.put((f"k{n}", "v" * 100))
         at.roll()
     at.clean()
-    at.finish()
+    at.close_and_compare()
     assert len(at.pair.log.segments) == 2
 
 
-def test_a_tombstone_goes_once_its_horizon_has_passed(scene: NewScene) -> None:
-    at = scene()
+def test_a_tombstone_goes_once_its_horizon_has_passed(logs: NewLogs) -> None:
+    at = logs()
     at.put(("a", "1"), ("b", "1"), ("c", "1"))
     at.put(("a", None), ("b", "2"))
     at.roll()
@@ -217,11 +217,11 @@ def test_a_tombstone_goes_once_its_horizon_has_passed(scene: NewScene) -> None:
         at.roll()
         at.clean()
     assert (b"a", None) not in at.records()
-    at.finish()
+    at.close_and_compare()
 
 
-def test_the_last_batch_of_a_producer_stays_as_a_header(scene: NewScene) -> None:
-    at = scene()
+def test_the_last_batch_of_a_producer_stays_as_a_header(logs: NewLogs) -> None:
+    at = logs()
     for n in range(6):
         at.send(5, ("k", f"{n}"), ("l", f"{n}"))
     at.put(("k", "9"), ("l", "9"))
@@ -233,12 +233,12 @@ def test_the_last_batch_of_a_producer_stays_as_a_header(scene: NewScene) -> None
     at.put(("y", "1"))
     at.roll()
     at.clean()
-    at.finish()
+    at.close_and_compare()
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_marker_goes_after_its_records_and_its_horizon(scene: NewScene, commit: bool) -> None:
-    at = scene()
+def test_a_marker_goes_after_its_records_and_its_horizon(logs: NewLogs, commit: bool) -> None:
+    at = logs()
     at.send(5, ("k", "1"), transactional=True)
     at.end(5, commit=commit)
     at.send(5, ("other", "1"))
@@ -250,12 +250,12 @@ def test_a_marker_goes_after_its_records_and_its_horizon(scene: NewScene, commit
         at.put(("y", "1"))
         at.roll()
     assert not [batch for batch in at.batches() if batch.control]
-    at.finish()
+    at.close_and_compare()
 
 
-def test_a_transaction_whose_marker_lies_in_another_group(scene: NewScene) -> None:
+def test_a_transaction_whose_marker_lies_in_another_group(logs: NewLogs) -> None:
     """The marker of a transaction whose records stay must stay: without it, the transaction would be open for ever."""
-    at = scene(segment_bytes=600)
+    at = logs(segment_bytes=600)
     at.send(5, ("mine", "1"), transactional=True)
     for n in range(8):
         at.put((f"k{n}", "v" * 150))
@@ -270,11 +270,11 @@ def test_a_transaction_whose_marker_lies_in_another_group(scene: NewScene) -> No
         at.put(("y", "1"))
         at.roll()
     assert [batch for batch in at.batches() if batch.control]
-    at.finish()
+    at.close_and_compare()
 
 
-def test_records_of_aborted_transactions_go(scene: NewScene) -> None:
-    at = scene(segment_bytes=500)
+def test_records_of_aborted_transactions_go(logs: NewLogs) -> None:
+    at = logs(segment_bytes=500)
     for n in range(10):
         at.send(1, (f"k{n % 3}", f"{n}"), transactional=True)
         at.send(2, (f"k{n % 4}", f"{n}"), transactional=True)
@@ -291,11 +291,11 @@ def test_records_of_aborted_transactions_go(scene: NewScene) -> None:
         at.pair.advance(11_000)
         at.put(("y", "1"))
         at.roll()
-    at.finish()
+    at.close_and_compare()
 
 
-def test_nothing_past_an_open_transaction_is_touched(scene: NewScene) -> None:
-    at = scene(segment_bytes=300)
+def test_nothing_past_an_open_transaction_is_touched(logs: NewLogs) -> None:
+    at = logs(segment_bytes=300)
     for n in range(6):
         at.put(("k", f"{n}"))
     at.roll()
@@ -304,32 +304,32 @@ def test_nothing_past_an_open_transaction_is_touched(scene: NewScene) -> None:
         at.put(("k", f"{n}"))
     at.roll()
     at.clean()
-    at.finish()
+    at.close_and_compare()
 
 
 @pytest.mark.parametrize("io_bytes", [100, 1000, 5000])
-def test_batches_larger_than_the_buffer(scene: NewScene, io_bytes: int) -> None:
-    at = scene(segment_bytes=20_000, max_message_bytes=8000)
+def test_batches_larger_than_the_buffer(logs: NewLogs, io_bytes: int) -> None:
+    at = logs(segment_bytes=20_000, max_message_bytes=8000)
     at.io_bytes = max(io_bytes, 1024)
     for n in range(30):
         at.put((f"k{n % 4}", "v" * (300 * (n % 7))), (f"l{n % 5}", "w" * 900))
     at.roll()
     at.clean()
-    at.finish()
+    at.close_and_compare()
 
 
-def test_records_without_a_key_go(scene: NewScene) -> None:
-    at = scene()
+def test_records_without_a_key_go(logs: NewLogs) -> None:
+    at = logs()
     for n in range(6):
         at.put(("k", f"{n}"), (None, "lost"), (f"x{n}", "v"))
     at.roll()
     at.clean()
     assert all(key is not None for key, _ in at.records())
-    at.finish()
+    at.close_and_compare()
 
 
-def test_young_records_are_left_alone(scene: NewScene) -> None:
-    at = scene(min_compaction_lag_ms=1000, segment_bytes=300)
+def test_young_records_are_left_alone(logs: NewLogs) -> None:
+    at = logs(min_compaction_lag_ms=1000, segment_bytes=300)
     for n in range(12):
         at.put(("k", f"{n}"), ("l", f"{n}"))
         at.pair.advance(200)
@@ -338,11 +338,11 @@ def test_young_records_are_left_alone(scene: NewScene) -> None:
     assert len(at.records()) > 2
     at.pair.advance(2000)
     at.clean()
-    at.finish()
+    at.close_and_compare()
 
 
-def test_log_append_time(scene: NewScene) -> None:
-    at = scene(message_timestamp_type="LogAppendTime")
+def test_log_append_time(logs: NewLogs) -> None:
+    at = logs(message_timestamp_type="LogAppendTime")
     for n in range(30):
         at.pair.advance(10)
         at.put((f"k{n % 5}", "v" * n), (f"t{n % 2}", None))
@@ -352,12 +352,12 @@ def test_log_append_time(scene: NewScene) -> None:
         at.pair.advance(11_000)
         at.put(("y", "1"))
         at.roll()
-    at.finish()
+    at.close_and_compare()
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_compressed_batches(scene: NewScene, codec: Codec) -> None:
-    at = scene(segment_bytes=100_000)
+def test_compressed_batches(logs: NewLogs, codec: Codec) -> None:
+    at = logs(segment_bytes=100_000)
     for n in range(40):
         at.put(*((f"k{(n * m) % 9}", f"{n}" * 30) for m in range(8)), codec=codec)
     at.put(("t", None), ("k1", "end"), codec=codec)
@@ -374,9 +374,9 @@ def _without_size(batch: Batch) -> dict[str, object]:
     return {name: getattr(batch, name) for name in batch.__slots__ if name not in ("size", "crc")}
 
 
-def test_too_little_memory_for_one_pass(scene: NewScene) -> None:
+def test_too_little_memory_for_one_pass(logs: NewLogs) -> None:
     """Leadline stops at a batch where Kafka stops at a segment, but in the end the same is left."""
-    at = scene(segment_bytes=600)
+    at = logs(segment_bytes=600)
     for n in range(60):
         at.put((f"k{n % 25}", "v" * 30))
     at.roll()
@@ -400,9 +400,9 @@ def test_too_little_memory_for_one_pass(scene: NewScene) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_any_log(scene: NewScene, seed: int) -> None:
+def test_any_log(logs: NewLogs, seed: int) -> None:
     chosen = random.Random(seed)
-    at = scene(
+    at = logs(
         segment_bytes=chosen.choice((400, 1000, 3000)),
         index_interval_bytes=chosen.choice((0, 100, 500)),
         min_compaction_lag_ms=chosen.choice((0, 0, 4000)),
@@ -432,4 +432,4 @@ def test_any_log(scene: NewScene, seed: int) -> None:
         at.roll()
         at.clean()
         at.pair.advance(chosen.choice((1000, 9000, 30_000)))
-    at.finish()
+    at.close_and_compare()

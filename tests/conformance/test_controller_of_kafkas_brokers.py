@@ -107,7 +107,7 @@ def led(by: Mapping[TopicPartition, int], isr: set[int]) -> dict[TopicPartition,
 
 
 def happen(path: Path, zk: ZooKeeper, theirs: str | None) -> list[dict[str, bytes]]:
-    """A story of two brokers. Their controller is broker 0, or given by its address."""
+    """A run of two brokers. Their controller is broker 0, or given by its address."""
     found = []
     with broker(path / "0", zk, broker_id=0, **SETTINGS) as first:
         with broker(path / "1", zk, broker_id=1, **SETTINGS) as second:
@@ -180,7 +180,7 @@ def by_ours(path: Path) -> list[dict[str, bytes]]:
 
 def test_what_it_leaves_in_zookeeper_is_what_their_own_controller_leaves(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as at_once:
-        theirs, ours = at_once.map(lambda story: story(tmp_path), (by_their_controller, by_ours))
+        theirs, ours = at_once.map(lambda scenario: scenario(tmp_path), (by_their_controller, by_ours))
     for moment, (one, other) in enumerate(zip(ours, theirs, strict=True)):
         assert len(one) > 40
         assert one == other, f"at moment {moment}"

@@ -17,7 +17,7 @@ from leadline.replication.follower import LATEST_TIMESTAMP, AskOffset, FetchAnsw
 from leadline.replication.partition import LeaderAndIsr
 from leadline.wire.fetch_position import FetchPosition
 from tests.conformance.kafka.oracle import START_MS, Oracle
-from tests.support.replicas import MemoryLog, Node, Record, Reply, Told
+from tests.support.replicas import ControllerUpdate, MemoryLog, Node, Record, Reply
 
 pytestmark = pytest.mark.conformance
 
@@ -39,7 +39,7 @@ class Both:
     def follow(self) -> None:
         """Of a new leader, or of the same in a new epoch."""
         self.epoch += self.chosen.choice([1, 2])
-        told = Told(LeaderAndIsr(2, self.epoch, (2,)), (1, 2), {}, 1)
+        told = ControllerUpdate(LeaderAndIsr(2, self.epoch, (2,)), (1, 2), {}, 1)
         self.node.told(told, START_MS)
         self.compare(self.oracle.ask("followed_epoch", leader_epoch=self.epoch))
 

@@ -1,8 +1,8 @@
 """What applications see of groups and transactions: one script with real clients, on Kafka and on Leadline.
 
-A scene plays on one broker and returns what its consumers, producers and administrators were told: the shape of
-assignments, error codes, committed offsets, the records that were read. Both brokers play it at the same time, and must
-give the same.
+A script runs on one broker and returns what its consumers, producers and administrators were told: the shape of
+assignments, error codes, committed offsets, the records that were read. It runs on both brokers at
+the same time, and both must give the same.
 """
 
 import importlib
@@ -71,7 +71,7 @@ def code(call: Callable[[], object]) -> str:
 
 @dataclass
 class Place:
-    """A broker, and what is played there under one name."""
+    """A broker, and what a script does there under one name."""
 
     bootstrap: str
     name: str
@@ -287,11 +287,11 @@ def settled(place: Place, *members: Member) -> list[int]:
 
 # Scenes
 
-Scene = Callable[[Place], object]
+Script = Callable[[Place], object]
 
 
-def several_consumers_join_at_once(strategy: str) -> Scene:
-    def scene(place: Place) -> object:
+def several_consumers_join_at_once(strategy: str) -> Script:
+    def script(place: Place) -> object:
         topic = place.topic("joined", records=60)
         members = [place.member(topic, partition_assignment_strategy=strategy) for _ in range(3)]
         shares = settled(place, *members)
@@ -301,7 +301,7 @@ def several_consumers_join_at_once(strategy: str) -> Scene:
         more = settled(place, late, *members)
         return shares, more, told, place.described(), place.committed(topic), late.read
 
-    return scene
+    return script
 
 
 def a_member_leaves_while_another_joins(place: Place) -> object:
@@ -555,12 +555,12 @@ def an_offset_too_far_or_of_no_topic(place: Place) -> object:
     return seen, place.committed(topic, "odd")
 
 
-SCENES: dict[str, Scene] = {
+SCRIPTS: dict[str, Script] = {
     "several consumers join at once, eagerly": several_consumers_join_at_once("range"),
     "several consumers join at once, cooperatively": several_consumers_join_at_once("cooperative-sticky"),
 } | {
-    scene.__name__.replace("_", " "): scene
-    for scene in (
+    script.__name__.replace("_", " "): script
+    for script in (
         a_member_leaves_while_another_joins,
         offsets_are_committed_while_the_group_rebalances,
         a_consumer_that_does_not_poll_is_expelled,
@@ -580,7 +580,7 @@ SCENES: dict[str, Scene] = {
 }
 
 
-WAITING = "a transactional id expires"  # it does hardly anything else, and so it does it while the others are played
+WAITING = "a transactional id expires"  # it does hardly anything else, and so it does it while the others run
 
 
 @pytest.fixture(scope="module")
@@ -606,20 +606,20 @@ def stage(bootstrap: str, name: str) -> Iterator[Place]:
             end()
 
 
-def play(bootstrap: str, name: str) -> object:
+def run_script(bootstrap: str, name: str) -> object:
     with stage(bootstrap, name) as place:
-        return SCENES[name](place)
+        return SCRIPTS[name](place)
 
 
 @pytest.fixture(scope="module")
 def waiting(kafka: str, ours: str) -> Iterator[list[Future[object]]]:
     with ThreadPoolExecutor(2) as threads:
-        yield [threads.submit(play, address, WAITING) for address in (kafka, ours)]
+        yield [threads.submit(run_script, address, WAITING) for address in (kafka, ours)]
 
 
-@pytest.mark.parametrize("name", sorted(SCENES, key=WAITING.__eq__))
+@pytest.mark.parametrize("name", sorted(SCRIPTS, key=WAITING.__eq__))
 def test_applications_are_told_the_same(name: str, kafka: str, ours: str, waiting: list[Future[object]]) -> None:
     with ThreadPoolExecutor(2) as threads:
-        played = waiting if name == WAITING else [threads.submit(play, address, name) for address in (kafka, ours)]
-        theirs_played, ours_played = played
-        assert ours_played.result() == theirs_played.result()
+        runs = waiting if name == WAITING else [threads.submit(run_script, address, name) for address in (kafka, ours)]
+        theirs_done, ours_done = runs
+        assert ours_done.result() == theirs_done.result()

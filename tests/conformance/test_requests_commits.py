@@ -17,7 +17,14 @@ from leadline.wire.messages import (
     TxnOffsetCommitResponse,
 )
 from tests.conformance.both import Both, until
-from tests.conformance.party import Party, committed_topic, coordinators, described, party, subscription
+from tests.conformance.mirrored_group import (
+    MirroredGroup,
+    committed_topic,
+    coordinators,
+    described,
+    mirrored_group,
+    subscription,
+)
 
 pytestmark = pytest.mark.conformance
 
@@ -38,9 +45,9 @@ def topic(both: Both) -> str:
 
 
 @pytest.fixture
-def group(both: Both, request: pytest.FixtureRequest) -> Iterator[Party]:
+def group(both: Both, request: pytest.FixtureRequest) -> Iterator[MirroredGroup]:
     coordinators(both)
-    with party(both, request.node.name) as found:
+    with mirrored_group(both, request.node.name) as found:
         yield found
 
 
@@ -59,7 +66,7 @@ def codes(answer: OffsetCommitResponse | TxnOffsetCommitResponse | OffsetDeleteR
 
 
 @pytest.mark.parametrize("version", OffsetCommitRequest.VERSIONS)
-def test_commits_without_members(both: Both, group: Party, topic: str, version: int) -> None:
+def test_commits_without_members(both: Both, group: MirroredGroup, topic: str, version: int) -> None:
     """What a consumer that assigns partitions to itself does; version 0 goes into the tree."""
     read = 0 if version == 0 else 8
     everything = {topic: [0, 1, 2, 3, -1], "missing": [0]}
@@ -101,7 +108,7 @@ def test_commits_without_members(both: Both, group: Party, topic: str, version: 
 
 
 @pytest.mark.parametrize("version", OffsetCommitRequest.VERSIONS[1:])
-def test_commits_of_strangers(both: Both, group: Party, topic: str, version: int) -> None:
+def test_commits_of_strangers(both: Both, group: MirroredGroup, topic: str, version: int) -> None:
     stranger = group.member("stranger")
     assert stranger.commit(topic, 1, version=version, generation=0) == [ILLEGAL_GENERATION]
     assert stranger.commit(topic, 1, version=version, generation=-1) == [0]
@@ -116,7 +123,7 @@ def test_commits_of_strangers(both: Both, group: Party, topic: str, version: int
 
 
 @pytest.mark.parametrize("version", OffsetCommitRequest.VERSIONS[1:])
-def test_commits_of_members(group: Party, topic: str, version: int) -> None:
+def test_commits_of_members(group: MirroredGroup, topic: str, version: int) -> None:
     member, stranger = group.alone(), group.member("stranger")
     assert member.commit(topic, 1, 2, version=version) == [0, 0]
     assert member.commit(topic, 1, version=version, generation=0) == [ILLEGAL_GENERATION]
@@ -134,7 +141,7 @@ def test_commits_of_members(group: Party, topic: str, version: int) -> None:
     fetch(member.both, 9, group.group, None)
 
 
-def test_commits_of_static_members(group: Party, topic: str) -> None:
+def test_commits_of_static_members(group: MirroredGroup, topic: str) -> None:
     member = group.alone(instance="i-1")
     assert member.commit(topic, 1) == [0]
     again = group.member("again", "i-1")
@@ -145,7 +152,7 @@ def test_commits_of_static_members(group: Party, topic: str) -> None:
     assert again.commit(topic, 4) == [UNKNOWN_MEMBER_ID]
 
 
-def test_commits_in_the_middle_of_a_rebalance(group: Party, topic: str) -> None:
+def test_commits_in_the_middle_of_a_rebalance(group: MirroredGroup, topic: str) -> None:
     first, second = group.settled("first", "second")
     first.send_join()
     group.until("PreparingRebalance")
@@ -165,7 +172,7 @@ def test_commits_in_the_middle_of_a_rebalance(group: Party, topic: str) -> None:
 
 
 @pytest.mark.parametrize("version", OffsetCommitRequest.VERSIONS[1:])
-def test_the_same_partitions_again_and_again(group: Party, topic: str, version: int) -> None:
+def test_the_same_partitions_again_and_again(group: MirroredGroup, topic: str, version: int) -> None:
     member = group.alone()
     for offset in (1, 9, 4, 1 << 62, -1):
         assert member.commit(topic, offset, 7, version=version) == [0, 0]
@@ -181,7 +188,7 @@ def test_the_same_partitions_again_and_again(group: Party, topic: str, version: 
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_offsets_of_many_groups_at_once(both: Both, group: Party, topic: str, version: int) -> None:
+def test_offsets_of_many_groups_at_once(both: Both, group: MirroredGroup, topic: str, version: int) -> None:
     names = [f"{group.group}-{n}" for n in range(3)]
     for n, name in enumerate(names):
         request = OffsetCommitRequest(group_id=name, topics=[committed_topic(topic, n, n + 1)])
@@ -206,7 +213,7 @@ def delete(both: Both, group: str, *topics: tuple[str, int]) -> OffsetDeleteResp
     return both.ask(OffsetDeleteResponse, OffsetDeleteRequest(group_id=group, topics=asked), 0)
 
 
-def test_deleting_offsets(both: Both, group: Party, topic: str) -> None:
+def test_deleting_offsets(both: Both, group: MirroredGroup, topic: str) -> None:
     other = both.create("committed-too", 2)
     assert delete(both, group.group, (topic, 1)).error_code == GROUP_ID_NOT_FOUND
     assert delete(both, "", (topic, 1)).error_code == INVALID_GROUP_ID
@@ -221,7 +228,7 @@ def test_deleting_offsets(both: Both, group: Party, topic: str) -> None:
     group.describe()
 
 
-def test_offsets_that_consumers_read_are_not_deleted(both: Both, group: Party, topic: str) -> None:
+def test_offsets_that_consumers_read_are_not_deleted(both: Both, group: MirroredGroup, topic: str) -> None:
     other = both.create("committed-and-read", 1)
     member = group.member("reader")
     member.protocols = {"range": subscription(other)}
@@ -237,7 +244,7 @@ def test_offsets_that_consumers_read_are_not_deleted(both: Both, group: Party, t
     assert codes(delete(both, group.group, (topic, 1))) == [GROUP_SUBSCRIBED_TO_TOPIC]
 
 
-def test_offsets_of_other_members_than_consumers_are_not_deleted(both: Both, group: Party, topic: str) -> None:
+def test_offsets_of_other_members_than_consumers_are_not_deleted(both: Both, group: MirroredGroup, topic: str) -> None:
     member = group.member("worker")
     member.protocol_type, member.protocols = "connect", {"eager": b"anything"}
     member.become_known()
@@ -251,7 +258,7 @@ def test_offsets_of_other_members_than_consumers_are_not_deleted(both: Both, gro
     assert codes(delete(both, group.group, (topic, 1))) == [0]
 
 
-def test_the_offsets_of_a_topic_go_with_it(both: Both, group: Party, topic: str) -> None:
+def test_the_offsets_of_a_topic_go_with_it(both: Both, group: MirroredGroup, topic: str) -> None:
     doomed = both.create("committed-and-doomed", 2)
     request = OffsetCommitRequest(
         group_id=group.group, topics=[committed_topic(doomed, 1, 2), committed_topic(topic, 3)]
@@ -272,7 +279,7 @@ def test_the_offsets_of_a_topic_go_with_it(both: Both, group: Party, topic: str)
 
 
 @pytest.mark.parametrize("version", TxnOffsetCommitRequest.VERSIONS)
-def test_commits_of_transactions_that_there_are_not(both: Both, group: Party, topic: str, version: int) -> None:
+def test_commits_of_transactions_that_there_are_not(both: Both, group: MirroredGroup, topic: str, version: int) -> None:
     """Those that there are: see the tests of transactions."""
     coordinators(both, transactional_id="never-heard-of")
     part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition

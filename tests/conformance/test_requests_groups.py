@@ -21,7 +21,7 @@ from leadline.wire.messages import (
     SyncGroupResponse,
 )
 from tests.conformance.both import Both
-from tests.conformance.party import Party, coordinators, party, subscription
+from tests.conformance.mirrored_group import MirroredGroup, coordinators, mirrored_group, subscription
 
 pytestmark = pytest.mark.conformance
 
@@ -31,14 +31,14 @@ SHORT_MS = 4000  # a session or a rebalance that is soon over, yet longer than a
 
 
 @pytest.fixture
-def group(both: Both, request: pytest.FixtureRequest) -> Iterator[Party]:
+def group(both: Both, request: pytest.FixtureRequest) -> Iterator[MirroredGroup]:
     coordinators(both)
-    with party(both, request.node.name) as found:
+    with mirrored_group(both, request.node.name) as found:
         yield found
 
 
 @pytest.mark.parametrize("version", JoinGroupRequest.VERSIONS)
-def test_a_life_in_a_group(group: Party, version: int) -> None:
+def test_a_life_in_a_group(group: MirroredGroup, version: int) -> None:
     """From the first join to the last leave, in all versions."""
     sync, beat, leave = min(version, 5), min(version, 4), min(version, 5)
     first, second = group.member("first"), group.member("second")
@@ -75,7 +75,7 @@ def test_a_life_in_a_group(group: Party, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", JoinGroupRequest.VERSIONS)
-def test_joins_that_are_refused(both: Both, group: Party, version: int) -> None:
+def test_joins_that_are_refused(both: Both, group: MirroredGroup, version: int) -> None:
     member = group.member("refused")
     for session_timeout_ms in (99, 1_800_001, -1, 0):
         member.session_timeout_ms = session_timeout_ms
@@ -93,7 +93,7 @@ def test_joins_that_are_refused(both: Both, group: Party, version: int) -> None:
     both.ask(JoinGroupResponse, unknown, version)
 
 
-def test_members_must_have_a_protocol_in_common(group: Party) -> None:
+def test_members_must_have_a_protocol_in_common(group: MirroredGroup) -> None:
     first = group.alone()
     other = group.member("other")
     for protocol_type, protocols in (
@@ -117,7 +117,7 @@ def test_members_must_have_a_protocol_in_common(group: Party) -> None:
         (["roundrobin", "range", "x"], ["x", "range", "roundrobin"]),
     ],
 )
-def test_members_vote_for_a_protocol(group: Party, ones: list[str], others: list[str]) -> None:
+def test_members_vote_for_a_protocol(group: MirroredGroup, ones: list[str], others: list[str]) -> None:
     first, second = group.member("first"), group.member("second")
     first.protocols = {name: subscription(name) for name in ones}
     second.protocols = {name: subscription(name) for name in others}
@@ -132,7 +132,7 @@ def test_members_vote_for_a_protocol(group: Party, ones: list[str], others: list
 
 
 @pytest.mark.parametrize("version", SyncGroupRequest.VERSIONS)
-def test_syncs_that_are_refused(both: Both, group: Party, version: int) -> None:
+def test_syncs_that_are_refused(both: Both, group: MirroredGroup, version: int) -> None:
     member = group.alone()
     ids = member.ids
     generation = member.generation
@@ -165,7 +165,7 @@ def test_syncs_that_are_refused(both: Both, group: Party, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", HeartbeatRequest.VERSIONS)
-def test_heartbeats_that_are_refused(both: Both, group: Party, version: int) -> None:
+def test_heartbeats_that_are_refused(both: Both, group: MirroredGroup, version: int) -> None:
     member = group.alone()
     for generation in (0, 2, -1):
         assert member.heartbeat(version, generation) == ILLEGAL_GENERATION
@@ -176,7 +176,7 @@ def test_heartbeats_that_are_refused(both: Both, group: Party, version: int) -> 
 
 
 @pytest.mark.parametrize("version", LeaveGroupRequest.VERSIONS)
-def test_leaving(both: Both, group: Party, version: int) -> None:
+def test_leaving(both: Both, group: MirroredGroup, version: int) -> None:
     member, pending = group.alone(), group.member("pending")
     pending.become_known()
     for group_id in ("", "never-heard-of"):
@@ -196,7 +196,7 @@ def test_leaving(both: Both, group: Party, version: int) -> None:
     group.describe()
 
 
-def test_several_leave_at_once(group: Party) -> None:
+def test_several_leave_at_once(group: MirroredGroup) -> None:
     first, second, third = group.settled("first", "second", "third")
     who = LeaveGroupRequest.MemberIdentity
     sides = iter(range(2))
@@ -211,7 +211,7 @@ def test_several_leave_at_once(group: Party) -> None:
     assert first.join().generation_id == 3
 
 
-def test_a_member_leaves_while_the_group_rebalances(group: Party) -> None:
+def test_a_member_leaves_while_the_group_rebalances(group: MirroredGroup) -> None:
     first, second, third = group.settled("first", "second", "third")
     fourth = group.member("fourth")
     fourth.become_known()
@@ -228,7 +228,7 @@ def test_a_member_leaves_while_the_group_rebalances(group: Party) -> None:
     assert fourth.joined().generation_id == 3
 
 
-def test_a_member_leaves_before_the_assignment_is_there(group: Party) -> None:
+def test_a_member_leaves_before_the_assignment_is_there(group: MirroredGroup) -> None:
     first, second, third = group.settled("first", "second", "third")
     first.send_join()
     group.until("PreparingRebalance")
@@ -246,7 +246,7 @@ def test_a_member_leaves_before_the_assignment_is_there(group: Party) -> None:
     second.joined()
 
 
-def test_a_join_that_changes_nothing_is_answered_at_once(group: Party) -> None:
+def test_a_join_that_changes_nothing_is_answered_at_once(group: MirroredGroup) -> None:
     first, second = group.settled("first", "second")
     assert second.join().generation_id == 2
     assert second.heartbeat() == 0
@@ -265,7 +265,7 @@ def test_a_join_that_changes_nothing_is_answered_at_once(group: Party) -> None:
     second.joined()
 
 
-def test_a_leader_that_forgets_members_assigns_them_nothing(group: Party) -> None:
+def test_a_leader_that_forgets_members_assigns_them_nothing(group: MirroredGroup) -> None:
     first, second = group.settled("first", "second")
     second.send_join()
     second.joined()
@@ -280,7 +280,7 @@ def test_a_leader_that_forgets_members_assigns_them_nothing(group: Party) -> Non
     group.describe()
 
 
-def test_silent_members_are_expelled(group: Party) -> None:
+def test_silent_members_are_expelled(group: MirroredGroup) -> None:
     first = group.member("first")
     first.session_timeout_ms = SHORT_MS
     first.become_known()
@@ -307,7 +307,7 @@ def test_silent_members_are_expelled(group: Party) -> None:
     assert first.join().error_code == 0
 
 
-def test_who_does_not_join_in_time_is_left_behind(group: Party) -> None:
+def test_who_does_not_join_in_time_is_left_behind(group: MirroredGroup) -> None:
     first, second = group.member("first"), group.member("second")
     for each in (first, second):
         each.rebalance_timeout_ms = SHORT_MS
@@ -321,7 +321,7 @@ def test_who_does_not_join_in_time_is_left_behind(group: Party) -> None:
     group.describe()
 
 
-def test_who_does_not_sync_in_time_is_left_behind(group: Party) -> None:
+def test_who_does_not_sync_in_time_is_left_behind(group: MirroredGroup) -> None:
     first, second = group.member("first"), group.member("second")
     first.rebalance_timeout_ms = second.rebalance_timeout_ms = SHORT_MS
     first.become_known()
@@ -340,7 +340,7 @@ def test_who_does_not_sync_in_time_is_left_behind(group: Party) -> None:
     assert second.heartbeat() == UNKNOWN_MEMBER_ID
 
 
-def test_a_pending_member_holds_the_others_up_until_its_session_is_over(group: Party) -> None:
+def test_a_pending_member_holds_the_others_up_until_its_session_is_over(group: MirroredGroup) -> None:
     first, pending = group.alone(), group.member("pending")
     pending.session_timeout_ms = SHORT_MS
     pending.become_known()
@@ -351,7 +351,7 @@ def test_a_pending_member_holds_the_others_up_until_its_session_is_over(group: P
     pending.join()
 
 
-def test_a_group_is_full(both: Both, group: Party) -> None:
+def test_a_group_is_full(both: Both, group: MirroredGroup) -> None:
     names = [f"member-{n}" for n in range(10)]
     members = group.settled(*names)
     late = group.member("late")
@@ -372,7 +372,7 @@ def test_a_group_is_full(both: Both, group: Party) -> None:
 # Static members
 
 
-def test_a_static_member_takes_its_place_again(group: Party) -> None:
+def test_a_static_member_takes_its_place_again(group: MirroredGroup) -> None:
     first = group.member("first", "i-1")
     first.join()
     first.sync({first: b"mine"})
@@ -390,7 +390,7 @@ def test_a_static_member_takes_its_place_again(group: Party) -> None:
     group.describe()
 
 
-def test_static_members_that_are_not_who_they_say(group: Party) -> None:
+def test_static_members_that_are_not_who_they_say(group: MirroredGroup) -> None:
     first = group.alone(instance="i-1")
     ids = first.ids
     first.instance = "i-2"
@@ -408,7 +408,7 @@ def test_static_members_that_are_not_who_they_say(group: Party) -> None:
     pending.join()
 
 
-def test_a_static_member_returns_in_the_middle_of_a_rebalance(group: Party) -> None:
+def test_a_static_member_returns_in_the_middle_of_a_rebalance(group: MirroredGroup) -> None:
     first, second = group.member("first", "i-1"), group.member("second", "i-2")
     first.join()
     first.sync({first: b""})
@@ -431,7 +431,7 @@ def test_a_static_member_returns_in_the_middle_of_a_rebalance(group: Party) -> N
     group.describe()
 
 
-def test_a_static_member_that_wants_another_protocol_makes_the_group_rebalance(group: Party) -> None:
+def test_a_static_member_that_wants_another_protocol_makes_the_group_rebalance(group: MirroredGroup) -> None:
     first, second = group.member("first", "i-1"), group.member("second", "i-2")
     first.protocols = second.protocols = {"range": b"r", "sticky": b"s"}
     first.join()
@@ -453,7 +453,7 @@ def test_a_static_member_that_wants_another_protocol_makes_the_group_rebalance(g
     again.joined()
 
 
-def test_a_static_member_is_sent_away_by_its_name(group: Party) -> None:
+def test_a_static_member_is_sent_away_by_its_name(group: MirroredGroup) -> None:
     first = group.alone(instance="i-1")
     first.ids = ["", ""]
     assert first.leave().members[0].error_code == 0
@@ -466,7 +466,7 @@ def test_a_static_member_is_sent_away_by_its_name(group: Party) -> None:
 
 
 @pytest.mark.parametrize("version", ListGroupsRequest.VERSIONS)
-def test_listing(both: Both, group: Party, version: int) -> None:
+def test_listing(both: Both, group: MirroredGroup, version: int) -> None:
     member = group.alone()
 
     def only_ours(answer: ListGroupsResponse) -> None:
@@ -487,7 +487,7 @@ def test_describing_groups_that_there_are_not(both: Both, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", DeleteGroupsRequest.VERSIONS)
-def test_deleting(both: Both, group: Party, version: int) -> None:
+def test_deleting(both: Both, group: MirroredGroup, version: int) -> None:
     topic = both.create(f"deleted-with-its-group-{version}", 2)
     member = group.alone()
     assert member.commit(topic, 3, 4) == [0, 0]

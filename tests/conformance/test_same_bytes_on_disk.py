@@ -17,7 +17,7 @@ TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAKg"
 NOBODY = (-1, -1, -1)
 
 
-class Scene:
+class LogPair:
     """A pair of logs and short ways to what producers and coordinators send."""
 
     def __init__(self, oracle: Oracle, parent: Path, settings: Mapping[str, str] | None = None) -> None:
@@ -67,7 +67,7 @@ class Scene:
         )
         self.pair.append(marker, 0, AppendOrigin.COORDINATOR)
 
-    def finish(self) -> list[str]:
+    def close_and_compare(self) -> list[str]:
         """Close both and compare every byte; the names of the files."""
         self.pair.assert_same_state()
         self.pair.close()
@@ -76,22 +76,22 @@ class Scene:
 
 
 @pytest.fixture
-def scene(oracle: Oracle, tmp_path: Path) -> Callable[..., Scene]:
-    def make(**settings: object) -> Scene:
-        return Scene(oracle, tmp_path, {name.replace("_", "."): str(value) for name, value in settings.items()})
+def logs(oracle: Oracle, tmp_path: Path) -> Callable[..., LogPair]:
+    def make(**settings: object) -> LogPair:
+        return LogPair(oracle, tmp_path, {name.replace("_", "."): str(value) for name, value in settings.items()})
 
     return make
 
 
-NewScene = Callable[..., Scene]
+NewLogs = Callable[..., LogPair]
 
 
 def kinds(names: Iterable[str]) -> set[str]:
     return {name.partition(".")[2] if name[0].isdigit() else name for name in names}
 
 
-def test_a_log_that_was_only_opened(scene: NewScene) -> None:
-    assert len(scene().finish()) == 4
+def test_a_log_that_was_only_opened(logs: NewLogs) -> None:
+    assert len(logs().close_and_compare()) == 4
 
 
 def test_the_topic_id(oracle: Oracle, tmp_path: Path) -> None:
@@ -104,88 +104,88 @@ def test_the_topic_id(oracle: Oracle, tmp_path: Path) -> None:
     assert "partition.metadata" in {path.name for path in pair.ours.iterdir()}
 
 
-def test_batches_of_every_codec(scene: NewScene) -> None:
-    at = scene()
+def test_batches_of_every_codec(logs: NewLogs) -> None:
+    at = logs()
     for codec in CODECS:
         at.pair.append(at.batch(20, 300, codec))
-    at.finish()
+    at.close_and_compare()
 
 
-def test_many_small_batches_over_several_index_entries_and_segments(scene: NewScene) -> None:
-    at = scene(segment_bytes=10_000, index_interval_bytes=1000)
+def test_many_small_batches_over_several_index_entries_and_segments(logs: NewLogs) -> None:
+    at = logs(segment_bytes=10_000, index_interval_bytes=1000)
     for n in range(150):
         at.append(count=1 + n % 3, at=(n * 7919) % 1000)
-    names = at.finish()
+    names = at.close_and_compare()
     assert sum(name.endswith(".log") for name in names) > 2
 
 
-def test_an_index_entry_for_every_batch(scene: NewScene) -> None:
-    at = scene(index_interval_bytes=0)
+def test_an_index_entry_for_every_batch(logs: NewLogs) -> None:
+    at = logs(index_interval_bytes=0)
     for n in range(40):
         at.append(at=n * 10)
-    at.finish()
+    at.close_and_compare()
 
 
-def test_large_batches_each_past_the_index_interval(scene: NewScene) -> None:
-    at = scene(segment_bytes=100_000)
+def test_large_batches_each_past_the_index_interval(logs: NewLogs) -> None:
+    at = logs(segment_bytes=100_000)
     for n in range(30):
         at.append(size=3000, at=n)
-    at.finish()
+    at.close_and_compare()
 
 
 @pytest.mark.parametrize("by", ["record time", "broker time"])
-def test_rolled_by_age(scene: NewScene, by: str) -> None:
-    at = scene(segment_ms=1000, index_interval_bytes=100)
+def test_rolled_by_age(logs: NewLogs, by: str) -> None:
+    at = logs(segment_ms=1000, index_interval_bytes=100)
     for n in range(12):
         at.append(at=n * 300 if by == "record time" else None)
         at.pair.advance(300)
-    names = at.finish()
+    names = at.close_and_compare()
     assert sum(name.endswith(".log") for name in names) > 2
 
 
-def test_rolled_by_a_full_index(scene: NewScene) -> None:
-    at = scene(segment_index_bytes=64, index_interval_bytes=0)
+def test_rolled_by_a_full_index(logs: NewLogs) -> None:
+    at = logs(segment_index_bytes=64, index_interval_bytes=0)
     for n in range(40):
         at.append(at=n)
-    names = at.finish()
+    names = at.close_and_compare()
     assert sum(name.endswith(".log") for name in names) > 4
 
 
-def test_rolled_because_four_bytes_cannot_hold_the_relative_offset(scene: NewScene) -> None:
-    at = scene()
+def test_rolled_because_four_bytes_cannot_hold_the_relative_offset(logs: NewLogs) -> None:
+    at = logs()
     for base in (0, 3, (1 << 31) - 1, (1 << 31) + 5, 1 << 33):
         at.pair.replicate(at.batch(base_offset=base, leader_epoch=1))
-    names = at.finish()
+    names = at.close_and_compare()
     assert sum(name.endswith(".log") for name in names) == 3
 
 
-def test_the_time_of_the_broker(scene: NewScene) -> None:
-    at = scene(message_timestamp_type="LogAppendTime", index_interval_bytes=200, segment_bytes=3000)
+def test_the_time_of_the_broker(logs: NewLogs) -> None:
+    at = logs(message_timestamp_type="LogAppendTime", index_interval_bytes=200, segment_bytes=3000)
     for codec in CODECS * 4:
         at.pair.advance(7)
         at.pair.append(at.batch(4, codec=codec, producer=(5, 0, 0)))
         at.pair.append(at.batch(4, codec=codec))
-    at.finish()
+    at.close_and_compare()
 
 
-def test_records_without_timestamps(scene: NewScene) -> None:
-    at = scene(index_interval_bytes=100)
+def test_records_without_timestamps(logs: NewLogs) -> None:
+    at = logs(index_interval_bytes=100)
     for _ in range(5):
         at.append(at=None)
-    at.finish()
+    at.close_and_compare()
 
 
-def test_several_leader_epochs(scene: NewScene) -> None:
-    at = scene(segment_bytes=500)
+def test_several_leader_epochs(logs: NewLogs) -> None:
+    at = logs(segment_bytes=500)
     for n, epoch in enumerate((0, 0, 1, 4, 4, 9)):
         at.append(epoch, at=n)
     at.pair.high_watermark(18)
     at.pair.delete_records(10)
-    at.finish()
+    at.close_and_compare()
 
 
-def test_a_follower_takes_several_batches_at_once(scene: NewScene) -> None:
-    at = scene(index_interval_bytes=150)
+def test_a_follower_takes_several_batches_at_once(logs: NewLogs) -> None:
+    at = logs(index_interval_bytes=150)
     offset = 0
     for round in range(8):
         together = b""
@@ -198,22 +198,22 @@ def test_a_follower_takes_several_batches_at_once(scene: NewScene) -> None:
             )
             offset += 3 + n
         at.pair.replicate(together)
-    at.finish()
+    at.close_and_compare()
 
 
-def test_idempotent_producers_and_their_duplicates(scene: NewScene) -> None:
-    at = scene(segment_bytes=700)
+def test_idempotent_producers_and_their_duplicates(logs: NewLogs) -> None:
+    at = logs(segment_bytes=700)
     for n in range(7):
         for producer in (3, 19, 1 << 40):
             at.send(producer, 2 * n)
     for n in range(7):
         at.send(19, 2 * n)  # only the last five are known as duplicates
     at.pair.assert_same_state()
-    at.finish()
+    at.close_and_compare()
 
 
-def test_producers_that_expire(scene: NewScene) -> None:
-    at = scene(segment_bytes=900)
+def test_producers_that_expire(logs: NewLogs) -> None:
+    at = logs(segment_bytes=900)
     for producer in range(40):
         at.send(producer * 24, 0)
         at.pair.advance(3_600_000)
@@ -222,19 +222,19 @@ def test_producers_that_expire(scene: NewScene) -> None:
             at.pair.assert_same_state()
     at.pair.roll()
     at.send(24, 7)
-    at.finish()
+    at.close_and_compare()
 
 
-def test_a_producer_whose_sequence_numbers_start_over(scene: NewScene) -> None:
-    at = scene()
+def test_a_producer_whose_sequence_numbers_start_over(logs: NewLogs) -> None:
+    at = logs()
     at.send(7, (1 << 31) - 3, count=2)
     at.send(7, (1 << 31) - 1, count=3)
     at.send(7, 2)
-    at.finish()
+    at.close_and_compare()
 
 
-def test_interleaved_transactions(scene: NewScene) -> None:
-    at = scene(segment_bytes=600)
+def test_interleaved_transactions(logs: NewLogs) -> None:
+    at = logs(segment_bytes=600)
     at.send(1, 0, transactional=True)
     at.send(2, 0, transactional=True)
     at.end(1, commit=False)
@@ -246,13 +246,13 @@ def test_interleaved_transactions(scene: NewScene) -> None:
     at.send(2, 2, transactional=True, epoch=0)
     at.end(3, commit=False, coordinator_epoch=4)
     at.end(2, commit=False, epoch=3)
-    names = at.finish()
+    names = at.close_and_compare()
     assert sum(name.endswith(".txnindex") for name in names) >= 2
 
 
 @pytest.mark.parametrize("offset", [0, 3, 4, 15, 21, 29])
-def test_truncated(scene: NewScene, offset: int) -> None:
-    at = scene(segment_bytes=600, index_interval_bytes=150)
+def test_truncated(logs: NewLogs, offset: int) -> None:
+    at = logs(segment_bytes=600, index_interval_bytes=150)
     for n in range(3):
         at.append(n)
         at.send(9, 2 * n, transactional=True)
@@ -264,22 +264,22 @@ def test_truncated(scene: NewScene, offset: int) -> None:
     at.pair.assert_same_state()
     at.append(7)
     at.send(11, 0, epoch=1)
-    at.finish()
+    at.close_and_compare()
 
 
 @pytest.mark.parametrize("log_start", [None, 40])
-def test_truncated_fully(scene: NewScene, log_start: int | None) -> None:
-    at = scene(segment_bytes=400)
+def test_truncated_fully(logs: NewLogs, log_start: int | None) -> None:
+    at = logs(segment_bytes=400)
     for n in range(5):
         at.send(9, 2 * n)
     at.pair.truncate_fully_and_start_at(50, log_start)
     at.pair.assert_same_state()
     at.append(3)
-    at.finish()
+    at.close_and_compare()
 
 
-def test_records_deleted(scene: NewScene) -> None:
-    at = scene(segment_bytes=400)
+def test_records_deleted(logs: NewLogs) -> None:
+    at = logs(segment_bytes=400)
     for n in range(10):
         at.send(9, 2 * n)
     at.pair.high_watermark(20)
@@ -289,7 +289,7 @@ def test_records_deleted(scene: NewScene) -> None:
     at.pair.run_due()
     at.pair.reopen()
     at.append(1)
-    at.finish()
+    at.close_and_compare()
 
 
 @pytest.mark.parametrize(
@@ -297,8 +297,8 @@ def test_records_deleted(scene: NewScene) -> None:
     [{"retention_ms": 1000}, {"retention_bytes": 900}, {"retention_bytes": 0}, {"retention_ms": 0}],
     ids=str,
 )
-def test_old_segments_deleted(scene: NewScene, settings: Mapping[str, int]) -> None:
-    at = scene(segment_bytes=400, **settings)
+def test_old_segments_deleted(logs: NewLogs, settings: Mapping[str, int]) -> None:
+    at = logs(segment_bytes=400, **settings)
     for n in range(10):
         at.append(n // 4, at=500 * n)
         at.send(9, 2 * n)
@@ -310,22 +310,22 @@ def test_old_segments_deleted(scene: NewScene, settings: Mapping[str, int]) -> N
     at.pair.run_due()
     at.pair.assert_same_names()
     at.append(5)
-    at.finish()
+    at.close_and_compare()
 
 
-def test_settings_that_change_meanwhile(scene: NewScene) -> None:
-    at = scene()
+def test_settings_that_change_meanwhile(logs: NewLogs) -> None:
+    at = logs()
     for settings in ({"segment.bytes": "500"}, {"message.timestamp.type": "LogAppendTime"}, {"segment.ms": "10"}):
         at.append()
         at.pair.update_config(settings)
         for _ in range(4):
             at.pair.advance(20)
             at.append()
-    at.finish()
+    at.close_and_compare()
 
 
-def test_stopped_and_started_again_and_again(scene: NewScene) -> None:
-    at = scene(segment_bytes=800, index_interval_bytes=200)
+def test_stopped_and_started_again_and_again(logs: NewLogs) -> None:
+    at = logs(segment_bytes=800, index_interval_bytes=200)
     for n in range(6):
         at.pair.reopen()
         at.pair.assert_same_state()
@@ -333,15 +333,22 @@ def test_stopped_and_started_again_and_again(scene: NewScene) -> None:
         at.send(4, 4 * n)
         at.send(4, 4 * n + 2, transactional=n % 2 == 0)
         at.end(4, commit=False)
-    assert kinds(at.finish()) >= {"log", "index", "timeindex", "txnindex", "snapshot", "leader-epoch-checkpoint"}
+    assert kinds(at.close_and_compare()) >= {
+        "log",
+        "index",
+        "timeindex",
+        "txnindex",
+        "snapshot",
+        "leader-epoch-checkpoint",
+    }
 
 
-def test_an_empty_segment_is_replaced_by_the_next_roll(scene: NewScene) -> None:
-    at = scene()
+def test_an_empty_segment_is_replaced_by_the_next_roll(logs: NewLogs) -> None:
+    at = logs()
     at.append()
     at.pair.roll()
     at.pair.roll()
     at.pair.assert_same_state()
     at.pair.run_due()
     at.append()
-    at.finish()
+    at.close_and_compare()

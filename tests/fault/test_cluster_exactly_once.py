@@ -39,9 +39,9 @@ def test_each_record_is_written_once_while_coordinators_move(served: Cluster) ->
     try:
         all_commit()
         for topic in (GROUPS, TRANSACTIONS, "output") * ROUNDS:
-            served.play(f"kill {served.leader(topic)}")
+            served.run_steps(f"kill {served.leader(topic)}")
             all_commit()
-            served.play("start it")
+            served.run_steps("start it")
             served.settle(GROUPS, TRANSACTIONS, "input", "output")
         feed.stop()
         due = ends(served.bootstrap, "input")

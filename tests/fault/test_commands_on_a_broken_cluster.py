@@ -61,7 +61,7 @@ def served() -> Iterator[Cluster]:
 def test_records_that_too_few_replicas_could_hold_are_told_and_given_up(served: Cluster) -> None:
     leader = served.leader("orders")
     other = next(id for id in served.brokers if id != leader)
-    served.play(f"kill {other}")
+    served.run_steps(f"kill {other}")
     try:
         until(lambda: any(len(isr) == 2 for _, isr in served.described("orders")[:1]))
         isr = ",".join(map(str, served.described("orders")[0][1]))
@@ -69,7 +69,7 @@ def test_records_that_too_few_replicas_could_hold_are_told_and_given_up(served: 
             served.bootstrap, SHORT_S, ["produce orders --partition 0", "perf produce orders --records 9"]
         ).values()
     finally:
-        served.play(f"start {other}, settle")
+        served.run_steps(f"start {other}, settle")
     reason = f"orders-0 has only replicas {isr} in sync, and min.insync.replicas is 3 (NOT_ENOUGH_REPLICAS)"
     assert produce.code == 1
     told, gave_up, summary = produce.err.splitlines()
@@ -86,7 +86,7 @@ def test_records_that_too_few_replicas_could_hold_are_told_and_given_up(served: 
 def test_a_reason_is_told_while_the_pipe_is_idle_and_records_are_stored_once_it_is_gone(served: Cluster) -> None:
     leader = served.leader("orders")
     other = next(id for id in served.brokers if id != leader)
-    served.play(f"kill {other}")
+    served.run_steps(f"kill {other}")
     try:
         until(lambda: any(len(isr) == 2 for _, isr in served.described("orders")[:1]))
         call = ("produce", "orders", "--partition", "0", "--timeout", "120", "--bootstrap-server", served.bootstrap)
@@ -97,7 +97,7 @@ def test_a_reason_is_told_while_the_pipe_is_idle_and_records_are_stored_once_it_
         process.stdin.flush()
         assert b"(NOT_ENOUGH_REPLICAS)" in process.stderr.readline(), "the pipe is still open"
     finally:
-        served.play(f"start {other}, settle")
+        served.run_steps(f"start {other}, settle")
     _, err = process.communicate(timeout=COMMAND_S)
     assert err.startswith(b"produced 1 record (1 B) to orders, 1 partition, in ")
     assert process.returncode == 0
@@ -119,11 +119,11 @@ def victim(served: Cluster) -> Iterator[int]:
     leader = served.leader("single")
     leadline(served, "produce", "single", "--partition", "0", given=b"kept\n")
     leadline(served, "consume", "orders", "--group", "g", "--to-end")  # coordinators need all brokers to begin with
-    served.play(f"kill {leader}")
+    served.run_steps(f"kill {leader}")
     until(lambda: any(leader < 0 for leader, _ in served.described("single")[:1]))
     yield leader
     if served.brokers[leader].process.poll() is not None:
-        served.play(f"start {leader}")
+        served.run_steps(f"start {leader}")
     until(lambda: any(leader > 0 for leader, _ in served.described("single")[:1]))
 
 
@@ -173,7 +173,7 @@ def _follow(served: Cluster, victim: int, process: "subprocess.Popen[bytes]") ->
         served, "produce", "single", "--partition", "1" if served.described("single")[1][0] > 0 else "2", given=b"b"
     )
     assert process.stdout.readline() == b"b\n"
-    served.play(f"start {victim}")
+    served.run_steps(f"start {victim}")
     out, _ = process.communicate(timeout=COMMAND_S)
     assert (process.returncode, out) == (0, b"kept\n")
 
@@ -224,7 +224,7 @@ def silent(served: Cluster) -> SilentBroker:
     id = next(id for id in served.brokers if id != controller)
     address, another = f"127.0.0.1:{served.brokers[id].port}", f"127.0.0.1:{served.brokers[controller].port}"
     calls = [EXPLAIN, *(call.replace("SILENT", str(id)) for call, _, _ in OF_ALL_BROKERS)]
-    served.play(f"pause {id}")
+    served.run_steps(f"pause {id}")
     try:
         with ThreadPoolExecutor(1) as executor:
             by_itself = executor.submit(side_by_side, address, LONG_S, OF_ONE_BROKER)  # which do nothing but wait
@@ -232,7 +232,7 @@ def silent(served: Cluster) -> SilentBroker:
             by_all = side_by_side(served.bootstrap, LONG_S, ["topics list", "topics describe orders"])
             return SilentBroker(id, address, by_another, by_all, by_itself.result())
     finally:
-        served.play(f"resume {id}, settle")
+        served.run_steps(f"resume {id}, settle")
 
 
 def check(result: CommandResult, code: int) -> tuple[str, str]:
@@ -276,11 +276,11 @@ def test_a_silent_controller_is_told(served: Cluster) -> None:
     controller = served.controller()
     other = next(id for id in served.brokers if id != controller)
     calls = ("topics create new", "topics delete orders", "reassign list", "leader-election preferred --all")
-    served.play(f"pause {controller}")
+    served.run_steps(f"pause {controller}")
     try:
         results = side_by_side(f"127.0.0.1:{served.brokers[other].port}", LONG_S, calls)
     finally:
-        served.play(f"resume {controller}, settle")
+        served.run_steps(f"resume {controller}, settle")
     for call, result in results.items():
         _, err = check(result, code=1)
         assert f"broker {controller} at 127.0.0.1:" in err, call

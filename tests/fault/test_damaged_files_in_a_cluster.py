@@ -47,9 +47,9 @@ def test_a_damaged_replica_is_offline_alone_until_it_is_mended(served: Cluster, 
     broken, bad = served.leader(), f"{served.topic}-0"
     broker = served.brokers[broken]
     before = len(broker.output())
-    served.play(f"{end} {broken}")
+    served.run_steps(f"{end} {broken}")
     damage(broker.directory / bad)
-    served.play(f"start {broken}")
+    served.run_steps(f"start {broken}")
 
     def all_but_one_are_in_sync() -> bool:
         found = served.described(served.topic)
@@ -67,7 +67,7 @@ def test_a_damaged_replica_is_offline_alone_until_it_is_mended(served: Cluster, 
     # What was not opened is not recovered.
     assert ("not everything is on disk" in broker.output()[before:]) is (end == "kill")
     (broker.directory / bad / "partition.metadata").unlink()
-    served.play(f"start {broken}, settle")
+    served.run_steps(f"start {broken}, settle")
     write(served)
 
 
@@ -75,13 +75,13 @@ def test_a_deleted_topic_loses_its_damaged_replica_when_that_is_mended(served: C
     """As in Kafka, the controller waits with what it knows to be offline; before it knows, the broker deletes it."""
     broker, topic = served.brokers[1], served.topic
     bad, folders = f"{topic}-0", f"{topic}-[0-9]"
-    served.play("stop 1")
+    served.run_steps("stop 1")
     damage(broker.directory / bad)
-    served.play("start 1")
+    served.run_steps("start 1")
     until(lambda: f"{bad} is offline" in broker.output())
     served.admin.delete_topics([topic])[topic].result(PATIENCE_S)
     until(lambda: not any(served.brokers[2].directory.glob(folders)))
-    served.play("stop 1")
+    served.run_steps("stop 1")
     (broker.directory / bad / "partition.metadata").unlink(missing_ok=True)
-    served.play("start 1")
+    served.run_steps("start 1")
     until(lambda: not any(broker.directory.glob(folders)), lambda: list(broker.directory.iterdir()))

@@ -17,18 +17,18 @@ from leadline.log.log_dirs import LogDirs
 from leadline.log.producer_state import AppendOrigin
 from leadline.model import Offset
 from leadline.runtime.ports import Files
-from tests.fault.laws import no_last_record_of_a_key_is_lost, restart_keeps, what_was_flushed_is_there
-from tests.fault.voyage import (
+from tests.fault.crash_run import (
     ORDERS,
     PROFILES,
+    Durable,
     Ledger,
-    Promise,
     abandon,
     compact,
     has_marker,
     open_dirs,
     without_threads,
 )
+from tests.fault.log_invariants import no_last_record_of_a_key_is_lost, restart_keeps, what_was_flushed_is_there
 from tests.support.crash_disk import Unsynced
 from tests.support.logs import START_MS, at_offset, batch, marker
 from tests.support.watched_files import Failing, SmallDisk, WatchedFiles
@@ -43,9 +43,9 @@ class Scenario:
         self.offline: dict[str, str] = {}
         self.finished, self.refused = False, ""
         for ledger in self.ledgers.values():
-            ledger.promises.append(Promise(0, 0, 0, {}))
+            ledger.durable.append(Durable(0, 0, 0, {}))
 
-    async def play(self, files: Files) -> None:
+    async def run(self, files: Files) -> None:
         """Ends early once the directory is offline or full, by an error that a caller is meant to handle."""
         with without_threads():
             dirs = open_dirs(self.path, files)
@@ -67,15 +67,15 @@ class Scenario:
             for log in logs:
                 self._append(log, n)
                 await dirs.dir_of(log).disk.drain()
-                self._promise(log, log.flushed_to)
+                self._note_durable(log, log.flushed_to)
         for log in logs:
             log.read(0, 100, Isolation.COMMITTED)
             log.offset_for_time(START_MS)
         target = logs[0].log_end - 1
-        self._promise(logs[0], target)
+        self._note_durable(logs[0], target)
         self.ledgers[ORDERS].cut(target)
         await dirs.truncation.truncate_to(ORDERS, target)
-        self._promise(logs[0], target, log_start=target)
+        self._note_durable(logs[0], target, log_start=target)
         logs[0].delete_old_segments()
         await compact(dirs, logs[1], Unsynced())  # in production a process of its own, and that may fail
 
@@ -89,9 +89,9 @@ class Scenario:
         log.advance_high_watermark(log.log_end)
         log.flush()
 
-    def _promise(self, log: Log, flushed_to: Offset, log_start: Offset = 0) -> None:
+    def _note_durable(self, log: Log, flushed_to: Offset, log_start: Offset = 0) -> None:
         ledger = self.ledgers[log.tp]
-        ledger.promises.append(Promise(0, flushed_to, log_start, dict(ledger.batches)))
+        ledger.durable.append(Durable(0, flushed_to, log_start, dict(ledger.batches)))
 
 
 def survives(scenario: Scenario) -> None:
@@ -101,7 +101,7 @@ def survives(scenario: Scenario) -> None:
 def count_operations(path: Path) -> int:
     watch = Failing(0, errno.EIO)
     scenario = Scenario(path)
-    asyncio.run(scenario.play(WatchedFiles(watch, Unsynced())))
+    asyncio.run(scenario.run(WatchedFiles(watch, Unsynced())))
     assert scenario.finished
     return -watch.left
 
@@ -112,7 +112,7 @@ def test_an_error_at_any_operation_takes_the_directory_offline_and_loses_nothing
     for nth in range(1 + for_good, operations + 1, 3):
         watch = Failing(nth, errno.EIO, for_good=for_good)
         scenario = Scenario(scratch / str(nth))
-        asyncio.run(scenario.play(WatchedFiles(watch, Unsynced())))
+        asyncio.run(scenario.run(WatchedFiles(watch, Unsynced())))
         assert watch.failed, nth
         assert not scenario.finished, f"{watch.failed[0]} failed unnoticed"
         reason = scenario.offline[str(scenario.path)]
@@ -124,7 +124,7 @@ def test_an_error_at_any_operation_takes_the_directory_offline_and_loses_nothing
 def test_a_disk_that_fills_up_refuses_what_needs_room_and_loses_nothing(scratch: Path) -> None:
     for room in range(10, 6000, 197):
         scenario = Scenario(scratch / str(room))
-        asyncio.run(scenario.play(SmallDisk(room)))
+        asyncio.run(scenario.run(SmallDisk(room)))
         assert not scenario.finished
         assert not scenario.offline
         assert "the disk is full" in scenario.refused
@@ -137,14 +137,14 @@ def test_a_write_that_the_kernel_takes_in_pieces_is_completed(scratch: Path) -> 
             return self.inner.pwrite(fd, data[: max(1, len(data) // 2)], position)
 
     scenario = Scenario(scratch / "run")
-    asyncio.run(scenario.play(Hesitant(lambda *_: None, Unsynced())))
+    asyncio.run(scenario.run(Hesitant(lambda *_: None, Unsynced())))
     assert scenario.finished
     survives(scenario)
 
 
 def test_the_laws_of_this_file_can_be_broken() -> None:
-    promise = Promise(0, 1, 0, {0: bytes(batch())})
+    durable = Durable(0, 1, 0, {0: bytes(batch())})
     with pytest.raises(AssertionError, match="was flushed"):
-        what_was_flushed_is_there(promise, {})
+        what_was_flushed_is_there(durable, {})
     with pytest.raises(AssertionError, match="is gone"):
-        no_last_record_of_a_key_is_lost(promise, {})
+        no_last_record_of_a_key_is_lost(durable, {})

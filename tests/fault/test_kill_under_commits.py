@@ -24,7 +24,7 @@ from leadline.wire.messages import (
     SyncGroupResponse,
 )
 from tests.conformance.both import Connection, until
-from tests.conformance.party import committed_topic
+from tests.conformance.mirrored_group import committed_topic
 from tests.support.broker import RunningBroker, leadline
 from tests.support.topics import create_topic
 

@@ -12,7 +12,7 @@ from leadline.errors import UnknownServerError, WireError
 from leadline.model import BrokerId, Offset
 from leadline.replication.follower import BACKOFF_MS
 from leadline.replication.partition import LeaderAndIsr, LeaderState, Proposal
-from tests.support.replicas import LAG_MS, Ask, Controller, MemoryLog, Node, Record, Reply, Told
+from tests.support.replicas import LAG_MS, Ask, Controller, ControllerUpdate, MemoryLog, Node, Record, Reply
 
 IDS = (1, 2, 3)
 ASSIGNMENTS = ((1, 2, 3), (3, 1, 2), (1, 2), (2, 3), (3, 1))
@@ -25,7 +25,7 @@ class Decided(NamedTuple):
     """LeaderAndIsr on its way to a broker."""
 
     to: BrokerId
-    told: Told
+    told: ControllerUpdate
 
 
 class Asked(NamedTuple):

@@ -1,5 +1,6 @@
-"""Whatever happens to a cluster, in whatever order: after every step the controller's laws hold, and the tree says what
-it knows. `Paper` checks them: one leader per epoch, in sync, assigned and alive; epochs grow; what is deleted is gone.
+"""Whatever happens to a cluster, in whatever order: after every step the controller's invariants hold, and the tree
+says what it knows. `Paper` checks them: one leader per epoch, in sync, assigned and alive; epochs grow; what is deleted
+is gone.
 """
 
 from hypothesis import settings

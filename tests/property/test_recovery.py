@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from leadline.log.producer_state import AppendOrigin
 from leadline.records.batch import header_at, walk
 from leadline.records.compression import Codec
-from tests.fault.voyage import contents
+from tests.fault.crash_run import contents
 from tests.support.crash_disk import Unsynced
 from tests.support.logs import LogBench, batch, marker, whole_log
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.property.replication_laws import Laws
+from tests.property.replication_invariants import Invariants
 from tests.property.replication_steps import Model
 from tests.support.replicas import LAG_MS
 
@@ -19,43 +19,43 @@ STEPS_BEFORE_LEAVING = 10
 
 
 def walk(model: Model, choices: Iterable[int]) -> None:
-    """Step by step, with an eye on the laws; then without those that are gone; then let it come to rest."""
-    laws = Laws(model)
+    """Step by step, with an eye on the invariants; then without those that are gone; then let it come to rest."""
+    invariants = Invariants(model)
     for number, choice in enumerate(choices, 1):
         model.step(choice)
-        hold(laws)
+        hold(invariants)
         if number % 50 == 0:
-            go_on(laws)
-    go_on(laws)
-    come_to_rest(laws)
+            go_on(invariants)
+    go_on(invariants)
+    come_to_rest(invariants)
 
 
-def come_to_rest(laws: Laws) -> None:
-    model = laws.model
+def come_to_rest(invariants: Invariants) -> None:
+    model = invariants.model
     model.recover()
     rounds = 40 + model.produced
-    while laws.unsettled() and rounds:
+    while invariants.unsettled() and rounds:
         rounds -= 1
         model.quiet_round()
-        hold(laws)
-    assert laws.unsettled() == []
+        hold(invariants)
+    assert invariants.unsettled() == []
 
 
-def go_on(laws: Laws, *, leaving_are_missed: bool = True) -> None:
+def go_on(invariants: Invariants, *, leaving_are_missed: bool = True) -> None:
     """What is appended now is soon safe, without those that are gone."""
-    model = laws.model
+    model = invariants.model
     model.lose_the_departed(leaving_are_missed=leaving_are_missed)
     model.produce(model.nodes.get(model.controller.current.leader, model.nodes[1]))
     deadline_ms = model.now_ms + SOON_MS
-    while laws.stalled() and model.now_ms < deadline_ms:
+    while invariants.stalled() and model.now_ms < deadline_ms:
         model.quiet_round(ROUND_MS)
-        hold(laws)
-    assert laws.stalled() == []
+        hold(invariants)
+    assert invariants.stalled() == []
 
 
-def hold(laws: Laws) -> None:
-    laws.model.acknowledge()
-    for complaint in laws.broken():
+def hold(invariants: Invariants) -> None:
+    invariants.model.acknowledge()
+    for complaint in invariants.broken():
         pytest.fail(complaint)
 
 
@@ -94,14 +94,14 @@ def test_a_long_walk_breaks_no_law(seed: int, min_isr: int, unclean: bool) -> No
 def test_those_in_sync_go_on_without_one_that_leaves(data: bytes, min_isr: int) -> None:
     """Again and again: something happens, all is well again, and one leaves; it is registered a while longer."""
     model = Model(min_isr=min_isr)
-    laws, choices = Laws(model), numbers(data)
+    invariants, choices = Invariants(model), numbers(data)
     for start in range(0, len(choices), STEPS_BEFORE_LEAVING):
         for choice in choices[start : start + STEPS_BEFORE_LEAVING]:
             model.step(choice)
-        come_to_rest(laws)
+        come_to_rest(invariants)
         model.shut_down(model.nodes[1 + choices[start] % 3])
-        go_on(laws)
-    come_to_rest(laws)
+        go_on(invariants)
+    come_to_rest(invariants)
 
 
 @settings(max_examples=30)
@@ -109,18 +109,18 @@ def test_those_in_sync_go_on_without_one_that_leaves(data: bytes, min_isr: int) 
 def test_those_in_sync_go_on_without_one_that_leaves_as_it_joins(data: bytes, min_isr: int) -> None:
     """It was proposed, and the controller refuses it: it leaves, though it is still registered."""
     model = Model(min_isr=min_isr)
-    laws, choices = Laws(model), numbers(data)
+    invariants, choices = Invariants(model), numbers(data)
     for start in range(0, len(choices), STEPS_BEFORE_LEAVING):
         for choice in choices[start : start + STEPS_BEFORE_LEAVING]:
             model.step(choice)
-        come_to_rest(laws)
+        come_to_rest(invariants)
         model.quiet_round()  # all have heard who leads
         followers = [node for node in model.nodes.values() if node.following is not None]
         node = followers[choices[start] % len(followers)]
         if model.is_out_and_back(node):
             model.shut_down(node)
-            go_on(laws, leaving_are_missed=False)
-    come_to_rest(laws)
+            go_on(invariants, leaving_are_missed=False)
+    come_to_rest(invariants)
 
 
 def test_with_truncation_to_the_high_watermark_the_laws_do_break() -> None:

@@ -3,7 +3,7 @@
 from leadline.errors import WireError
 from leadline.model import BrokerId, Offset
 from leadline.replication.partition import LeaderState
-from tests.support.replicas import Controller, MemoryLog, Node, Told
+from tests.support.replicas import Controller, ControllerUpdate, MemoryLog, Node
 
 
 class Cluster:
@@ -15,7 +15,7 @@ class Cluster:
         self.holds_answers = False  # of the controller to its leaders
         self.controller = Controller((1, 2, 3), self._tell, unclean=unclean)
 
-    def _tell(self, broker: BrokerId, told: Told) -> None:
+    def _tell(self, broker: BrokerId, told: ControllerUpdate) -> None:
         if self.nodes[broker].is_up:
             self.nodes[broker].told(told, self.now_ms)
 

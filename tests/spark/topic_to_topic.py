@@ -1,4 +1,4 @@
-"""A stream from one topic to another, until somebody ends it: what the test under fire starts and kills.
+"""A stream from one topic to another, until somebody ends it: test_stream_under_faults.py starts and kills it.
 
 python -m tests.spark.topic_to_topic SERVERS TOPIC OUT CHECKPOINT (on | end)
 """
@@ -10,7 +10,7 @@ from tests.spark.conftest import SMALL
 
 
 def main(servers: str, topic: str, out: str, checkpoint: str, until: str) -> None:
-    spark = session("under fire", master="local[2,4]", settings=SMALL)
+    spark = session("under faults", master="local[2,4]", settings=SMALL)
     given = {"kafka.bootstrap.servers": servers}
     rows = spark.readStream.format("leadline").options(**given, subscribe=topic, startingOffsets="earliest")
     if until == "on":  # many batches, so that one is under way at any moment; else all that is left is one batch

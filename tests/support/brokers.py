@@ -43,7 +43,7 @@ from leadline.wire.messages import AlterPartitionRequest, AlterPartitionResponse
 from leadline.wire.primitives import BUFFERS, Piece
 from tests.support.chance import SeededChance
 from tests.support.crash_disk import Unsynced
-from tests.support.replicas import Controller, Told
+from tests.support.replicas import Controller, ControllerUpdate
 
 TP = TopicPartition("orders", 0)
 TOPIC_ID = uuid.UUID(int=77)
@@ -116,7 +116,7 @@ class Node:
     def hosted(self) -> HostedPartition:
         return self.replicas.hosted[TP]
 
-    async def told(self, told: Told) -> None:
+    async def told(self, told: ControllerUpdate) -> None:
         if told.incarnation != self.incarnation:
             return
         decision = told.decision
@@ -152,7 +152,7 @@ class Node:
         other = self.brokers.nodes.get(leader)
         if self.brokers.sockets and other is not None:
             return TcpBrokerClient("127.0.0.1", other.port, f"broker-{self.id}")
-        return Line(self.brokers, self.id, leader)
+        return DirectLeaderClient(self.brokers, self.id, leader)
 
     async def _alter(self, request: AlterPartitionRequest, version: int) -> AlterPartitionResponse:
         if not self.brokers.is_connected(self.id, None):
@@ -171,7 +171,7 @@ class Node:
             await disk.stop()
 
 
-class Line:
+class DirectLeaderClient:
     """A peer without a socket."""
 
     def __init__(self, brokers: "Brokers", here: BrokerId, there: BrokerId) -> None:
@@ -213,7 +213,7 @@ class Brokers:
         self.cut_off: set[BrokerId] = set()
         self.on_the_way: Callable[[bytearray], None] = lambda _: None  # sees each answer that goes through no socket
         self._incarnations = dict.fromkeys(ids, 0)
-        self._to_tell: list[tuple[BrokerId, Told]] = []
+        self._to_tell: list[tuple[BrokerId, ControllerUpdate]] = []
         self.controller: Controller | None = None
 
     def is_connected(self, one: BrokerId, other: BrokerId | None) -> bool:

@@ -2,9 +2,9 @@
 
 with cluster(path) as found:
     found.create("orders")
-    found.play("kill leader, wait 1, start it, settle")
+    found.run_steps("kill leader, wait 1, start it, settle")
 
-A play is a list of steps, done one after the other:
+Steps are done one after the other:
 
     kill, start, stop, pause, resume WHO        SIGKILL, start again, SIGTERM, SIGSTOP, SIGCONT
     fill WHO                                    its disk takes nothing more, until its process ends; which is awaited
@@ -41,7 +41,7 @@ from tests.conformance.kafka.broker import _free_port
 from tests.support.broker import RunningBroker
 from tests.support.network import Network, network
 
-ROUNDS = int(os.environ.get("LEADLINE_ROUNDS", "1"))  # how often tests play what they play
+ROUNDS = int(os.environ.get("LEADLINE_ROUNDS", "1"))  # how often each sequence of steps runs
 PATIENCE_S = 120.0
 POLL_S = 0.05
 METADATA_VERSION = 9
@@ -178,8 +178,8 @@ class Cluster:
 
     # What happens
 
-    def play(self, story: str) -> None:
-        for step in story.split(","):
+    def run_steps(self, steps: str) -> None:
+        for step in steps.split(","):
             verb, *words = step.split()
             VERBS[verb](self, *words)
 

@@ -1,6 +1,6 @@
 """A cluster on paper: the controller's decisions carried out on a dict of nodes and on brokers that are lists.
 
-It holds the decisions to their laws at every step, so that a test has only to say what happens.
+It holds the decisions to their invariants at every step, so that a test has only to say what happens.
 """
 
 from collections.abc import Callable, Sequence
@@ -199,7 +199,7 @@ class Paper:
                     at: node for at, node in self.nodes.items() if at != path and not at.startswith(f"{path}/")
                 }
 
-    # The laws
+    # The invariants
 
     def check(self) -> None:
         state = self.decisions.state

@@ -112,7 +112,7 @@ class MemoryLog:
         self.set_high_watermark(self.checkpoint)
 
 
-class Told(NamedTuple):
+class ControllerUpdate(NamedTuple):
     """What a controller tells a broker: LeaderAndIsr and UpdateMetadata in one."""
 
     decision: LeaderAndIsr
@@ -157,7 +157,7 @@ class Node:
     sessions: dict[BrokerId, FetchSession] = field(default_factory=dict)  # of its followers
     is_leaving: bool = False  # it asked the controller for its leave: it does not begin to copy what it is not to join
 
-    def told(self, told: Told, now_ms: int) -> None:
+    def told(self, told: ControllerUpdate, now_ms: int) -> None:
         decision = told.decision
         if told.incarnation != self.incarnation or decision.leader_epoch < self.epoch:
             return
@@ -339,7 +339,11 @@ class Controller:
     """The one that decides. What it decides is handed to `tell`, for each broker that is to hear it."""
 
     def __init__(
-        self, assigned: tuple[BrokerId, ...], tell: Callable[[BrokerId, Told], None], *, unclean: bool = False
+        self,
+        assigned: tuple[BrokerId, ...],
+        tell: Callable[[BrokerId, ControllerUpdate], None],
+        *,
+        unclean: bool = False,
     ) -> None:
         self.assigned = self.target = assigned
         self.alive = dict.fromkeys(assigned, 1)
@@ -358,7 +362,7 @@ class Controller:
     def tell_all(self, *more: BrokerId) -> None:
         for broker in [*self.assigned, *more]:
             if broker in self.alive:
-                self.tell(broker, Told(self.current, self.assigned, dict(self.alive), self.alive[broker]))
+                self.tell(broker, ControllerUpdate(self.current, self.assigned, dict(self.alive), self.alive[broker]))
 
     def _decide(self, decision: LeaderAndIsr | None, *more: BrokerId) -> bool:
         """Write it and tell it. False if there is none."""

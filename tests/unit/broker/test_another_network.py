@@ -43,7 +43,7 @@ def fetch() -> FetchRequest:
     return FetchRequest(replica_id=-1, max_wait_ms=1000, min_bytes=1, max_bytes=10_000_000, topics=[topic])
 
 
-async def play(broker: Broker, network: MemoryNetwork, records: bytes) -> None:
+async def scenario(broker: Broker, network: MemoryNetwork, records: bytes) -> None:
     await broker.start()
     client = TcpBrokerClient("localhost", FIRST_PORT, "test", network=network)
     topic = CreateTopicsRequest.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
@@ -69,6 +69,6 @@ def test_a_broker_serves_its_clients_on_another_network(tmp_path: Path, monkeypa
         network = MemoryNetwork()
         given = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://localhost:0"}
         async with asyncio.timeout(SECONDS):
-            await play(Broker(broker_settings(given), Ports(network=network)), network, records)
+            await scenario(Broker(broker_settings(given), Ports(network=network)), network, records)
 
     asyncio.run(main())

@@ -135,7 +135,7 @@ async def alter(broker: Broker, config: dict[str, str]) -> None:
 
 
 def test_a_changed_setting_of_a_broker_is_obeyed_at_once_and_so_is_the_old_one_again(tmp_path: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with broker_in_process(tmp_path) as broker:
             await create_topic(broker)
             for name, (value, look, after) in BROKER.items():
@@ -146,11 +146,11 @@ def test_a_changed_setting_of_a_broker_is_obeyed_at_once_and_so_is_the_old_one_a
                 await alter(broker, {})
                 await until_equal(partial(look, broker), before, name)
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_a_changed_setting_of_a_topic_is_obeyed_by_its_running_log(tmp_path: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with broker_in_process(tmp_path) as broker:
             await create_topic(broker)
             for name, row in LogConfig.table().items():
@@ -163,7 +163,7 @@ def test_a_changed_setting_of_a_topic_is_obeyed_by_its_running_log(tmp_path: Pat
                 await until_equal(lambda: log_of(broker).config, broker.settings.topics.with_values({name: value}))
                 assert getattr(after, row.field) != before, name
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 OTHER = {
@@ -189,7 +189,7 @@ async def connect(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
 
 
 def test_connections_that_wait_are_accepted_when_more_are_allowed(tmp_path: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with broker_in_process(tmp_path, settings={"max.connections": "1"}) as broker:
             net, port = net_of(broker), broker.addresses["PLAINTEXT"].port
             clients = [await connect(port) for _ in range(3)]
@@ -201,11 +201,11 @@ def test_connections_that_wait_are_accepted_when_more_are_allowed(tmp_path: Path
             for _, writer in clients:
                 writer.close()
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_a_cleaner_that_rests_looks_at_the_new_settings_at_once(tmp_path: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with broker_in_process(tmp_path, settings={"log.cleaner.backoff.ms": "600000"}) as broker:
             looks = 0
 
@@ -218,4 +218,4 @@ def test_a_cleaner_that_rests_looks_at_the_new_settings_at_once(tmp_path: Path) 
             await alter(broker, {"log.cleaner.backoff.ms": "10"})
             await until_equal(lambda: looks > 3, True)
 
-    asyncio.run(play())
+    asyncio.run(scenario())

@@ -31,7 +31,7 @@ def settings(**given: str) -> BrokerConfig:
 def identity(
     path: Path, stored: dict[str, dict[str, str]], config: BrokerConfig, cluster_id: str = "ours", alone: bool = False
 ) -> Identity:
-    async def play() -> Identity:
+    async def scenario() -> Identity:
         tree = await EmbeddedTree.open(str(path), SystemTime())
         try:
             await agree_on_cluster_id(tree, cluster_id)
@@ -39,7 +39,7 @@ def identity(
         finally:
             await tree.close()
 
-    return asyncio.run(play())
+    return asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -83,7 +83,7 @@ def test_in_a_cluster_a_file_without_a_broker_id_gets_no_new_one(tmp_path: Path)
 def test_a_single_node_finds_its_ids_in_its_tree_and_refuses_to_be_another(tmp_path: Path) -> None:
     data = tmp_path / "data"
 
-    async def play() -> None:
+    async def scenario() -> None:
         async with broker_in_process(data, settings={"broker.id": "7"}) as broker:
             await broker.services.cluster.create_topic("t", ((7,),), {})
             cluster_id = broker.services.metadata.cluster_id
@@ -106,4 +106,4 @@ def test_a_single_node_finds_its_ids_in_its_tree_and_refuses_to_be_another(tmp_p
             async with broker_in_process(data):
                 pass
 
-    asyncio.run(play())
+    asyncio.run(scenario())

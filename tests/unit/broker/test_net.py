@@ -907,7 +907,7 @@ SOMAXCONN = Path("/proc/sys/net/core/somaxconn")
 
 @pytest.mark.skipif(int(SOMAXCONN.read_text()) < BURST, reason=f"needs net.core.somaxconn of {BURST}")
 def test_a_burst_of_connections_is_accepted_at_once_and_served() -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         net = Net(limits_of(broker_settings({"listeners": "PLAINTEXT://localhost:0"})))
@@ -928,7 +928,7 @@ def test_a_burst_of_connections_is_accepted_at_once_and_served() -> None:
         await net.close()
 
     started = time.monotonic()
-    asyncio.run(play())
+    asyncio.run(scenario())
     assert time.monotonic() - started < SECONDS
 
 

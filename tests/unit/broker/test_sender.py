@@ -52,7 +52,7 @@ class RecordingSocket:
     def close(self) -> None: ...
 
 
-class Scene:
+class SenderBench:
     """A sender at a time that the test sets, with or without small requests of others."""
 
     def __init__(self, room: int = 1 << 40, *, busy: bool = False) -> None:
@@ -79,79 +79,79 @@ def content(file: OpenFile, position: int, length: int) -> bytes:
     return file.pread(length, position)
 
 
-def send_all(scene: Scene) -> None:
+def send_all(bench: SenderBench) -> None:
     """As if the socket had room again and again."""
-    scene.sender.flush()
-    while scene.state() is SendState.AWAITING_ROOM:
-        scene.sender.writable()
+    bench.sender.flush()
+    while bench.state() is SendState.AWAITING_ROOM:
+        bench.sender.writable()
 
 
 def test_small_replies_leave_in_one_call() -> None:
-    scene = Scene()
+    bench = SenderBench()
     for reply in (b"one", b"two", b"three"):
-        scene.sender.put(reply)
-    scene.sender.flush()
-    assert scene.sock.received == b"onetwothree"
-    assert scene.sock.calls == ["send"]
-    assert scene.state() is SendState.READY
-    assert scene.sender.queued_bytes == 0
+        bench.sender.put(reply)
+    bench.sender.flush()
+    assert bench.sock.received == b"onetwothree"
+    assert bench.sock.calls == ["send"]
+    assert bench.state() is SendState.READY
+    assert bench.sender.queued_bytes == 0
 
 
 def test_bytes_and_slices_leave_in_their_order(file: OpenFile) -> None:
-    scene = Scene()
-    scene.sender.put(b"first")
-    scene.sender.put([b"<", bytearray(b"-"), FileSlice(file, 5, 100_000), b"|", FileSlice(file, 7, 1), b">"])
-    scene.sender.put(b"last")
-    scene.sender.flush()
-    assert scene.sock.received == b"first<-" + content(file, 5, 100_000) + b"|" + content(file, 7, 1) + b">last"
-    assert scene.state() is SendState.READY
+    bench = SenderBench()
+    bench.sender.put(b"first")
+    bench.sender.put([b"<", bytearray(b"-"), FileSlice(file, 5, 100_000), b"|", FileSlice(file, 7, 1), b">"])
+    bench.sender.put(b"last")
+    bench.sender.flush()
+    assert bench.sock.received == b"first<-" + content(file, 5, 100_000) + b"|" + content(file, 7, 1) + b">last"
+    assert bench.state() is SendState.READY
 
 
 @pytest.mark.parametrize("room", [1, 3, 1000])
 def test_what_the_socket_does_not_take_leaves_when_it_has_room(room: int, file: OpenFile) -> None:
-    scene = Scene(0)
-    scene.sender.put(b"first")
-    scene.sender.put([b"second", FileSlice(file, 0, 3000), b"third"])
-    scene.sender.flush()
+    bench = SenderBench(0)
+    bench.sender.put(b"first")
+    bench.sender.put([b"second", FileSlice(file, 0, 3000), b"third"])
+    bench.sender.flush()
     turns = 0
-    while scene.state() is not SendState.READY:
-        assert scene.state() is SendState.AWAITING_ROOM
-        scene.sock.room = room
-        scene.sender.writable()
+    while bench.state() is not SendState.READY:
+        assert bench.state() is SendState.AWAITING_ROOM
+        bench.sock.room = room
+        bench.sender.writable()
         turns += 1
-    assert scene.sock.received == b"firstsecond" + content(file, 0, 3000) + b"third"
-    assert turns >= len(scene.sock.received) // room
+    assert bench.sock.received == b"firstsecond" + content(file, 0, 3000) + b"third"
+    assert turns >= len(bench.sock.received) // room
 
 
 def test_replies_behind_those_that_wait_are_not_sent_before_them() -> None:
-    scene = Scene(2)
-    scene.sender.put(b"first")
-    scene.sender.flush()
-    scene.sock.room = 100
-    scene.sender.put(b"second")
-    scene.sender.flush()
-    assert scene.sock.received == b"fi"
-    scene.sender.writable()
-    assert scene.sock.received == b"firstsecond"
+    bench = SenderBench(2)
+    bench.sender.put(b"first")
+    bench.sender.flush()
+    bench.sock.room = 100
+    bench.sender.put(b"second")
+    bench.sender.flush()
+    assert bench.sock.received == b"fi"
+    bench.sender.writable()
+    assert bench.sock.received == b"firstsecond"
 
 
 def test_no_more_buffers_leave_in_one_call_than_the_system_takes() -> None:
-    scene = Scene()
-    scene.sender.put([b"x"] * (2 * MAX_BUFFERS + 1))
-    scene.sender.flush()
-    assert scene.sock.calls == ["sendmsg", "sendmsg", "send"]
+    bench = SenderBench()
+    bench.sender.put([b"x"] * (2 * MAX_BUFFERS + 1))
+    bench.sender.flush()
+    assert bench.sock.calls == ["sendmsg", "sendmsg", "send"]
 
 
 def test_queued_bytes_are_counted_until_they_have_left(file: OpenFile) -> None:
-    scene = Scene(3)
-    scene.sender.put(b"first")
-    scene.sender.put([b"second", FileSlice(file, 0, 3000)])
-    assert (scene.sender.queued_bytes, len(scene.sender.queue)) == (11, 3)
-    scene.sender.flush()
-    assert scene.sender.queued_bytes == 11
-    scene.sock.room = 10_000
-    scene.sender.writable()
-    assert (scene.sender.queued_bytes, len(scene.sender.queue)) == (0, 0)
+    bench = SenderBench(3)
+    bench.sender.put(b"first")
+    bench.sender.put([b"second", FileSlice(file, 0, 3000)])
+    assert (bench.sender.queued_bytes, len(bench.sender.queue)) == (11, 3)
+    bench.sender.flush()
+    assert bench.sender.queued_bytes == 11
+    bench.sock.room = 10_000
+    bench.sender.writable()
+    assert (bench.sender.queued_bytes, len(bench.sender.queue)) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -159,80 +159,80 @@ def test_queued_bytes_are_counted_until_they_have_left(file: OpenFile) -> None:
     [(True, STEP_BYTES, SendState.AWAITING_STEP), (False, TURN_BYTES, SendState.AWAITING_ROOM)],
 )
 def test_a_large_slice_leaves_in_parts(busy: bool, size: int, state: SendState, file: OpenFile) -> None:
-    scene = Scene(busy=busy)
-    scene.sender.put([FileSlice(file, 0, 3 * size), b"end"])
-    scene.sender.flush()
+    bench = SenderBench(busy=busy)
+    bench.sender.put([FileSlice(file, 0, 3 * size), b"end"])
+    bench.sender.flush()
     sizes = []
-    while scene.state() is not SendState.READY:
-        assert scene.state() is state
-        sizes.append(len(scene.sock.received))
-        scene.sender.resume()
+    while bench.state() is not SendState.READY:
+        assert bench.state() is state
+        sizes.append(len(bench.sock.received))
+        bench.sender.resume()
     assert sizes == [size, 2 * size]
-    assert scene.sock.received == content(file, 0, 3 * size) + b"end"
+    assert bench.sock.received == content(file, 0, 3 * size) + b"end"
 
 
 def test_a_slice_that_waits_for_room_gives_way_to_small_requests(file: OpenFile) -> None:
-    scene = Scene(1000)
-    scene.sender.put([FileSlice(file, 0, 5000)])
-    scene.sender.flush()
-    assert scene.state() is SendState.AWAITING_ROOM
-    scene.sock.room = 10_000
-    scene.scheduler.last_small_request_s = scene.now_s
-    scene.sender.writable()
-    assert scene.state() is SendState.AWAITING_STEP
-    assert len(scene.sock.received) == 1000
-    scene.now_s += 2 * QUIET_SECONDS
-    scene.sender.resume()
-    assert scene.sock.received == content(file, 0, 5000)
+    bench = SenderBench(1000)
+    bench.sender.put([FileSlice(file, 0, 5000)])
+    bench.sender.flush()
+    assert bench.state() is SendState.AWAITING_ROOM
+    bench.sock.room = 10_000
+    bench.scheduler.last_small_request_s = bench.now_s
+    bench.sender.writable()
+    assert bench.state() is SendState.AWAITING_STEP
+    assert len(bench.sock.received) == 1000
+    bench.now_s += 2 * QUIET_SECONDS
+    bench.sender.resume()
+    assert bench.sock.received == content(file, 0, 5000)
 
 
 def test_a_slice_that_is_not_in_memory_waits_for_the_disk(file: OpenFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leadline.broker.pending_slice.is_cached", lambda *_: False)
-    scene = Scene()
-    scene.sender.put([b"<", FileSlice(file, 0, 2 * LOAD_BYTES), b">"])
-    scene.sender.flush()
+    bench = SenderBench()
+    bench.sender.put([b"<", FileSlice(file, 0, 2 * LOAD_BYTES), b">"])
+    bench.sender.flush()
     for loaded in range(2):
-        assert scene.state() is SendState.AWAITING_DISK
-        assert len(scene.sock.received) == 1 + loaded * LOAD_BYTES
-        scene.sender.cold_slice().loaded()
-        scene.sender.resume()
-        if scene.state() is SendState.AWAITING_ROOM:
-            scene.sender.writable()
-    assert scene.state() is SendState.READY
-    assert scene.sock.received == b"<" + content(file, 0, 2 * LOAD_BYTES) + b">"
-    assert len(scene.readaheads) == 1
+        assert bench.state() is SendState.AWAITING_DISK
+        assert len(bench.sock.received) == 1 + loaded * LOAD_BYTES
+        bench.sender.cold_slice().loaded()
+        bench.sender.resume()
+        if bench.state() is SendState.AWAITING_ROOM:
+            bench.sender.writable()
+    assert bench.state() is SendState.READY
+    assert bench.sock.received == b"<" + content(file, 0, 2 * LOAD_BYTES) + b">"
+    assert len(bench.readaheads) == 1
 
 
 def test_a_file_that_ends_within_a_slice_breaks_the_connection(file: OpenFile) -> None:
-    scene = Scene()
-    scene.sender.put([FileSlice(file, 4 * TURN_BYTES - 10, 20)])
+    bench = SenderBench()
+    bench.sender.put([FileSlice(file, 4 * TURN_BYTES - 10, 20)])
     with pytest.raises(OSError, match="the file ends at byte"):
-        send_all(scene)
+        send_all(bench)
 
 
 def test_a_reply_with_a_large_slice_is_known_until_it_has_left(file: OpenFile) -> None:
-    scene = Scene()
-    scene.sender.put([FileSlice(file, 0, LARGE_SLICE_BYTES - 1)])
-    assert not scene.sender.has_large_slice
-    scene.sender.put([FileSlice(file, 0, LARGE_SLICE_BYTES)])
-    assert scene.sender.has_large_slice
-    scene.sender.flush()
-    assert not scene.sender.has_large_slice
+    bench = SenderBench()
+    bench.sender.put([FileSlice(file, 0, LARGE_SLICE_BYTES - 1)])
+    assert not bench.sender.has_large_slice
+    bench.sender.put([FileSlice(file, 0, LARGE_SLICE_BYTES)])
+    assert bench.sender.has_large_slice
+    bench.sender.flush()
+    assert not bench.sender.has_large_slice
 
 
 def test_a_closed_sender_sends_nothing() -> None:
-    scene = Scene()
-    scene.sender.put(b"never")
-    scene.sender.close()
-    scene.sender.flush()
-    assert scene.sock.calls == []
+    bench = SenderBench()
+    bench.sender.put(b"never")
+    bench.sender.close()
+    bench.sender.flush()
+    assert bench.sock.calls == []
 
 
 def test_a_reply_holds_nothing_but_bytes_and_slices_of_files() -> None:
     class OtherSlice:
         length = 3
 
-    scene = Scene()
-    scene.sender.put([OtherSlice()])
+    bench = SenderBench()
+    bench.sender.put([OtherSlice()])
     with pytest.raises(AssertionError, match="a reply holds bytes and slices of files"):
-        scene.sender.flush()
+        bench.sender.flush()

@@ -60,13 +60,13 @@ async def asked(channel: TcpBrokerClient, timeout_s: float = PATIENCE_S) -> int:
 
 
 def run(
-    scene: Callable[[TcpBrokerClient], Awaitable[None]], *answers: Answer, lost: Callable[[], None] = lambda: None
+    scenario: Callable[[TcpBrokerClient], Awaitable[None]], *answers: Answer, lost: Callable[[], None] = lambda: None
 ) -> None:
     async def whole() -> None:
         async with peer(*answers) as port:
             channel = TcpBrokerClient("127.0.0.1", port, "me", lost)
             try:
-                await scene(channel)
+                await scenario(channel)
             finally:
                 channel.close()
 
@@ -74,11 +74,11 @@ def run(
 
 
 def test_many_at_once_are_answered_each_with_its_own() -> None:
-    async def scene(channel: TcpBrokerClient) -> None:
+    async def scenario(channel: TcpBrokerClient) -> None:
         found = await asyncio.gather(*(asked(channel) for _ in range(50)))
         assert sorted(found) == list(range(1, 51))
 
-    run(scene, properly)
+    run(scenario, properly)
 
 
 def test_an_answer_in_small_pieces_comes_whole() -> None:
@@ -88,10 +88,10 @@ def test_an_answer_in_small_pieces_comes_whole() -> None:
             await writer.drain()
             await asyncio.sleep(0)
 
-    async def scene(channel: TcpBrokerClient) -> None:
+    async def scenario(channel: TcpBrokerClient) -> None:
         assert [await asked(channel), await asked(channel)] == [1, 2]
 
-    run(scene, dribble)
+    run(scenario, dribble)
 
 
 async def hang_up(correlation_id: int, writer: asyncio.StreamWriter) -> None:
@@ -112,12 +112,12 @@ async def garbage(correlation_id: int, writer: asyncio.StreamWriter) -> None:
 
 @pytest.mark.parametrize("wrong", [hang_up, nonsense, another, garbage])
 def test_who_waits_is_told_that_it_broke_and_the_next_one_connects_again(wrong: Answer) -> None:
-    async def scene(channel: TcpBrokerClient) -> None:
+    async def scenario(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost, match=r"127\.0\.0\.1"):
             await asked(channel)
         assert await asked(channel) == 2
 
-    run(scene, wrong, properly)
+    run(scenario, wrong, properly)
 
 
 async def silent(correlation_id: int, writer: asyncio.StreamWriter) -> None:
@@ -125,7 +125,7 @@ async def silent(correlation_id: int, writer: asyncio.StreamWriter) -> None:
 
 
 def test_no_answer_in_time_ends_the_connection_for_all_that_wait() -> None:
-    async def scene(channel: TcpBrokerClient) -> None:
+    async def scenario(channel: TcpBrokerClient) -> None:
         patient = asyncio.create_task(asked(channel))
         await asyncio.sleep(0)
         with pytest.raises(PeerLost, match=r"did not answer ApiVersionsRequest in 0\.05 s"):
@@ -134,33 +134,33 @@ def test_no_answer_in_time_ends_the_connection_for_all_that_wait() -> None:
             await patient
         assert await asked(channel) == 3
 
-    run(scene, silent, silent, properly)
+    run(scenario, silent, silent, properly)
 
 
 def test_a_connection_that_stood_and_broke_is_told_at_once() -> None:
     told: list[str] = []
 
-    async def scene(channel: TcpBrokerClient) -> None:
+    async def scenario(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost):
             await asked(channel)
         assert told == ["lost"]
 
-    run(scene, hang_up, lost=lambda: told.append("lost"))
+    run(scenario, hang_up, lost=lambda: told.append("lost"))
 
 
 def test_a_refused_connection_says_that_nobody_is_there() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with peer(properly) as port:
             pass
         channel = TcpBrokerClient("127.0.0.1", port, "me")
         with pytest.raises(PeerGone, match=f"nobody listens on 127.0.0.1:{port}"):
             await asked(channel)
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_nothing_is_asked_through_a_closed_channel() -> None:
-    async def scene(channel: TcpBrokerClient) -> None:
+    async def scenario(channel: TcpBrokerClient) -> None:
         waiting = asyncio.create_task(asked(channel))
         while channel._line is None:  # noqa: ASYNC110  (until it is connected)
             await asyncio.sleep(0)
@@ -170,7 +170,7 @@ def test_nothing_is_asked_through_a_closed_channel() -> None:
         with pytest.raises(PeerLost, match="is closed"):
             await asked(channel)
 
-    run(scene, silent)
+    run(scenario, silent)
 
 
 def question(correlation_id: int, client_id: str) -> bytes:
@@ -183,7 +183,7 @@ def told(frame: Buffer) -> int:
 
 
 def test_a_conversation_goes_on_until_nothing_more_is_asked() -> None:
-    async def scene(channel: TcpBrokerClient) -> None:
+    async def scenario(channel: TcpBrokerClient) -> None:
         heard: list[int] = []
 
         def go_on(frame: memoryview) -> Ask | None:
@@ -194,33 +194,33 @@ def test_a_conversation_goes_on_until_nothing_more_is_asked() -> None:
         assert (heard, told(last)) == ([1, 2, 3, 4, 5], 5)
         assert await asked(channel) == 6
 
-    run(scene, properly)
+    run(scenario, properly)
 
 
 @pytest.mark.parametrize("wrong", [hang_up, nonsense, another, silent])
 def test_a_conversation_that_breaks_is_told_so(wrong: Answer) -> None:
-    async def scene(channel: TcpBrokerClient) -> None:
+    async def scenario(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost, match=r"127\.0\.0\.1"):
             await channel.converse("it", question, lambda _: question, 0.5 if wrong is silent else PATIENCE_S)
 
-    run(scene, properly, properly, wrong)
+    run(scenario, properly, properly, wrong)
 
 
 def test_what_fails_on_hearing_an_answer_ends_the_conversation(caplog: pytest.LogCaptureFixture) -> None:
     def fail(_: memoryview) -> Ask | None:
         raise ZeroDivisionError("on hearing it")
 
-    async def scene(channel: TcpBrokerClient) -> None:
+    async def scenario(channel: TcpBrokerClient) -> None:
         with pytest.raises(PeerLost, match="on hearing it"):
             await channel.converse("it", question, fail, PATIENCE_S)
         assert await asked(channel) == 2
 
-    run(scene, properly)
+    run(scenario, properly)
     assert "buffer_updated() call failed" in caplog.text
 
 
 def test_each_attempt_to_connect_has_twice_the_time_of_the_one_before_up_to_the_longest() -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         channel = TcpBrokerClient("127.0.0.1", 1, "me", setup_timeout_s=(0.01, 0.03))
 
         async def never() -> NoReturn:
@@ -234,7 +234,7 @@ def test_each_attempt_to_connect_has_twice_the_time_of_the_one_before_up_to_the_
         with pytest.raises(PeerLost, match=r"cannot be reached in 0\.005 s"):
             await asked(channel, timeout_s=0.005)
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_closing_ends_a_connection_that_is_only_being_made() -> None:
@@ -295,7 +295,7 @@ def test_a_shortage_here_says_nothing_of_the_peer(error: Exception, remedy: str)
         async def connect(self, protocol: Callable[[], P], host: str, port: int) -> P:
             raise error
 
-    async def scene(channel: TcpBrokerClient) -> None:
+    async def scenario(channel: TcpBrokerClient) -> None:
         channel.network = ShortNetwork()
         with pytest.raises(PeerLost, match=remedy) as lost:
             await asked(channel)
@@ -303,4 +303,4 @@ def test_a_shortage_here_says_nothing_of_the_peer(error: Exception, remedy: str)
         channel.network = TcpNetwork()
         assert await asked(channel) == 1
 
-    run(scene, properly)
+    run(scenario, properly)

@@ -1,4 +1,4 @@
-"""What the controller decides: each test tells what happens, and looks at who leads. `Paper` holds the laws."""
+"""What the controller decides: each test tells what happens, and looks at who leads. `Paper` holds the invariants."""
 
 import itertools
 

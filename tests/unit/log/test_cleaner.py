@@ -94,7 +94,7 @@ def test_the_filthiest_of_those_that_are_due_comes_first(tmp_path: Path) -> None
 
 
 def test_a_pass_in_a_process_of_its_own_leaves_the_last_of_each_key(tmp_path: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(tmp_path, topic=COMPACT)) as dirs:
             log = await dirs.create(TP)
             segments(log, 3, 3)
@@ -110,16 +110,16 @@ def test_a_pass_in_a_process_of_its_own_leaves_the_last_of_each_key(tmp_path: Pa
         async with opened(log_dirs(tmp_path, topic=COMPACT)) as dirs:
             assert offsets_in(whole_log(dirs.logs[TP])) == [5, 6]
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_logs_that_are_not_compacted_or_offline_are_no_candidates(tmp_path: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(tmp_path, topic={"segment.bytes": "1000"})) as dirs:
             segments(await dirs.create(TP), 3)
             assert not await Cleaner(dirs).clean_filthiest()
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 @contextlib.contextmanager
@@ -150,7 +150,7 @@ async def stuck(dirs: LogDirs, cleaner: Cleaner) -> "asyncio.Task[bool]":
 
 
 def test_a_truncation_ends_a_pass_and_leaves_no_trace_of_it(tmp_path: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(tmp_path, topic=COMPACT)) as dirs:
             log = await dirs.create(TP)
             segments(log, 3, 3)
@@ -166,11 +166,11 @@ def test_a_truncation_ends_a_pass_and_leaves_no_trace_of_it(tmp_path: Path) -> N
             assert offsets_in(whole_log(log)) == [0, 1, 2, 3]
             assert await cleaner.clean_filthiest(), "and can be cleaned again"
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_while_it_is_paused_a_log_is_not_cleaned(tmp_path: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(tmp_path, topic=COMPACT)) as dirs:
             segments(await dirs.create(TP), 3)
             cleaner = Cleaner(dirs)
@@ -178,11 +178,11 @@ def test_while_it_is_paused_a_log_is_not_cleaned(tmp_path: Path) -> None:
                 assert not await cleaner.clean_filthiest()
             assert await cleaner.clean_filthiest()
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_stopping_ends_a_pass(tmp_path: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(tmp_path, topic=COMPACT)) as dirs:
             segments(await dirs.create(TP), 3)
             cleaner = Cleaner(dirs)
@@ -192,7 +192,7 @@ def test_stopping_ends_a_pass(tmp_path: Path) -> None:
                 await task
             assert not cleaner.passes
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def with_another_end(path: Path) -> bytes:
@@ -202,7 +202,7 @@ def with_another_end(path: Path) -> bytes:
 
 
 def test_a_log_that_cannot_be_cleaned_is_named_and_left_and_others_go_on(tmp_path: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(tmp_path, topic=COMPACT)) as dirs:
             damaged, sound = await dirs.create(TP), await dirs.create(OTHER)
             segments(damaged, 4)
@@ -219,13 +219,13 @@ def test_a_log_that_cannot_be_cleaned_is_named_and_left_and_others_go_on(tmp_pat
             assert offsets_in(whole_log(sound)) == [1]
             assert not any(name.endswith(".cleaned") for name in listing(path.parent))
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_the_failure_of_a_directory_does_not_end_the_cleaner(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
 
-    async def play() -> None:
+    async def scenario() -> None:
         dirs = log_dirs(one, two, topic=COMPACT, storage={"log.cleaner.backoff.ms": "1"})
         async with opened(dirs):
             await dirs.create(TP, path=str(one))
@@ -249,11 +249,11 @@ def test_the_failure_of_a_directory_does_not_end_the_cleaner(tmp_path: Path) -> 
                 await asyncio.gather(task, return_exceptions=True)
             assert not log.offline
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_old_segments_of_compacted_logs_go_here(tmp_path: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         topic = {"cleanup.policy": "compact,delete", "segment.bytes": "1000", "retention.bytes": "0"}
         async with opened(log_dirs(tmp_path, topic=topic)) as dirs:
             log = await dirs.create(TP)
@@ -261,4 +261,4 @@ def test_old_segments_of_compacted_logs_go_here(tmp_path: Path) -> None:
             await Cleaner(dirs).clean_filthiest()
             assert log.log_start == 4
 
-    asyncio.run(play())
+    asyncio.run(scenario())

@@ -21,7 +21,7 @@ def one(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_what_checkpoints_say_of_a_partition_that_is_offline_stays_until_it_is_mended(one: Path, clean: bool) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         dirs = log_dirs(one)
         await dirs.open()
         fill(await dirs.create(TP), 5)
@@ -44,11 +44,11 @@ def test_what_checkpoints_say_of_a_partition_that_is_offline_stays_until_it_is_m
         async with opened(log_dirs(one)) as again:
             assert (again.logs[TP].log_start, again.logs[TP].log_end, again.logs[TP].high_watermark) == (3, 5, 5)
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_recovery_points_are_checkpointed_when_a_segment_that_was_rolled_is_flushed(one: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(one, topic={"segment.bytes": "300"})) as dirs:
             fill(await dirs.create(TP), 20)
             (disk,) = [log_dir.disk for log_dir in dirs.dirs.values()]
@@ -60,7 +60,7 @@ def test_recovery_points_are_checkpointed_when_a_segment_that_was_rolled_is_flus
         async with opened(log_dirs(one, topic={"segment.bytes": "300"})) as dirs:
             assert dirs.recovery.bytes_read == dirs.logs[TP].segments.active.size, "older segments are not read"
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_one_checkpoint_holds_what_was_flushed_while_the_one_before_was_written(one: Path) -> None:
@@ -70,7 +70,7 @@ def test_one_checkpoint_holds_what_was_flushed_while_the_one_before_was_written(
         if operation == "rename" and path.endswith("recovery-point-offset-checkpoint.tmp"):
             written.append(path)
 
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(one, topic={"segment.bytes": "100"}, files=WatchedFiles(watch))) as dirs:
             log = await dirs.create(TP)
             fill(log, 50)
@@ -79,12 +79,12 @@ def test_one_checkpoint_holds_what_was_flushed_while_the_one_before_was_written(
                 await dirs.dirs[str(one)].disk.drain()
             assert checkpoint(one, "recovery-point-offset-checkpoint") == {TP: 49}
 
-    asyncio.run(play())
+    asyncio.run(scenario())
     assert 1 <= len(written) <= 3
 
 
 def test_damaged_checkpoints_cost_time_and_no_records(one: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         await stopped(log_dirs(one))
         for name in listing(one):
             if name.endswith("checkpoint"):
@@ -92,4 +92,4 @@ def test_damaged_checkpoints_cost_time_and_no_records(one: Path) -> None:
         async with opened(log_dirs(one)) as dirs:
             assert (dirs.logs[TP].log_end, dirs.logs[TP].high_watermark) == (3, 0)
 
-    asyncio.run(play())
+    asyncio.run(scenario())

@@ -16,7 +16,7 @@ def broken() -> int:
 
 
 def test_jobs_run_in_their_order_on_one_other_thread_and_report_on_the_loop() -> None:
-    async def play() -> tuple[list[int], set[int], set[int]]:
+    async def scenario() -> tuple[list[int], set[int], set[int]]:
         disk = DiskThread("d", lambda _: None)
         done, there, here = list[int](), set[int](), set[int]()
 
@@ -35,7 +35,7 @@ def test_jobs_run_in_their_order_on_one_other_thread_and_report_on_the_loop() ->
         await disk.stop()
         return done, there, here
 
-    done, there, here = asyncio.run(play())
+    done, there, here = asyncio.run(scenario())
     assert done == list(range(20))
     assert len(there) == 1
     assert here == {threading.get_ident()}
@@ -43,7 +43,7 @@ def test_jobs_run_in_their_order_on_one_other_thread_and_report_on_the_loop() ->
 
 
 def test_after_a_failure_nothing_more_is_done_or_reported() -> None:
-    async def play() -> tuple[list[LogDirFailed], list[str]]:
+    async def scenario() -> tuple[list[LogDirFailed], list[str]]:
         failures, done = list[LogDirFailed](), list[str]()
         disk = DiskThread("d", failures.append)
         disk.run("flushing orders-0", broken, lambda _: done.append("broken"))
@@ -55,7 +55,7 @@ def test_after_a_failure_nothing_more_is_done_or_reported() -> None:
         await disk.stop()
         return failures, done
 
-    failures, done = asyncio.run(play())
+    failures, done = asyncio.run(scenario())
     assert [str(failure) for failure in failures] == [
         "log directory d failed while flushing orders-0: [Errno 5] Input/output error"
     ]
@@ -63,7 +63,7 @@ def test_after_a_failure_nothing_more_is_done_or_reported() -> None:
 
 
 def test_what_comes_while_a_group_runs_is_planned_and_run_as_the_next_group() -> None:
-    async def play() -> list[str]:
+    async def scenario() -> list[str]:
         disk, gate, done = DiskThread("d", lambda _: None), threading.Event(), list[str]()
 
         def plan(name: str) -> Job:
@@ -84,13 +84,13 @@ def test_what_comes_while_a_group_runs_is_planned_and_run_as_the_next_group() ->
         await disk.stop()
         return done
 
-    done = asyncio.run(play())
+    done = asyncio.run(scenario())
     assert done[:4] == ["plan a", "plan b", "plan d", "plan e"]
     assert sorted(done[4:]) == ["did a", "did b", "did d", "did e"]
 
 
 def test_a_group_of_which_one_fails_is_the_failure_of_the_directory() -> None:
-    async def play() -> tuple[list[LogDirFailed], list[object]]:
+    async def scenario() -> tuple[list[LogDirFailed], list[object]]:
         failures, done = list[LogDirFailed](), list[object]()
         disk = DiskThread("d", failures.append)
         for name, run in (("orders-0", lambda: 1), ("orders-1", broken)):
@@ -100,7 +100,7 @@ def test_a_group_of_which_one_fails_is_the_failure_of_the_directory() -> None:
         await disk.stop()
         return failures, done
 
-    failures, done = asyncio.run(play())
+    failures, done = asyncio.run(scenario())
     assert [str(failure) for failure in failures] == [
         "log directory d failed while flushing orders-0 and 1 more: [Errno 5] Input/output error"
     ]
@@ -108,7 +108,7 @@ def test_a_group_of_which_one_fails_is_the_failure_of_the_directory() -> None:
 
 
 def test_a_call_that_fails_is_told_to_the_caller_and_to_the_directory() -> None:
-    async def play() -> list[LogDirFailed]:
+    async def scenario() -> list[LogDirFailed]:
         failures = list[LogDirFailed]()
         disk = DiskThread("d", failures.append)
         with pytest.raises(LogDirFailed, match="while checkpointing"):
@@ -116,11 +116,11 @@ def test_a_call_that_fails_is_told_to_the_caller_and_to_the_directory() -> None:
         await disk.stop()
         return failures
 
-    assert len(asyncio.run(play())) == 1
+    assert len(asyncio.run(scenario())) == 1
 
 
 def test_what_is_for_later_waits_and_does_not_outlive_the_end() -> None:
-    async def play() -> list[str]:
+    async def scenario() -> list[str]:
         disk, done = DiskThread("d", lambda _: None), list[str]()
         disk.later(1, lambda: done.append("soon"))
         disk.later(50_000, lambda: done.append("never"))
@@ -131,4 +131,4 @@ def test_what_is_for_later_waits_and_does_not_outlive_the_end() -> None:
         await disk.stop()
         return done
 
-    assert asyncio.run(play()) == ["soon"]
+    assert asyncio.run(scenario()) == ["soon"]

@@ -20,7 +20,7 @@ def one(tmp_path: Path) -> Path:
 def test_a_topic_id_is_written_with_the_log(one: Path) -> None:
     topic_id = uuid.uuid4()
 
-    async def play() -> None:
+    async def scenario() -> None:
         dirs = log_dirs(one)
         await dirs.open()
         await dirs.create(TP, topic_id)
@@ -28,11 +28,11 @@ def test_a_topic_id_is_written_with_the_log(one: Path) -> None:
         async with opened(log_dirs(one)) as again:
             assert again.logs[TP].topic_id == topic_id
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_something_else_at_the_place_of_a_new_log_takes_that_partition_offline_alone(one: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(one)) as dirs:
             (one / "orders-0").write_text("a file")
             await dirs.create_all({TP: None, OTHER: None})
@@ -44,4 +44,4 @@ def test_something_else_at_the_place_of_a_new_log_takes_that_partition_offline_a
                 await dirs.create(TopicPartition("else", 3))
             assert not dirs.offline
 
-    asyncio.run(play())
+    asyncio.run(scenario())

@@ -45,7 +45,7 @@ def in_another_process(path: Path) -> str:
 
 
 def test_a_directory_belongs_to_one_process_and_in_it_to_one_owner(one: Path, two: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(one)):
             for _ in range(2):  # a second owner must not give up the lock of the first
                 with pytest.raises(LogDirLocked, match=f"{one} is in use"):
@@ -54,5 +54,5 @@ def test_a_directory_belongs_to_one_process_and_in_it_to_one_owner(one: Path, tw
             async with opened(log_dirs(two)):
                 pass  # what was locked together with a directory in use is free again
 
-    asyncio.run(play())
+    asyncio.run(scenario())
     assert in_another_process(one) == "opened"

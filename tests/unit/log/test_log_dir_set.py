@@ -20,7 +20,7 @@ def two(tmp_path: Path) -> Path:
 
 
 def test_several_directories_are_loaded_and_new_logs_go_to_the_emptiest(one: Path, two: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         await stopped(log_dirs(one, two))
         assert (
             len({"orders-0", "orders-1"} & set(listing(one))) == len({"orders-0", "orders-1"} & set(listing(two))) == 1
@@ -30,4 +30,4 @@ def test_several_directories_are_loaded_and_new_logs_go_to_the_emptiest(one: Pat
             assert (dirs.logs[TP].log_end, dirs.logs[OTHER].log_end) == (3, 2)
             assert await dirs.create(TP) is dirs.logs[TP], "it exists"
 
-    asyncio.run(play())
+    asyncio.run(scenario())

@@ -33,7 +33,7 @@ def two(tmp_path: Path) -> Path:
 
 
 def test_a_clean_stop_leaves_checkpoints_and_the_mark_and_is_found_again(one: Path) -> None:
-    async def play() -> tuple[bool, int | None, dict[TopicPartition, tuple[int, int, int]]]:
+    async def scenario() -> tuple[bool, int | None, dict[TopicPartition, tuple[int, int, int]]]:
         await stopped(log_dirs(one))
         assert (one / MARK).exists()
         async with opened(log_dirs(one)) as dirs:
@@ -42,7 +42,7 @@ def test_a_clean_stop_leaves_checkpoints_and_the_mark_and_is_found_again(one: Pa
             assert not (one / MARK).exists()
             return log_dir.was_clean, log_dir.broker_epoch, found
 
-    assert asyncio.run(play()) == (True, 7, {TP: (3, 3, 3), OTHER: (2, 2, 2)})
+    assert asyncio.run(scenario()) == (True, 7, {TP: (3, 3, 3), OTHER: (2, 2, 2)})
     assert checkpoint(one, "recovery-point-offset-checkpoint") == {TP: 3, OTHER: 2}
     assert checkpoint(one, "replication-offset-checkpoint") == {TP: 3, OTHER: 2}
 
@@ -50,7 +50,7 @@ def test_a_clean_stop_leaves_checkpoints_and_the_mark_and_is_found_again(one: Pa
 def test_a_directory_that_cannot_be_used_does_not_stop_the_others(one: Path, two: Path) -> None:
     two.write_text("not a directory")
 
-    async def play() -> None:
+    async def scenario() -> None:
         await stopped(log_dirs(one))
         async with opened(log_dirs(two, one)) as dirs:
             assert list(dirs.dirs) == [str(one)]
@@ -61,7 +61,7 @@ def test_a_directory_that_cannot_be_used_does_not_stop_the_others(one: Path, two
             with pytest.raises(StorageError, match=r"is not one of log\.dirs"):
                 await dirs.create(TopicPartition("x", 0), path="/elsewhere")
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_if_no_directory_can_be_used_the_reasons_are_told(one: Path, two: Path) -> None:
@@ -72,7 +72,7 @@ def test_if_no_directory_can_be_used_the_reasons_are_told(one: Path, two: Path) 
 
 
 def test_a_partition_that_is_offline_can_be_deleted_with_whatever_lies_in_it(one: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         await stopped(log_dirs(one))
         index = one / "orders-0" / "00000000000000000000.index"
         index.unlink()
@@ -87,12 +87,12 @@ def test_a_partition_that_is_offline_can_be_deleted_with_whatever_lies_in_it(one
                     await asyncio.sleep(0.01)
             assert (await dirs.create(TP)).log_end == 0
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_the_mark_is_not_set_where_a_log_that_crashed_was_not_recovered(one: Path, clean: bool) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         if clean:
             await stopped(log_dirs(one))
         else:
@@ -105,7 +105,7 @@ def test_the_mark_is_not_set_where_a_log_that_crashed_was_not_recovered(one: Pat
         assert list(dirs.not_closed) == ([] if clean else [str(one)])
         assert clean or "were not recovered: orders-0" in dirs.not_closed[str(one)]
 
-    asyncio.run(play())
+    asyncio.run(scenario())
     assert (one / MARK).exists() is clean
 
 
@@ -117,7 +117,7 @@ def test_the_mark_is_not_set_where_a_log_that_crashed_was_not_recovered(one: Pat
 
 @pytest.mark.parametrize(("mark", "kept"), [(DirMark.DELETE, False), (DirMark.STRAY, True)])
 def test_a_deleted_log_is_renamed_then_removed_and_a_stray_one_stays(one: Path, mark: DirMark, kept: bool) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         dirs = log_dirs(one, topic={"file.delete.delay.ms": "777"})
         await dirs.open()
         fill(await dirs.create(TP))
@@ -132,12 +132,12 @@ def test_a_deleted_log_is_renamed_then_removed_and_a_stray_one_stays(one: Path, 
             remove()
         await dirs.close()
 
-    asyncio.run(play())
+    asyncio.run(scenario())
     assert any(name.startswith("orders") for name in listing(one)) is kept
 
 
 def test_a_log_on_its_way_out_is_removed_after_a_restart(one: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(one)) as dirs:
             fill(await dirs.create(TP))
             await dirs.delete(TP)
@@ -147,11 +147,11 @@ def test_a_log_on_its_way_out_is_removed_after_a_restart(one: Path) -> None:
                 while any(name.startswith("orders") for name in listing(one)):  # noqa: ASYNC110
                     await asyncio.sleep(0.005)
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_a_replica_that_moved_takes_the_place_of_the_old_one(one: Path, two: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(one, two)) as dirs:
             current = await dirs.create(TP, path=str(one))
             fill(current)
@@ -168,7 +168,7 @@ def test_a_replica_that_moved_takes_the_place_of_the_old_one(one: Path, two: Pat
         assert not (one / "orders-0").exists()
         assert checkpoint(two, "recovery-point-offset-checkpoint") == {TP: 3}
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_a_crash_in_the_middle_of_a_move_leaves_a_replica_in_its_place(one: Path, two: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_crash_in_the_middle_of_a_move_leaves_a_replica_in_its_place(one: Path
             if len(renamed) == 2:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(one, two, files=WatchedFiles(watch))) as dirs:
             fill(await dirs.create(TP, path=str(one)))
             moved = await dirs.create(TP, path=str(two), future=True)
@@ -190,7 +190,7 @@ def test_a_crash_in_the_middle_of_a_move_leaves_a_replica_in_its_place(one: Path
         async with opened(log_dirs(one, two)) as dirs:
             assert offsets_in(whole_log(dirs.logs[TP])) == [0, 1, 2]
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 # Truncation
@@ -202,7 +202,7 @@ def test_a_crash_in_the_middle_of_a_move_leaves_a_replica_in_its_place(one: Path
 def test_a_failed_fsync_takes_the_directory_offline_for_good(one: Path, two: Path) -> None:
     watch = Failing(10**9, errno.EIO, only=["fsync"])
 
-    async def play() -> None:
+    async def scenario() -> None:
         told = list[tuple[str, list[TopicPartition]]]()
         dirs = log_dirs(one, two, files=WatchedFiles(watch))
         await dirs.open()
@@ -225,13 +225,13 @@ def test_a_failed_fsync_takes_the_directory_offline_for_good(one: Path, two: Pat
         await dirs.close()
         assert len(watch.failed) == failed == 1, "nothing is tried again"
 
-    asyncio.run(play())
+    asyncio.run(scenario())
     assert not (one / MARK).exists()
     assert (two / MARK).exists()
 
 
 def test_a_stop_that_fails_leaves_no_mark(one: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         dirs = log_dirs(one, files=WatchedFiles(watch))
         await dirs.open()
         fill(await dirs.create(TP))
@@ -240,13 +240,13 @@ def test_a_stop_that_fails_leaves_no_mark(one: Path) -> None:
         await dirs.close()
 
     watch = Failing(10**9, errno.EIO, only=["fsync"])
-    asyncio.run(play())
+    asyncio.run(scenario())
     assert watch.failed
     assert not (one / MARK).exists()
 
 
 def test_settings_that_change_are_obeyed_from_then_on(one: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(one)) as dirs:
             log = await dirs.create(TP)
             changed = log_dirs(one, topic={"segment.bytes": "100"}).topic_config
@@ -257,13 +257,13 @@ def test_settings_that_change_are_obeyed_from_then_on(one: Path) -> None:
             fill(log, 2)
             assert log.segments.bases == [0, 1]
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_meta_properties_are_kept_in_every_directory(one: Path, two: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(one, two)) as dirs:
             await dirs.write_meta_properties({"broker.id": "3"})
             assert dirs.meta_properties() == {str(path): {"broker.id": "3"} for path in (one, two)}
 
-    asyncio.run(play())
+    asyncio.run(scenario())

@@ -25,7 +25,7 @@ def two(tmp_path: Path) -> Path:
 
 
 def test_after_a_crash_logs_are_recovered_and_progress_is_told(one: Path) -> None:
-    async def play() -> tuple[int, int, int, int]:
+    async def scenario() -> tuple[int, int, int, int]:
         async with opened(log_dirs(one)) as dirs:
             fill(await dirs.create(TP), 5)
             size = dirs.logs[TP].size
@@ -35,12 +35,12 @@ def test_after_a_crash_logs_are_recovered_and_progress_is_told(one: Path) -> Non
             assert recovery.bytes_total == size
             return recovery.logs, recovery.logs_done, recovery.bytes_read, size
 
-    logs, done, read, size = asyncio.run(play())
+    logs, done, read, size = asyncio.run(scenario())
     assert (logs, done, read) == (1, 1, size)
 
 
 def test_a_partition_that_cannot_be_read_is_left_out_with_its_reason(one: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         await stopped(log_dirs(one))
         (one / "orders-0" / "partition.metadata").write_text("version: 9\n")
         (one / "not ours").mkdir()
@@ -48,7 +48,7 @@ def test_a_partition_that_cannot_be_read_is_left_out_with_its_reason(one: Path) 
             assert set(dirs.logs) == {OTHER}
             assert "version '9', expected 0" in str(dirs.offline_log(TP))
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_a_disk_that_fails_while_loading_does_not_stop_the_others(one: Path, two: Path) -> None:
@@ -56,11 +56,11 @@ def test_a_disk_that_fails_while_loading_does_not_stop_the_others(one: Path, two
         if path.startswith(str(two)) and operation == "size":
             raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    async def play() -> None:
+    async def scenario() -> None:
         await stopped(log_dirs(one, two))
         async with opened(log_dirs(one, two, files=WatchedFiles(watch))) as dirs:
             assert list(dirs.dirs) == [str(one)]
             assert "failed while loading its logs" in dirs.offline[str(two)]
             assert len(dirs.logs) == 1
 
-    asyncio.run(play())
+    asyncio.run(scenario())

@@ -42,7 +42,7 @@ def test_every_task_does_its_work(tmp_path: Path) -> None:
     topic = {"segment.bytes": "100", "retention.ms": "1000", "flush.ms": "0"}
     clock = ManualClock()
 
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(tmp_path, topic=topic, storage=OFTEN, clock=clock)) as dirs:
             log = await dirs.create(TP)
             fill(log, 4)
@@ -58,11 +58,11 @@ def test_every_task_does_its_work(tmp_path: Path) -> None:
             await until(lambda: not log.producer_state.by_id)
             await tasks.stop()
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_log_starts_are_checkpointed_where_the_files_do_not_tell(tmp_path: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(tmp_path, storage=OFTEN)) as dirs:
             log = await dirs.create(TP)
             fill(log, 4)
@@ -72,11 +72,11 @@ def test_log_starts_are_checkpointed_where_the_files_do_not_tell(tmp_path: Path)
             await until(lambda: offsets(tmp_path, "log-start-offset-checkpoint") == {TP: 3})
             await tasks.stop()
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_a_compacted_log_is_cleaned(tmp_path: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         topic = {"cleanup.policy": "compact"}
         async with opened(log_dirs(tmp_path, topic=topic, storage=OFTEN)) as dirs:
             log = await dirs.create(TP)
@@ -89,14 +89,14 @@ def test_a_compacted_log_is_cleaned(tmp_path: Path) -> None:
             await until(lambda: offsets(tmp_path, "cleaner-offset-checkpoint") == {TP: 4})
             await tasks.stop()
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_the_failure_of_a_directory_ends_none_of_it(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     watch = Failing(10**9, errno.EIO, only=["fsync"])
 
-    async def play() -> None:
+    async def scenario() -> None:
         topic = {"retention.ms": "1000", "segment.bytes": "100", "flush.ms": "0", "cleanup.policy": "compact,delete"}
         dirs = log_dirs(one, two, topic=topic, storage=OFTEN, files=WatchedFiles(watch))
         async with opened(dirs):
@@ -117,4 +117,4 @@ def test_the_failure_of_a_directory_ends_none_of_it(tmp_path: Path) -> None:
                 assert name in running
             await tasks.stop()
 
-    asyncio.run(play())
+    asyncio.run(scenario())

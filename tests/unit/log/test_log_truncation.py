@@ -23,7 +23,7 @@ def test_a_truncation_lowers_the_recovery_checkpoint_durably_first(one: Path) ->
         if operation == "ftruncate" and path.endswith(".log"):
             at_the_cut.append(checkpoint(one, "recovery-point-offset-checkpoint"))
 
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(one, files=WatchedFiles(watch))) as dirs:
             log = await dirs.create(TP)
             fill(log, 5)
@@ -35,12 +35,12 @@ def test_a_truncation_lowers_the_recovery_checkpoint_durably_first(one: Path) ->
             assert await dirs.truncation.truncate_to(TP, 2)
             assert (log.log_end, log.flushed_to) == (2, 2), "and it is on disk before anything is written anew"
 
-    asyncio.run(play())
+    asyncio.run(scenario())
     assert at_the_cut[0] == {TP: 2}
 
 
 def test_a_truncation_below_the_logs_start_is_not_undone_by_an_old_checkpoint(one: Path) -> None:
-    async def play() -> None:
+    async def scenario() -> None:
         async with opened(log_dirs(one)) as dirs:
             log = await dirs.create(TP)
             fill(log, 9)
@@ -55,4 +55,4 @@ def test_a_truncation_below_the_logs_start_is_not_undone_by_an_old_checkpoint(on
         async with opened(log_dirs(one)) as dirs:
             assert offsets_in(whole_log(dirs.logs[TP])) == [0, 1, 2, 3, 4, 5]
 
-    asyncio.run(play())
+    asyncio.run(scenario())

@@ -56,7 +56,7 @@ class Disk:
 def test_it_looks_only_after_so_many_bytes_and_names_the_files_written_to(tmp_path: Path) -> None:
     one, disk = LogBench(tmp_path).open(), Disk(BUSY)
 
-    async def scene() -> PressureLevel:
+    async def scenario() -> PressureLevel:
         pressure = WritePressure(disk)
         pressure.appended(one, CHECK_BYTES - 1)
         assert pressure._checking is None
@@ -65,14 +65,14 @@ def test_it_looks_only_after_so_many_bytes_and_names_the_files_written_to(tmp_pa
         await pressure._checking
         return pressure.level
 
-    assert asyncio.run(scene()) is PressureLevel.BUSY
+    assert asyncio.run(scenario()) is PressureLevel.BUSY
     assert disk.files == [[one.segments.active.file]]
 
 
 def test_it_looks_again_and_again_while_it_is_high() -> None:
     disk = Disk(HIGH, HIGH, BUSY)
 
-    async def scene() -> PressureLevel:
+    async def scenario() -> PressureLevel:
         pressure = WritePressure(disk)
         pressure.appended(cast(Log, _Nothing()), CHECK_BYTES)
         assert pressure._checking is not None
@@ -80,12 +80,12 @@ def test_it_looks_again_and_again_while_it_is_high() -> None:
         await asyncio.wait_for(pressure.room(), 10)
         return pressure.level
 
-    assert asyncio.run(scene()) is PressureLevel.BUSY
+    assert asyncio.run(scenario()) is PressureLevel.BUSY
     assert len(disk.files) == 3
 
 
 def test_who_writes_much_waits_while_it_is_high_and_goes_on_when_it_is_not() -> None:
-    async def scene() -> tuple[bool, bool]:
+    async def scenario() -> tuple[bool, bool]:
         pressure = WritePressure(Disk(HIGH))
         pressure._set_level(HIGH)
         waiting = asyncio.create_task(pressure.room())
@@ -95,11 +95,11 @@ def test_who_writes_much_waits_while_it_is_high_and_goes_on_when_it_is_not() -> 
         await asyncio.wait_for(waiting, 10)
         return held, waiting.done()
 
-    assert asyncio.run(scene()) == (True, True)
+    assert asyncio.run(scenario()) == (True, True)
 
 
 def test_nobody_waits_where_nothing_is_known_or_after_the_end() -> None:
-    async def scene(dirty: DirtyPages | None) -> None:
+    async def scenario(dirty: DirtyPages | None) -> None:
         disk = Disk(dirty)
         pressure = WritePressure(disk)
         pressure.appended(cast(Log, _Nothing()), CHECK_BYTES)
@@ -109,8 +109,8 @@ def test_nobody_waits_where_nothing_is_known_or_after_the_end() -> None:
         await pressure.stop()
         await asyncio.wait_for(pressure.room(), 10)
 
-    asyncio.run(scene(None))
-    asyncio.run(scene(HIGH))
+    asyncio.run(scenario(None))
+    asyncio.run(scenario(HIGH))
 
 
 class _Nothing:
@@ -134,7 +134,7 @@ def test_what_is_left_is_written_back_before_what_is_new(tmp_path: Path) -> None
     logs = [LogBench(tmp_path, tp=TopicPartition("t", n)).open() for n in range(3)]
     disk = Disk(BUSY)
 
-    async def scene() -> None:
+    async def scenario() -> None:
         pressure = WritePressure(disk)
         for each in logs:
             pressure.appended(each, CHECK_BYTES // 3 + 1)
@@ -142,7 +142,7 @@ def test_what_is_left_is_written_back_before_what_is_new(tmp_path: Path) -> None
         assert looking is not None
         await looking
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
     first = disk.files[0]
     assert {file.path for file in first} == {each.segments.active.file.path for each in logs}
     assert disk.files == [first, first[1:], first[2:]]
@@ -151,7 +151,7 @@ def test_what_is_left_is_written_back_before_what_is_new(tmp_path: Path) -> None
 def test_a_deleted_log_is_let_go_of_at_once(tmp_path: Path) -> None:
     """Its blocks are freed when the last one closes it, and whoever does that has to wait."""
 
-    async def scene() -> None:
+    async def scenario() -> None:
         pressure, log = WritePressure(Disk(BUSY)), LogBench(tmp_path).open()
         known = ref(log)
         pressure.appended(log, CHECK_BYTES - 1)
@@ -159,7 +159,7 @@ def test_a_deleted_log_is_let_go_of_at_once(tmp_path: Path) -> None:
         gc.collect()
         assert known() is None
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 class Calls:

@@ -86,7 +86,7 @@ class Leader:
         self._lost.set()
 
 
-class Scene:
+class FetcherBench:
     def __init__(self, at: Partition, leader: Leader, fetcher: Fetcher) -> None:
         self.at, self.leader, self.fetcher, self.log = at, leader, fetcher, at.hosted.log
 
@@ -106,12 +106,12 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(path: Path, **topic: str) -> AsyncIterator[Scene]:
+async def fetcher_bench(path: Path, **topic: str) -> AsyncIterator[FetcherBench]:
     async with partition(path, **topic) as at:
         leader = Leader()
         fetcher = Fetcher(LEADER, at.context, lambda: FetchingBroker(1, 5), lambda _: leader, at.dirs)
         try:
-            yield Scene(at, leader, fetcher)
+            yield FetcherBench(at, leader, fetcher)
         finally:
             await fetcher.stop()
 
@@ -125,9 +125,9 @@ def nothing(high_watermark: int = 0) -> Part:
     return Part(partition_index=0, high_watermark=high_watermark, log_start_offset=0, records=b"")
 
 
-def run(path: Path, test: Callable[[Scene], object], **topic: str) -> None:
+def run(path: Path, test: Callable[[FetcherBench], object], **topic: str) -> None:
     async def main() -> None:
-        async with scene(path, **topic) as at:
+        async with fetcher_bench(path, **topic) as at:
             await cast("asyncio.Future[None]", test(at))
 
     asyncio.run(main())
@@ -139,7 +139,7 @@ def tmp_path() -> Iterator[Path]:
 
 
 def test_the_first_fetch_is_full_and_each_later_one_goes_on_from_the_end_of_the_log(tmp_path: Path) -> None:
-    async def test(at: Scene) -> None:
+    async def test(at: FetcherBench) -> None:
         at.leader.put(records(0))
         at.leader.put(records(2, high_watermark=2))
         at.leader.put(records(4, high_watermark=4))
@@ -158,7 +158,7 @@ def test_the_first_fetch_is_full_and_each_later_one_goes_on_from_the_end_of_the_
 
 
 def test_an_error_makes_the_partition_rest_and_then_it_asks_again(tmp_path: Path) -> None:
-    async def test(at: Scene) -> None:
+    async def test(at: FetcherBench) -> None:
         at.leader.put(nothing())
         at.leader.put(Part(partition_index=0, error_code=NotLeaderOrFollower.code, high_watermark=-1, records=b""))
         await at.follow()
@@ -175,7 +175,7 @@ def test_an_error_makes_the_partition_rest_and_then_it_asks_again(tmp_path: Path
 
 
 def test_records_that_the_leader_does_not_have_are_truncated_and_remembered(tmp_path: Path) -> None:
-    async def test(at: Scene) -> None:
+    async def test(at: FetcherBench) -> None:
         at.log.append_as_leader(batch(3), 0)
         diverging = FetchResponse.EpochEndOffset(epoch=0, end_offset=1)
         part = nothing()
@@ -193,7 +193,7 @@ def test_records_that_the_leader_does_not_have_are_truncated_and_remembered(tmp_
 
 
 def test_a_position_that_the_leader_does_not_have_is_asked_for_with_list_offsets(tmp_path: Path) -> None:
-    async def test(at: Scene) -> None:
+    async def test(at: FetcherBench) -> None:
         at.log.append_as_leader(batch(1), 0)
         at.log.append_as_leader(batch(1), 0)
         at.leader.latest = 1
@@ -208,7 +208,7 @@ def test_a_position_that_the_leader_does_not_have_is_asked_for_with_list_offsets
 
 
 def test_after_a_lost_connection_the_next_fetch_is_full_again(tmp_path: Path) -> None:
-    async def test(at: Scene) -> None:
+    async def test(at: FetcherBench) -> None:
         at.leader.put(records(0))
         await at.follow()
         await until(lambda: len(at.leader.frames) == 1)
@@ -225,7 +225,7 @@ def test_after_a_lost_connection_the_next_fetch_is_full_again(tmp_path: Path) ->
 
 
 def test_a_partition_that_is_forgotten_is_changed_no_longer(tmp_path: Path) -> None:
-    async def test(at: Scene) -> None:
+    async def test(at: FetcherBench) -> None:
         at.leader.put(records(0))
         await at.follow()
         await until(lambda: len(at.leader.frames) == 1)
@@ -242,7 +242,7 @@ def test_a_partition_that_is_forgotten_is_changed_no_longer(tmp_path: Path) -> N
 def test_what_was_applied_before_the_task_took_over_is_not_applied_again(tmp_path: Path) -> None:
     """The records of the second partition are corrupt: the task goes over the whole response."""
 
-    async def test(at: Scene) -> None:
+    async def test(at: FetcherBench) -> None:
         other = TopicPartition(TP.topic, 1)
         second = at.at.hosted.__class__(await at.at.dirs.create(other, None), at.at.context, at.at.hosted._alterations)
         second.follower_state, effects = follow(second.log, 0, topic_id=TOPIC_ID.bytes, partition=1)

@@ -32,7 +32,7 @@ from leadline.wire.messages import (
     ProduceResponse,
 )
 from tests.support import in_memory
-from tests.support.brokers import PATIENCE_S, TOPIC_ID, TP, Brokers, Line, Node, brokers, until
+from tests.support.brokers import PATIENCE_S, TOPIC_ID, TP, Brokers, DirectLeaderClient, Node, brokers, until
 from tests.support.logs import batch, offsets_in, whole_log
 
 ALL, LONG_MS = -1, 60_000
@@ -125,13 +125,13 @@ def test_records_that_came_broken_are_fetched_again(tmp_path: Path, caplog: pyte
 
 def test_usual_answers_do_not_wake_the_task_that_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[str] = []
-    converse = Line.converse
+    converse = DirectLeaderClient.converse
 
-    async def counted(self: Line, what: str, first: Ask, heard: Heard, timeout_s: float, /) -> bytearray:
+    async def counted(self: DirectLeaderClient, what: str, first: Ask, heard: Heard, timeout_s: float, /) -> bytearray:
         begun.append(what)
         return await converse(self, what, first, heard, timeout_s)
 
-    monkeypatch.setattr(Line, "converse", counted)
+    monkeypatch.setattr(DirectLeaderClient, "converse", counted)
 
     async def test(cluster: Brokers) -> None:
         leader = cluster.leader

@@ -25,12 +25,12 @@ def ready_sockets(count: int) -> Iterator[list[Pair]]:
         yield pairs
 
 
-def run(scene: Callable[[asyncio.AbstractEventLoop, asyncio.Event], None]) -> None:
-    """Run a scene until it sets its event."""
+def run(scenario: Callable[[asyncio.AbstractEventLoop, asyncio.Event], None]) -> None:
+    """Run a scenario until it sets its event."""
 
     async def main() -> None:
         over = asyncio.Event()
-        scene(asyncio.get_running_loop(), over)
+        scenario(asyncio.get_running_loop(), over)
         async with asyncio.timeout(120):
             await over.wait()
 
@@ -42,7 +42,7 @@ def test_sockets_that_are_ready_are_served_before_scheduled_calls() -> None:
     done: list[str] = []
     with ready_sockets(1) as [(ours, _)]:
 
-        def scene(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+        def scenario(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
             def write() -> None:
                 done.append("write")
                 loop.remove_writer(ours)
@@ -55,7 +55,7 @@ def test_sockets_that_are_ready_are_served_before_scheduled_calls() -> None:
             loop.add_writer(ours, write)
             loop.call_soon(soon)
 
-        run(scene)
+        run(scenario)
     assert done == ["read x", "write", "soon"]
 
 
@@ -65,7 +65,7 @@ def test_a_socket_that_was_closed_in_this_turn_is_not_served_but_the_next_one_wi
     done: list[str] = []
     with ready_sockets(2) as pairs:
 
-        def scene(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+        def scenario(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
             def read(n: int) -> None:
                 done.append("first")
                 first, other = pairs[n][0], pairs[1 - n][0]
@@ -84,7 +84,7 @@ def test_a_socket_that_was_closed_in_this_turn_is_not_served_but_the_next_one_wi
             for n, (ours, _) in enumerate(pairs):
                 loop.add_reader(ours, read, n)
 
-        run(scene)
+        run(scenario)
     assert done == ["first", "later x"]
     assert not caplog.records
 
@@ -93,7 +93,7 @@ def test_a_callback_that_fails_does_not_hold_up_the_others(caplog: pytest.LogCap
     served: list[int] = []
     with ready_sockets(2) as pairs:
 
-        def scene(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+        def scenario(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
             def read(n: int) -> None:
                 pairs[n][0].recv(1)
                 served.append(n)
@@ -104,7 +104,7 @@ def test_a_callback_that_fails_does_not_hold_up_the_others(caplog: pytest.LogCap
             for n, (ours, _) in enumerate(pairs):
                 loop.add_reader(ours, read, n)
 
-        run(scene)
+        run(scenario)
     assert sorted(served) == [0, 1]
     assert "a fault of 0" in caplog.text
     assert "a fault of 1" in caplog.text
@@ -115,7 +115,7 @@ def test_it_tells_whether_it_serves_one_socket_in_a_turn(count: int, answers: li
     seen: list[bool] = []
     with ready_sockets(count) as pairs:
 
-        def scene(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
+        def scenario(loop: asyncio.AbstractEventLoop, over: asyncio.Event) -> None:
             assert isinstance(loop, EventLoop)
             serves_one = loop.serves_one
 
@@ -128,5 +128,5 @@ def test_it_tells_whether_it_serves_one_socket_in_a_turn(count: int, answers: li
             for ours, _ in pairs:
                 loop.add_reader(ours, read, ours)
 
-        run(scene)
+        run(scenario)
     assert seen == answers

@@ -11,11 +11,11 @@ from leadline.runtime.network import Socket, TcpNetwork, addresses_of
 
 SECONDS = 60
 
-Scene = Callable[[Socket, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Scenario = Callable[[Socket, asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-async def accepted(scene: Scene) -> None:
-    """Run a scene with both ends of a connection: ours, accepted, and a client's."""
+async def accepted(scenario: Scenario) -> None:
+    """Run a scenario with both ends of a connection: ours, accepted, and a client's."""
     listening = TcpNetwork().listen("127.0.0.1", 0, 10)
     host, port = listening.address
     with pytest.raises(BlockingIOError):
@@ -27,14 +27,14 @@ async def accepted(scene: Scene) -> None:
     listening.on_readable(None)
     sock, peer_host, peer_port = listening.accept_connection()
     assert (peer_host, peer_port) == writer.get_extra_info("sockname")
-    await scene(sock, reader, writer)
+    await scenario(sock, reader, writer)
     sock.close()
     listening.close()
     writer.close()
 
 
-def run(scene: Scene) -> None:
-    asyncio.run(asyncio.wait_for(accepted(scene), SECONDS))
+def run(scenario: Scenario) -> None:
+    asyncio.run(asyncio.wait_for(accepted(scenario), SECONDS))
 
 
 async def when_ready(watch: Callable[[Callable[[], None] | None], None]) -> None:
@@ -45,7 +45,7 @@ async def when_ready(watch: Callable[[Callable[[], None] | None], None]) -> None
 
 
 def test_bytes_and_the_end_are_received_when_they_have_arrived() -> None:
-    async def scene(sock: Socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def scenario(sock: Socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         room = bytearray(100)
         with pytest.raises(BlockingIOError):
             sock.recv_into(room)
@@ -56,13 +56,13 @@ def test_bytes_and_the_end_are_received_when_they_have_arrived() -> None:
         await when_ready(sock.on_readable)
         assert sock.recv_into(room) == 0
 
-    run(scene)
+    run(scenario)
 
 
 def test_bytes_and_parts_of_files_are_sent(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"0123456789")
 
-    async def scene(sock: Socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def scenario(sock: Socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await when_ready(sock.on_writable)
         assert sock.send(b"one ") == 4
         assert sock.sendmsg([b"two", b" "], (), 0) == 4
@@ -71,11 +71,11 @@ def test_bytes_and_parts_of_files_are_sent(tmp_path: Path) -> None:
             assert sock.send_file(file.fileno(), 10, 3) == 0
         assert await reader.readexactly(11) == b"one two 234"
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_full_socket_takes_no_more() -> None:
-    async def scene(sock: Socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def scenario(sock: Socket, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         sock.set_buffers(10_000, -1)
 
         def fill() -> None:
@@ -85,7 +85,7 @@ def test_a_full_socket_takes_no_more() -> None:
         with pytest.raises(BlockingIOError):
             fill()
 
-    run(scene)
+    run(scenario)
 
 
 def test_a_reset_connection_does_not_end_in_an_orderly_way() -> None:

@@ -10,8 +10,8 @@ from leadline.runtime.event_loop import EventLoop
 from leadline.runtime.step_scheduler import QUIET_SECONDS, StepScheduler
 
 
-def run(scene: Callable[[StepScheduler, list[str], socket.socket], None], count: int) -> list[str]:
-    """What happened in which order: what the scene does, and `read` when bytes of its socket were read."""
+def run(scenario: Callable[[StepScheduler, list[str], socket.socket], None], count: int) -> list[str]:
+    """What happened in which order: what the scenario does, and `read` when bytes of its socket were read."""
     done: list[str] = []
 
     async def main() -> None:
@@ -19,7 +19,7 @@ def run(scene: Callable[[StepScheduler, list[str], socket.socket], None], count:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             loop.add_reader(ours, lambda: done.append("read " + ours.recv(100).decode()))
-            scene(StepScheduler(loop), done, theirs)
+            scenario(StepScheduler(loop), done, theirs)
             async with asyncio.timeout(120):
                 while len(done) < count:  # noqa: ASYNC110 - what changes it has no event
                     await asyncio.sleep(0)
@@ -31,7 +31,7 @@ def run(scene: Callable[[StepScheduler, list[str], socket.socket], None], count:
 
 
 def test_a_client_that_has_sent_something_is_served_before_the_next_step() -> None:
-    def scene(scheduler: StepScheduler, done: list[str], theirs: socket.socket) -> None:
+    def scenario(scheduler: StepScheduler, done: list[str], theirs: socket.socket) -> None:
         def step(name: str) -> None:
             done.append(name)
             theirs.send(name.encode())
@@ -40,11 +40,11 @@ def test_a_client_that_has_sent_something_is_served_before_the_next_step() -> No
             scheduler.schedule(lambda name=name: step(name))  # type: ignore[misc]
         theirs.send(b"0")
 
-    assert run(scene, 7) == ["read 0", "1", "read 1", "2", "read 2", "3", "read 3"]
+    assert run(scenario, 7) == ["read 0", "1", "read 1", "2", "read 2", "3", "read 3"]
 
 
 def test_steps_run_in_the_order_in_which_they_were_scheduled() -> None:
-    def scene(scheduler: StepScheduler, done: list[str], theirs: socket.socket) -> None:
+    def scenario(scheduler: StepScheduler, done: list[str], theirs: socket.socket) -> None:
         def first() -> None:
             done.append("1")
             scheduler.schedule(lambda: done.append("3"))
@@ -52,18 +52,18 @@ def test_steps_run_in_the_order_in_which_they_were_scheduled() -> None:
         scheduler.schedule(first)
         scheduler.schedule(lambda: done.append("2"))
 
-    assert run(scene, 3) == ["1", "2", "3"]
+    assert run(scenario, 3) == ["1", "2", "3"]
 
 
 def test_a_step_that_fails_does_not_hold_up_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    def scene(scheduler: StepScheduler, done: list[str], theirs: socket.socket) -> None:
+    def scenario(scheduler: StepScheduler, done: list[str], theirs: socket.socket) -> None:
         def fails() -> None:
             raise ValueError("a fault")
 
         scheduler.schedule(fails)
         scheduler.schedule(lambda: done.append("2"))
 
-    assert run(scene, 1) == ["2"]
+    assert run(scenario, 1) == ["2"]
     assert "a fault" in caplog.text
 
 

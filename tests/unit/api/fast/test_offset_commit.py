@@ -132,7 +132,7 @@ def written(broker: Broker) -> list[tuple[int, list[Record]]]:
 def test_a_commit_by_template_is_answered_and_written_as_by_the_handler(
     tmp_path: Path, version: int, metadata: str | None
 ) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with started(tmp_path) as broker:
             asked = request(1, (2, 0, 1), ("u", "t"), metadata)
             asked.topics[0].partitions.pop(0)
@@ -152,7 +152,7 @@ def test_a_commit_by_template_is_answered_and_written_as_by_the_handler(
                 each.committed and (each.committed.offset, each.committed.leader_epoch) for each in found.values()
             ] == [(1 << 62, 12)] * 5
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 OTHERS: dict[str, Callable[[], OffsetCommitRequest]] = {
@@ -168,7 +168,7 @@ OTHERS: dict[str, Callable[[], OffsetCommitRequest]] = {
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_another_commit_does_not_match(tmp_path: Path, other: str) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with started(tmp_path) as broker:
             client = await with_template(broker, request())
             asked = OTHERS[other]()
@@ -177,7 +177,7 @@ def test_another_commit_does_not_match(tmp_path: Path, other: str) -> None:
             mine, outside = written(broker)[-2:]
             assert [record.key for record in mine[1]] == [record.key for record in outside[1]]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 NO_TEMPLATES: dict[str, Callable[[], OffsetCommitRequest]] = {
@@ -194,30 +194,30 @@ NO_TEMPLATES: dict[str, Callable[[], OffsetCommitRequest]] = {
 
 @pytest.mark.parametrize("unusual", NO_TEMPLATES)
 def test_an_unusual_commit_becomes_no_template(tmp_path: Path, unusual: str) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with started(tmp_path, {"offset.metadata.max.bytes": "100"}) as broker:
             client = Client(broker)
             replies = {await client.commit(NO_TEMPLATES[unusual]()) for _ in range(3)}
             assert len(replies) == 1
             assert not client.has_template
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("version", [5, 6])
 def test_versions_without_leader_epochs_have_no_templates(tmp_path: Path, version: int) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with started(tmp_path) as broker:
             asked = request()
             for part in asked.topics[0].partitions:
                 part.committed_leader_epoch = -1
             assert (await with_template(broker, asked, version)).has_template == (version == 6)
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_the_fast_path_misses_a_deleted_topic(tmp_path: Path) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with started(tmp_path) as broker:
             assert broker.cluster is not None
             client = await with_template(broker, request(topics=("t", "u")))
@@ -225,11 +225,11 @@ def test_the_fast_path_misses_a_deleted_topic(tmp_path: Path) -> None:
             gone = UNKNOWN_TOPIC_OR_PARTITION
             assert sorted(await client.codes(request(topics=("t", "u")))) == [0, 0, gone, gone]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_the_fast_path_refuses_a_member_that_was_replaced(tmp_path: Path) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with started(tmp_path) as broker:
             groups = broker.services.groups
             join = JoinRequest("", None, "client", "/h", 10_000, 10_000, "consumer", (MemberProtocol("range", b""),))
@@ -244,21 +244,21 @@ def test_the_fast_path_refuses_a_member_that_was_replaced(tmp_path: Path) -> Non
             assert await client.codes(mine) == [ILLEGAL_GENERATION] * 2
             assert client.has_template
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_the_fast_path_refuses_once_the_coordinator_resigned(tmp_path: Path) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with started(tmp_path) as broker:
             client = await with_template(broker, request())
             await broker.services.groups.runtime.stop()
             assert await client.codes(request(7)) == [NOT_COORDINATOR] * 2
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_a_batch_that_is_refused_leaves_the_offsets_as_they_were(tmp_path: Path) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with started(tmp_path) as broker:
             assert broker.replicas is not None
             client = await with_template(broker, request(1))
@@ -267,11 +267,11 @@ def test_a_batch_that_is_refused_leaves_the_offsets_as_they_were(tmp_path: Path)
             assert await client.codes(request(7)) == [NOT_COORDINATOR] * 2
             assert broker.services.offsets.fetch("g", None, require_stable=False) == before
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 def test_the_answer_waits_for_the_other_replicas(tmp_path: Path) -> None:
-    async def scene() -> None:
+    async def scenario() -> None:
         async with started(tmp_path) as broker:
             assert broker.replicas is not None
             client = await with_template(broker, request(1))
@@ -290,4 +290,4 @@ def test_the_answer_waits_for_the_other_replicas(tmp_path: Path) -> None:
             assert await answer == [0, 0]
             assert offset_of(broker, tp) == 7
 
-    asyncio.run(scene())
+    asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""The story of the demo: believable orders, some of them broken."""
+"""The records of the demo: plausible orders, some of them broken."""
 
 import json
 from collections import Counter

@@ -217,7 +217,7 @@ def _coordinates_id(side: Side, id: str) -> bool:
     return is_there and answer.error_code in (0, TRANSACTIONAL_ID_NOT_FOUND)
 
 
-class Party:
+class MirroredGroup:
     """The members of one group."""
 
     def __init__(self, both: Both, group: str, stack: ExitStack) -> None:
@@ -278,6 +278,6 @@ def described(side: Side, group: str) -> DescribeGroupsResponse.DescribedGroup:
 
 
 @contextmanager
-def party(both: Both, group: str) -> Iterator[Party]:
+def mirrored_group(both: Both, group: str) -> Iterator[MirroredGroup]:
     with ExitStack() as stack:
-        yield Party(both, group, stack)
+        yield MirroredGroup(both, group, stack)

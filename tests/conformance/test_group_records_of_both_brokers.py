@@ -38,8 +38,8 @@ from leadline.wire.messages import (
 from tests.conformance.both import Both, Connection, Side, until
 from tests.conformance.kafka.broker import broker, zookeeper
 from tests.conformance.kafka.tools import tool
-from tests.conformance.party import committed_topic, coordinators, party, subscription
-from tests.conformance.test_requests_take_over import Client
+from tests.conformance.mirrored_group import committed_topic, coordinators, mirrored_group, subscription
+from tests.conformance.test_requests_on_kafkas_directory import Client
 from tests.support.broker import leadline
 
 pytestmark = pytest.mark.conformance
@@ -232,7 +232,7 @@ def _value(key: bytes, value: bytes | None) -> object:
 def test_both_write_the_same_records(both: Both) -> None:
     topic = both.create("journalled", 1)
     coordinators(both)
-    with party(both, "journalled-group") as group:
+    with mirrored_group(both, "journalled-group") as group:
         member = group.alone(instance="i")
         member.commit(topic, 5)
         again = group.member("again", "i")

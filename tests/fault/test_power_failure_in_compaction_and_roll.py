@@ -12,7 +12,7 @@ from leadline.log.recovery import resolve_leftovers
 from leadline.model import Offset, TopicPartition
 from leadline.records.record import Record
 from leadline.runtime.ports import Files
-from tests.fault.voyage import (
+from tests.fault.crash_run import (
     ORDERS,
     PROFILES,
     abandon,
@@ -124,7 +124,7 @@ def test_a_second_crash_while_a_swap_is_resolved_loses_no_last_record_of_a_key(s
 
 @pytest.mark.parametrize("strict", [False, True])
 def test_a_crash_anywhere_in_a_roll_leaves_a_prefix_of_the_records(strict: bool, scratch: Path) -> None:
-    async def play() -> tuple[CrashDisk, int, Offset, list[Record]]:
+    async def scenario() -> tuple[CrashDisk, int, Offset, list[Record]]:
         with without_threads():
             dirs, disk = await filled(scratch / "run", ORDERS, "ab")
             log = dirs.logs[ORDERS]
@@ -136,7 +136,7 @@ def test_a_crash_anywhere_in_a_roll_leaves_a_prefix_of_the_records(strict: bool,
             abandon(dirs)
         return disk, started, flushed_to, everything
 
-    disk, started, flushed_to, everything = asyncio.run(play())
+    disk, started, flushed_to, everything = asyncio.run(scenario())
     for operations in range(started, len(disk.journal) + 1):
         for seed in range(5):
             left = scratch / f"{operations}-{seed}"

@@ -4,7 +4,7 @@
     a reader sees each record once, and never one that is not there in the end
     replicas end byte-identical, and agree on which leader wrote what
 
-LEADLINE_ROUNDS=10 plays each story ten times.
+LEADLINE_ROUNDS=10 runs each sequence of steps ten times.
 """
 
 import re
@@ -33,7 +33,7 @@ PAUSE_S = 0.05  # after each 50 records
 LONGEST_GAP_S = 20.0  # without an acknowledgement, after a kill: a third of the time that a session takes to end
 
 # Each with whether its topic's first partition has a new leader epoch then: somebody was missed. None: perhaps.
-STORIES = {
+STEPS = {
     "kill leader, wait 1, start it": True,
     "kill follower, wait 1, start it": True,
     "kill controller, wait 1, start it": True,
@@ -44,7 +44,7 @@ STORIES = {
     "fill leader, wait 1, start it": True,
     "stop 1, start it, settle, stop 2, start it, settle, stop 3, start it": True,
 }
-STORIES_OF_SESSIONS = {  # which take a session's time to end, or a follower's to be late
+STEPS_OF_SESSIONS = {  # which take a session's time to end, or a follower's to be late
     "pause leader, missed, resume it": True,
     "pause follower, wait 4, resume it": True,
     "pause controller, missed, resume it": True,
@@ -131,15 +131,15 @@ def epochs_in(directory: Path, partition: str) -> list[int]:
     return list(dict.fromkeys(header.leader_epoch for _, header in walk(log_of(directory, partition))))
 
 
-def play(served: Cluster, story: str, new_epoch: bool | None) -> Load:
-    topic = "-".join(re.findall("[a-z0-9]+", story))
+def run_under_load(served: Cluster, steps: str, new_epoch: bool | None) -> Load:
+    topic = "-".join(re.findall("[a-z0-9]+", steps))
     served.create(topic, PARTITIONS)
     load, reader = Load(served, topic, "load", PRODUCER, pause_s=PAUSE_S), Reader(served, topic)
     try:
         with running(load):
             until(lambda: len(load.acked) > 100)
             for _ in range(ROUNDS):
-                served.play(story)
+                served.run_steps(steps)
                 served.settle()
             more = len(load.acked) + 100
             until(lambda: len(load.acked) > more, lambda: "nothing is acknowledged any more")
@@ -168,13 +168,13 @@ def proxied() -> Iterator[Cluster]:
             yield found
 
 
-@pytest.mark.parametrize(("story", "new_epoch"), STORIES.items(), ids=STORIES)
-def test_nothing_is_lost_when_processes_die(direct: Cluster, story: str, new_epoch: bool | None) -> None:
-    load = play(direct, story, new_epoch)
-    if "zookeeper" not in story:
+@pytest.mark.parametrize(("steps", "new_epoch"), STEPS.items(), ids=STEPS)
+def test_nothing_is_lost_when_processes_die(direct: Cluster, steps: str, new_epoch: bool | None) -> None:
+    load = run_under_load(direct, steps, new_epoch)
+    if "zookeeper" not in steps:
         assert load.longest_gap_s < LONGEST_GAP_S
 
 
-@pytest.mark.parametrize(("story", "new_epoch"), STORIES_OF_SESSIONS.items(), ids=STORIES_OF_SESSIONS)
-def test_nothing_is_lost_when_brokers_are_out_of_reach(proxied: Cluster, story: str, new_epoch: bool | None) -> None:
-    play(proxied, story, new_epoch)
+@pytest.mark.parametrize(("steps", "new_epoch"), STEPS_OF_SESSIONS.items(), ids=STEPS_OF_SESSIONS)
+def test_nothing_is_lost_when_brokers_are_out_of_reach(proxied: Cluster, steps: str, new_epoch: bool | None) -> None:
+    run_under_load(proxied, steps, new_epoch)

@@ -58,7 +58,7 @@ class Persistent:
         self.until_done(attempt)
         self.bench.background.run_due()
 
-    def play(self) -> None:
+    def run(self) -> None:
         self.log.begin_epoch(3)
         for n in range(8):
             self.append(batch(2, size=60))
@@ -87,41 +87,41 @@ def whole(bench: LogBench, log: Log) -> tuple[int, bytes, object]:
 def test_a_shortage_at_any_operation_fails_one_attempt_and_nothing_else(
     error: int, operations: tuple[str, ...], often: int, tmp_path: Path
 ) -> None:
-    calm = Persistent(tmp_path / "calm", Failing(0, error, only=operations))
-    calm.play()
-    wanted = whole(calm.bench, calm.log)
+    undisturbed = Persistent(tmp_path / "calm", Failing(0, error, only=operations))
+    undisturbed.run()
+    wanted = whole(undisturbed.bench, undisturbed.log)
     failed, refused = 0, 0
-    for nth in range(1, -calm.watch.left, 2):
+    for nth in range(1, -undisturbed.watch.left, 2):
         watch = Failing(nth, error, only=operations, often=often)
-        story = Persistent(tmp_path / str(nth), watch)
-        story.play()
-        assert story.bench.failures == [], watch.failed
-        assert not story.log.offline
-        assert all("raise ulimit -n" in text or "the disk is full" in text for text in story.refused)
-        failed, refused = failed + len(watch.failed), refused + len(story.refused)
-        story.bench.background.run_due()
+        attempts = Persistent(tmp_path / str(nth), watch)
+        attempts.run()
+        assert attempts.bench.failures == [], watch.failed
+        assert not attempts.log.offline
+        assert all("raise ulimit -n" in text or "the disk is full" in text for text in attempts.refused)
+        failed, refused = failed + len(watch.failed), refused + len(attempts.refused)
+        attempts.bench.background.run_due()
         watch.off = True
-        assert whole(story.bench, story.log) == wanted, watch.failed
-        story.log.close()
+        assert whole(attempts.bench, attempts.log) == wanted, watch.failed
+        attempts.log.close()
         for clean in (True, False):
-            again = story.bench.open(clean=clean, log_start=story.log.log_start)
-            assert whole(story.bench, again)[:2] == wanted[:2], watch.failed
+            again = attempts.bench.open(clean=clean, log_start=attempts.log.log_start)
+            assert whole(attempts.bench, again)[:2] == wanted[:2], watch.failed
     assert failed > refused > 0
 
 
 def test_a_log_goes_on_with_its_old_segment_while_it_cannot_open_a_new_one(tmp_path: Path) -> None:
     """Small batches still fit; the one that needs a new segment is refused until there are descriptors."""
     watch = Failing(1, errno.EMFILE, for_good=True, only=("open",))
-    story = Persistent(tmp_path / "run", watch)
+    attempts = Persistent(tmp_path / "run", watch)
     watch.off = True
-    story.log.append_as_leader(batch(size=300), 0)
+    attempts.log.append_as_leader(batch(size=300), 0)
     watch.off = False
     with pytest.raises(ResourceExhausted, match=r"rolling a segment orders-0 failed: all .* raise ulimit -n"):
-        story.log.append_as_leader(batch(size=500), 0)
-    story.log.append_as_leader(batch(size=10), 0)
+        attempts.log.append_as_leader(batch(size=500), 0)
+    attempts.log.append_as_leader(batch(size=10), 0)
     watch.off = True
-    story.log.advance_high_watermark(2)
-    assert offsets_in(bytes_of(story.log.read(0, 1000), story.files)) == [0, 1]
-    story.log.append_as_leader(batch(size=500), 0)
-    assert [segment.base_offset for segment in story.log.segments] == [0, 2]
-    assert not story.bench.failures
+    attempts.log.advance_high_watermark(2)
+    assert offsets_in(bytes_of(attempts.log.read(0, 1000), attempts.files)) == [0, 1]
+    attempts.log.append_as_leader(batch(size=500), 0)
+    assert [segment.base_offset for segment in attempts.log.segments] == [0, 2]
+    assert not attempts.bench.failures

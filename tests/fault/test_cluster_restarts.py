@@ -46,9 +46,9 @@ def test_all_brokers_stop_at_once_and_come_back_with_all_they_had(served: Cluste
         more = len(load.acked) + 100
         until(lambda: len(load.acked) > more)
     check(served, load)
-    served.play("kill zookeeper")
+    served.run_steps("kill zookeeper")
     assert stop_all(served) < AT_ONCE_S
-    served.play("start zookeeper")
+    served.run_steps("start zookeeper")
     start_all(served)
     check(served, load)
 
@@ -57,8 +57,8 @@ def test_a_broker_that_comes_tells_of_all_the_others_or_waits_until_it_can(serve
     """A client would forget all brokers that it is not told of."""
     controller = served.controller()
     other = next(id for id in served.brokers if id != controller)
-    served.play(f"kill {other}, pause {controller}, start {other}")
+    served.run_steps(f"kill {other}, pause {controller}, start {other}")
     with ThreadPoolExecutor(1) as asking:
         told = asking.submit(_brokers_known_to, served.brokers[other].port)
-        served.play(f"wait 0.5, resume {controller}")
+        served.run_steps(f"wait 0.5, resume {controller}")
         assert told.result(PATIENCE_S) == set(served.brokers)

@@ -125,7 +125,7 @@ class Filling(OsFiles):
 def test_a_full_disk_refuses_writes_and_new_topics_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     disk = Filling()
 
-    async def play() -> None:
+    async def scenario() -> None:
         async with broker_in_process(tmp_path, files=disk) as broker:
             port = broker.addresses["PLAINTEXT"].port
 
@@ -152,7 +152,7 @@ def test_a_full_disk_refuses_writes_and_new_topics_and_goes_on_when_there_is_roo
             assert broker.dirs.uncreated == {}
             assert TopicPartition("new", 0) in broker.dirs.logs
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def leaders(connection: Connection, topic: str) -> list[bool]:
@@ -170,7 +170,7 @@ def test_a_partition_that_cannot_be_opened_at_the_start_is_offline_and_named_and
                 raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
             return super().open(path, flags, mode)
 
-    async def play() -> None:
+    async def scenario() -> None:
         async with broker_in_process(tmp_path) as broker:
             me = broker.services.metadata.me.id
             await broker.cluster.create_topic("broken", ((me,), (me,)), {})
@@ -183,7 +183,7 @@ def test_a_partition_that_cannot_be_opened_at_the_start_is_offline_and_named_and
         async with broker_in_process(tmp_path) as broker:
             assert {tp.partition for tp in broker.dirs.logs} == {0, 1}
 
-    asyncio.run(play())
+    asyncio.run(scenario())
 
 
 def test_the_soft_limit_of_descriptors_is_raised_at_the_start(tmp_path: Path) -> None:

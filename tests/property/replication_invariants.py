@@ -16,7 +16,7 @@ from tests.property.replication_steps import Model
 from tests.support.replicas import MemoryLog, Node, Record
 
 
-class Laws:
+class Invariants:
     """Held against a model after each step. Complaints come as texts, one each."""
 
     def __init__(self, model: Model) -> None:

@@ -48,8 +48,8 @@ def test_those_that_stay_acknowledge_while_one_is_away(served: Cluster) -> None:
         for stop in range(STOPS * ROUNDS):
             id = 1 + stop % len(served.brokers)
             go_on(load, f"before stop {stop}")
-            served.play(f"stop {id}")
+            served.run_steps(f"stop {id}")
             go_on(load, f"after stop {stop}, of broker {id}")
-            served.play(f"start {id}")
+            served.run_steps(f"start {id}")
             served.settle()
     check(served, load)

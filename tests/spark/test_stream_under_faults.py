@@ -20,7 +20,7 @@ from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.topics.options import read_options
 from leadline.spark.topics.source import BatchReader, close_clusters
 from tests.support.broker import RunningBroker, leadline
-from tests.support.fire import kill_workers, little_room, small_disk
+from tests.support.pipeline_faults import kill_workers, little_room, small_disk
 from tests.support.topics import create_topic
 
 ROWS = 300

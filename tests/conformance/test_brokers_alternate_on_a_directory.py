@@ -248,11 +248,11 @@ async def write_more(dirs: LogDirs) -> None:
         log.advance_high_watermark(log.log_end)
 
 
-# The story
+# The turns
 
 
 @dataclass
-class Story:
+class Observations:
     """What was seen at each turn."""
 
     by_consumer: dict[str, Everything] = field(default_factory=dict)
@@ -272,29 +272,29 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
+def observations(tmp_path_factory: pytest.TempPathFactory) -> Observations:
     parent = tmp_path_factory.mktemp("turns")
-    told = Story()
+    observations = Observations()
     with zookeeper(parent / "zk") as zk:
         with broker(parent / "kafka", zk, **BROKER) as kafka:
-            told.directory = kafka.log_dir
+            observations.directory = kafka.log_dir
             create_topics(kafka.bootstrap)
             produce(kafka.bootstrap, "first")
             transact(kafka.bootstrap, "first")
-            told.note_consumers("after Kafka", kafka)
+            observations.note_consumers("after Kafka", kafka)
             kafka.stop()
-        told.note_leadline("after Kafka")
-        with_leadline(told.directory, write_more)
+        observations.note_leadline("after Kafka")
+        with_leadline(observations.directory, write_more)
         with broker(parent / "kafka", zk, **BROKER) as kafka:
-            told.note_consumers("after Leadline", kafka)
+            observations.note_consumers("after Leadline", kafka)
             produce(kafka.bootstrap, "second")
             clients = transact(kafka.bootstrap, "second", leave_open=True)
-            told.note_consumers("before the kill", kafka)
+            observations.note_consumers("before the kill", kafka)
             kafka.kill()
             del clients
-    assert not (told.directory / ".kafka_cleanshutdown").exists()
-    told.note_leadline("after the kill")
-    return told
+    assert not (observations.directory / ".kafka_cleanshutdown").exists()
+    observations.note_leadline("after the kill")
+    return observations
 
 
 def create_topics(bootstrap: str) -> None:
@@ -308,15 +308,18 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-def test_leadline_reads_what_a_broker_wrote(story: Story, isolation: str) -> None:
-    ours = story.by_leadline[f"after Kafka {isolation}"]
-    assert ours == story.by_consumer[f"after Kafka {isolation}"]
+def test_leadline_reads_what_a_broker_wrote(observations: Observations, isolation: str) -> None:
+    ours = observations.by_leadline[f"after Kafka {isolation}"]
+    assert ours == observations.by_consumer[f"after Kafka {isolation}"]
     assert sum(map(len, ours.values())) > 1200
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-def test_a_broker_serves_what_leadline_wrote(story: Story, isolation: str) -> None:
-    before, after = story.by_consumer[f"after Kafka {isolation}"], story.by_consumer[f"after Leadline {isolation}"]
+def test_a_broker_serves_what_leadline_wrote(observations: Observations, isolation: str) -> None:
+    before, after = (
+        observations.by_consumer[f"after Kafka {isolation}"],
+        observations.by_consumer[f"after Leadline {isolation}"],
+    )
     ours_committed = {"read_uncommitted": 5 * 20 * 3, "read_committed": 5 * 20 * 2 + 3 * 20}[isolation]
     for partition, records in after.items():
         assert records[: len(before[partition])] == before[partition]
@@ -326,19 +329,22 @@ def test_a_broker_serves_what_leadline_wrote(story: Story, isolation: str) -> No
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)
-def test_leadline_recovers_what_a_killed_broker_left(story: Story, isolation: str) -> None:
-    assert story.by_leadline[f"after the kill {isolation}"] == story.by_consumer[f"before the kill {isolation}"]
+def test_leadline_recovers_what_a_killed_broker_left(observations: Observations, isolation: str) -> None:
+    assert (
+        observations.by_leadline[f"after the kill {isolation}"]
+        == observations.by_consumer[f"before the kill {isolation}"]
+    )
     open_ones = [
         record
-        for record in story.by_leadline[f"after the kill {isolation}"]["exact", 0]
+        for record in observations.by_leadline[f"after the kill {isolation}"]["exact", 0]
         if record.value == b"second-open"
     ]
     assert len(open_ones) == (isolation == "read_uncommitted")
 
 
 @pytest.mark.parametrize("turn", ["after Kafka", "after the kill"])
-def test_internal_topics_too(story: Story, oracle: Oracle, turn: str) -> None:
-    internal = story.internal[turn]
+def test_internal_topics_too(observations: Observations, oracle: Oracle, turn: str) -> None:
+    internal = observations.internal[turn]
     assert {tp.topic for tp in internal} == {"__consumer_offsets", "__transaction_state"}
     for data in internal.values():
         ours = [records_of(data, at, header) for at, header in walk(data)]
@@ -350,10 +356,10 @@ def test_internal_topics_too(story: Story, oracle: Oracle, turn: str) -> None:
     assert sum(map(len, internal.values())) > 1000
 
 
-def test_kafkas_dump_finds_nothing_wrong_in_the_end(story: Story, oracle: Oracle) -> None:
+def test_kafkas_dump_finds_nothing_wrong_in_the_end(observations: Observations, oracle: Oracle) -> None:
     suffixes = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
     for topic in TOPICS:
-        directory = story.directory / f"{topic}-0"
+        directory = observations.directory / f"{topic}-0"
         files = ",".join(str(path) for path in sorted(directory.iterdir()) if path.suffix in suffixes)
         dump = oracle.dump("--files", files, "--deep-iteration")
         for complaint in ("Mismatch", "Non-consecutive", "isvalid: false", "rror"):

@@ -28,8 +28,8 @@ from leadline.spark.table.table_writer import TableSpec
 from tests.support import in_memory
 from tests.support.broker import RunningBroker, leadline
 from tests.support.commands import LEADLINE
-from tests.support.fire import kill_workers, little_room, small_disk
 from tests.support.following import Feed, Pipeline
+from tests.support.pipeline_faults import kill_workers, little_room, small_disk
 from tests.support.topics import create_topic
 
 FACTOR = int(os.environ.get("LEADLINE_FACTOR", "1"))
@@ -63,7 +63,7 @@ def broker(memory: Path) -> Iterator[RunningBroker]:
 @pytest.fixture
 def made(spark: SparkSession, broker: RunningBroker, memory: Path) -> Made:
     def make(kind: str = "delta", path: Path | None = None, **options: object) -> tuple[Feed, Pipeline]:
-        topic = f"fire-{next(_fresh)}"
+        topic = f"faults-{next(_fresh)}"
         create_topic(broker.bootstrap, topic, 2)
         feed = Feed(broker, topic, enable_idempotence="true", reconnect_backoff_max_ms="200")
         spec = TableSpec(topic, {}, format="json", group=f"table-{topic}", **options)  # type: ignore[arg-type]

@@ -15,9 +15,9 @@ from leadline.model import Offset, TopicPartition
 from leadline.records.batch import crc_of, header_at
 from leadline.records.control import read_end_marker
 from leadline.runtime.ports import OsFiles
-from tests.fault.voyage import (
+from tests.fault.crash_run import (
+    Durable,
     Ledger,
-    Promise,
     abandon,
     batches_in,
     contents,
@@ -33,7 +33,7 @@ Batches = dict[Offset, bytes]
 
 
 async def restart_keeps(path: Path, ledgers: Mapping[TopicPartition, Ledger], operations: int) -> None:
-    """Open what a power failure left, and hold it against all laws; then once more, which may change nothing."""
+    """Open what a power failure left, and hold it against all invariants; then once more, which may change nothing."""
     with without_threads():
         if has_marker(path):
             await _open_and_check(path, ledgers, operations, clean=True)
@@ -61,32 +61,32 @@ async def _open_and_check(path: Path, ledgers: Mapping[TopicPartition, Ledger], 
     try:
         assert not dirs.offline_logs()
         for tp, ledger in ledgers.items():
-            promise = ledger.promised_at(operations)
+            durable = ledger.durable_at(operations)
             log = dirs.logs.get(tp)
             if log is None:
-                assert promise.flushed_to == 0, f"{tp} is gone, flushed to {promise.flushed_to}"
+                assert durable.flushed_to == 0, f"{tp} is gone, flushed to {durable.flushed_to}"
             else:
-                _check(log, promise, ledger, clean)
+                _check(log, durable, ledger, clean)
     finally:
         abandon(dirs)
 
 
-def _check(log: Log, promise: Promise, ledger: Ledger, clean: bool) -> None:
+def _check(log: Log, durable: Durable, ledger: Ledger, clean: bool) -> None:
     files = OsFiles()
     found = dict(batches_in(log, files))
     batches_are_valid_and_in_order(log, found)
     epochs_agree_with_the_batches(log, found)
-    producers_equal_a_replay(log, found, max(promise.log_start, log.log_start))
+    producers_equal_a_replay(log, found, max(durable.log_start, log.log_start))
     for segment in log.segments:
         indexes_point_into_the_log(segment)
-    aborted_transactions_are_indexed(log, found, max(promise.log_start, log.log_start))
+    aborted_transactions_are_indexed(log, found, max(durable.log_start, log.log_start))
     if log.config.compact:
-        no_last_record_of_a_key_is_lost(promise, found)
+        no_last_record_of_a_key_is_lost(durable, found)
         only_what_was_written_is_found_by_record(ledger, found)
     else:
-        what_was_flushed_is_there(promise, found)
+        what_was_flushed_is_there(durable, found)
         if clean:  # the mark says that everything was flushed
-            everything = replace(promise, flushed_to=max(promise.batches, default=-1) + 1)
+            everything = replace(durable, flushed_to=max(durable.batches, default=-1) + 1)
             what_was_flushed_is_there(everything, found)
         only_what_was_written_is_found(ledger, found)
         there_is_no_gap(log, found)
@@ -110,11 +110,11 @@ def there_is_no_gap(log: Log, found: Batches) -> None:
         assert behind.base_offset == before.last_offset + 1, f"a gap behind {before.last_offset}"
 
 
-def what_was_flushed_is_there(promise: Promise, found: Batches) -> None:
-    for base, data in promise.batches.items():
+def what_was_flushed_is_there(durable: Durable, found: Batches) -> None:
+    for base, data in durable.batches.items():
         last = header_at(data).last_offset
-        if last < promise.flushed_to and last >= promise.log_start:
-            assert found.get(base) == data, f"the batch at {base} was flushed; flushed to {promise.flushed_to}"
+        if last < durable.flushed_to and last >= durable.log_start:
+            assert found.get(base) == data, f"the batch at {base} was flushed; flushed to {durable.flushed_to}"
 
 
 def only_what_was_written_is_found(ledger: Ledger, found: Batches) -> None:
@@ -128,14 +128,14 @@ def only_what_was_written_is_found_by_record(ledger: Ledger, found: Batches) -> 
             assert record in ledger.records.get(record.offset, ()), f"nobody wrote {record}"
 
 
-def no_last_record_of_a_key_is_lost(promise: Promise, found: Batches) -> None:
+def no_last_record_of_a_key_is_lost(durable: Durable, found: Batches) -> None:
     """Compaction may take a record only for a later one with its key. Control and aborted records are nobody's."""
     flushed = [
         record
-        for data in promise.batches.values()
+        for data in durable.batches.values()
         if not header_at(data).is_transactional
         for record in records_in(data)
-        if promise.log_start <= record.offset < promise.flushed_to
+        if durable.log_start <= record.offset < durable.flushed_to
     ]
     kept = last_of_keys([record for data in found.values() for record in records_in(data)])
     for key, record in last_of_keys(flushed).items():

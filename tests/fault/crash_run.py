@@ -1,7 +1,7 @@
-"""A seeded run of two logs on a crash disk, what it promised at each moment, and whether a restart keeps it.
+"""A seeded run of two logs on a crash disk, what is durable at each moment, and whether a restart keeps it.
 
 `orders` deletes old segments, `profiles` is compacted. The run appends, flushes, rolls, truncates, deletes, compacts,
-checkpoints, stops and starts, as the seed wants. A promise is what counts as flushed behind some operation of the
+checkpoints, stops and starts, as the seed wants. Durable is what counts as flushed after some operation of the
 journal: records below the recovery point that the log itself reports.
 """
 
@@ -38,7 +38,7 @@ CONFIGS: Mapping[str, LogConfig] = {
 
 
 @dataclass(frozen=True)
-class Promise:
+class Durable:
     """What a restart has to find in one log, from some operation of the journal on."""
 
     operations: int
@@ -54,7 +54,7 @@ class Ledger:
     batches: dict[Offset, bytes] = field(default_factory=dict)
     ever: dict[Offset, set[bytes]] = field(default_factory=dict)  # also what was truncated
     records: dict[Offset, set[Record]] = field(default_factory=dict)
-    promises: list[Promise] = field(default_factory=list)
+    durable: list[Durable] = field(default_factory=list)
     epoch: int = 0
 
     def note(self, base: Offset, data: bytes) -> None:
@@ -66,8 +66,8 @@ class Ledger:
     def cut(self, offset: Offset) -> None:
         self.batches = {base: data for base, data in self.batches.items() if base < offset}
 
-    def promised_at(self, operations: int) -> Promise:
-        return [promise for promise in self.promises if promise.operations <= operations][-1]
+    def durable_at(self, operations: int) -> Durable:
+        return [durable for durable in self.durable if durable.operations <= operations][-1]
 
 
 def open_dirs(path: Path, files: Files) -> LogDirs:
@@ -85,52 +85,66 @@ def without_threads() -> "mock._patch[type[LazyDisk]]":
     return mock.patch("leadline.log.log_dirs.DiskThread", LazyDisk)
 
 
-class Voyage:
+class CrashRun:
     def __init__(self, root: Path, seed: int, *, retains: bool = True) -> None:
         self.root, self.random, self.retains = root, Random(seed), retains
         self.disk = CrashDisk(root)
         self.ledgers = {tp: Ledger() for tp in (ORDERS, PROFILES)}
         self.dirs = open_dirs(root, self.disk)
-        self.did: list[str] = []
+        self.performed: list[str] = []
 
-    async def sail(self, steps: int) -> None:
+    async def take_steps(self, steps: int) -> None:
         with without_threads():
-            self._promise()
+            self._note_durable()
             await self.dirs.open()
             for tp in self.ledgers:
                 await self.dirs.create(tp)
-            self._promise()
-            deeds = [self.append, self.append, self.append, self.follow, self.work, self.work, self.flush, self.sweep]
-            deeds += [self.truncate, self.truncate_fully, self.delete_records, self.compact, self.compact, self.fill]
-            deeds += [self.checkpoint, self.checkpoint, self.restart] + [self.retain] * self.retains
+            self._note_durable()
+            operations = [
+                self.append,
+                self.append,
+                self.append,
+                self.follow,
+                self.work,
+                self.work,
+                self.flush,
+                self.sweep,
+            ]
+            operations += [
+                self.truncate,
+                self.truncate_fully,
+                self.delete_records,
+                self.compact,
+                self.compact,
+                self.fill,
+            ]
+            operations += [self.checkpoint, self.checkpoint, self.restart] + [self.retain] * self.retains
             for _ in range(steps):
-                deed, tp = self.random.choice(deeds), self.random.choice(list(self.ledgers))
-                self.did.append(f"{len(self.disk.journal)}: {deed.__name__} {tp}")
-                await deed(tp)
-                self._promise()
+                operation, tp = self.random.choice(operations), self.random.choice(list(self.ledgers))
+                self.performed.append(f"{len(self.disk.journal)}: {operation.__name__} {tp}")
+                await operation(tp)
+                self._note_durable()
             abandon(self.dirs)
 
-    def _promise(self) -> None:
+    def _note_durable(self) -> None:
         for tp, ledger in self.ledgers.items():
             found = self.dirs.logs.get(tp)
             flushed_to, log_start = (found.recovery_point, found.log_start) if found else (0, 0)
-            ledger.promises.append(Promise(len(self.disk.journal), flushed_to, log_start, dict(ledger.batches)))
+            ledger.durable.append(Durable(len(self.disk.journal), flushed_to, log_start, dict(ledger.batches)))
 
-    def _promise_less(self, tp: TopicPartition, below: Offset, log_start: Offset) -> None:
+    def _reduce_durable(self, tp: TopicPartition, below: Offset, log_start: Offset) -> None:
         """What is about to change counts no more, from before the first operation on."""
         ledger = self.ledgers[tp]
-        last = ledger.promises[-1]
+        last = ledger.durable[-1]
         flushed_to = min(last.flushed_to, below)
-        ledger.promises.append(
-            Promise(len(self.disk.journal), flushed_to, max(last.log_start, log_start), last.batches)
-        )
+        ledger.durable.append(Durable(len(self.disk.journal), flushed_to, max(last.log_start, log_start), last.batches))
 
     def _lazy(self) -> LazyDisk:
         disk = self.dirs.dirs[str(self.root)].disk
         assert isinstance(disk, LazyDisk)
         return disk
 
-    # Deeds
+    # Operations
 
     def _any_batch(self, log: Log) -> tuple[bytearray, AppendOrigin]:
         random = self.random
@@ -192,7 +206,7 @@ class Voyage:
         if not choices or self.random.random() < 0.5:
             return
         offset = self.random.choice(choices)
-        self._promise_less(tp, offset, 0)
+        self._reduce_durable(tp, offset, 0)
         ledger.cut(offset)
         await self.dirs.truncation.truncate_to(tp, offset)
 
@@ -201,7 +215,7 @@ class Voyage:
             return
         log = self.dirs.logs[tp]
         offset = self.random.choice((log.log_end + 10, log.log_start + 1, log.log_end))
-        self._promise_less(tp, 0, 0)
+        self._reduce_durable(tp, 0, 0)
         self.ledgers[tp].cut(0)
         await self.dirs.truncation.truncate_fully_and_start_at(tp, offset)
 
@@ -210,13 +224,13 @@ class Voyage:
         before = self.random.randint(log.log_start, log.high_watermark)
         if tp != ORDERS:
             return
-        self._promise_less(tp, log.log_end, before)
+        self._reduce_durable(tp, log.log_end, before)
         if log.delete_records(before) and self.random.random() < 0.5:
             await self.dirs.checkpoints.write_log_starts(self.dirs.dir_of(log))
 
     async def retain(self, tp: TopicPartition) -> None:
         log = self.dirs.logs[tp]
-        self._promise_less(tp, log.log_end, log.high_watermark)
+        self._reduce_durable(tp, log.log_end, log.high_watermark)
         log.delete_old_segments()
 
     async def compact(self, tp: TopicPartition) -> None:
