@@ -96,7 +96,7 @@ class Both:
             "partition_epoch": ours.partition_epoch,
             "after_append": _code_of(ours.check_still_in_sync),
             "proposals": len(self.proposals),
-            "proposed": sorted(self.proposals[-1].wanted.isr) if self.proposals else None,
+            "proposed": sorted(self.proposals[-1].proposed.isr) if self.proposals else None,
         }
 
     def compare_in_a_new_epoch(self) -> None:
@@ -154,7 +154,7 @@ class Both:
         if len(self.proposals) == self.answered:
             return
         proposal, self.answered = self.proposals[-1], len(self.proposals)
-        wanted = proposal.wanted
+        wanted = proposal.proposed
         decision = self.chosen.choice(
             [
                 wanted._replace(partition_epoch=wanted.partition_epoch + 1),

@@ -73,7 +73,7 @@ def _leads(leader: LeaderState) -> dict[str, object]:
     return {
         "replicas": leader.replicas,
         "isr": leader.isr,
-        "asked_isr": None if leader.pending is None else leader.pending.wanted.isr,
+        "asked_isr": None if leader.pending is None else leader.pending.proposed.isr,
         "min_isr": leader.min_isr,
         "followers": [_follower(id, each, leader.log_end) for id, each in leader.followers.items()],
     }

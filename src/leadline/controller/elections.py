@@ -86,7 +86,7 @@ def altered(current: LeaderAndIsr, proposal: Proposal, brokers: Mapping[BrokerId
     `brokers`: those that may join. The leader need not: one that is about to stop lets others join to take over.
     NotController, FencedLeaderEpoch, InvalidUpdateVersion, InvalidRequest, IneligibleReplica.
     """
-    wanted = proposal.wanted
+    wanted = proposal.proposed
     told = f"leader epoch {wanted.leader_epoch}, partition epoch {wanted.partition_epoch}"
     known = f"they are {current.leader_epoch} and {current.partition_epoch}"
     if wanted.leader_epoch > current.leader_epoch or wanted.partition_epoch > current.partition_epoch:

@@ -1,7 +1,7 @@
-"""Proposals on their way to the controller: AlterPartition, one request at a time.
+"""Proposals of an ISR to the controller: AlterPartition, one request at a time.
 
-What is proposed while a request is under way goes with the next one. Nobody waits for it: a leader goes by its maximal
-ISR until it is answered. After an error there is a pause, so that a controller in trouble is not asked in circles.
+A proposal that comes while a request is under way goes with the next one. Nobody waits for it: a leader goes by its
+maximal ISR until the answer comes. After an error there is a pause, which spares a controller in trouble.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ async def no_controller(request: AlterPartitionRequest, version: int) -> AlterPa
 
 
 class Alterations:
-    """`answered` is told for each proposal; it may propose again."""
+    """`answered` is called for each proposal. It may propose again."""
 
     def __init__(self, me: BrokerId, ask: SendAlterPartition, answered: Answered) -> None:
         self.me, self.ask, self._answered = me, ask, answered
@@ -60,26 +60,26 @@ class Alterations:
     async def _run(self) -> None:
         try:
             while self._waiting:
-                asked, self._waiting = self._waiting, {}
-                decisions = await self._ask(asked)
-                for tp, proposed in asked.items():
+                proposals, self._waiting = self._waiting, {}
+                decisions = await self._ask(proposals)
+                for tp, proposed in proposals.items():
                     self._answered(tp, proposed, decisions.get(tp, UnknownServerError.code))
-                if any(isinstance(decisions.get(tp), int | None) for tp in asked):
+                if any(isinstance(decisions.get(tp), int | None) for tp in proposals):
                     await asyncio.sleep(BACKOFF_S)
         finally:
             self._task = None
 
-    async def _ask(self, asked: Mapping[TopicPartition, Proposed]) -> dict[TopicPartition, Decision]:
-        by_id = all(proposed.topic_id is not None for proposed in asked.values())
+    async def _ask(self, proposals: Mapping[TopicPartition, Proposed]) -> dict[TopicPartition, Decision]:
+        by_id = all(proposed.topic_id is not None for proposed in proposals.values())
         try:
             request = AlterPartitionRequest(broker_id=self.me, broker_epoch=self.broker_epoch)
-            request.topics = _topics(asked, by_id=by_id)
+            request.topics = _topics(proposals, by_id=by_id)
             response = await self.ask(request, BY_ID if by_id else BY_NAME)
         except (PeerLost, WireError):
             return {}
         if response.error_code:
             return {}
-        names = {proposed.topic_id: tp.topic for tp, proposed in asked.items()} if by_id else {}
+        names = {proposed.topic_id: tp.topic for tp, proposed in proposals.items()} if by_id else {}
         return {
             TopicPartition(names.get(topic.topic_id, topic.topic_name), part.partition_index): _decision(part)
             for topic in response.topics
@@ -87,9 +87,9 @@ class Alterations:
         }
 
 
-def _topics(asked: Mapping[TopicPartition, Proposed], *, by_id: bool) -> list[AlterPartitionRequest.TopicData]:
+def _topics(proposals: Mapping[TopicPartition, Proposed], *, by_id: bool) -> list[AlterPartitionRequest.TopicData]:
     topics: dict[str, AlterPartitionRequest.TopicData] = {}
-    for tp, proposed in asked.items():
+    for tp, proposed in proposals.items():
         topic = topics.setdefault(tp.topic, AlterPartitionRequest.TopicData(topic_name=tp.topic))
         if proposed.topic_id is not None:
             topic.topic_id = proposed.topic_id
@@ -98,20 +98,20 @@ def _topics(asked: Mapping[TopicPartition, Proposed], *, by_id: bool) -> list[Al
 
 
 def _part(partition: int, proposal: Proposal, *, by_id: bool) -> AlterPartitionRequest.PartitionData:
-    wanted, epochs = proposal
+    proposed, epochs = proposal
     part = AlterPartitionRequest.PartitionData(
         partition_index=partition,
-        leader_epoch=wanted.leader_epoch,
-        leader_recovery_state=int(wanted.recovering),
-        partition_epoch=wanted.partition_epoch,
+        leader_epoch=proposed.leader_epoch,
+        leader_recovery_state=int(proposed.recovering),
+        partition_epoch=proposed.partition_epoch,
     )
     if by_id:  # and with the epochs of the brokers
         part.new_isr_with_epochs = [
             AlterPartitionRequest.BrokerState(broker_id=broker, broker_epoch=epoch)
-            for broker, epoch in zip(wanted.isr, epochs, strict=True)
+            for broker, epoch in zip(proposed.isr, epochs, strict=True)
         ]
     else:
-        part.new_isr = list(wanted.isr)
+        part.new_isr = list(proposed.isr)
     return part
 
 

@@ -173,25 +173,25 @@ class Fetcher:
                 await self._wait_for_flushes()
             now_ms = self._clock.now_ms()
             due = self._take_due(now_ms)
-            asked = next_requests(
+            requests = next_requests(
                 {tp: self.followed[tp].state for tp, is_fetched in due.items() if is_fetched},
                 {tp: self.followed[tp].replica.log for tp, is_fetched in due.items() if is_fetched},
                 now_ms,
                 self._config.replica_fetch_max_bytes,
             )
-            request = self._session.next_request({tp: asked.fetch.get(tp) for tp in due})
-            if request is None and not asked.offsets:
+            request = self._session.next_request({tp: requests.fetch.get(tp) for tp in due})
+            if request is None and not requests.offsets:
                 await self._rest(now_ms)
                 continue
             self._was_cancelled = False
             try:
-                await self._ask(asked, request)
+                await self._ask(requests, request)
             except PeerLost as error:
                 if self._was_cancelled:
                     self._session.failed()
-                    self._due.update(dict.fromkeys(asked.offsets))
+                    self._due.update(dict.fromkeys(requests.offsets))
                 else:
-                    self._lost(asked, str(error))
+                    self._lost(requests, str(error))
                     self._close()
             await self._pressure.room()
 
@@ -245,25 +245,25 @@ class Fetcher:
             async with asyncio.timeout(None if due is None else (due - now_ms) / 1000):
                 await self._woken.wait()
 
-    def _lost(self, asked: FollowerRequests, why: str) -> None:
+    def _lost(self, requests: FollowerRequests, why: str) -> None:
         if why != self._why:
             log.info("broker %d is not answering: %s", self.leader, why)
             self._why = why
         self._session.failed()
         now_ms = self._clock.now_ms()
-        for tp in (*self._session.positions, *asked.offsets):
+        for tp in (*self._session.positions, *requests.offsets):
             self._due[tp] = None
             if (followed := self.followed.get(tp)) is not None:
                 followed.state.unanswered(why, now_ms)
 
-    async def _ask(self, asked: FollowerRequests, request: FetchSessionRequest | None) -> None:
+    async def _ask(self, requests: FollowerRequests, request: FetchSessionRequest | None) -> None:
         if self._client is None:
             self._client = self._connect(self.leader)
         timeout_s = self._config.replica_socket_timeout_ms / 1000
-        if asked.offsets:
-            await self._ask_offsets(self._client, asked.offsets, timeout_s)
+        if requests.offsets:
+            await self._ask_offsets(self._client, requests.offsets, timeout_s)
         if request is not None:
-            await self._fetch(self._client, asked, request, timeout_s)
+            await self._fetch(self._client, requests, request, timeout_s)
 
     async def _ask_offsets(self, client: LeaderClient, asks: dict[TopicPartition, AskOffset], timeout_s: float) -> None:
         request = offsets_request(asks, self._me())
@@ -282,7 +282,7 @@ class Fetcher:
                         await self._carry_out(tp, followed, effects)
 
     async def _fetch(
-        self, client: LeaderClient, asked: FollowerRequests, request: FetchSessionRequest, timeout_s: float
+        self, client: LeaderClient, requests: FollowerRequests, request: FetchSessionRequest, timeout_s: float
     ) -> None:
         self._waiting = request
         try:
@@ -298,7 +298,7 @@ class Fetcher:
         answered = [tp for tp, _ in parts]
         if not session.received(answer.error_code, answer.session_id, answered, answer.throttle_time_ms):
             if self._was_refused:  # a full fetch, too
-                self._lost(asked, f"it answered with error {answer.error_code}")
+                self._lost(requests, f"it answered with error {answer.error_code}")
             self._was_refused = True
             return
         self._was_refused, self._why = False, ""

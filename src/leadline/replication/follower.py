@@ -1,16 +1,16 @@
-"""A partition on a follower: what to fetch from its leader, and what to make of the answer.
+"""A partition on a follower: what to fetch from its leader, and what follows from the answer.
 
-A follower copies its leader's log, byte for byte. Its own may hold records that never were the leader's: it says in
-each fetch which epoch its last record is of, and the leader answers where that epoch ended if the two logs have parted
-before. The follower truncates to there, perhaps epoch by epoch, until both agree. A log without epochs, from before
-there were any, is truncated to the high watermark instead: that may lose records, and is why there are epochs.
+A follower's log becomes its leader's, byte for byte. It may hold records that the leader never had. Each fetch names
+the epoch of the follower's last record, and if the logs diverge the leader answers where that epoch ends. The follower
+truncates to there, perhaps epoch by epoch, until both agree. A log without epochs, of an older format, is truncated to
+the high watermark instead: that may lose records, and is why there are epochs.
 
-    what is fetched starts where the own log ends
-    an answer counts only if it is to the fetch that this state would send again
+    a fetch starts where the follower's log ends
+    an answer counts only if it answers the fetch that this state would send again
     records below the high watermark are never truncated without a warning
-    effects are carried out in order, then `settled` is told; or `failed`
+    effects are carried out in order; then comes `settled`, or `failed`
 
-Pure: decides over offsets and epochs, and hands back what must be done.
+Pure: decides over offsets and epochs, and returns what must be done.
 """
 
 from collections.abc import Mapping
@@ -31,10 +31,10 @@ FIRST_REST_MS = 20  # then twice as long each time: a leader may hear of its ele
 
 
 class FetchState(Enum):
-    FETCHING = "it asks for what comes behind its log's end"
-    ENDS_ELSEWHERE = "the leader does not have its position; it is asked where its log ends"
-    STARTS_ELSEWHERE = "the leader's log ends behind ours; it is asked where its log starts"
-    FAILED = "nothing is fetched until the controller decides anew"
+    FETCHING = "it fetches from its log's end on"
+    ENDS_ELSEWHERE = "the leader does not have its position: ListOffsets asks where the leader's log ends"
+    STARTS_ELSEWHERE = "the leader's log ends after ours: ListOffsets asks where it starts"
+    FAILED = "nothing is fetched until the controller's next decision"
 
 
 MAY_FOLLOW: dict[FetchState, frozenset[FetchState]] = {
@@ -134,9 +134,9 @@ class FollowerState:
 
     # Answers
 
-    def received(self, asked: FetchPosition, answer: FetchAnswer, log: OwnLog, now_ms: int) -> FollowerEffects:
+    def received(self, position: FetchPosition, answer: FetchAnswer, log: OwnLog, now_ms: int) -> FollowerEffects:
         """The leader's answer to a fetch."""
-        if not self._still_asks(asked, now_ms):
+        if not self._still_asks(position, now_ms):
             return NOTHING  # something else happened meanwhile
         if answer.error_code == OffsetOutOfRange.code:
             self._enter(FetchState.ENDS_ELSEWHERE)
@@ -152,28 +152,28 @@ class FollowerState:
         start = answer.log_start if answer.log_start > log.log_start else None
         return FollowerEffects(append=answer.has_records, high_watermark=answer.high_watermark, log_start=start)
 
-    def _still_asks(self, asked: FetchPosition, now_ms: int) -> bool:
+    def _still_asks(self, position: FetchPosition, now_ms: int) -> bool:
         """From the same place on; where its log starts counts for the leader alone."""
         if self.state is not FetchState.FETCHING or now_ms < self.rests_until_ms:
             return False
         asks = (self.topic_id, self.partition, self.leader_epoch, self.offset, self.last_fetched_epoch)
-        return asked[:5] == asks
+        return position[:5] == asks
 
     def received_offset(
-        self, asked: AskOffset, error_code: int, offset: Offset, log: OwnLog, now_ms: int
+        self, question: AskOffset, error_code: int, offset: Offset, log: OwnLog, now_ms: int
     ) -> FollowerEffects:
         """The leader's answer to ListOffsets: asked where its log ends, and then perhaps where it starts."""
-        if self.next_request(log, now_ms, 0) != asked:
+        if self.next_request(log, now_ms, 0) != question:
             return NOTHING
         if self._is_refused(error_code or (NONE if offset >= 0 else OffsetOutOfRange.code), now_ms):
             if self.state is not FetchState.FAILED:
                 self._enter(FetchState.FETCHING)
             return NOTHING
-        if asked.timestamp == LATEST_TIMESTAMP and offset >= log.log_end:
+        if question.timestamp == LATEST_TIMESTAMP and offset >= log.log_end:
             self._enter(FetchState.STARTS_ELSEWHERE)
             return NOTHING
         self._enter(FetchState.FETCHING)
-        if asked.timestamp == LATEST_TIMESTAMP:
+        if question.timestamp == LATEST_TIMESTAMP:
             return _truncation(offset, log)
         if offset > log.log_end:
             return FollowerEffects(
@@ -268,14 +268,14 @@ def next_requests(
     followed: Mapping[TopicPartition, FollowerState], logs: Mapping[TopicPartition, OwnLog], now_ms: int, max_bytes: int
 ) -> FollowerRequests:
     """What to ask one leader about the partitions that are followed from it."""
-    found = FollowerRequests({}, {})
+    requests = FollowerRequests({}, {})
     for tp, following in followed.items():
         match following.next_request(logs[tp], now_ms, max_bytes):
             case FetchPosition() as position:
-                found.fetch[tp] = position
+                requests.fetch[tp] = position
             case AskOffset() as ask_offset:
-                found.offsets[tp] = ask_offset
-    return found
+                requests.offsets[tp] = ask_offset
+    return requests
 
 
 def _latest(log: OwnLog) -> LeaderEpoch:

@@ -72,7 +72,7 @@ class History:
     def altered(self, proposal: Proposal, before: Sequence[BrokerId], now: LeaderAndIsr, now_ms: int) -> None:
         """The controller agreed, or answered with another ISR."""
         why = self._proposed[1] if self._proposed is not None and self._proposed[0] is proposal else ""
-        if set(now.isr) != set(proposal.wanted.isr):
+        if set(now.isr) != set(proposal.proposed.isr):
             why = "the controller has a different ISR"
         self._isr_is(now, before, why, now_ms)
 

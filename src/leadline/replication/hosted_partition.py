@@ -227,7 +227,7 @@ class HostedPartition:
         if effects.alter_isr is not None:
             assert self.leader_state is not None
             if effects.why is not None:
-                isr = list(effects.alter_isr.wanted.isr)
+                isr = list(effects.alter_isr.proposed.isr)
                 log.info("%s: %s should be in sync: %s", self.log.tp, isr, effects.why)
             self.history.proposed(effects.alter_isr, effects.why)
             proposed = Proposed(self.leader_state, self.log.topic_id, effects.alter_isr)

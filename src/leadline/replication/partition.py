@@ -53,7 +53,7 @@ class LeaderAndIsr(NamedTuple):
 class Proposal(NamedTuple):
     """What a leader asks for with AlterPartition."""
 
-    wanted: LeaderAndIsr
+    proposed: LeaderAndIsr
     broker_epochs: tuple[int, ...]  # of the wanted ISR, one by one: which process it was that caught up, or ANY_EPOCH
 
 
@@ -193,7 +193,7 @@ class LeaderState:
         """All that may be in sync for all we know; a proposal to shrink frees nobody before it is committed."""
         if self.pending is None:
             return self.isr
-        return self.isr + tuple(replica for replica in self.pending.wanted.isr if replica not in self.isr)
+        return self.isr + tuple(replica for replica in self.pending.proposed.isr if replica not in self.isr)
 
     @property
     def needed_in_sync(self) -> int:
@@ -338,8 +338,8 @@ class LeaderState:
         return f"{behind}; caught up {now_ms - follower.caught_up_ms} ms ago, replica.lag.time.max.ms={self.lag_ms}"
 
     def _propose(self, isr: tuple[BrokerId, ...]) -> Proposal:
-        wanted = LeaderAndIsr(self.me, self.epoch, isr, self.partition_epoch)
-        self.pending, self._in_flight = Proposal(wanted, tuple(map(self._broker_epoch, isr))), True
+        proposed = LeaderAndIsr(self.me, self.epoch, isr, self.partition_epoch)
+        self.pending, self._in_flight = Proposal(proposed, tuple(map(self._broker_epoch, isr))), True
         return self.pending
 
     def _broker_epoch(self, replica: BrokerId) -> int:
@@ -374,7 +374,7 @@ class LeaderState:
         if refusal is Refusal.AWAIT:
             return NOTHING
         self.pending = None
-        for replica in proposal.wanted.isr:
+        for replica in proposal.proposed.isr:
             if replica not in self.isr and replica in self.followers:
                 self.followers[replica].is_refused = True
         return self._advanced(now_ms)

@@ -132,7 +132,7 @@ def test_who_stays_where_it_is_was_caught_up_when_it_was_last_heard() -> None:
     assert [found.followers[replica].caught_up_ms for replica in (2, 3)] == [LATE_MS, NOW_MS]
     shrunk = found.shrink(LATE_MS + 2).alter_isr
     assert shrunk is not None
-    assert shrunk.wanted.isr == (1, 2)
+    assert shrunk.proposed.isr == (1, 2)
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(-1, NotLeaderOrFollower), (4, UnknownLeaderEpoch)])
@@ -185,7 +185,7 @@ def test_who_joins_is_alive_and_the_same_process(known: dict[int, int], joins: b
 def missing(found: LeaderState, *silent: int) -> tuple[int, ...] | None:
     """The ISR that is proposed a moment after the last fetches."""
     proposal = found.shrink(NOW_MS + 1, silent).alter_isr
-    return None if proposal is None else proposal.wanted.isr
+    return None if proposal is None else proposal.proposed.isr
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_silent_follower_that_left_is_not_waited_for() -> None:
     assert found.high_watermark == 10
     proposal = found.shrink(NOW_MS + 1, (3,)).alter_isr
     assert proposal is not None
-    decision = proposal.wanted._replace(partition_epoch=8)
+    decision = proposal.proposed._replace(partition_epoch=8)
     assert found.isr_altered(proposal, decision, NOW_MS + 2).advance_to == 12
 
 
@@ -234,7 +234,7 @@ def test_who_is_late_is_named_with_the_reason() -> None:
     assert found.shrink(LATE_MS - 1) is NOTHING
     effects = found.shrink(LATE_MS)
     assert effects.alter_isr is not None
-    assert effects.alter_isr.wanted.isr == (1, 2)
+    assert effects.alter_isr.proposed.isr == (1, 2)
     assert effects.why == "replica 3 is at 9, the log ends at 10; caught up 30001 ms ago, replica.lag.time.max.ms=30000"
 
 
@@ -246,7 +246,7 @@ def test_there_is_one_proposal_at_a_time() -> None:
 
 def test_what_the_controller_decided_counts_and_may_make_more_safe() -> None:
     found, proposal = shrinking()
-    assert found.isr_altered(proposal, proposal.wanted._replace(partition_epoch=8), LATE_MS) == LeaderEffects(
+    assert found.isr_altered(proposal, proposal.proposed._replace(partition_epoch=8), LATE_MS) == LeaderEffects(
         advance_to=10
     )
     assert (found.isr, found.partition_epoch, found.pending) == ((1,), 8, None)
@@ -262,7 +262,7 @@ def test_an_answer_of_another_time_is_passed_over(answer: LeaderAndIsr) -> None:
 def test_an_answer_to_another_proposal_is_passed_over() -> None:
     found, proposal = shrinking()
     twin = Proposal(*proposal)
-    assert found.isr_altered(twin, twin.wanted, LATE_MS) is NOTHING
+    assert found.isr_altered(twin, twin.proposed, LATE_MS) is NOTHING
     assert found.alter_refused(twin, IneligibleReplica.code, LATE_MS) is NOTHING
     assert found.pending is proposal
 

@@ -43,7 +43,7 @@ def test_a_late_follower_is_to_leave_and_high_watermarks_are_written(tmp_path: P
             file = next(iter(at.dirs.dirs.values())).file("replication-offset-checkpoint")
             await until(lambda: at.hosted.leader.pending is not None and "orders 0 2" in _text(file))
             assert at.hosted.leader.pending is not None
-            assert at.hosted.leader.pending.wanted.isr == (ME,)
+            assert at.hosted.leader.pending.proposed.isr == (ME,)
             await tasks.stop()
 
     asyncio.run(main())

@@ -263,7 +263,7 @@ def test_who_is_not_in_sync_may_join_without_saying_again_where_it_is(tmp_path: 
         leads.pending = Proposal(LeaderAndIsr(leader.id, leads.epoch, (leader.id,), leads.partition_epoch), ())
         leader.services.sessions.by_id[session].read_all(0)
         assert fast(leader, request((session, 1))) is not None
-        assert leads.pending.wanted.isr == (leader.id,), "one proposal at a time"
+        assert leads.pending.proposed.isr == (leader.id,), "one proposal at a time"
         leads.pending = None
         assert fast(leader, request((session, 2))) is not None
         found = leads.pending
