@@ -17,7 +17,7 @@ from leadline.cli.groups.reset_plan import (
     undo,
     with_notes,
 )
-from leadline.cli.partitions import GroupOffset, OffsetRange, partitions_in, partitions_text, topic_in
+from leadline.cli.partitions import GroupOffset, OffsetRange
 from leadline.model import TopicPartition
 
 ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 3)
@@ -161,22 +161,3 @@ def test_an_undo_brings_back_exactly_what_was_committed(committed: dict[TopicPar
     found = undo(reset(committed, to), EDGES)
     assert found is not None
     assert {change.tp: change.after for change in found.changes} == {tp: committed.get(tp) for tp in EDGES}
-
-
-@given(st.sets(st.builds(TopicPartition, st.sampled_from(["a", "b.c", "d-e_f"]), st.integers(0, 30))))
-def test_partitions_are_written_in_ranges_and_read_back(partitions: set[TopicPartition]) -> None:
-    assert set(partitions_in(partitions_text(partitions))) == partitions
-
-
-@pytest.mark.parametrize(
-    ("typed", "meant"),
-    [("orders", ("orders", None)), ("orders:3", ("orders", [3])), ("orders:0,4-6,5", ("orders", [0, 4, 5, 6]))],
-)
-def test_partitions_as_one_types_them(typed: str, meant: tuple[str, list[int] | None]) -> None:
-    assert topic_in(typed) == meant
-
-
-@pytest.mark.parametrize("typed", ["", ":0", "orders:", "orders:a", "orders:1-", "orders:0-999999999"])
-def test_what_names_no_partition_is_refused(typed: str) -> None:
-    with pytest.raises(ValueError, match=r"expected TOPIC|more partitions than"):
-        topic_in(typed)

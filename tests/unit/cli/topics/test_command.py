@@ -1,106 +1,66 @@
-"""How topics are shown: the lines of kafka-topics.sh, and the order in which Java prints settings."""
+"""`leadline topics` against a broker: what it asks a person, and what it says of a mistyped setting."""
 
-import io
-import json
+import os
+import pty
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from confluent_kafka import Node, TopicPartitionInfo, Uuid
-from confluent_kafka.admin._topic import TopicDescription
 
-from leadline.cli.reassign.plan import OngoingReassignment
-from leadline.cli.terminal import Paint
-from leadline.cli.topics.describe import (
-    FILTERS,
-    FilterContext,
-    PartitionDescription,
-    as_json,
-    head_of,
-    id_of,
-    java_order,
-    line_of,
-    partitions_of,
-)
-from leadline.model import TopicPartition
-
-ONE, TWO, NOBODY = Node(1, "a", 9092), Node(2, "b", 9092), Node(-1, "", -1)
-TOPIC = TopicDescription(
-    "orders",
-    Uuid(1, 2),
-    False,
-    [TopicPartitionInfo(0, ONE, [ONE, TWO], [ONE, TWO]), TopicPartitionInfo(1, NOBODY, [TWO, ONE], [ONE])],
-)
+from tests.support.broker import RunningBroker
+from tests.support.broker import leadline as started
+from tests.support.commands import COMMAND_S, LEADLINE, leadline, lines
 
 
-def test_a_topic_is_described_as_kafka_describes_it() -> None:
-    paint, partitions = Paint(io.StringIO()), partitions_of(TOPIC, {})
-    head = head_of(TOPIC, partitions, {"a": "1", "b": "x,y"}, paint)
-    first, second = (line_of("orders", each, paint) for each in partitions)
-    assert head == (
-        "Topic: orders\tTopicId: AAAAAAAAAAEAAAAAAAAAAg\tPartitionCount: 2\tReplicationFactor: 2\tConfigs: a=1,b=x,y"
-    )
-    assert first == "\tTopic: orders\tPartition: 0\tLeader: 1\tReplicas: 1,2\tIsr: 1,2\tElr: N/A\tLastKnownElr: N/A"
-    assert second == "\tTopic: orders\tPartition: 1\tLeader: none\tReplicas: 2,1\tIsr: 1\tElr: N/A\tLastKnownElr: N/A"
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    folder: Path = tmp_path_factory.mktemp("broker")
+    with started(folder / "data") as found:
+        yield found
 
 
-def test_what_moves_to_other_brokers_is_not_counted_as_a_copy_yet() -> None:
-    moving = {TopicPartition("orders", 0): OngoingReassignment([2, 1], adding=[2], removing=[1])}
-    (moved, _) = partitions_of(TOPIC, moving)
-    assert moved.replication_factor == 1
-    assert line_of("orders", moved, Paint(io.StringIO())).split("\t")[6:] == [
-        "Adding Replicas: 2",
-        "Removing Replicas: 1",
-        "Elr: N/A",
-        "LastKnownElr: N/A",
-    ]
-    found = json.loads(json.dumps(as_json(TOPIC, partitions_of(TOPIC, moving), {})))["partitions"][0]
-    assert (found["addingReplicas"], found["removingReplicas"]) == ([2], [1])
+def on_a_terminal(broker: RunningBroker, answer: str, *arguments: str) -> tuple[int, str]:
+    """The exit code, and what was said on stderr, where somebody types an answer."""
+    ours, theirs = pty.openpty()
+    try:
+        command = [*LEADLINE, *arguments, "--bootstrap-server", broker.bootstrap]
+        process = subprocess.Popen(command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        os.write(ours, f"{answer}\n".encode())
+        _, err = process.communicate(timeout=COMMAND_S)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return process.returncode, err.decode()
 
 
-@pytest.mark.parametrize(
-    ("name", "shown"),
-    [
-        ("under-replicated-partitions", {"lacks one", "lacks two", "no leader", "leader away"}),
-        ("unavailable-partitions", {"no leader", "leader away"}),
-        ("at-min-isr-partitions", {"lacks one", "moving"}),
-        ("under-min-isr-partitions", {"lacks two", "no leader", "leader away"}),
-    ],
-)
-def test_only_partitions_in_trouble_are_shown(name: str, shown: set[str]) -> None:
-    partitions = {
-        "well": PartitionDescription(0, 1, [1, 2, 3], [1, 2, 3]),
-        "lacks one": PartitionDescription(1, 1, [1, 2, 3], [1, 2]),
-        "lacks two": PartitionDescription(2, 1, [1, 2, 3], [1]),
-        "no leader": PartitionDescription(3, None, [1, 2, 3], [2]),
-        "leader away": PartitionDescription(4, 9, [1, 2, 9], [9]),
-        "moving": PartitionDescription(5, 1, [1, 2, 3], [1, 2], OngoingReassignment([1, 2, 3], [3], [1])),
-    }
-    matches, cluster = FILTERS[name][1], FilterContext(alive={1, 2, 3}, min_isr=2)
-    assert {what for what, each in partitions.items() if matches(each, cluster)} == shown
+def test_a_topic_is_deleted_on_a_terminal_once_a_person_agrees(broker: RunningBroker) -> None:
+    leadline(broker, "topics", "create", "dear", "--partitions", "2")
+    code, said = on_a_terminal(broker, "n", "topics", "delete", "dear")
+    assert code == 1
+    assert "Delete topic dear with all records of its 2 partitions? [y/N] " in said
+    assert said.endswith("leadline: topic dear was not deleted\n")
+    assert lines(broker, "topics", "list") == ["dear"]
+    assert on_a_terminal(broker, "y", "topics", "delete", "dear")[0] == 0
+    assert lines(broker, "topics", "list") == []
 
 
-def test_an_id_is_written_with_the_characters_that_urls_allow() -> None:
-    assert id_of(TopicDescription("x", Uuid(-5 << 56, -1), False, [])) == "-wAAAAAAAAD__________w"
+def test_a_topic_is_deleted_without_a_question_in_a_pipe_and_with_yes(broker: RunningBroker) -> None:
+    for name in ("one", "two"):
+        leadline(broker, "topics", "create", name)
+    assert leadline(broker, "topics", "delete", "one") == ("Deleted topic one.\n", "")
+    assert on_a_terminal(broker, "", "topics", "delete", "two", "--yes") == (0, "")
 
 
-def test_a_topic_in_json() -> None:
-    assert as_json(TOPIC, partitions_of(TOPIC, {}), {"a": "1"}) == {
-        "topic": "orders",
-        "topicId": "AAAAAAAAAAEAAAAAAAAAAg",
-        "internal": False,
-        "partitions": [
-            {"partition": 0, "leader": 1, "replicas": [1, 2], "isr": [1, 2]},
-            {"partition": 1, "leader": None, "replicas": [2, 1], "isr": [1]},
-        ],
-        "configs": {"a": "1"},
-    }
+def test_of_several_topics_none_is_deleted_if_one_is_mistyped(broker: RunningBroker) -> None:
+    leadline(broker, "topics", "create", "kept")
+    _, err = leadline(broker, "topics", "delete", "kept", "ketp", code=1)
+    assert err == "leadline: there is no topic ketp\n"
+    assert "kept" in lines(broker, "topics", "list")
 
 
-def test_settings_come_in_the_order_of_a_java_hash_map() -> None:
-    given = """
-        compression.type leader.replication.throttled.replicas remote.storage.enable message.downconversion.enable
-        min.insync.replicas segment.jitter.ms local.retention.ms cleanup.policy flush.ms
-        follower.replication.throttled.replicas compression.lz4.level segment.bytes
-    """.split()
-    of_java_17 = [0, 6, 7, 1, 8, 2, 9, 10, 3, 4, 5, 11]
-    assert java_order(given) == [given[n] for n in of_java_17]
-    assert java_order([]) == []
+@pytest.mark.parametrize("call", ["create other --config retenton.ms=1", "alter tuned --config retenton.ms=1"])
+def test_a_mistyped_setting_is_told_with_the_nearest(broker: RunningBroker, call: str) -> None:
+    leadline(broker, "topics", "create", "tuned", "--if-not-exists")
+    _, err = leadline(broker, "topics", *call.split(), code=1)
+    assert err == "leadline: unknown setting retenton.ms (did you mean retention.ms?) (INVALID_CONFIG)\n"
