@@ -166,7 +166,7 @@ def test_a_topic_of_ours_is_mirrored_to_kafka(kafka: Kafka, tmp_path: Path) -> N
         )
         with ClusterClient(near) as here, ClusterClient(far) as there:
             mirror = Mirror(spec, lambda jobs: [run_copy_task(job) for job in jobs], here, there)
-            mirror.begin()
+            mirror.load()
             assert mirror.round().records == 3 * ROWS
             assert mirror.round().records == 0
         assert read(far, "mirrored") == read(near, "mirrored")

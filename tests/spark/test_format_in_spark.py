@@ -161,7 +161,7 @@ def test_a_mirror_copies_by_tasks_of_spark(spark: SparkSession, broker: RunningB
     )
     with ClusterClient(client) as source, ClusterClient(client) as target:
         mirror = Mirror(spec, on_spark(spark), source, target)
-        mirror.begin()
+        mirror.load()
         assert mirror.round().records == 100
     columns = ["key", "value", "partition", "timestamp", "headers"]
     here, there = (ours.read(name, includeHeaders="true").select(columns) for name in (topic, f"copy.{topic}"))

@@ -87,7 +87,7 @@ class Both:
             self.cluster(self.source),
             self.cluster(self.target),
         )
-        found.begin()
+        found.load()
         return found
 
     def rows(self, broker: RunningBroker, topic: str) -> dict[int, dict[int, Row]]:

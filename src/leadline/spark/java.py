@@ -73,8 +73,8 @@ def find(cache: Path) -> Java:
 
 
 def _found() -> tuple[Path, str]:
-    if given := os.environ.get("JAVA_HOME"):
-        return Path(given) / "bin" / "java", "JAVA_HOME"
+    if home := os.environ.get("JAVA_HOME"):
+        return Path(home) / "bin" / "java", "JAVA_HOME"
     if on_path := shutil.which("java"):
         return Path(on_path).resolve(), "the PATH"
     try:

@@ -23,8 +23,8 @@ def adapted(arguments: Sequence[str], files_in: Callable[[str], list[str]], has_
 
 
 def _class_path(entries: Sequence[str], files_in: Callable[[str], list[str]]) -> list[str]:
-    found = [file for entry in entries for file in (files_in(entry[:-1]) if entry.endswith("/*") else [entry])]
-    return list(dict.fromkeys(found))
+    files = [file for entry in entries for file in (files_in(entry[:-1]) if entry.endswith("/*") else [entry])]
+    return list(dict.fromkeys(files))
 
 
 def jars_in(folder: str) -> list[str]:

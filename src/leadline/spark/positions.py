@@ -38,33 +38,33 @@ class Positions:
         return {tp.topic for tp in self.offsets}
 
     def to_json(self) -> dict[str, object]:
-        found: dict[str, dict[str, Offset]] = {topic: {} for topic in sorted(self.topics)}
+        topics: dict[str, dict[str, Offset]] = {topic: {} for topic in sorted(self.topics)}
         for tp, offset in sorted(self.offsets.items()):
-            found[tp.topic][str(tp.partition)] = offset
-        return {**found, BESIDE: {"group": self.group, "ids": dict(sorted(self.ids.items()))}}
+            topics[tp.topic][str(tp.partition)] = offset
+        return {**topics, BESIDE: {"group": self.group, "ids": dict(sorted(self.ids.items()))}}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, object]) -> "Positions":
+    def from_json(cls, fields: Mapping[str, object]) -> "Positions":
         try:
-            return _parsed(found)
+            return _parsed(fields)
         except (KeyError, TypeError, ValueError):
-            raise BadCheckpoint(f"the checkpoint holds {found}, which are no offsets of topics") from None
+            raise BadCheckpoint(f"the checkpoint holds {fields}, which are no offsets of topics") from None
 
 
-def _parsed(found: Mapping[str, object]) -> Positions:
+def _parsed(fields: Mapping[str, object]) -> Positions:
     offsets: dict[TopicPartition, Offset] = {}
-    for topic, each in found.items():
+    for topic, by_partition in fields.items():
         if topic != BESIDE:
-            partitions = _object(each)
+            partitions = _object(by_partition)
             offsets |= {TopicPartition(topic, int(number)): int(offset) for number, offset in partitions.items()}
-    beside = _object(found.get(BESIDE, {"group": "", "ids": {}}))
+    beside = _object(fields.get(BESIDE, {"group": "", "ids": {}}))
     return Positions(offsets, str(beside["group"]), dict(_object(beside["ids"])))
 
 
-def _object(found: object) -> "Mapping[str, Any]":
-    if not isinstance(found, Mapping):
-        raise TypeError(found)
-    return found
+def _object(value: object) -> "Mapping[str, Any]":
+    if not isinstance(value, Mapping):
+        raise TypeError(value)
+    return value
 
 
 class Loss(NamedTuple):
@@ -72,9 +72,13 @@ class Loss(NamedTuple):
     why: str
 
     def __str__(self) -> str:
-        one = self.range
-        which = f"offsets {one.first} to {one.until - 1}" if one.length > 0 else f"all from offset {one.first} on"
-        return f"{one.tp}: {which} are gone: {self.why}"
+        range_ = self.range
+        which = (
+            f"offsets {range_.first} to {range_.until - 1}"
+            if range_.length > 0
+            else f"all from offset {range_.first} on"
+        )
+        return f"{range_.tp}: {which} are gone: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +110,8 @@ def _loss(before: Positions, now: ClusterOffsets, tp: TopicPartition, offset: Of
 
 
 def is_recreated(before: Positions, now: ClusterOffsets, topic: str) -> bool:
-    known = before.ids.get(topic)
-    return known is not None and topic in now.ids and now.ids[topic] != known
+    topic_id = before.ids.get(topic)
+    return topic_id is not None and topic in now.ids and now.ids[topic] != topic_id
 
 
 def resume_offsets(before: Positions, now: ClusterOffsets) -> dict[TopicPartition, Offset]:

@@ -46,38 +46,38 @@ def plan(
 ) -> list[Task]:
     """At least `min_tasks` of them, where there are as many offsets; each of at most `max_records`."""
 
-    def size(one: Range) -> float:
-        return one.length * bytes_per_offset.get(one.tp, UNKNOWN_BYTES)
+    def size(range_: Range) -> float:
+        return range_.length * bytes_per_offset.get(range_.tp, UNKNOWN_BYTES)
 
-    wanted = [one for one in ranges if one.length > 0]
-    counts = [_pieces(one, size(one), split_bytes, max_records) for one in wanted]
-    _raise_to(counts, wanted, min_tasks)
-    pieces = [piece for one, count in zip(wanted, counts, strict=True) for piece in split(one, count)]
+    nonempty = [range_ for range_ in ranges if range_.length > 0]
+    counts = [_pieces(range_, size(range_), split_bytes, max_records) for range_ in nonempty]
+    _raise_to(counts, nonempty, min_tasks)
+    pieces = [piece for range_, count in zip(nonempty, counts, strict=True) for piece in split(range_, count)]
     limit = min(pack_bytes, sum(map(size, pieces)) / max(min_tasks, 1))
     return _spread(_pack(pieces, list(map(size, pieces)), limit, max_records), min_tasks)
 
 
-def _pieces(one: Range, size: float, split_bytes: int, max_records: int | None) -> int:
-    by_records = math.ceil(one.length / max_records) if max_records else 1
-    return min(max(math.ceil(size / split_bytes), by_records, 1), one.length)
+def _pieces(range_: Range, size: float, split_bytes: int, max_records: int | None) -> int:
+    by_records = math.ceil(range_.length / max_records) if max_records else 1
+    return min(max(math.ceil(size / split_bytes), by_records, 1), range_.length)
 
 
-def _raise_to(counts: list[int], wanted: Sequence[Range], least: int) -> None:
+def _raise_to(counts: list[int], ranges: Sequence[Range], least: int) -> None:
     """More pieces, always of the range whose pieces are the biggest, until there are enough."""
-    biggest = [(-one.length / count, n) for n, (one, count) in enumerate(zip(wanted, counts, strict=True))]
+    biggest = [(-range_.length / count, n) for n, (range_, count) in enumerate(zip(ranges, counts, strict=True))]
     heapq.heapify(biggest)
     for _ in range(least - sum(counts)):
         if not biggest or -biggest[0][0] <= 1:
             return
         _, n = biggest[0]
         counts[n] += 1
-        heapq.heapreplace(biggest, (-wanted[n].length / counts[n], n))
+        heapq.heapreplace(biggest, (-ranges[n].length / counts[n], n))
 
 
-def split(one: Range, count: int) -> list[Range]:
+def split(range_: Range, count: int) -> list[Range]:
     """Into so many pieces of the same length, or one more."""
-    cuts = [one.first + one.length * n // count for n in range(count + 1)]
-    return [Range(one.tp, first, until) for first, until in pairwise(cuts)]
+    cuts = [range_.first + range_.length * n // count for n in range(count + 1)]
+    return [Range(range_.tp, first, until) for first, until in pairwise(cuts)]
 
 
 def _pack(pieces: Sequence[Range], sizes: Sequence[float], limit: float, max_records: int | None) -> list[Task]:
@@ -113,8 +113,8 @@ def admit(
 ) -> dict[TopicPartition, Offset]:
     """How far to read now, under limits: the same share of what each partition has, and at least one offset of each."""
     ranges = [Range(tp, begin.get(tp, until), until) for tp, until in end.items()]
-    offsets = sum(max(one.length, 0) for one in ranges)
-    size = sum(max(one.length, 0) * bytes_per_offset.get(one.tp, UNKNOWN_BYTES) for one in ranges)
+    offsets = sum(max(range_.length, 0) for range_ in ranges)
+    size = sum(max(range_.length, 0) * bytes_per_offset.get(range_.tp, UNKNOWN_BYTES) for range_ in ranges)
     share = min(
         1.0,
         max_offsets / offsets if max_offsets is not None and offsets else 1.0,
@@ -122,4 +122,7 @@ def admit(
     )
     if share == 1.0:
         return dict(end)
-    return {one.tp: one.first + max(1, int(one.length * share)) if one.length > 0 else one.until for one in ranges}
+    return {
+        range_.tp: range_.first + max(1, int(range_.length * share)) if range_.length > 0 else range_.until
+        for range_ in ranges
+    }

@@ -58,11 +58,11 @@ def session(
     """The session of this process. One that is there already is returned as it is."""
     if (active := SparkSession.getActiveSession()) is not None:
         return active
-    given = SETTINGS | dict(settings or {})
+    configs = SETTINGS | dict(settings or {})
     if not master.startswith("local"):
-        given = {name: value for name, value in given.items() if name not in LOCAL_ONLY or name in (settings or {})}
+        configs = {name: value for name, value in configs.items() if name not in LOCAL_ONLY or name in (settings or {})}
     conf = SparkConf(loadDefaults=False).setMaster(patient(master)).setAppName(app)
-    for name, value in given.items():
+    for name, value in configs.items():
         conf.set(name, value)
     _launch(conf, java_options, java.cache_dir() if cache is None else cache)
     return SparkSession.builder.config(conf=conf).getOrCreate()
@@ -76,19 +76,19 @@ def patient(master: str) -> str:
 def _launch(conf: SparkConf, options: str, cache: Path) -> None:
     """The Java process, and in it a context; a second try without an archive, should the first one fail."""
     cache = _usable(cache)
-    found = java.find(cache)
+    found_java = java.find(cache)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     if "SPARK_HOME" not in os.environ and conf.get("spark.master", "").startswith("local"):
         os.environ["SPARK_HOME"] = str(home_without_zips(cache))
-    archive = java.archive_options(found, cache)
-    with _java_home(found.home):
+    archive = java.archive_options(found_java, cache)
+    with _java_home(found_java.home):
         try:
             _context(conf, [shlex.join(archive), options])
         except NoSession:
             if not archive:
                 raise
-            java.drop_archives(found, cache)
+            java.drop_archives(found_java, cache)
             _context(conf, [options])
 
 
@@ -155,17 +155,17 @@ class TaskFailed(JobFailed):
 def run_tasks(spark: SparkSession, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
     """Each piece of work in a task of its own; what they return, in order."""
     try:
-        found: list[R] = spark.sparkContext.parallelize(tasks, max(len(tasks), 1)).map(work).collect()
+        results: list[R] = spark.sparkContext.parallelize(tasks, max(len(tasks), 1)).map(work).collect()
     except (Py4JJavaError, PySparkException) as error:
         raise TaskFailed(f"a task failed: {_cause(str(error))}") from error
     except UnboundLocalError as error:  # pyspark's own, where nobody listens any more who has the results
         raise TaskFailed(f"Spark did not hand over what its tasks found: {_cause(str(error.__context__))}") from error
-    return found
+    return results
 
 
 def _cause(text: str) -> str:
     """The line of a long story that tells what went wrong."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Failed|Interrupt)\b", line)]
-    told = [line for line in lines if line.startswith("Caused by:")]
-    return (python or told or lines or ["no reason was given"])[-1]
+    java = [line for line in lines if line.startswith("Caused by:")]
+    return (python or java or lines or ["no reason was given"])[-1]

@@ -124,6 +124,6 @@ def _summary(options: argparse.Namespace, logs: "list[LogFiles]", total: "AuditR
         f"{count_text(total.files, 'file')}, {total.batches:,} batches, "
         f"{size_text(total.bytes)} in {time_text(seconds)}, {rate}"
     )
-    more = f" and {total.untold:,} more" if total.untold else ""
+    more = f" and {total.unreported:,} more" if total.unreported else ""
     verdict = f"{count_text(len(total.findings), 'finding')}{more}" if total.findings else "healthy"
     print(f"{verdict}: {read}", file=sys.stderr if options.json else sys.stdout)

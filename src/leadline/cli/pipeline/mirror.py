@@ -212,7 +212,7 @@ def _follow(options: argparse.Namespace, mirror: "Mirror") -> int:
     done, started = MirrorTotals(), time.monotonic()
 
     def work() -> None:
-        mirror.begin()
+        mirror.load()
         with ProgressLine() as line:
             while True:
                 summary = mirror.round()

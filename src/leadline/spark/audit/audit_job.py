@@ -42,22 +42,22 @@ class AuditTask:
 @dataclass(slots=True)
 class AuditResult:
     findings: list[Finding] = field(default_factory=list)
-    untold: int = 0  # findings that were too many
+    unreported: int = 0  # findings that were too many
     files: int = 0
     bytes: int = 0
     batches: int = 0
     seconds: float = 0.0  # of one core
 
-    def tell(self, findings: Iterable[Finding]) -> None:
-        for one in findings:
+    def report(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
             if len(self.findings) < MOST_KEPT:
-                self.findings.append(one)
+                self.findings.append(finding)
             else:
-                self.untold += 1
+                self.unreported += 1
 
     def add(self, other: "AuditResult") -> None:
         self.findings += other.findings
-        self.untold += other.untold
+        self.unreported += other.unreported
         self.files += other.files
         self.bytes += other.bytes
         self.batches += other.batches
@@ -94,14 +94,14 @@ def logs_of(paths: Sequence[str], topics: Sequence[str] = ()) -> tuple[list[LogF
     damaged: list[CorruptFile] = []
     logs = segments.logs_in(paths, topics, damaged.append)
     findings = [Finding(FindingKind.FILE, None, error.path, error.position, error.reason) for error in damaged]
-    return logs, findings + list(_strangers(logs))
+    return logs, findings + list(_other_topics(logs))
 
 
-def _strangers(logs: Sequence[LogFiles]) -> Iterator[Finding]:
+def _other_topics(logs: Sequence[LogFiles]) -> Iterator[Finding]:
     """Partitions of the same name that are of different topics: one was deleted and made anew."""
-    known: dict[str, LogFiles] = {}
+    first_logs: dict[str, LogFiles] = {}
     for log in logs:
-        first = known.setdefault(log.tp.topic, log)
+        first = first_logs.setdefault(log.tp.topic, log)
         if log.topic_id is not None and first.topic_id is not None and log.topic_id != first.topic_id:
             ids = f"{format_id(log.topic_id)}, but in {first.directory} it is {format_id(first.topic_id)}"
             path = os.path.join(log.directory, names.PARTITION_METADATA_FILE)
@@ -118,10 +118,10 @@ def audit_unit(unit: AuditTask) -> AuditResult:
     if result.findings and not all(map(_is_stopped, unit.logs)):
         time.sleep(AGAIN_S)
         again = _audited(replace(unit, logs=tuple(map(segments.listed_again, unit.logs))))
-        known = {one.place for one in result.findings}
-        again.findings = [one for one in again.findings if one.place in known]
+        places = {finding.place for finding in result.findings}
+        again.findings = [finding for finding in again.findings if finding.place in places]
         result = again
-    result.untold += max(len(result.findings) - MOST_FINDINGS, 0)
+    result.unreported += max(len(result.findings) - MOST_FINDINGS, 0)
     del result.findings[MOST_FINDINGS:]
     result.seconds = time.perf_counter() - started
     return result
@@ -134,14 +134,14 @@ def _is_stopped(log: LogFiles) -> bool:
 def _audited(unit: AuditTask) -> AuditResult:
     result = AuditResult()
     replicas = [(log, replica) for log in unit.logs if (replica := _replica(unit, log, result)) is not None]
-    replicas.sort(key=lambda each: (each[1].batches.epoch.max(initial=-1), each[1].batches.end or 0), reverse=True)
+    replicas.sort(key=lambda pair: (pair[1].batches.epoch.max(initial=-1), pair[1].batches.end or 0), reverse=True)
     until = min(comparison.committed_until([replica for _, replica in replicas]), unit.until)
     cleaned = max((replica.cleaned_until for _, replica in replicas), default=0)
-    result.tell(comparison.compare([replica for _, replica in replicas], max(unit.first, cleaned), until))
+    result.report(comparison.compare([replica for _, replica in replicas], max(unit.first, cleaned), until))
     if cleaned:
-        result.tell(_compare_compacted(replicas, until))
-    told = {one.place: one for one in reversed(result.findings)}
-    result.findings = sorted(told.values(), key=lambda one: (one.path, one.position))
+        result.report(_compare_compacted(replicas, until))
+    by_place = {finding.place: finding for finding in reversed(result.findings)}
+    result.findings = sorted(by_place.values(), key=lambda finding: (finding.path, finding.position))
     return result
 
 
@@ -157,19 +157,19 @@ def _replica(unit: AuditTask, log: LogFiles, result: AuditResult) -> ReplicaCont
             return None
         except OSError as error:
             text = f"it cannot be read: {error.strerror}"
-            result.tell([Finding(FindingKind.FILE, log.tp, error.filename or segment.path, 0, text)])
+            result.report([Finding(FindingKind.FILE, log.tp, error.filename or segment.path, 0, text)])
             return None
         reads.append(read)
         if is_own:
             own.append(read)
-            result.tell(findings)
+            result.report(findings)
             result.files += 1
             result.bytes += segment.size
             result.batches += len(read.batches)
-    result.tell(file_scan.epochs(log, own))
+    result.report(file_scan.epochs(log, own))
     if unit.until == EVERYTHING:
-        result.tell(file_scan.snapshots(log))
-        result.tell(checks.short(reads[-1], log.high_watermark) if reads else ())
+        result.report(file_scan.snapshots(log))
+        result.report(checks.short(reads[-1], log.high_watermark) if reads else ())
     if not reads:
         return None
     return ReplicaContent(log.tp, tuple(reads), log.log_start, log.high_watermark, log.cleaned_until or 0)
@@ -185,8 +185,8 @@ def _compare_compacted(replicas: Sequence[tuple[LogFiles, ReplicaContent]], unti
             yield Finding(FindingKind.FRAME, log.tp, error.path, error.position, error.reason)
         except FileNotFoundError:
             continue  # compacted once more meanwhile
-    for one, other in permutations(read, 2):
-        yield from comparison.compare_compacted(*one, *other, until)
+    for replica_a, replica_b in permutations(read, 2):
+        yield from comparison.compare_compacted(*replica_a, *replica_b, until)
 
 
 # All of them

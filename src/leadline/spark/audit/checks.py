@@ -145,11 +145,11 @@ def order(read: FileContent, compacted_until: Offset) -> Iterator[Finding]:
     following = np.concatenate((batches.base, [] if read.next_base is None else [read.next_base])).astype(np.int64)
     positions = np.append(batches.position, read.end)
     for n in np.flatnonzero(following != expected[: len(following)]).tolist():
-        at, due, found = int(positions[n]), int(expected[n]), int(following[n])
-        if found < due:
-            yield read.finding(FindingKind.ORDER, at, f"offset {found} follows, but {due} is the next", found)
+        at, due, actual = int(positions[n]), int(expected[n]), int(following[n])
+        if actual < due:
+            yield read.finding(FindingKind.ORDER, at, f"offset {actual} follows, but {due} is the next", actual)
         elif due >= compacted_until and not read.is_unreadable_before(at):
-            yield read.finding(FindingKind.MISSING, at, f"offsets {due} to {found - 1} are not there", due)
+            yield read.finding(FindingKind.MISSING, at, f"offsets {due} to {actual - 1} are not there", due)
 
 
 def epochs(read: FileContent, entries: Sequence[EpochEntry]) -> Iterator[Finding]:
@@ -184,7 +184,7 @@ def short(last: FileContent, high_watermark: Offset | None) -> Iterator[Finding]
         )
 
 
-def found(column: Longs, values: Longs) -> tuple[Longs, Bools]:
+def lookup(column: Longs, values: Longs) -> tuple[Longs, Bools]:
     """Where values stand in a sorted column, and whether they do."""
     at = np.searchsorted(column, values)
     return at, np.append(column, -1)[at] == values

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from leadline.model import Offset, TopicPartition
-from leadline.spark.audit.checks import BatchColumns, Bools, FileContent, Finding, FindingKind, Longs, found
+from leadline.spark.audit.checks import BatchColumns, Bools, FileContent, Finding, FindingKind, Longs, lookup
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,26 @@ class ReplicaContent:
 
 def committed_until(replicas: Sequence[ReplicaContent]) -> Offset:
     """Below this all of them must agree: the highest watermark that one has; without any, what all of them hold."""
-    marks = [each.high_watermark for each in replicas if each.high_watermark is not None]
-    return max(marks) if marks else min((each.batches.end or 0 for each in replicas), default=0)
+    marks = [replica.high_watermark for replica in replicas if replica.high_watermark is not None]
+    return max(marks) if marks else min((replica.batches.end or 0 for replica in replicas), default=0)
 
 
 def compare(replicas: Sequence[ReplicaContent], first: Offset, until: Offset) -> Iterator[Finding]:
     """Where the others differ from the first one, in offsets that both hold, batch by batch. The fewer are wrong."""
-    holding = [each for each in replicas if len(each.batches)]
+    holding = [replica for replica in replicas if len(replica.batches)]
     for other in holding[1:]:
         yield from _compare(holding, holding[0], other, first, until)
 
 
 def _compare(
-    all_of_them: Sequence[ReplicaContent], one: ReplicaContent, other: ReplicaContent, first: Offset, until: Offset
+    all_of_them: Sequence[ReplicaContent],
+    first_replica: ReplicaContent,
+    other: ReplicaContent,
+    first: Offset,
+    until: Offset,
 ) -> Iterator[Finding]:
-    ours, theirs = one.batches, other.batches
-    first = max(first, int(ours.base[0]), int(theirs.base[0]), one.log_start, other.log_start)
+    ours, theirs = first_replica.batches, other.batches
+    first = max(first, int(ours.base[0]), int(theirs.base[0]), first_replica.log_start, other.log_start)
     until = min(until, int(ours.last[-1]) + 1, int(theirs.last[-1]) + 1)
     rows, their_rows = (np.flatnonzero((b.base >= first) & (b.last < until)) for b in (ours, theirs))
     if _alike(ours, rows, theirs, their_rows):
@@ -77,16 +81,16 @@ def _compare(
     for begin, behind in _runs(_differences(ours, mine, theirs, yours)):
         row, their_row, last = int(mine[begin]), int(yours[begin]), int(ours.last[mine[behind - 1]])
         if _votes(all_of_them, theirs.version(their_row)) > _votes(all_of_them, ours.version(row)):
-            yield _difference(other, their_row, one, row, last)
+            yield _difference(other, their_row, first_replica, row, last)
         else:
-            yield _difference(one, row, other, their_row, last)
-    yield from _lacking(one, other, first, until)
-    yield from _lacking(other, one, first, until)
+            yield _difference(first_replica, row, other, their_row, last)
+    yield from _lacking(first_replica, other, first, until)
+    yield from _lacking(other, first_replica, first, until)
 
 
 def _votes(replicas: Iterable[ReplicaContent], version: tuple[int, ...]) -> int:
     """How many have a batch as it is."""
-    rows = ((each.batches, int(np.searchsorted(each.batches.base, version[0]))) for each in replicas)
+    rows = ((replica.batches, int(np.searchsorted(replica.batches.base, version[0]))) for replica in replicas)
     return sum(row < len(batches) and batches.version(row) == version for batches, row in rows)
 
 
@@ -109,27 +113,27 @@ def _runs(flags: Bools) -> Iterator[tuple[int, int]]:
 
 def _difference(right: ReplicaContent, right_row: int, wrong: ReplicaContent, row: int, last: Offset) -> Finding:
     """Of batches up to one that ends with `last`."""
-    due, found = right.batches, wrong.batches
-    base, mark = int(found.base[row]), wrong.high_watermark
-    offsets = f"the offsets {base} to {last}" if last > found.last[row] else f"the batch of offset {base}"
+    due, actual = right.batches, wrong.batches
+    base, mark = int(actual.base[row]), wrong.high_watermark
+    offsets = f"the offsets {base} to {last}" if last > actual.last[row] else f"the batch of offset {base}"
     parts = [
-        f"{label} {getattr(found, name)[row]}, not {getattr(due, name)[right_row]}"
+        f"{label} {getattr(actual, name)[row]}, not {getattr(due, name)[right_row]}"
         for name, label in (("epoch", "epoch"), ("last", "last offset"), ("size", "size"), ("crc", "CRC"))
-        if getattr(found, name)[row] != getattr(due, name)[right_row]
+        if getattr(actual, name)[row] != getattr(due, name)[right_row]
     ]
     there = f"as in {right.file_of(right_row).path} at byte {due.position[right_row]}"
     above = "; above its own high watermark: it will be cut off there" if mark is not None and base >= mark else ""
-    kind = FindingKind.EPOCH if found.epoch[row] != due.epoch[right_row] else FindingKind.BYTES
+    kind = FindingKind.EPOCH if actual.epoch[row] != due.epoch[right_row] else FindingKind.BYTES
     text = f"{offsets}: {', '.join(parts)} {there}{above}"
-    return wrong.file_of(row).finding(kind, found.position[row], text, base)
+    return wrong.file_of(row).finding(kind, actual.position[row], text, base)
 
 
 def _lacking(holder: ReplicaContent, lacking: ReplicaContent, first: Offset, until: Offset) -> Iterator[Finding]:
     """Batches of the one that the other does not have, or has cut differently."""
     held, lacked = holder.batches, lacking.batches
     rows = np.flatnonzero((held.base >= first) & (held.last < until) & ~np.isin(held.base, lacked.base))
-    known = np.searchsorted(lacked.last, held.base[rows])  # what holds the offset there, or lies behind it
-    for at, begin, count in zip(*np.unique(known, return_index=True, return_counts=True), strict=True):
+    holders = np.searchsorted(lacked.last, held.base[rows])  # what holds the offset there, or lies behind it
+    for at, begin, count in zip(*np.unique(holders, return_index=True, return_counts=True), strict=True):
         if at == len(lacked) or lacking.has_holes:
             continue  # what cannot be read was told already
         row, last_row = rows[begin], rows[begin + count - 1]
@@ -156,35 +160,39 @@ class ReplicaRecords:
 
 
 def compare_compacted(
-    one: ReplicaContent, records: ReplicaRecords, other: ReplicaContent, their_records: ReplicaRecords, until: Offset
+    replica: ReplicaContent,
+    records: ReplicaRecords,
+    other: ReplicaContent,
+    their_records: ReplicaRecords,
+    until: Offset,
 ) -> Iterator[Finding]:
     """Each record of the first one is in the other, and the same there, unless that was compacted and may lack it."""
-    first, cleaned_until = max(one.log_start, other.log_start), other.cleaned_until
+    first, cleaned_until = max(replica.log_start, other.log_start), other.cleaned_until
     theirs = their_records.offset
     end = min(until, int(theirs[-1]) + 1) if len(theirs) else first
     inside = (records.offset >= first) & (records.offset < end)
-    at, there = found(theirs, records.offset)
+    at, there = lookup(theirs, records.offset)
     rows = np.flatnonzero(inside & there)
     for row in rows[records.content[rows] != their_records.content[at[rows]]].tolist():
-        yield _of_record(other, int(records.offset[row]), "differs from that", one, FindingKind.BYTES)
+        yield _of_record(other, int(records.offset[row]), "differs from that", replica, FindingKind.BYTES)
     newest = _newest(records, their_records, cleaned_until)
     for row in np.flatnonzero(inside & ~there & ~records.may_go).tolist():
         offset = int(records.offset[row])
         if offset >= cleaned_until or newest.get(int(records.key[row]), -1) <= offset:
             yield _of_record(
-                other, offset, "is not there, and nothing newer of its key; it is", one, FindingKind.MISSING
+                other, offset, "is not there, and nothing newer of its key; it is", replica, FindingKind.MISSING
             )
 
 
-def _newest(one: ReplicaRecords, other: ReplicaRecords, until: Offset) -> dict[int, Offset]:
+def _newest(records_a: ReplicaRecords, records_b: ReplicaRecords, until: Offset) -> dict[int, Offset]:
     """The last offset of each key below an offset, by either."""
-    found: dict[int, Offset] = {}
-    for records in (one, other):
+    newest: dict[int, Offset] = {}
+    for records in (records_a, records_b):
         below = records.offset < until
         for key, offset in zip(records.key[below].tolist(), records.offset[below].tolist(), strict=True):
-            if offset > found.get(key, -1):
-                found[key] = offset
-    return found
+            if offset > newest.get(key, -1):
+                newest[key] = offset
+    return newest
 
 
 def _of_record(here: ReplicaContent, offset: Offset, what: str, there: ReplicaContent, kind: FindingKind) -> Finding:

@@ -97,32 +97,32 @@ class FileScan:
 
 def scan(path: str, *, checksums: bool, is_last: bool) -> FileScan:
     """All of a file. `is_last`: of the log; it may be growing."""
-    found = FileScan()
+    result = FileScan()
     with opened(path) as fd:
         at = 0
         for attempt in range(RETRIES + 1):
             size = os.fstat(fd).st_size
             window = FileWindow(fd, WINDOW_BYTES if checksums else PAGE_BYTES)
-            at = _scan(window, at, size, checksums, found)
+            at = _scan(window, at, size, checksums, result)
             while at < size and (behind := _next_batch(fd, at + 1, size)) is not None:
-                found.wrong.append(
+                result.wrong.append(
                     (FindingKind.FRAME, at, f"{behind - at} bytes are no batch; the next begins at {behind}")
                 )
-                found.unreadable.append((at, behind))
-                at = _scan(window, behind, size, checksums, found)
+                result.unreadable.append((at, behind))
+                at = _scan(window, behind, size, checksums, result)
             if at == size or not is_last or attempt == RETRIES:
                 break
             time.sleep(RETRY_S)  # for what is being written
             if os.fstat(fd).st_size == size:
                 break
         if at < size:
-            _tail(fd, at, size, is_last, found)
-    return found
+            _tail(fd, at, size, is_last, result)
+    return result
 
 
-def _scan(window: FileWindow, at: int, size: int, checksums: bool, found: FileScan) -> int:
+def _scan(window: FileWindow, at: int, size: int, checksums: bool, result: FileScan) -> int:
     """Take in batches up to where none begins; hands back where that is."""
-    unpack, take, reach = HEADER.unpack_from, found.rows.extend, window.reach
+    unpack, take, reach = HEADER.unpack_from, result.rows.extend, window.reach
     while at < size:
         if at + HEADER_BYTES > window.end and not reach(at, at + HEADER_BYTES):
             return at
@@ -132,13 +132,13 @@ def _scan(window: FileWindow, at: int, size: int, checksums: bool, found: FileSc
         if magic != MAGIC or length < MIN_LENGTH or behind > size:
             return at
         if checksums and window.crc(at + ATTRIBUTES_AT, behind) != crc:
-            found.wrong.append(
+            result.wrong.append(
                 (FindingKind.CRC, at, f"the batch of offset {base}: its bytes do not give its CRC {crc}")
             )
         if attributes & IN_TRANSACTION:
             is_marker = attributes & CONTROL and length < PAGE_BYTES and reach(at, behind)
             marker = bytes(window.bytes(at, behind)) if is_marker else None
-            found.in_transaction.append((Header._make(fields), marker))
+            result.in_transaction.append((Header._make(fields), marker))
         take((at, base, min(base + delta, checks.NOWHERE), behind - at, epoch, crc, newest))
         at = behind
     return at
@@ -171,22 +171,22 @@ def _is_batch(fd: int, header: Header, position: int, size: int) -> bool:
     return len(data) == header.size and crc_of(data, 0, header.size) == header.crc
 
 
-def _tail(fd: int, at: int, size: int, is_last: bool, found: FileScan) -> None:
+def _tail(fd: int, at: int, size: int, is_last: bool, result: FileScan) -> None:
     """What is left behind the last batch. Zeros at a log's end are room that was reserved."""
     head = os.pread(fd, HEADER_BYTES, at)
-    found.unreadable.append((at, size))
+    result.unreadable.append((at, size))
     if not any(head) and _is_zero(fd, at):
         if is_last:
-            found.unreadable.pop()
+            result.unreadable.pop()
         else:
-            found.wrong.append((FindingKind.FRAME, at, f"{size - at} bytes of zero up to the end"))
+            result.wrong.append((FindingKind.FRAME, at, f"{size - at} bytes of zero up to the end"))
         return
     try:
         if len(head) == HEADER_BYTES:
             check_frame(header_at(head).length, header_at(head).magic)
-        found.wrong.append((FindingKind.TORN, at, f"the last batch is cut off: {size - at} bytes of it are left"))
+        result.wrong.append((FindingKind.TORN, at, f"the last batch is cut off: {size - at} bytes of it are left"))
     except WireError as error:
-        found.wrong.append(
+        result.wrong.append(
             (FindingKind.FRAME, at, f"{error}; nor is any of the {size - at} bytes up to the end part of one")
         )
 
@@ -206,20 +206,20 @@ def examine(
     log: LogFiles, segment: SegmentFile, above: SegmentFile | None, *, checksums: bool
 ) -> tuple[FileContent, list[Finding]]:
     """What a segment holds, and what is wrong with it and with its indexes."""
-    found = scan(segment.path, checksums=checksums, is_last=above is None)
+    content = scan(segment.path, checksums=checksums, is_last=above is None)
     next_base = None if above is None else above.base_offset
     raw = FileContent(
-        log.tp, segment.path, segment.base_offset, next_base, BatchColumns.of(found.rows), tuple(found.unreadable)
+        log.tp, segment.path, segment.base_offset, next_base, BatchColumns.of(content.rows), tuple(content.unreadable)
     )
-    findings = [raw.finding(kind, position, text) for kind, position, text in found.wrong]
+    findings = [raw.finding(kind, position, text) for kind, position, text in content.wrong]
     read, unsettled = checks.settle(raw)
     findings += unsettled
     findings += checks.order(read, log.cleaned_until or 0)
-    findings += _indexes(log, segment, read, found)
+    findings += _indexes(log, segment, read, content)
     return read, findings
 
 
-def _indexes(log: LogFiles, segment: SegmentFile, read: FileContent, found: FileScan) -> Iterator[Finding]:
+def _indexes(log: LogFiles, segment: SegmentFile, read: FileContent, content: FileScan) -> Iterator[Finding]:
     for kind, entry, check in (
         (names.INDEX, OFFSET_ENTRY, _offset_index),
         (names.TIME_INDEX, TIME_ENTRY, _time_index),
@@ -236,7 +236,7 @@ def _indexes(log: LogFiles, segment: SegmentFile, read: FileContent, found: File
             text = f"an entry is cut off: {len(data) - whole} of {entry.itemsize} bytes"
             yield read.finding(FindingKind.FILE, whole, text, path=path)
         yield from check(read, path, np.frombuffer(data[:whole], entry))
-    yield from _txn_index(log, segment, read, found)
+    yield from _txn_index(log, segment, read, content)
 
 
 OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
@@ -263,15 +263,17 @@ def _time_index(read: FileContent, path: str, stored: "npt.NDArray[np.void]") ->
         if len(data) < size:
             return True  # it was cut off meanwhile
         try:
-            found = [record.timestamp for record in records_of(data, 0, header_at(data)) if record.offset == offset]
+            timestamps = [
+                record.timestamp for record in records_of(data, 0, header_at(data)) if record.offset == offset
+            ]
         except CorruptMessage:
             return True  # that is found elsewhere
-        return found == [timestamp]
+        return timestamps == [timestamp]
 
     return indexes.time_index(read, path, _entries(stored), has_time)
 
 
-def _txn_index(log: LogFiles, segment: SegmentFile, read: FileContent, found: FileScan) -> Iterator[Finding]:
+def _txn_index(log: LogFiles, segment: SegmentFile, read: FileContent, content: FileScan) -> Iterator[Finding]:
     path = segment.beside(names.TXN_INDEX)
     try:
         data = read_file(FILES, path)
@@ -286,11 +288,11 @@ def _txn_index(log: LogFiles, segment: SegmentFile, read: FileContent, found: Fi
         text = f"an entry is cut off: {len(data) % txn_index.ENTRY_BYTES} of {txn_index.ENTRY_BYTES} bytes"
         yield read.finding(FindingKind.FILE, len(entries) * txn_index.ENTRY_BYTES, text, path=path)
     if log.cleaned_until is None or segment.base_offset >= log.cleaned_until:  # compaction drops markers and entries
-        aborted, is_known = _aborted(log, segment, found)
+        aborted, is_known = _aborted(log, segment, content)
         yield from indexes.txn_index(read, path, entries, aborted, is_known)
 
 
-def _aborted(log: LogFiles, segment: SegmentFile, found: FileScan) -> tuple[list[AbortedTxn], bool]:
+def _aborted(log: LogFiles, segment: SegmentFile, content: FileScan) -> tuple[list[AbortedTxn], bool]:
     """The transactions that were aborted in a segment; and whether all that were open at its begin are known."""
     producers, is_known = ProducerState(log.tp, FOREVER_MS), segment.base_offset == 0
     path = segment.beside(names.SNAPSHOT)
@@ -300,7 +302,7 @@ def _aborted(log: LogFiles, segment: SegmentFile, found: FileScan) -> tuple[list
     except (CorruptFile, FileNotFoundError):
         pass  # a snapshot that is damaged is found elsewhere
     aborted: list[AbortedTxn] = []
-    for header, batch in found.in_transaction:
+    for header, batch in content.in_transaction:
         try:
             marker = None if batch is None else read_end_marker(batch, 0, header)
         except CorruptMessage:

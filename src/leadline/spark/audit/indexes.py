@@ -10,7 +10,7 @@ import numpy as np
 from leadline.log.index import OffsetIndex, TimeIndex
 from leadline.log.txn_index import ENTRY_BYTES, AbortedTxn
 from leadline.model import Offset
-from leadline.spark.audit.checks import NOWHERE, Bools, FileContent, Finding, FindingKind, Longs, found
+from leadline.spark.audit.checks import NOWHERE, Bools, FileContent, Finding, FindingKind, Longs, lookup
 
 Entries = Longs  # of an index, a row each
 
@@ -23,8 +23,8 @@ def _goes_back(column: Longs, least: int) -> Bools:
 def offset_index(read: FileContent, path: str, entries: Entries) -> Iterator[Finding]:
     """An entry has the position at which an append begins, and the last offset of one of its batches."""
     batches, offsets, positions = read.batches, read.base_offset + entries[:, 0], entries[:, 1]
-    begin, begins = found(batches.position, positions)
-    ending, ends = found(batches.last, offsets)
+    begin, begins = lookup(batches.position, positions)
+    ending, ends = lookup(batches.last, offsets)
     next_begin = np.append(begin[1:], len(batches))
     wrong = {
         "offset {offset} and position {position} do not both increase": _goes_back(offsets, 1)
@@ -34,24 +34,24 @@ def offset_index(read: FileContent, path: str, entries: Entries) -> Iterator[Fin
         & ~(ends & (begin <= ending) & (ending < np.maximum(next_begin, begin + 1))),
     }
     for n, text in _first_of_each(wrong):
-        told = text.format(offset=offsets[n], position=positions[n], log=read.path)
-        yield read.finding(FindingKind.INDEX, n * OffsetIndex.ENTRY.size, told, offsets[n], path)
+        message = text.format(offset=offsets[n], position=positions[n], log=read.path)
+        yield read.finding(FindingKind.INDEX, n * OffsetIndex.ENTRY.size, message, offsets[n], path)
 
 
 def _within(positions: Longs, ranges: Iterable[tuple[int, int]]) -> Bools:
-    found = np.zeros(len(positions), np.bool_)
+    inside = np.zeros(len(positions), np.bool_)
     for start, end in ranges:
-        found |= (positions >= start) & (positions < end)
-    return found
+        inside |= (positions >= start) & (positions < end)
+    return inside
 
 
 def _first_of_each(wrong: Mapping[str, Bools]) -> Iterator[tuple[int, str]]:
     """The entries with something wrong, and the first thing that is."""
-    told: set[int] = set()
+    reported: set[int] = set()
     for text, entries in wrong.items():
         for n in np.flatnonzero(entries).tolist():
-            if n not in told:
-                told.add(n)
+            if n not in reported:
+                reported.add(n)
                 yield n, text
 
 
@@ -74,8 +74,8 @@ def time_index(read: FileContent, path: str, entries: Entries, has_time: HasTime
         "offset {offset} is neither the last one of its batch nor one of time {time}": inside,
     }
     for n, text in _first_of_each(wrong):
-        told = text.format(offset=offsets[n], time=times[n], largest=largest[n], log=read.path)
-        yield read.finding(FindingKind.TIME_INDEX, n * TimeIndex.ENTRY.size, told, offsets[n], path)
+        message = text.format(offset=offsets[n], time=times[n], largest=largest[n], log=read.path)
+        yield read.finding(FindingKind.TIME_INDEX, n * TimeIndex.ENTRY.size, message, offsets[n], path)
 
 
 def txn_index(

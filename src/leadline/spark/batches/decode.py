@@ -91,40 +91,40 @@ class WrongBatch(CorruptMessage):
         self.position, self.offset, self.reason = position, header.base_offset, reason
 
 
-def decode(data: Buffer, wanted: RecordFilter) -> pa.RecordBatch:
+def decode(data: Buffer, filter_: RecordFilter) -> pa.RecordBatch:
     """All records at once; for data that may be packed so well that this is too much, there is `pieces`."""
-    found = list(pieces(data, wanted))
-    if len(found) == 1:
-        return found[0]
-    size = sum(piece.nbytes for piece in found)
+    batches = list(pieces(data, filter_))
+    if len(batches) == 1:
+        return batches[0]
+    size = sum(piece.nbytes for piece in batches)
     if size > MAX_BYTES:
         raise RecordListTooLarge(f"{len(data)} bytes of batches hold {size}, more than {MAX_BYTES}: read fewer at once")
-    return pa.concat_batches(found) if found else pa.RecordBatch.from_pylist([], wanted.schema)
+    return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], filter_.schema)
 
 
-def pieces(data: Buffer, wanted: RecordFilter) -> Iterator[pa.RecordBatch]:
+def pieces(data: Buffer, filter_: RecordFilter) -> Iterator[pa.RecordBatch]:
     """The records in their order, none of them from behind a batch that is damaged."""
     piece = _Piece(data)
-    for position, header in _chosen(data, wanted):
+    for position, header in _chosen(data, filter_):
         for body in _bodies(data, position, header):
             piece.add(position, header, body)
             if piece.size >= PIECE_BYTES or piece.records >= PIECE_RECORDS:
-                yield piece.columns(wanted)
+                yield piece.columns(filter_)
                 piece = _Piece(data)
     if piece.headers:
-        yield piece.columns(wanted)
+        yield piece.columns(filter_)
 
 
 # Which batches
 
 
-def _chosen(data: Buffer, wanted: RecordFilter) -> Iterator[tuple[int, Header]]:
+def _chosen(data: Buffer, filter_: RecordFilter) -> Iterator[tuple[int, Header]]:
     """The batches with records that are wanted. What is skipped is not looked at: whoever wants it checks it."""
-    void = _AbortedRanges(data, wanted.aborted) if wanted.aborted else None
+    void = _AbortedRanges(data, filter_.aborted) if filter_.aborted else None
     for position, header in _walk(data):
         if header.last_offset_delta < 0 or header.base_offset < 0:
             raise WrongBatch(position, header, f"it holds the offsets {header.base_offset} to {header.last_offset}")
-        if header.last_offset < wanted.first or header.base_offset >= wanted.until or header.attributes & CONTROL:
+        if header.last_offset < filter_.first or header.base_offset >= filter_.until or header.attributes & CONTROL:
             continue
         if void is None or not void.holds(header):
             yield position, header
@@ -164,14 +164,14 @@ class _AbortedRanges:
 
 
 def _abort_markers(data: Buffer) -> dict[ProducerId, list[Offset]]:
-    found: dict[ProducerId, list[Offset]] = {}
+    markers: dict[ProducerId, list[Offset]] = {}
     for position, header in _walk(data):
         if header.attributes & CONTROL:
             _check_crc(data, position, header)
             marker = read_end_marker(data, position, header)
             if marker is not None and marker.type is ControlType.ABORT:
-                found.setdefault(header.producer_id, []).append(header.base_offset)
-    return found
+                markers.setdefault(header.producer_id, []).append(header.base_offset)
+    return markers
 
 
 def _check_crc(data: Buffer, position: int, header: Header) -> None:
@@ -222,10 +222,10 @@ class _Piece:
         self.size += len(body.records)
         self.records += body.record_count
 
-    def columns(self, wanted: RecordFilter) -> pa.RecordBatch:
+    def columns(self, filter_: RecordFilter) -> pa.RecordBatch:
         bodies = self._joined()
         try:
-            return _columns(self.headers, bodies, record_positions(bodies), wanted)
+            return _columns(self.headers, bodies, record_positions(bodies), filter_)
         except WrongBody as error:
             raise WrongBatch(self._positions[error.body], self.headers[error.body], str(error)) from error
 
@@ -241,7 +241,7 @@ class _Piece:
 
 
 def _columns(
-    headers: Sequence[Header], bodies: RecordBytes, parts: RecordPositions, wanted: RecordFilter
+    headers: Sequence[Header], bodies: RecordBytes, parts: RecordPositions, filter_: RecordFilter
 ) -> pa.RecordBatch:
     def by_row(values: Iterable[int]) -> Longs:
         return np.repeat(_longs(values), bodies.counts)
@@ -255,8 +255,8 @@ def _columns(
     if any(header.attributes & LOG_APPEND_TIME for header in headers):
         timestamp_type = by_row(header.is_log_append_time for header in headers).astype(np.int32)
         timestamp = np.where(timestamp_type, by_row(header.max_timestamp for header in headers), timestamp)
-    if not all(wanted.first <= header.base_offset and header.last_offset < wanted.until for header in headers):
-        kept = (offset >= wanted.first) & (offset < wanted.until)
+    if not all(filter_.first <= header.base_offset and header.last_offset < filter_.until for header in headers):
+        kept = (offset >= filter_.first) & (offset < filter_.until)
         offset, timestamp, timestamp_type, parts = offset[kept], timestamp[kept], timestamp_type[kept], parts.only(kept)
     columns = [
         pa.array(offset),
@@ -265,9 +265,9 @@ def _columns(
         _binary(bodies.data, parts.key_at, parts.key_bytes),
         _binary(bodies.data, parts.value_at, parts.value_bytes),
     ]
-    if wanted.headers:
+    if filter_.headers:
         columns.append(_headers(bodies, parts))
-    return pa.record_batch(columns, schema=wanted.schema)
+    return pa.record_batch(columns, schema=filter_.schema)
 
 
 def _check_deltas(bodies: RecordBytes, parts: RecordPositions, last_delta: Longs) -> None:
@@ -300,17 +300,17 @@ def _binary(data: Buffer, at: Longs, sizes: Longs) -> pa.Array:
 
 
 def _headers(bodies: RecordBytes, parts: RecordPositions) -> pa.Array:
-    data, found = bodies.data, header_positions(bodies.data, parts)
-    if found is None:
+    data, positions = bodies.data, header_positions(bodies.data, parts)
+    if positions is None:
         return pa.array(list(_headers_one_by_one(bodies, parts)), HEADERS)
-    keys = _binary(data, found.key_at, found.key_bytes)
+    keys = _binary(data, positions.key_at, positions.key_bytes)
     try:
         keys = keys.cast(pa.string())
     except pa.ArrowInvalid:  # not UTF-8
         keys = pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
-    values = _binary(data, found.value_at, found.value_bytes)
+    values = _binary(data, positions.value_at, positions.value_bytes)
     both = pa.StructArray.from_arrays([keys, values], fields=list(HEADERS.value_type))
-    ends = np.concatenate(([0], np.cumsum(found.counts))).astype(np.int32)
+    ends = np.concatenate(([0], np.cumsum(positions.counts))).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(ends), both, HEADERS)
 
 

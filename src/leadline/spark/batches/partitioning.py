@@ -20,14 +20,14 @@ SEED, M, R = np.uint32(0x9747B28C), np.uint32(0x5BD1E995), np.uint32(24)
 def partitions_of_keys(keys: pa.Array, count: int) -> Ints:
     """Of each key, among so many partitions; -1 for none."""
     lengths = pc.fill_null(pc.binary_length(keys), -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    found = np.full(len(keys), -1, np.int64)
+    partitions = np.full(len(keys), -1, np.int64)
     for length in np.unique(lengths[lengths >= 0]).tolist():
         rows = np.flatnonzero(lengths == length)
         taken = keys.take(pa.array(rows))  # their bytes lie back to back in it
         flat = np.frombuffer(taken.buffers()[2] or b"", np.uint8, count=len(rows) * length)
         hashes = _murmur2(flat.reshape(len(rows), length))
-        found[rows] = (hashes & np.uint32(0x7FFF_FFFF)) % np.uint32(count)
-    return found
+        partitions[rows] = (hashes & np.uint32(0x7FFF_FFFF)) % np.uint32(count)
+    return partitions
 
 
 def _murmur2(keys: npt.NDArray[np.uint8]) -> Words:
@@ -35,18 +35,18 @@ def _murmur2(keys: npt.NDArray[np.uint8]) -> Words:
     count, length = keys.shape
     whole = length // 4 * 4
     words = np.ascontiguousarray(keys[:, :whole]).view("<u4").astype(np.uint32)
-    found = np.full(count, SEED ^ np.uint32(length), np.uint32)
+    hashes = np.full(count, SEED ^ np.uint32(length), np.uint32)
     for column in range(whole // 4):
         word = words[:, column] * M
         word ^= word >> R
         word *= M
-        found *= M
-        found ^= word
+        hashes *= M
+        hashes ^= word
     for at in reversed(range(whole, length)):
-        found ^= keys[:, at].astype(np.uint32) << np.uint32(8 * (at - whole))
+        hashes ^= keys[:, at].astype(np.uint32) << np.uint32(8 * (at - whole))
     if length > whole:
-        found *= M
-    found ^= found >> np.uint32(13)
-    found *= M
-    found ^= found >> np.uint32(15)
-    return found
+        hashes *= M
+    hashes ^= hashes >> np.uint32(13)
+    hashes *= M
+    hashes ^= hashes >> np.uint32(15)
+    return hashes

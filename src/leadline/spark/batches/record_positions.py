@@ -41,13 +41,13 @@ class RecordBytes:
     """The records of batches, as far as they need no decompression any more."""
 
     data: Buffer
-    begins: Longs  # of each body, ascending
+    starts: Longs  # of each body, ascending
     ends: Longs
     counts: Longs  # of records in each
 
     def holding(self, position: int) -> int:
         """The number of the body in which a position lies."""
-        return int(np.searchsorted(self.begins, position, side="right")) - 1
+        return int(np.searchsorted(self.starts, position, side="right")) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class RecordPositions:
     end: Longs
 
     def only(self, rows: Bools) -> "RecordPositions":
-        return RecordPositions(*(getattr(self, each.name)[rows] for each in fields(self)))
+        return RecordPositions(*(getattr(self, column.name)[rows] for column in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class WrongBody(CorruptMessage):
 
 def record_positions(bodies: RecordBytes) -> RecordPositions:
     """WrongBody where lengths contradict each other."""
-    if (bodies.counts < 0).any() or (bodies.counts * LEAST_RECORD_BYTES > bodies.ends - bodies.begins).any():
+    if (bodies.counts < 0).any() or (bodies.counts * LEAST_RECORD_BYTES > bodies.ends - bodies.starts).any():
         return by_records(bodies)  # and be told why
     fast = by_columns if native_positions is None else by_native_code
     return fast(bodies) or by_records(bodies)
@@ -97,7 +97,7 @@ def record_positions(bodies: RecordBytes) -> RecordPositions:
 def by_native_code(bodies: RecordBytes) -> RecordPositions | None:
     """As `plain`, where it was built."""
     columns = np.empty((len(fields(RecordPositions)), int(bodies.counts.sum())), np.int64)
-    if not native_positions.fill(bodies.data, bodies.begins, bodies.ends, bodies.counts, columns):
+    if not native_positions.fill(bodies.data, bodies.starts, bodies.ends, bodies.counts, columns):
         return None
     return RecordPositions(*columns)
 
@@ -131,7 +131,7 @@ def by_columns(bodies: RecordBytes) -> RecordPositions | None:
 def _starts(view: "_View", bodies: RecordBytes) -> Longs:
     """Where each record begins: the k-th ones of all batches, then the next, until only few batches have any left."""
     order = np.argsort(-bodies.counts, kind="stable")
-    counts, ends, at = bodies.counts[order], bodies.ends[order], bodies.begins[order]
+    counts, ends, at = bodies.counts[order], bodies.ends[order], bodies.starts[order]
     rows = (np.cumsum(bodies.counts) - bodies.counts)[order]
     starts = np.empty(int(counts.sum()), np.int64)
     steps = int(counts[FEW_BATCHES - 1]) if len(counts) >= FEW_BATCHES else 0
@@ -142,8 +142,8 @@ def _starts(view: "_View", bodies: RecordBytes) -> Longs:
         here += view.steps(here)
     for n in np.flatnonzero(counts > steps).tolist():
         row, count = int(rows[n]), int(counts[n]) - steps
-        found, at[n] = _record_starts(view, int(at[n]), int(ends[n]), count)
-        starts[row : row + count] = found
+        rest, at[n] = _record_starts(view, int(at[n]), int(ends[n]), count)
+        starts[row : row + count] = rest
     if not np.array_equal(at, ends):
         raise _WrongEnd
     return starts
@@ -151,11 +151,11 @@ def _starts(view: "_View", bodies: RecordBytes) -> Longs:
 
 def _record_starts(view: "_View", at: int, end: int, count: int) -> tuple[list[int], int]:
     """Where each of so many records begins, and where the last one ends."""
-    data, found = view.data, list[int]()
+    data, starts = view.data, list[int]()
     for _ in range(count):
         if at >= end:
             raise _WrongEnd
-        found.append(at)
+        starts.append(at)
         low, high = data[at], data[at + 1]
         if low < 0x80:
             at += 1 + (low >> 1)
@@ -163,7 +163,7 @@ def _record_starts(view: "_View", at: int, end: int, count: int) -> tuple[list[i
             at += 2 + ((high << 6) | ((low & 0x7F) >> 1))
         else:
             at += int(view.steps(np.array([at]))[0])
-    return found, at
+    return starts, at
 
 
 # What the first two bytes of a varint, as a little-endian number, say: its value and how many bytes it takes (0: more).
@@ -273,17 +273,17 @@ def skip(data: Buffer, position: int, count: int) -> int:
 
 
 def by_records(bodies: RecordBytes) -> RecordPositions:
-    found = array("q")
-    each = zip(bodies.begins.tolist(), bodies.ends.tolist(), bodies.counts.tolist(), strict=True)
-    for number, (begin, end, count) in enumerate(each):
+    numbers = array("q")
+    ranges = zip(bodies.starts.tolist(), bodies.ends.tolist(), bodies.counts.tolist(), strict=True)
+    for number, (begin, end, count) in enumerate(ranges):
         if count < 0:
             raise WrongBody(number, f"it says that it holds {count} records")
         try:
             for span in spans(memoryview(bodies.data)[begin:end], count):
-                found.extend(_row(span, begin))
+                numbers.extend(_row(span, begin))
         except CorruptMessage as error:
             raise WrongBody(number, str(error)) from error
-    columns = np.array(found, np.int64).reshape(-1, len(fields(RecordPositions))).T
+    columns = np.array(numbers, np.int64).reshape(-1, len(fields(RecordPositions))).T
     return RecordPositions(*map(np.ascontiguousarray, columns))
 
 

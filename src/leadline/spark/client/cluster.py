@@ -125,38 +125,38 @@ class ClusterClient:
 
     def topics(self, names: Collection[str] | None = None) -> dict[str, TopicMetadata]:
         """As they are now: those of the names that exist, or all."""
-        asked = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
-        answer = self._metadata(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
-        found: dict[str, TopicMetadata] = {}
+        requested = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        answer = self._metadata(MetadataRequest(topics=requested, allow_auto_topic_creation=False))
+        topics: dict[str, TopicMetadata] = {}
         for topic in answer.topics:
             if topic.error_code in (0, LeaderNotAvailable.code) and topic.name is not None:
                 leaders = {part.partition_index: part.leader_id for part in topic.partitions}
-                found[topic.name] = TopicMetadata(topic.name, topic.topic_id, leaders, topic.is_internal)
+                topics[topic.name] = TopicMetadata(topic.name, topic.topic_id, leaders, topic.is_internal)
             elif topic.error_code != UnknownTopicOrPartition.code:
                 raise RequestFailed(f"topic {topic.name}", topic.error_code)
-        self._topics |= found
-        for gone in set(names or ()) - found.keys():
+        self._topics |= topics
+        for gone in set(names or ()) - topics.keys():
             self._topics.pop(gone, None)
-        return found
+        return topics
 
     def existing_topics(self, names: Collection[str]) -> dict[str, TopicMetadata]:
         """As `topics`; NoSuchTopic if one is missing."""
-        found = self.topics(names)
+        topics = self.topics(names)
         for name in names:
-            if name not in found:
+            if name not in topics:
                 raise NoSuchTopic(f"there is no topic {name} at {self.servers}{nearest(name, self.topics())}")
-        return found
+        return topics
 
     def created_topic(self, name: str) -> TopicMetadata:
         """A topic to write to: created, if it is missing and the brokers create topics by themselves."""
 
         def ask() -> TopicMetadata:
-            asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
-            codes = {topic.error_code for topic in self._metadata(asked).topics}
-            found = self.topics([name])
-            if name not in found:
+            request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
+            codes = {topic.error_code for topic in self._metadata(request).topics}
+            topics = self.topics([name])
+            if name not in topics:
                 raise RequestFailed(f"there is no topic {name} at {self.servers}", max(codes))
-            return found[name]
+            return topics[name]
 
         return self.topics([name]).get(name) or self.retry(ask, timeout_s=min(CREATION_S, self.timeout_s))
 
@@ -182,10 +182,10 @@ class ClusterClient:
             patience.wait(error)
 
     def _connection(self, address: BrokerAddress) -> BlockingConnection:
-        found = self._connections.get(address)
-        if found is None:
-            found = self._connections[address] = BlockingConnection(address, self.security)
-        return found
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = self._connections[address] = BlockingConnection(address, self.security)
+        return connection
 
     def forget(self, address: BrokerAddress) -> None:
         """Nobody answers there, for now."""
@@ -242,23 +242,23 @@ class ClusterClient:
         ask: Callable[[BlockingConnection, list[TopicPartition]], Mapping[TopicPartition, tuple[int, T]]],
     ) -> dict[TopicPartition, T]:
         """What the leaders answer, each for its own: `ask` returns an error code and an answer for each partition."""
-        found: dict[TopicPartition, T] = {}
+        answers: dict[TopicPartition, T] = {}
 
         def ask_for_the_rest() -> dict[TopicPartition, T]:
             by_leader: dict[BlockingConnection, list[TopicPartition]] = defaultdict(list)
             for tp in partitions:
-                if tp not in found:
+                if tp not in answers:
                     by_leader[self.leader(tp)].append(tp)
             failed: RequestFailed | None = None
             for connection, tps in by_leader.items():
                 for tp, (code, answer) in self.using(connection, partial(ask, connection, tps)).items():
                     if code == 0:
-                        found[tp] = answer
+                        answers[tp] = answer
                     else:
                         failed = RequestFailed(str(tp), code)
             if failed is not None:
                 raise failed
-            return found
+            return answers
 
         return self.retry(ask_for_the_rest, {tp.topic for tp in partitions})
 
@@ -281,17 +281,17 @@ class ClusterClient:
         """
 
         def ask(
-            connection: BlockingConnection, tps: list[TopicPartition]
+            connection: BlockingConnection, partitions: list[TopicPartition]
         ) -> dict[TopicPartition, tuple[int, Offset | None]]:
             topics = [
                 ListOffsetsRequest.ListOffsetsTopic(
                     name=name,
                     partitions=[
                         ListOffsetsRequest.ListOffsetsPartition(partition_index=tp.partition, timestamp=times[tp])
-                        for tp in each
+                        for tp in of_topic
                     ],
                 )
-                for name, each in by_topic(tps).items()
+                for name, of_topic in by_topic(partitions).items()
             ]
             request = ListOffsetsRequest(replica_id=-1, isolation_level=int(committed), topics=topics)
             answer = connection.ask(request, ListOffsetsResponse)
@@ -307,26 +307,26 @@ class ClusterClient:
         return self.ask_leaders(list(times), ask)
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
-        return _known(self.offsets(dict.fromkeys(partitions, EARLIEST)))
+        return _or_zero(self.offsets(dict.fromkeys(partitions, EARLIEST)))
 
     def latest(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, Offset]:
-        return _known(self.offsets(dict.fromkeys(partitions, LATEST), committed=committed))
+        return _or_zero(self.offsets(dict.fromkeys(partitions, LATEST), committed=committed))
 
     def sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """In bytes on the leaders' disks. Answered if we may not know."""
 
         def ask(connection: BlockingConnection, tps: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-            asked = [
-                DescribeLogDirsRequest.DescribableLogDirTopic(topic=name, partitions=[tp.partition for tp in each])
-                for name, each in by_topic(tps).items()
+            topics = [
+                DescribeLogDirsRequest.DescribableLogDirTopic(topic=name, partitions=[tp.partition for tp in of_topic])
+                for name, of_topic in by_topic(tps).items()
             ]
-            answer = connection.ask(DescribeLogDirsRequest(topics=asked), DescribeLogDirsResponse)
+            answer = connection.ask(DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse)
             if answer.error_code:
                 raise RequestFailed("sizes of partitions", answer.error_code)
             return dict.fromkeys(tps, (0, 0)) | {
                 TopicPartition(topic.name, part.partition_index): (0, part.partition_size)
-                for each_dir in answer.results
-                for topic in each_dir.topics
+                for log_dir in answer.results
+                for topic in log_dir.topics
                 for part in topic.partitions
                 if not part.is_future_key
             }
@@ -368,23 +368,23 @@ class ClusterClient:
             if partitions is not None:
                 topics = [
                     OffsetFetchRequest.OffsetFetchRequestTopic(
-                        name=name, partition_indexes=[tp.partition for tp in each]
+                        name=name, partition_indexes=[tp.partition for tp in of_topic]
                     )
-                    for name, each in by_topic(partitions).items()
+                    for name, of_topic in by_topic(partitions).items()
                 ]
             request = OffsetFetchRequest(group_id=group, topics=topics, require_stable=True)
             answer = connection.ask(request, OffsetFetchResponse)
-            found = {
+            parts = {
                 TopicPartition(topic.name, part.partition_index): part
                 for topic in answer.topics
                 for part in topic.partitions
             }
-            for code in (answer.error_code, *(part.error_code for part in found.values())):
+            for code in (answer.error_code, *(part.error_code for part in parts.values())):
                 if code:
                     raise RequestFailed(f"group {group}", code)
             return {
                 tp: GroupOffset(part.committed_offset, part.metadata or "")
-                for tp, part in found.items()
+                for tp, part in parts.items()
                 if part.committed_offset >= 0
             }
 
@@ -401,10 +401,10 @@ class ClusterClient:
                         OffsetCommitRequest.OffsetCommitRequestPartition(
                             partition_index=tp.partition, committed_offset=offsets[tp], committed_metadata=metadata
                         )
-                        for tp in each
+                        for tp in of_topic
                     ],
                 )
-                for name, each in by_topic(offsets).items()
+                for name, of_topic in by_topic(offsets).items()
             ]
             answer = connection.ask(OffsetCommitRequest(group_id=group, topics=topics), OffsetCommitResponse)
             for topic in answer.topics:
@@ -429,5 +429,5 @@ def addresses(servers: str) -> Iterator[BrokerAddress]:
         yield BrokerAddress(host.strip("[]"), int(port))
 
 
-def _known(offsets: Mapping[TopicPartition, Offset | None]) -> dict[TopicPartition, Offset]:
+def _or_zero(offsets: Mapping[TopicPartition, Offset | None]) -> dict[TopicPartition, Offset]:
     return {tp: 0 if offset is None else offset for tp, offset in offsets.items()}

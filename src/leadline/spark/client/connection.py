@@ -95,7 +95,7 @@ class BlockingConnection:
         self._versions: dict[int, range] = {}
         self._sock = self._connected()
         try:
-            self._introduce()
+            self._learn_versions()
             if access.mechanism is not None:
                 self._authenticate(access.mechanism)
         except BaseException:
@@ -136,9 +136,9 @@ class BlockingConnection:
         theirs = self._versions.get(kind.API_KEY)
         newest = min(kind.VERSIONS[-1], NEWEST.get(kind.__name__, kind.VERSIONS[-1]))
         if theirs is None or theirs[0] > newest or theirs[-1] < kind.VERSIONS[0]:
-            known = f"{theirs[0]} to {theirs[-1]}" if theirs is not None else "none"
+            offered = f"{theirs[0]} to {theirs[-1]}" if theirs is not None else "none"
             name = kind.__name__.removesuffix("Request")
-            raise AccessRefused(f"{self.address} knows {known} of {name}, and we know {kind.VERSIONS[0]} to {newest}")
+            raise AccessRefused(f"{self.address} knows {offered} of {name}, and we know {kind.VERSIONS[0]} to {newest}")
         return min(newest, theirs[-1])
 
     def _connected(self) -> socket.socket:
@@ -156,7 +156,7 @@ class BlockingConnection:
             sock.close()
             raise AccessRefused(f"{self.address}: no TLS: {error}") from None
 
-    def _introduce(self) -> None:
+    def _learn_versions(self) -> None:
         """Learn which versions the broker knows; one that is older than our newest question says so in version 0."""
         request = ApiVersionsRequest(client_software_name="leadline-spark", client_software_version=__version__)
         for version in (3, 0):
@@ -166,7 +166,7 @@ class BlockingConnection:
             if version == 3 and failed:
                 continue
             _, answer = parse_response(ApiVersionsResponse, frame, version)
-            self._versions = {each.api_key: range(each.min_version, each.max_version + 1) for each in answer.api_keys}
+            self._versions = {api.api_key: range(api.min_version, api.max_version + 1) for api in answer.api_keys}
             return
         raise Unreachable(f"{self.address} has no version of ApiVersions (api {API_VERSIONS})")
 

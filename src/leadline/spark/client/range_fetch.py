@@ -41,22 +41,22 @@ class FetchedBatches:
     aborted: tuple[AbortedTxn, ...] | None  # None: of readers who want all records
 
 
-def rows(cluster: ClusterClient, one: Range, how: FetchOptions, *, headers: bool) -> Iterator[pa.RecordBatch]:
+def rows(cluster: ClusterClient, range_: Range, options: FetchOptions, *, headers: bool) -> Iterator[pa.RecordBatch]:
     """The records of a range, as `decode` gives them."""
-    for fetched in fetch(cluster, one, how):
-        wanted = RecordFilter(fetched.first, one.until, headers, fetched.aborted)
-        yield from (found for found in pieces(fetched.data, wanted) if found.num_rows)
+    for fetched in fetch(cluster, range_, options):
+        filter_ = RecordFilter(fetched.first, range_.until, headers, fetched.aborted)
+        yield from (batch for batch in pieces(fetched.data, filter_) if batch.num_rows)
 
 
-def fetch(cluster: ClusterClient, one: Range, how: FetchOptions) -> Iterator[FetchedBatches]:
+def fetch(cluster: ClusterClient, range_: Range, options: FetchOptions) -> Iterator[FetchedBatches]:
     """All bytes of a range, in order. DataLoss if some are gone and that matters."""
-    yield from _Fetch(cluster, one, how).run()
+    yield from _Fetch(cluster, range_, options).run()
 
 
 class _Fetch:
-    def __init__(self, cluster: ClusterClient, one: Range, how: FetchOptions) -> None:
-        self.cluster, self.tp, self.until, self.how = cluster, one.tp, one.until, how
-        self.position = one.first
+    def __init__(self, cluster: ClusterClient, range_: Range, how: FetchOptions) -> None:
+        self.cluster, self.tp, self.until, self.options = cluster, range_.tp, range_.until, how
+        self.position = range_.first
         self._connection: BlockingConnection | None = None
         self._due: int | None = None  # the version of a request whose answer has not been taken yet
         self._spare: bytearray | None = None
@@ -70,13 +70,13 @@ class _Fetch:
                 except (Unreachable, RequestFailed, NoSuchTopic) as error:
                     self._recover(error)
                     continue
-                behind = _behind(part, self.position)
+                behind = _next_offset(part, self.position)
                 if behind is not None:
                     yield self._move_on(part, behind)
                 elif self._has_no_more(part):
                     return
         finally:
-            self._hang_up()
+            self._close()
 
     def _answer(self) -> FetchResponse.PartitionData:
         """What the leader has from the position on; asked for already, or now."""
@@ -97,13 +97,13 @@ class _Fetch:
     def _ask(self) -> None:
         assert self._connection is not None
         part = FetchRequest.FetchPartition(
-            partition=self.tp.partition, fetch_offset=self.position, partition_max_bytes=self.how.fetch_bytes
+            partition=self.tp.partition, fetch_offset=self.position, partition_max_bytes=self.options.fetch_bytes
         )
         request = FetchRequest(
             max_wait_ms=WAIT_MS,
             min_bytes=1,
-            max_bytes=self.how.fetch_bytes,
-            isolation_level=int(self.how.committed),
+            max_bytes=self.options.fetch_bytes,
+            isolation_level=int(self.options.committed),
             topics=[FetchRequest.FetchTopic(topic=self.tp.topic, partitions=[part])],
         )
         self._due = self._connection.send(request)
@@ -113,7 +113,7 @@ class _Fetch:
         assert self._connection is not None
         assert isinstance(part.records, memoryview)
         self._patience = Retries(self.cluster.timeout_s)
-        fetched = FetchedBatches(part.records, self.position, _aborted(part) if self.how.committed else None)
+        fetched = FetchedBatches(part.records, self.position, _aborted(part) if self.options.committed else None)
         self.position = behind
         if behind < self.until:
             self._spare = self._connection.swap_buffer(self._spare)
@@ -123,10 +123,10 @@ class _Fetch:
 
     def _has_no_more(self, part: FetchResponse.PartitionData) -> bool:
         """Whether nothing is left of the range, as after compaction; else it is not yet there: wait."""
-        end = part.last_stable_offset if self.how.committed else part.high_watermark
+        end = part.last_stable_offset if self.options.committed else part.high_watermark
         if end >= self.until:
             return True
-        what = "its last stable offset, which an open transaction holds," if self.how.committed else "its end"
+        what = "its last stable offset, which an open transaction holds," if self.options.committed else "its end"
         self._patience.wait(Unreachable(f"{self.tp} is to be read up to {self.until}, and {what} is {end}"))
         return False
 
@@ -157,17 +157,17 @@ class _Fetch:
             self._patience.wait(Unreachable(f"{self.tp}: offset {self.position} is there, and is refused"))
 
     def _lose(self, until: Offset, why: str) -> None:
-        if self.how.fail_on_data_loss:
+        if self.options.fail_on_data_loss:
             raise data_loss([Loss(Range(self.tp, self.position, until), why)])
         self.position = until
 
-    def _hang_up(self) -> None:
+    def _close(self) -> None:
         """An answer that nobody takes would be taken for that to the next request."""
         if self._connection is not None and self._due is not None:
             self.cluster.forget(self._connection.address)
 
 
-def _behind(part: FetchResponse.PartitionData, position: Offset) -> Offset | None:
+def _next_offset(part: FetchResponse.PartitionData, position: Offset) -> Offset | None:
     """The offset behind the whole batches at hand; None if there is none of use."""
     assert part.records is None or isinstance(part.records, bytes | memoryview)
     last = None
@@ -178,6 +178,6 @@ def _behind(part: FetchResponse.PartitionData, position: Offset) -> Offset | Non
 
 def _aborted(part: FetchResponse.PartitionData) -> tuple[AbortedTxn, ...]:
     return tuple(
-        AbortedTxn(each.producer_id, each.first_offset, END_UNKNOWN, END_UNKNOWN)
-        for each in part.aborted_transactions or ()
+        AbortedTxn(txn.producer_id, txn.first_offset, END_UNKNOWN, END_UNKNOWN)
+        for txn in part.aborted_transactions or ()
     )

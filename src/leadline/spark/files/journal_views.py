@@ -46,14 +46,14 @@ def offsets(part: LogSplit) -> Iterator[Row]:
 
 def _group_row(at: Offset, key: bytes | None, value: bytes | None) -> Row | None:
     """None: of a kind that only a newer Kafka knows."""
-    found = group_records.read_key(key)
-    if found is None:
+    parsed = group_records.read_key(key)
+    if parsed is None:
         return None
-    if isinstance(found, OffsetKey):
+    if isinstance(parsed, OffsetKey):
         commit = _NO_COMMIT if value is None else _commit(value, at)
-        return "commit", found.group, *found.tp, *commit, *_NO_GROUP, value is None
+        return "commit", parsed.group, *parsed.tp, *commit, *_NO_GROUP, value is None
     group = _NO_GROUP if value is None else _group(deserialize(GroupMetadataValue, value))
-    return "group", found.group, None, None, *_NO_COMMIT, *group, value is None
+    return "group", parsed.group, None, None, *_NO_COMMIT, *group, value is None
 
 
 def _commit(value: bytes, at: Offset) -> Row:
@@ -124,8 +124,8 @@ def _journal(part: LogSplit, row: Callable[[Offset, bytes | None, bytes | None],
         columns = (batch.column("offset"), times, batch.column("key"), batch.column("value"))
         for at, timestamp, key, value in zip(*(column.to_pylist() for column in columns), strict=True):
             try:
-                found = row(at, key, value)
+                columns_of_row = row(at, key, value)
             except WireError as error:
                 raise CorruptFile(part.log.directory, 0, f"the record of offset {at}: {error}") from error
-            if found is not None:
-                yield part.log.log_dir, part.log.tp.partition, at, timestamp, *found
+            if columns_of_row is not None:
+                yield part.log.log_dir, part.log.tp.partition, at, timestamp, *columns_of_row

@@ -54,37 +54,37 @@ class LogOptions:
 
 
 def log_options(options: Mapping[str, str]) -> LogOptions:
-    given = SourceOptions(options, NAMES, ["isolation.level"])
-    view = (given.text("view") or "records").strip()
+    source = SourceOptions(options, NAMES, ["isolation.level"])
+    view = (source.text("view") or "records").strip()
     if view not in VIEWS:
         raise BadOption(f"view={view}: there are {', '.join(VIEWS)}{nearest(view, VIEWS)}")
-    topics = VIEWS[view].topic or given.text("topic") or ""
+    topics = VIEWS[view].topic or source.text("topic") or ""
     return LogOptions(
-        paths=_paths(given),
+        paths=_paths(source),
         view=view,
         topics=tuple(name.strip() for name in topics.split(",") if name.strip()),
-        to_log_end=_choice("until", given.text("until") or "high-watermark", UNTIL),
-        committed=_choice("kafka.isolation.level", given.client.get("isolation.level", "read_uncommitted"), ISOLATION),
-        headers=given.flag("includeHeaders", default=False),
-        min_partitions=given.count("minPartitions") or 1,
+        to_log_end=_choice("until", source.text("until") or "high-watermark", UNTIL),
+        committed=_choice("kafka.isolation.level", source.client.get("isolation.level", "read_uncommitted"), ISOLATION),
+        headers=source.flag("includeHeaders", default=False),
+        min_partitions=source.count("minPartitions") or 1,
     )
 
 
-def _choice(name: str, text: str, known: Mapping[str, bool]) -> bool:
-    if text.strip() not in known:
-        raise BadOption(f"{name}={text}: expected {' or '.join(known)}")
-    return known[text.strip()]
+def _choice(name: str, text: str, choices: Mapping[str, bool]) -> bool:
+    if text.strip() not in choices:
+        raise BadOption(f"{name}={text}: expected {' or '.join(choices)}")
+    return choices[text.strip()]
 
 
-def _paths(given: SourceOptions) -> tuple[str, ...]:
-    single, several = given.text("path"), given.text("paths")
+def _paths(source: SourceOptions) -> tuple[str, ...]:
+    single, several = source.text("path"), source.text("paths")
     try:
-        found = [] if several is None else json.loads(several)
+        listed = [] if several is None else json.loads(several)
     except ValueError:
-        found = None
-    if not isinstance(found, list) or not all(isinstance(path, str) for path in found):
+        listed = None
+    if not isinstance(listed, list) or not all(isinstance(path, str) for path in listed):
         raise BadOption(f'paths={several}: expected a JSON list, as ["/data/1", "/data/2"]')
-    paths = [path.removeprefix("file://").removeprefix("file:") for path in [*([single] if single else []), *found]]
+    paths = [path.removeprefix("file://").removeprefix("file:") for path in [*([single] if single else []), *listed]]
     if not paths:
         raise BadOption("path is missing: a log directory, or the folder of a partition")
     return tuple(paths)
@@ -151,7 +151,10 @@ def _record_tasks(logs: Iterable[LogFiles], options: LogOptions) -> Iterator[Inp
             sizes[log.tp] = log.size / max(until - log.log_start, 1)
         least = -(-options.min_partitions // len(by_dir))
         for task in plan(ranges, sizes, min_tasks=least):
-            parts = [LogSplit(by_tp[one.tp], (), one.first, one.until, committed, options.headers) for one in task]
+            parts = [
+                LogSplit(by_tp[range_.tp], (), range_.first, range_.until, committed, options.headers)
+                for range_ in task
+            ]
             yield LogTask(tuple(parts))
 
 

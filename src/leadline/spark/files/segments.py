@@ -80,7 +80,7 @@ def logs_in(
 
     `damaged` is told of checkpoints that cannot be read, and they are taken for absent; without it, CorruptFile.
     """
-    found: list[LogFiles] = []
+    result: list[LogFiles] = []
     for path in map(os.path.abspath, paths):
         if not os.path.isdir(path):
             raise NoLogs(f"{path}: no such directory")
@@ -92,8 +92,8 @@ def logs_in(
         logs = list(_logs_of(log_dir, folders, damaged or _raise))
         if not logs and not os.path.exists(os.path.join(path, names.META_PROPERTIES_FILE)):
             raise NoLogs(f"{path}: neither a log directory nor the folder of a partition")
-        found += [log for log in logs if not topics or log.tp.topic in topics]
-    return found
+        result += [log for log in logs if not topics or log.tp.topic in topics]
+    return result
 
 
 def _partition(folder: str) -> TopicPartition | None:
@@ -145,15 +145,15 @@ def _raise(error: CorruptFile) -> None:
 
 
 def segments_in(folder: str) -> tuple[SegmentFile, ...]:
-    found = []
+    files = []
     for entry in os.scandir(folder):
         parsed = names.parse_file_name(entry.name)
         if parsed is not None and parsed[1:] == (names.LOG, "") and parsed[0] < EVERYTHING:
             try:
-                found.append(SegmentFile(entry.path, parsed[0], entry.stat().st_size))
+                files.append(SegmentFile(entry.path, parsed[0], entry.stat().st_size))
             except FileNotFoundError:
                 continue
-    return tuple(sorted(found, key=lambda segment: segment.base_offset))
+    return tuple(sorted(files, key=lambda segment: segment.base_offset))
 
 
 # Bytes of a file
@@ -268,10 +268,10 @@ def rows(
     log: LogFiles, first: Offset, until: Offset, *, headers: bool = False, aborted: tuple[AbortedTxn, ...] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The records of a range, as `decode` gives them. CorruptFile where the log is damaged."""
-    wanted = RecordFilter(max(first, log.log_start), until, headers, aborted)
-    for path, position, data in batches_of(log, wanted.first, until):
+    filter_ = RecordFilter(max(first, log.log_start), until, headers, aborted)
+    for path, position, data in batches_of(log, filter_.first, until):
         try:
-            yield from pieces(data, wanted)
+            yield from pieces(data, filter_)
         except WrongBatch as error:
             raise CorruptFile(
                 path, position + error.position, f"the batch of offset {error.offset}: {error.reason}"
@@ -339,7 +339,7 @@ def snapshots_in(folder: str) -> list[Offset]:
 
 def aborted_in(log: LogFiles, first: Offset, until: Offset) -> tuple[AbortedTxn, ...]:
     """The aborted transactions with records in a range."""
-    found: list[AbortedTxn] = []
+    aborted: list[AbortedTxn] = []
     for segment, _ in segments_of(log, first, EVERYTHING):
         path = segment.beside(names.TXN_INDEX)
         try:
@@ -347,7 +347,7 @@ def aborted_in(log: LogFiles, first: Offset, until: Offset) -> tuple[AbortedTxn,
         except FileNotFoundError:
             continue
         some, is_complete = txn_index.between(entries, first, until)
-        found += some
+        aborted += some
         if is_complete:
             break
-    return tuple(found)
+    return tuple(aborted)

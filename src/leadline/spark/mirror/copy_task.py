@@ -30,7 +30,7 @@ class CopyTask:
     source: Mapping[str, str]  # properties of a client
     task: Task
     prefix: str  # of the topics' names over there
-    how: FetchOptions
+    fetch_options: FetchOptions
     staging: Staging
 
 
@@ -47,15 +47,15 @@ def run_copy_task(job: CopyTask) -> CopyOutput:
 
     def batches() -> Iterator[EncodedBatch]:
         nonlocal newest_ms
-        for one in job.task:
-            there = TopicPartition(job.prefix + one.tp.topic, one.tp.partition)
-            for fetched in fetch(cluster, one, job.how):
+        for range_ in job.task:
+            there = TopicPartition(job.prefix + range_.tp.topic, range_.tp.partition)
+            for fetched in fetch(cluster, range_, job.fetch_options):
                 for position, header in committed(fetched.data, fetched.aborted or ()):
-                    data, found = taken(fetched, position, header, one)
-                    if found:
+                    data, copied_spans = copied_batch(fetched, position, header, range_)
+                    if copied_spans:
                         newest_ms = max(newest_ms, header.max_timestamp)
-                        spans.append(found)
-                        yield EncodedBatch(there, data, sum(length for _, length in found))
+                        spans.append(copied_spans)
+                        yield EncodedBatch(there, data, sum(length for _, length in copied_spans))
 
     with ClusterClient(job.source) as cluster:
         staged = job.staging.write(batches())
@@ -83,15 +83,17 @@ def _check(data: Buffer, position: int, header: Header) -> None:
         raise CorruptMessage(f"the batch at offset {header.base_offset}: its CRC is {crc}, but it says {header.crc}")
 
 
-def taken(fetched: FetchedBatches, position: int, header: Header, one: Range) -> tuple[bytearray, tuple[Span, ...]]:
+def copied_batch(
+    fetched: FetchedBatches, position: int, header: Header, range_: Range
+) -> tuple[bytearray, tuple[Span, ...]]:
     """The batch as it goes over, and the offsets that its records had; none if it has none in the range."""
-    first = max(fetched.first, one.first)
-    inside = first <= header.base_offset and header.last_offset < one.until
+    first = max(fetched.first, range_.first)
+    inside = first <= header.base_offset and header.last_offset < range_.until
     gapless = header.record_count == header.last_offset_delta + 1
     if inside and gapless and not header.is_log_append_time and header.delete_horizon_ms is None:
         data = bytearray(fetched.data[position : position + header.size])
         return data, ((header.base_offset, header.record_count),)
-    records = [r for r in records_of(fetched.data, position, header) if first <= r.offset < one.until]
+    records = [r for r in records_of(fetched.data, position, header) if first <= r.offset < range_.until]
     if not records:
         return bytearray(), ()
     fields = BatchFields(codec=header.codec, transactional=True, producer_id=0, producer_epoch=0, base_sequence=0)

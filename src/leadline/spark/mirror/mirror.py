@@ -37,7 +37,7 @@ from leadline.spark.ranges import Range, admit, plan
 from leadline.spark.session import run_tasks
 from leadline.spark.topics import resolution
 from leadline.spark.topics.options import TopicSelection
-from leadline.spark.topics.sink import TaskStaged, unsent
+from leadline.spark.topics.sink import TaskStaged, staged_batches
 from leadline.spark.topics.staging import Staging
 
 BATCH_BYTES = 256 << 20  # of one round
@@ -94,8 +94,8 @@ class CopyPosition:
     @classmethod
     def of(cls, note: GroupOffset, group: str) -> "CopyPosition":
         try:
-            found = json.loads(note.metadata)
-            return cls(int(found["source"]), note.offset, str(found["id"]))
+            fields = json.loads(note.metadata)
+            return cls(int(fields["source"]), note.offset, str(fields["id"]))
         except (KeyError, TypeError, ValueError):
             raise BadMirror(
                 f"group {group} has committed {note}, which no mirror does: it needs another name"
@@ -116,7 +116,7 @@ class Mirror:
     source: ClusterClient
     target: ClusterClient
     map: OffsetMap = field(default_factory=OffsetMap)
-    _known: set[str] = field(default_factory=set)  # topics that are ready over there
+    _ready_topics: set[str] = field(default_factory=set)  # topics that are ready over there
 
     @property
     def id(self) -> str:
@@ -127,16 +127,16 @@ class Mirror:
     def map_tp(self) -> TopicPartition:
         return TopicPartition(self.id, 0)
 
-    def begin(self) -> None:
+    def load(self) -> None:
         """What earlier rounds left, read once."""
         create_topic(self.target, self.id, 1, UNCHANGED)
-        one = Range(
+        range_ = Range(
             self.map_tp,
             self.target.earliest([self.map_tp])[self.map_tp],
             self.target.latest([self.map_tp], committed=True)[self.map_tp],
         )
-        for found in rows(self.target, one, FetchOptions(committed=True), headers=False):
-            keys, values = found.column("key").to_pylist(), found.column("value").to_pylist()
+        for batch in rows(self.target, range_, FetchOptions(committed=True), headers=False):
+            keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
             for key, value in zip(keys, values, strict=True):
                 self.map.take(key, value)
 
@@ -145,46 +145,48 @@ class Mirror:
         at = resolution.current_offsets(
             self.source, resolution.resolve_topics(self.source, self.spec.topics), committed=True
         )
-        if self._begin(self._places(), at) == at.latest:
+        if self._start_offsets(self._positions(), at) == at.latest:
             moved, busy = self._translate(at)
             return RoundSummary(0, 0, 0, 0, NO_TIMESTAMP, time.monotonic() - started, moved, busy)
         self._prepare(at)
         transaction = ClientTransaction(self.target, self.id, TRANSACTION_MS)
         transaction.begin()  # from here on nobody else moves what was noted
-        places = self._places()
-        begin = self._begin(places, at)
+        places = self._positions()
+        begin = self._start_offsets(places, at)
         sizes = resolution.bytes_per_offset(self.source, at)
         end = admit(begin, at.latest, sizes, max_bytes=self.spec.batch_bytes)
-        copied = self._copied([Range(tp, begin[tp], end[tp]) for tp in sorted(end)], sizes)
+        copied = self._run_tasks([Range(tp, begin[tp], end[tp]) for tp in sorted(end)], sizes)
         self._commit(transaction, copied, places, at, end)
         left = {tp: at.latest[tp] - end[tp] for tp in end}
         moved, busy = self._translate(at)
         return RoundSummary(
-            sum(piece.count for each in copied for piece in each.staged.pieces),
-            sum(each.staged.bytes for each in copied),
+            sum(piece.count for output in copied for piece in output.staged.pieces),
+            sum(output.staged.bytes for output in copied),
             sum(left.values()),
             int(sum(count * sizes.get(tp, 0.0) for tp, count in left.items())),
-            max((each.newest_ms for each in copied), default=NO_TIMESTAMP),
+            max((output.newest_ms for output in copied), default=NO_TIMESTAMP),
             time.monotonic() - started,
             moved,
             busy,
         )
 
-    def _there(self, tp: TopicPartition) -> TopicPartition:
+    def _target_of(self, tp: TopicPartition) -> TopicPartition:
         return TopicPartition(self.spec.prefix + tp.topic, tp.partition)
 
-    def _places(self) -> dict[TopicPartition, CopyPosition]:
+    def _positions(self) -> dict[TopicPartition, CopyPosition]:
         """By the partitions over there."""
         return {tp: CopyPosition.of(note, self.id) for tp, note in self.target.committed(self.id).items()}
 
     def _prepare(self, at: ClusterOffsets) -> None:
-        for name in {tp.topic for tp in at.latest} - self._known:
+        for name in {tp.topic for tp in at.latest} - self._ready_topics:
             clone_topic(self.target, self.spec.prefix + name, self.source, self.source.existing_topics([name])[name])
-            self._known.add(name)
+            self._ready_topics.add(name)
 
-    def _begin(self, places: Mapping[TopicPartition, CopyPosition], at: ClusterOffsets) -> dict[TopicPartition, Offset]:
+    def _start_offsets(
+        self, places: Mapping[TopicPartition, CopyPosition], at: ClusterOffsets
+    ) -> dict[TopicPartition, Offset]:
         """Where each partition goes on; one that is new, from what is there of it."""
-        copied = {tp: places[self._there(tp)] for tp in at.latest if self._there(tp) in places}
+        copied = {tp: places[self._target_of(tp)] for tp in at.latest if self._target_of(tp) in places}
         ids = {tp.topic: place.id for tp, place in copied.items() if place.id}
         before = Positions({tp: place.source for tp, place in copied.items()}, "", ids)
         lost = losses(before, at)
@@ -192,7 +194,7 @@ class Mirror:
             raise data_loss(lost)
         return resume_offsets(before, at)
 
-    def _copied(self, ranges: list[Range], sizes: Mapping[TopicPartition, float]) -> list[CopyOutput]:
+    def _run_tasks(self, ranges: list[Range], sizes: Mapping[TopicPartition, float]) -> list[CopyOutput]:
         how = FetchOptions(committed=True, fail_on_data_loss=self.spec.fail_on_data_loss)
         staging = Staging.of(self.spec.staging, self.id)
         tasks = plan(ranges, sizes, min_tasks=self.spec.min_tasks)
@@ -210,16 +212,16 @@ class Mirror:
         """Records, map and places: all or nothing."""
         news = OffsetMap()
         staging = Staging.of(self.spec.staging, self.id)
-        transaction.on_stored = self._noticed(news)
+        transaction.on_stored = self._offset_recorder(news)
         try:
-            lefts = [TaskStaged(staging, each.staged, None) for each in copied]
-            pieces = {piece.tp for each in copied for piece in each.staged.pieces}
+            lefts = [TaskStaged(staging, output.staged, None) for output in copied]
+            pieces = {piece.tp for output in copied for piece in output.staged.pieces}
             if pieces:
                 transaction.add({*pieces, self.map_tp})
-                with unsent(lefts, [span for each in copied for span in each.spans]) as batches:
+                with staged_batches(lefts, [span for output in copied for span in output.spans]) as batches:
                     transaction.send(batches)
                 transaction.on_stored = None
-                transaction.send(self._written(news))
+                transaction.send(self._map_batches(news))
             transaction.commit_offsets(self.id, self._notes(transaction, places, at, end))
             transaction.commit()
         except Exception:
@@ -229,7 +231,7 @@ class Mirror:
             self.map.take_runs(tp, runs)
         staging.clear()
 
-    def _noticed(self, news: OffsetMap) -> Callable[[StagedBatch, Offset], None]:
+    def _offset_recorder(self, news: OffsetMap) -> Callable[[StagedBatch, Offset], None]:
         def stored(batch: StagedBatch, base_offset: Offset) -> None:
             assert isinstance(batch.tag, tuple)
             for first, length in batch.tag:
@@ -238,7 +240,7 @@ class Mirror:
 
         return stored
 
-    def _written(self, news: OffsetMap) -> list[StagedBatch]:
+    def _map_batches(self, news: OffsetMap) -> list[StagedBatch]:
         records = list(news.to_records())
         now_ms = time.time_ns() // 1_000_000
         columns = RecordColumns(
@@ -260,12 +262,12 @@ class Mirror:
         at: ClusterOffsets,
         end: Mapping[TopicPartition, Offset],
     ) -> dict[TopicPartition, GroupOffset]:
-        found: dict[TopicPartition, GroupOffset] = {}
+        notes: dict[TopicPartition, GroupOffset] = {}
         for tp, until in end.items():
-            there = self._there(tp)
+            there = self._target_of(tp)
             target = transaction.ends.get(there, places[there].target if there in places else 0)
-            found[there] = CopyPosition(until, target, at.ids.get(tp.topic, "")).note
-        return found
+            notes[there] = CopyPosition(until, target, at.ids.get(tp.topic, "")).note
+        return notes
 
     # Groups
 
@@ -273,10 +275,10 @@ class Mirror:
         """Offsets of the source's groups, committed over there, for groups of the same name; never backwards."""
         if self.spec.groups is None:
             return 0, ()
-        wanted = re.compile(self.spec.groups)
+        pattern = re.compile(self.spec.groups)
         moved, busy = 0, []
         for group in consumer_groups(self.source):
-            if not wanted.fullmatch(group) or group.startswith("leadline-mirror-"):
+            if not pattern.fullmatch(group) or group.startswith("leadline-mirror-"):
                 continue
             try:
                 moved += self._translate_group(group, at)
@@ -288,10 +290,10 @@ class Mirror:
 
     def _translate_group(self, group: str, at: ClusterOffsets) -> bool:
         here = self.source.committed(group, list(at.latest))
-        there = self.target.committed(group, [self._there(tp) for tp in here]) if here else {}
+        there = self.target.committed(group, [self._target_of(tp) for tp in here]) if here else {}
         ahead = {}
         for tp, committed in here.items():
-            target = self._there(tp)
+            target = self._target_of(tp)
             offset = self.map.translate(target, committed.offset)
             if offset is not None and (target not in there or there[target].offset < offset):
                 ahead[target] = offset

@@ -32,9 +32,9 @@ def topic_configs(cluster: ClusterClient, topic: str) -> dict[str, str]:
     if result.error_code:
         raise RequestFailed(f"settings of topic {topic}", result.error_code, result.error_message)
     return {
-        each.name: each.value
-        for each in result.configs
-        if each.config_source == SET_FOR_THE_TOPIC and each.value is not None
+        config.name: config.value
+        for config in result.configs
+        if config.config_source == SET_FOR_THE_TOPIC and config.value is not None
     }
 
 
@@ -60,12 +60,12 @@ def create_topic(cluster: ClusterClient, name: str, partitions: int, configs: di
 
 def clone_topic(target: ClusterClient, name: str, source: ClusterClient, original: TopicMetadata) -> None:
     """A topic for a copy: as many partitions, the same settings. One that is there must have enough partitions."""
-    found = target.topics([name]).get(name)
-    if found is None:
+    existing = target.topics([name]).get(name)
+    if existing is None:
         create_topic(target, name, len(original.leaders), topic_configs(source, original.name))
-    elif len(found.leaders) < len(original.leaders):
+    elif len(existing.leaders) < len(original.leaders):
         raise TooFewPartitions(
-            f"topic {name} at {target.servers} has {len(found.leaders)} partitions, and {original.name} at "
+            f"topic {name} at {target.servers} has {len(existing.leaders)} partitions, and {original.name} at "
             f"{source.servers} has {len(original.leaders)}: a copy keeps partitions; add some to it"
         )
 
@@ -77,5 +77,10 @@ def consumer_groups(cluster: ClusterClient) -> list[str]:
         if answer.error_code:
             raise RequestFailed("groups", answer.error_code)
     return sorted(
-        {each.group_id for answer in answers for each in answer.groups if each.protocol_type in ("", CONSUMER_PROTOCOL)}
+        {
+            group.group_id
+            for answer in answers
+            for group in answer.groups
+            if group.protocol_type in ("", CONSUMER_PROTOCOL)
+        }
     )

@@ -104,8 +104,8 @@ class TopicFigures:
 
     def kept(self) -> CompactionEstimate:
         """What compaction would leave; an estimate never tells more than there is."""
-        found, keyed = self.last.kept(), self.records - sum(part.keyless for part in self.parts.values())
-        return replace(found, keys=min(found.keys, keyed), bytes=min(found.bytes, self.stored))
+        estimate, keyed = self.last.kept(), self.records - sum(part.keyless for part in self.parts.values())
+        return replace(estimate, keys=min(estimate.keys, keyed), bytes=min(estimate.bytes, self.stored))
 
     @property
     def records(self) -> int:
@@ -120,10 +120,10 @@ class TopicFigures:
         return sum(part.batches for part in self.parts.values())
 
 
-def merged(some: Iterable[TopicFigures]) -> TopicFigures:
+def merged(parts: Iterable[TopicFigures]) -> TopicFigures:
     whole = TopicFigures()
-    for each in some:
-        whole.merge(each)
+    for figures in parts:
+        whole.merge(figures)
     return whole
 
 
@@ -197,9 +197,9 @@ def _shares(headers: Sequence[Header], offsets: Longs) -> Longs:
         for name in ("base_offset", "record_count", "size")
     )
     batch = np.searchsorted(bases, offsets, side="right") - 1
-    each, left = np.divmod(stored, np.maximum(counts, 1))
+    share, left = np.divmod(stored, np.maximum(counts, 1))
     is_first = np.append(True, batch[1:] != batch[:-1])[: len(batch)]
-    return each[batch] + np.where(is_first, left[batch], 0)
+    return share[batch] + np.where(is_first, left[batch], 0)
 
 
 def _longs(column: pa.Array) -> Longs:

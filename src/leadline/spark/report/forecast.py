@@ -57,8 +57,10 @@ def forecast(parts: Mapping[int, PartitionFigures], limits: TopicLimits) -> Fore
     rate, overall = _rate(slots, RECENT), _rate(slots, 1.0)
     if last - first < TOO_SHORT_MS:
         return Forecast(size, first, last, rate, overall, is_too_short=True)
-    settles = [found for found in (_by_time(first, rate, limits), _by_size(parts, size, last, rate, limits)) if found]
-    settles_at, settles_ms, by = min(settles, key=lambda found: found[1]) if settles else (None, None, "")
+    settles = [
+        settling for settling in (_by_time(first, rate, limits), _by_size(parts, size, last, rate, limits)) if settling
+    ]
+    settles_at, settles_ms, by = min(settles, key=lambda settling: settling[1]) if settles else (None, None, "")
     full = _disk_full(size, last, rate, settles_at, limits)
     return Forecast(size, first, last, rate, overall, settles_at, settles_ms, by, full)
 

@@ -30,7 +30,7 @@ class CommitPoint(NamedTuple):
 class CommitHistory:
     """By group and partition, in their order; an offset of -1: the group forgot it."""
 
-    found: dict[tuple[str, TopicPartition], list[CommitPoint]] = field(default_factory=dict)
+    points: dict[tuple[str, TopicPartition], list[CommitPoint]] = field(default_factory=dict)
 
     def add(self, at: Offset, ms: int, key: bytes | None, value: bytes | None, topics: frozenset[str]) -> None:
         """A record of the journal."""
@@ -43,15 +43,15 @@ class CommitHistory:
             return  # of a kind that only a newer Kafka knows; a report does without it
 
     def merge(self, other: "CommitHistory") -> None:
-        for (group, tp), commits in other.found.items():
+        for (group, tp), commits in other.points.items():
             self._add(group, tp, commits)
 
     def _add(self, group: str, tp: TopicPartition, commits: Iterable[CommitPoint]) -> None:
-        known = self.found.setdefault((group, tp), [])
-        known.extend(commits)
-        if len(known) > MOST_COMMITS:
-            known.sort()
-            del known[1:-1:2]
+        history = self.points.setdefault((group, tp), [])
+        history.extend(commits)
+        if len(history) > MOST_COMMITS:
+            history.sort()
+            del history[1:-1:2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,19 +66,19 @@ class Lag:
 
 def histories(commits: CommitHistory, topic: str, slots: Mapping[int, TimeSlots]) -> list[Lag]:
     """Of all groups that committed on a topic, by name. `slots` is the traffic of its partitions, of one width."""
-    groups = sorted({group for group, tp in commits.found if tp.topic == topic})
+    groups = sorted({group for group, tp in commits.points if tp.topic == topic})
     return [_history(group, commits, topic, slots) for group in groups]
 
 
 def _history(group: str, commits: CommitHistory, topic: str, slots: Mapping[int, TimeSlots]) -> Lag:
-    mine = {tp.partition: sorted(c) for (name, tp), c in commits.found.items() if (name, tp.topic) == (group, topic)}
+    mine = {tp.partition: sorted(c) for (name, tp), c in commits.points.items() if (name, tp.topic) == (group, topic)}
     times = _times(mine.values(), slots.values())
     behind = np.zeros(len(times), np.int64)
     now: dict[int, tuple[Offset, Offset]] = {}
-    for partition, found in sorted(mine.items()):
+    for partition, points in sorted(mine.items()):
         ends = slots.get(partition, TimeSlots()).end_at(times)
-        n = np.searchsorted([commit.ms for commit in found], times, side="left")
-        offsets = np.array([-1, *(commit.offset for commit in found)], np.int64)[n]
+        n = np.searchsorted([commit.ms for commit in points], times, side="left")
+        offsets = np.array([-1, *(commit.offset for commit in points)], np.int64)[n]
         behind += np.where(offsets < 0, 0, np.maximum(ends - offsets, 0))
         if len(times) and offsets[-1] >= 0:
             now[partition] = int(offsets[-1]), int(max(ends[-1], offsets[-1]))
@@ -88,8 +88,8 @@ def _history(group: str, commits: CommitHistory, topic: str, slots: Mapping[int,
 def _times(commits: Iterable[list[CommitPoint]], slots: Iterable[TimeSlots]) -> Longs:
     """When the lag is told: at the end of each slot with records or commits, from the first commit on."""
     all_slots = list(slots)
-    width = max((each.width_ms for each in all_slots), default=1000)
-    committed = np.array([commit.ms for each in commits for commit in each], np.int64)
-    ends = [each.starts + width for each in all_slots]
+    width = max((points.width_ms for points in all_slots), default=1000)
+    committed = np.array([commit.ms for partition_slots in commits for commit in partition_slots], np.int64)
+    ends = [points.starts + width for points in all_slots]
     times = np.unique(np.concatenate([*ends, committed // width * width + width]))
     return times[times > (committed.min() if len(committed) else 0)]

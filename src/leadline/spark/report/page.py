@@ -62,10 +62,10 @@ def _title(report: Report) -> str:
 
 
 def _span(report: Report) -> str:
-    known = [topic.forecast for topic in report.topics if topic.forecast]
-    if not known:
+    forecasts = [topic.forecast for topic in report.topics if topic.forecast]
+    if not forecasts:
         return "The records carry no times."
-    first, last = min(each.first_ms for each in known), max(each.last_ms for each in known)
+    first, last = min(forecast.first_ms for forecast in forecasts), max(forecast.last_ms for forecast in forecasts)
     covered = quantities.length(last - first)
     return f"Records from {quantities.moment(first)} to {quantities.moment(last)} UTC: {covered}"
 
@@ -75,14 +75,14 @@ def _span(report: Report) -> str:
 
 def _tiles(report: Report) -> str:
     figures = [topic.figures for topic in report.topics]
-    stored = sum(each.stored for each in figures)
-    unpacked = sum(packed.unpacked for each in figures for packed in each.codecs.values())
-    packed = sum(packed.stored for each in figures for packed in each.codecs.values())
+    stored = sum(topic_figures.stored for topic_figures in figures)
+    unpacked = sum(packed.unpacked for topic_figures in figures for packed in topic_figures.codecs.values())
+    packed = sum(packed.stored for topic_figures in figures for packed in topic_figures.codecs.values())
     groups = {lag.group for topic in report.topics for lag in topic.lags}
     tiles = [
-        ("records", quantities.short(sum(each.records for each in figures))),
+        ("records", quantities.short(sum(topic_figures.records for topic_figures in figures))),
         ("on disk", quantities.size(stored)),
-        ("partitions", quantities.number(sum(len(each.parts) for each in figures))),
+        ("partitions", quantities.number(sum(len(topic_figures.parts) for topic_figures in figures))),
         ("compression", f"{unpacked / packed:.2f} : 1" if packed else "none"),
         _pace(report),
         ("consumer groups", quantities.number(len(groups))),
@@ -92,24 +92,24 @@ def _tiles(report: Report) -> str:
 
 
 def _pace(report: Report) -> tuple[str, str]:
-    known = [topic.forecast for topic in report.topics if topic.forecast]
-    rate = sum(each.rate for each in known if not each.is_too_short)
+    forecasts = [topic.forecast for topic in report.topics if topic.forecast]
+    rate = sum(forecast.rate for forecast in forecasts if not forecast.is_too_short)
     if rate:
         return "written a day", quantities.size(rate)
-    return "written a second", quantities.size(sum(each.rate for each in known) / SECONDS_A_DAY)
+    return "written a second", quantities.size(sum(forecast.rate for forecast in forecasts) / SECONDS_A_DAY)
 
 
 def _remarks(report: Report) -> str:
-    found = remarks(report)
-    if not found:
+    all_remarks = remarks(report)
+    if not all_remarks:
         return '<section class="remarks"><h2>Remarkable</h2><p>Nothing: even, packed, caught up.</p></section>'
     numbers = {topic.name: n for n, topic in enumerate(report.topics[:CHAPTERS])}
     items = []
-    for each in found:
-        name = f"<b>{escape(each.topic)}</b> " if each.topic and len(report.topics) > 1 else ""
-        text = escape(each.text) if name else escape(each.text[:1].upper() + each.text[1:])
-        link = f' <a href="#{each.about}-{numbers[each.topic]}">see</a>' if each.topic in numbers else ""
-        items.append(f'<li class="{MARKS[each.weight]}">{name}{text}.{link}</li>')
+    for remark in all_remarks:
+        name = f"<b>{escape(remark.topic)}</b> " if remark.topic and len(report.topics) > 1 else ""
+        text = escape(remark.text) if name else escape(remark.text[:1].upper() + remark.text[1:])
+        link = f' <a href="#{remark.about}-{numbers[remark.topic]}">see</a>' if remark.topic in numbers else ""
+        items.append(f'<li class="{MARKS[remark.weight]}">{name}{text}.{link}</li>')
     first, rest = "".join(items[:REMARKS]), "".join(items[REMARKS:])
     more = f"<details><summary>{len(items) - REMARKS} more</summary><ul>{rest}</ul></details>" if rest else ""
     return f'<section class="remarks"><h2>Remarkable</h2><ul>{first}</ul>{more}</section>'
@@ -136,5 +136,5 @@ def _overview(report: Report) -> str:
 
 
 def _a_day(topic: TopicReport) -> str:
-    found = topic.forecast
-    return "" if found is None or found.is_too_short else quantities.size(found.rate)
+    forecast = topic.forecast
+    return "" if forecast is None or forecast.is_too_short else quantities.size(forecast.rate)

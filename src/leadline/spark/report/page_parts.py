@@ -28,6 +28,6 @@ def plot(draw: Callable[..., str]) -> str:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """The first column is a name, all others are numbers. Cells are HTML already."""
-    head = "".join(f"<th>{each}</th>" for each in heads)
+    head = "".join(f"<th>{name}</th>" for name in heads)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="numbers"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

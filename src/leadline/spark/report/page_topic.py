@@ -103,26 +103,26 @@ def _keys(topic: TopicReport) -> str:
     if not hot:
         return lead(f"{said}, and none of them is frequent.")
     whose = "the most frequent has" if len(hot) == 1 else f"the {len(hot)} most frequent have"
-    most = sum(each.records for each in hot)
+    most = sum(key.records for key in hot)
     said += f"; {whose} {quantities.share(most, figures.records)} of all records."
     drawn = [
         Bar(
-            quantities.shown(each.key, 28), each.records, quantities.share(each.records, figures.records),
-            "c2" if each.records * 10 >= figures.records else "c1",
-            f"{quantities.shown(each.key, 200)}: {quantities.counted(each.records, 'record')}, "
-            f"partition {each.partition}",
+            quantities.shown(key.key, 28), key.records, quantities.share(key.records, figures.records),
+            "c2" if key.records * 10 >= figures.records else "c1",
+            f"{quantities.shown(key.key, 200)}: {quantities.counted(key.records, 'record')}, "
+            f"partition {key.partition}",
         )
-        for each in hot
+        for key in hot
     ]  # fmt: skip
     rows = [
         [
-            escape(quantities.shown(each.key)),
-            str(each.partition),
-            quantities.number(each.records),
-            quantities.share(each.records, figures.records),
-            quantities.size(each.bytes),
+            escape(quantities.shown(key.key)),
+            str(key.partition),
+            quantities.number(key.records),
+            quantities.share(key.records, figures.records),
+            quantities.size(key.bytes),
         ]
-        for each in hot
+        for key in hot
     ]
     heads = ["key", "partition", "records", "share of records", "on disk"]
     error = quantities.number(figures.hot.error)
@@ -236,9 +236,9 @@ def _of_whole_slots(
 def _filled(slots: TimeSlots) -> list[tuple[int, int, int]]:
     """Every slot between the first and the last, also those without a record."""
     starts, records, sizes = (column.tolist() for column in (slots.starts, slots.records, slots.bytes))
-    found = {at: (at, count, size) for at, count, size in zip(starts, records, sizes, strict=True)}
+    by_start = {at: (at, count, size) for at, count, size in zip(starts, records, sizes, strict=True)}
     times = range(starts[0], starts[-1] + 1, slots.width_ms)
-    return [found.get(at, (at, 0, 0)) for at in times] if len(times) <= MOST_SLOTS else list(found.values())
+    return [by_start.get(at, (at, 0, 0)) for at in times] if len(times) <= MOST_SLOTS else list(by_start.values())
 
 
 def _stepped(points: Sequence[tuple[int, float]], width_ms: int) -> list[tuple[int, float]]:
@@ -254,9 +254,11 @@ def _field(topic: TopicReport, whole: TimeSlots) -> str:
     starts = list(range(first, last + 1, width))
     rows = []
     for partition, part in sorted(topic.figures.parts.items())[:COLUMNS]:
-        each = part.slots
-        inside = (each.starts >= first) & (each.starts <= last)
-        cells = np.bincount((each.starts[inside] - first) // width, each.records[inside], minlength=len(starts))
+        part_slots = part.slots
+        inside = (part_slots.starts >= first) & (part_slots.starts <= last)
+        cells = np.bincount(
+            (part_slots.starts[inside] - first) // width, part_slots.records[inside], minlength=len(starts)
+        )
         rows.append((str(partition), cells.tolist()))
     title = "records by partition and time"
     return plot(partial(plots.field, rows, starts, width, quantities.short, title))

@@ -46,25 +46,25 @@ def ticks(highest: float, most: int = 5) -> list[float]:
 def time_ticks(first: int, last: int, most: int = 6) -> list[tuple[int, str, str]]:
     """Moments within a span of time, what is written below each, and the date where it begins."""
     step = next((step for step in STEPS_MS if (last - first) / step <= most), STEPS_MS[-1])
-    found: list[tuple[int, str, str]] = []
+    ticks: list[tuple[int, str, str]] = []
     day = ""
     for at in range(-(-first // step) * step, last + 1, step):
         moment = quantities.moment(at)
         date, clock = moment[:10], moment[11:] if step < 60_000 else moment[11:16]
         if step >= 86_400_000:
-            found.append((at, date, ""))
+            ticks.append((at, date, ""))
         else:
-            found.append((at, clock, date if date != day else ""))
+            ticks.append((at, clock, date if date != day else ""))
         day = date
-    return found
+    return ticks
 
 
 # Pieces of SVG
 
 
 def _tag(name: str, content: str = "", **attributes: object) -> str:
-    given = "".join(f' {key.strip("_").replace("_", "-")}="{_value(value)}"' for key, value in attributes.items())
-    return f"<{name}{given}>{content}</{name}>" if content else f"<{name}{given}/>"
+    text = "".join(f' {key.strip("_").replace("_", "-")}="{_value(value)}"' for key, value in attributes.items())
+    return f"<{name}{text}>{content}</{name}>" if content else f"<{name}{text}/>"
 
 
 def _value(value: object) -> str:

@@ -42,11 +42,11 @@ Rule = Callable[[TopicReport], Iterator[Remark]]
 
 def remarks(report: Report) -> list[Remark]:
     """The weightiest first, of those the ones about the largest topics."""
-    found = [Remark(Weight.TROUBLE, "", f"not all could be read: {error}", "") for error in report.errors]
+    result = [Remark(Weight.TROUBLE, "", f"not all could be read: {error}", "") for error in report.errors]
     for topic in report.topics:
         for rule in RULES:
-            found += rule(topic)
-    return sorted(found, key=lambda each: each.weight)
+            result += rule(topic)
+    return sorted(result, key=lambda remark: remark.weight)
 
 
 def _skew(topic: TopicReport) -> Iterator[Remark]:
@@ -67,7 +67,7 @@ def _skew(topic: TopicReport) -> Iterator[Remark]:
 
 
 def _cause(topic: TopicReport, partition: int, part: PartitionFigures) -> str:
-    hot = [each for each in topic.figures.hot.top(50) if each.partition == partition]
+    hot = [key for key in topic.figures.hot.top(50) if key.partition == partition]
     if hot and hot[0].bytes * 3 >= part.stored:
         return f": key {_named(hot[0])}"
     return ""
@@ -114,14 +114,14 @@ def _name(codec: Codec) -> str:
 
 
 def _growth(topic: TopicReport) -> Iterator[Remark]:
-    found = topic.forecast
-    if found is None or found.is_too_short:
+    forecast = topic.forecast
+    if forecast is None or forecast.is_too_short:
         return
-    grows = f"it grows by {quantities.size(found.rate)} a day"
-    if found.disk_full_ms is not None and found.disk_full_ms - found.last_ms < 90 * DAY_MS:
-        left = quantities.length(found.disk_full_ms - found.last_ms)
+    grows = f"it grows by {quantities.size(forecast.rate)} a day"
+    if forecast.disk_full_ms is not None and forecast.disk_full_ms - forecast.last_ms < 90 * DAY_MS:
+        left = quantities.length(forecast.disk_full_ms - forecast.last_ms)
         yield Remark(Weight.TROUBLE, topic.name, f"at this rate the disk is full in {left}: {grows}", "growth")
-    elif found.rate >= LITTLE_BYTES and _keeps_all(topic.limits):
+    elif forecast.rate >= LITTLE_BYTES and _keeps_all(topic.limits):
         yield Remark(Weight.WORTH_KNOWING, topic.name, f"nothing is ever deleted, and {grows}", "growth")
 
 

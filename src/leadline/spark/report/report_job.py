@@ -80,17 +80,17 @@ class ReportPlan:
 def plan_from_brokers(properties: Mapping[str, str], topics: Sequence[str]) -> ReportPlan:
     """Topics by name; none: all but the internal ones."""
     with ClusterClient(properties) as cluster:
-        known = cluster.topics()
-        chosen = sorted(topics or (name for name, topic in known.items() if not topic.is_internal))
-        read = [*chosen, *([OFFSETS_TOPIC] if OFFSETS_TOPIC in known and OFFSETS_TOPIC not in chosen else [])]
+        existing = cluster.topics()
+        chosen = sorted(topics or (name for name, topic in existing.items() if not topic.is_internal))
+        read = [*chosen, *([OFFSETS_TOPIC] if OFFSETS_TOPIC in existing and OFFSETS_TOPIC not in chosen else [])]
         at = resolution.current_offsets(
             cluster, resolution.resolve_topics(cluster, SubscribedTopics(tuple(read))), committed=False
         )
         average = resolution.bytes_per_offset(cluster, at)
         ranges = [Range(tp, at.earliest[tp], until) for tp, until in sorted(at.latest.items())]
         tasks = [tuple(map(ReportRange, task)) for task in plan(ranges, average, min_tasks=LEAST_TASKS)]
-        size = sum(one.length * average.get(one.tp, 0.0) for one in ranges)
-        partitions = [one.tp for one in ranges if one.tp.topic in chosen]
+        size = sum(range_.length * average.get(range_.tp, 0.0) for range_ in ranges)
+        partitions = [range_.tp for range_ in ranges if range_.tp.topic in chosen]
         return ReportPlan(cluster.servers, tasks, partitions, _limits(cluster, chosen, partitions), round(size))
 
 
@@ -105,25 +105,25 @@ def _limits(
         settings = _settings(cluster, topics)
     except (RequestFailed, AccessRefused):
         pass  # without the right to know, a report does without
-    found = {}
+    limits = {}
     for topic in topics:
         of_topic = [disk for tp, disk in disks.items() if tp.topic == topic and disk[1] > 0]
         free, total = min(of_topic, default=(None, None))
-        given = settings.get(topic, {})
-        keep_ms, keep_bytes = (int(given[name]) if name in given else None for name in SETTINGS[:2])
-        found[topic] = TopicLimits(keep_ms, keep_bytes, given.get("cleanup.policy", "unknown"), free, total)
-    return found
+        configs = settings.get(topic, {})
+        keep_ms, keep_bytes = (int(configs[name]) if name in configs else None for name in SETTINGS[:2])
+        limits[topic] = TopicLimits(keep_ms, keep_bytes, configs.get("cleanup.policy", "unknown"), free, total)
+    return limits
 
 
 def _disks(
     connection: BlockingConnection, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, tuple[int, int]]]:
     """Of the disk that each of them lies on: free and whole."""
-    asked = [
+    topics = [
         DescribeLogDirsRequest.DescribableLogDirTopic(topic=name, partitions=[tp.partition for tp in each])
         for name, each in by_topic(partitions).items()
     ]
-    answer = connection.ask(DescribeLogDirsRequest(topics=asked), DescribeLogDirsResponse)
+    answer = connection.ask(DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse)
     unknown = dict.fromkeys(partitions, (answer.error_code, (-1, -1)))
     return unknown | {
         TopicPartition(topic.name, part.partition_index): (0, (each.usable_bytes, each.total_bytes))
@@ -134,17 +134,17 @@ def _disks(
 
 
 def _settings(cluster: ClusterClient, topics: Sequence[str]) -> dict[str, dict[str, str]]:
-    asked = [
+    resources = [
         DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=list(SETTINGS)
         )
         for topic in topics
     ]
-    answer = cluster.ask_any_broker(DescribeConfigsRequest(resources=asked), DescribeConfigsResponse)
+    answer = cluster.ask_any_broker(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
     return {
-        each.resource_name: {found.name: found.value for found in each.configs if found.value is not None}
-        for each in answer.results
-        if not each.error_code
+        resource.resource_name: {config.name: config.value for config in resource.configs if config.value is not None}
+        for resource in answer.results
+        if not resource.error_code
     }
 
 
@@ -160,9 +160,10 @@ def plan_from_files(paths: Sequence[str], topics: Sequence[str]) -> ReportPlan:
     chosen = frozenset(topics or (name for name in there if not name.startswith("__")))
     logs = {tp: log for tp, log in sorted(fullest.items()) if tp.topic in chosen or tp.topic == OFFSETS_TOPIC}
     ranges = [Range(tp, log.log_start, segments.readable_until(log, committed=False)) for tp, log in logs.items()]
-    average = {one.tp: logs[one.tp].size / max(one.length, 1) for one in ranges}
+    average = {range_.tp: logs[range_.tp].size / max(range_.length, 1) for range_ in ranges}
     tasks = [
-        tuple(ReportRange(one, logs[one.tp]) for one in task) for task in plan(ranges, average, min_tasks=LEAST_TASKS)
+        tuple(ReportRange(range_, logs[range_.tp]) for range_ in task)
+        for task in plan(ranges, average, min_tasks=LEAST_TASKS)
     ]
     limits = {topic: _limits_of_files([log for tp, log in logs.items() if tp.topic == topic]) for topic in chosen}
     partitions = [tp for tp in logs if tp.topic in chosen]
@@ -208,19 +209,19 @@ def run_report_task(properties: Mapping[str, str], topics: frozenset[str], task:
 
 
 def _measure(cluster: ClusterClient, topics: frozenset[str], piece: ReportRange, outcome: ReportOutcome) -> None:
-    one = piece.range
-    measuring = RangeMeasure(one.tp.partition, one.first, one.until)
-    if one.tp.topic in topics:
-        outcome.topics.setdefault(one.tp.topic, TopicFigures())
+    range_ = piece.range
+    measuring = RangeMeasure(range_.tp.partition, range_.first, range_.until)
+    if range_.tp.topic in topics:
+        outcome.topics.setdefault(range_.tp.topic, TopicFigures())
     try:
         for data in _bytes_of(cluster, piece):
-            if one.tp.topic in topics:
+            if range_.tp.topic in topics:
                 measuring.add(data)
-            if one.tp.topic == OFFSETS_TOPIC:
-                _add_commits(data, one.first, one.until, topics, outcome.commits)
+            if range_.tp.topic == OFFSETS_TOPIC:
+                _add_commits(data, range_.first, range_.until, topics, outcome.commits)
     finally:
-        if one.tp.topic in topics:
-            outcome.topics[one.tp.topic].merge(measuring.figures)
+        if range_.tp.topic in topics:
+            outcome.topics[range_.tp.topic].merge(measuring.figures)
 
 
 def _bytes_of(cluster: ClusterClient, piece: ReportRange) -> Iterator[Buffer]:
@@ -256,10 +257,10 @@ def make_report(spark: SparkSession, work: ReportPlan, properties: Mapping[str, 
 def finished_report(work: ReportPlan, outcome: ReportOutcome) -> Report:
     for tp in work.partitions:
         outcome.topics.setdefault(tp.topic, TopicFigures()).part(tp.partition)
-    found = [_of_topic(name, figures, work, outcome.commits) for name, figures in outcome.topics.items()]
-    if not any(each.figures.records for each in found) and not outcome.errors:
+    topics = [_of_topic(name, figures, work, outcome.commits) for name, figures in outcome.topics.items()]
+    if not any(topic.figures.records for topic in topics) and not outcome.errors:
         raise NothingToReport(f"there is no record in any topic of {work.where}")
-    return Report(work.where, sorted(found, key=lambda each: (-each.figures.stored, each.name)), outcome.errors)
+    return Report(work.where, sorted(topics, key=lambda topic: (-topic.figures.stored, topic.name)), outcome.errors)
 
 
 def _of_topic(name: str, figures: TopicFigures, work: ReportPlan, commits: CommitHistory) -> TopicReport:

@@ -91,12 +91,12 @@ class Histogram:
             return []
         first, last = int(used[0]), int(used[-1])
         width = next((n for n in (1, 2, 4, 8) if last // n - first // n < most), STEPS)
-        found = []
+        ranges = []
         for n in range(first // width, last // width + 1):
             low, above = math.ceil(lower_end(n * width)), math.ceil(lower_end((n + 1) * width))
             if low < above:
-                found.append((low, above - 1, int(self.counts[n * width : (n + 1) * width].sum())))
-        return found
+                ranges.append((low, above - 1, int(self.counts[n * width : (n + 1) * width].sum())))
+        return ranges
 
 
 # Keys
@@ -118,8 +118,8 @@ class KeyColumn:
     def sums(self, weights: Longs) -> Longs:
         """By distinct key."""
         rows = self.of_row >= 0
-        found = np.bincount(self.of_row[rows], weights[rows], minlength=len(self.keys))
-        return found.astype(np.int64)
+        sums = np.bincount(self.of_row[rows], weights[rows], minlength=len(self.keys))
+        return sums.astype(np.int64)
 
     def last_rows(self) -> Longs:
         """Of each distinct key, the row of its last record."""
@@ -139,31 +139,31 @@ class HotKey:
 
 @dataclass(slots=True)
 class HotKeys:
-    found: dict[tuple[int, bytes], tuple[int, int]] = field(default_factory=dict)  # records and bytes
+    counts: dict[tuple[int, bytes], tuple[int, int]] = field(default_factory=dict)  # records and bytes
     error: int = 0
 
     def add(self, partition: int, keys: KeyColumn, sizes: Longs) -> None:
-        counts = keys.sums(np.ones(len(keys.of_row), np.int64))
+        records = keys.sums(np.ones(len(keys.of_row), np.int64))
         size_of = keys.sums(sizes)
-        kept, dropped = _most(counts)
+        kept, dropped = _most(records)
         named = zip(keys.keys.take(pa.array(kept)).to_pylist(), kept.tolist(), strict=True)
-        found = {(partition, key): (int(counts[n]) - dropped, int(size_of[n])) for key, n in named}
-        self.merge(HotKeys(found, dropped))
+        counts = {(partition, key): (int(records[n]) - dropped, int(size_of[n])) for key, n in named}
+        self.merge(HotKeys(counts, dropped))
 
     def merge(self, other: "HotKeys") -> None:
-        for key, (records, size) in other.found.items():
-            before = self.found.get(key, (0, 0))
-            self.found[key] = before[0] + records, before[1] + size
+        for key, (records, size) in other.counts.items():
+            before = self.counts.get(key, (0, 0))
+            self.counts[key] = before[0] + records, before[1] + size
         self.error += other.error
-        counts = np.fromiter((records for records, _ in self.found.values()), np.int64, len(self.found))
+        counts = np.fromiter((records for records, _ in self.counts.values()), np.int64, len(self.counts))
         _, dropped = _most(counts)
         if dropped:
-            self.found = {key: (n - dropped, size) for key, (n, size) in self.found.items() if n > dropped}
+            self.counts = {key: (n - dropped, size) for key, (n, size) in self.counts.items() if n > dropped}
             self.error += dropped
 
     def top(self, count: int) -> list[HotKey]:
-        hot = [HotKey(partition, key, *found) for (partition, key), found in self.found.items()]
-        return sorted(hot, key=lambda each: (-each.records, each.key))[:count]
+        hot = [HotKey(partition, key, *count_and_bytes) for (partition, key), count_and_bytes in self.counts.items()]
+        return sorted(hot, key=lambda key: (-key.records, key.key))[:count]
 
 
 def _most(counts: Longs) -> tuple[Longs, int]:

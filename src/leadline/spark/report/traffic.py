@@ -52,13 +52,13 @@ class TimeSlots:
             self._join(starts, records, size, ends)
 
     def _join(self, starts: Longs, records: Longs, sizes: Longs, ends: Longs) -> None:
-        found, which = np.unique(np.concatenate((self.starts, starts)), return_inverse=True)
-        many, heavy, last = (np.zeros(len(found), np.int64) for _ in range(3))
+        slots, which = np.unique(np.concatenate((self.starts, starts)), return_inverse=True)
+        many, heavy, last = (np.zeros(len(slots), np.int64) for _ in range(3))
         np.add.at(many, which, np.concatenate((self.records, records)))
         np.add.at(heavy, which, np.concatenate((self.bytes, sizes)))
         np.maximum.at(last, which, np.concatenate((self.ends, ends)))
-        self.starts, self.records, self.bytes, self.ends = found, many, heavy, last
-        if len(found) > MOST and (wider := [width for width in WIDTHS_MS if width > self.width_ms]):
+        self.starts, self.records, self.bytes, self.ends = slots, many, heavy, last
+        if len(slots) > MOST and (wider := [width for width in WIDTHS_MS if width > self.width_ms]):
             self.widen(wider[0])
 
     def end_at(self, times: Longs) -> Longs:

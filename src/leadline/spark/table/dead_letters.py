@@ -27,19 +27,19 @@ class DeadLetterReplay:
 
 
 def replay(table: Table, dead: Table, registry: str) -> DeadLetterReplay:
-    found, letters = table.state(), dead.state()
-    if found is None or letters is None:
+    state, letters = table.state(), dead.state()
+    if state is None or letters is None:
         return DeadLetterReplay(0, 0)
-    if letters.progress.batch > found.progress.batch:
+    if letters.progress.batch > state.progress.batch:
         raise TableError(f"a batch of {table.uri} was cut off: run `leadline pipeline table` again before this")
-    state, dead_state = table.take_over(found.origin), dead.take_over(letters.origin)
+    state, dead_state = table.take_over(state.origin), dead.take_over(letters.origin)
     before = dead.columns(DEAD_LETTERS.names).read_all()
     shaped, state = _shaped(before, table, state, registry)
     columns = OriginColumns.of(state.origin.format)
     rows = _rows(shaped, columns, table, by_key=state.origin.mode == "upsert")
     if rows is not None:
         _add(rows, table, state, columns)
-    bad = [each.bad for each in shaped if each.bad is not None]
+    bad = [records.bad for records in shaped if records.bad is not None]
     left = pa.Table.from_batches(bad, DEAD_LETTERS)
     if left.num_rows < before.num_rows:
         dead.rewrite(left.to_reader(), dead_state.progress)
@@ -56,11 +56,11 @@ def _shaped(
     batches = list(_decoded(letters))
     for _ in range(2):
         shaped = [shape(batch, state.origin.topic, partition, state.schema) for partition, batch in batches]
-        unknown = [each.unknown for each in shaped if each.unknown.num_fields]
+        unknown = [records.unknown for records in shaped if records.unknown.num_fields]
         if not unknown:
             return shaped, state
-        known = pa.schema([column for column in state.schema if column.name not in RESERVED])
-        table.add_columns([column for column in additions(known, unknown) if column not in known], state.progress)
+        columns = pa.schema([column for column in state.schema if column.name not in RESERVED])
+        table.add_columns([column for column in additions(columns, unknown) if column not in columns], state.progress)
         newest = table.state()
         assert newest is not None
         state = newest
@@ -85,7 +85,7 @@ def _decoded(letters: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 def _rows(shaped: list[ShapedRecords], columns: OriginColumns, table: Table, *, by_key: bool) -> pa.Table | None:
     """Those that are not in the table yet; by key, those that nothing newer took the place of."""
-    batches = [each.rows.append_column(DELETED, each.deleted) for each in shaped if each.rows.num_rows]
+    batches = [records.rows.append_column(DELETED, records.deleted) for records in shaped if records.rows.num_rows]
     if not batches:
         return None
     rows = pa.Table.from_batches(batches)

@@ -202,8 +202,8 @@ def _properties(progress: TableProgress) -> CommitProperties:
         PARTITIONS: max(progress.offsets, default=-1) + 1,
         **{f"{OFFSET}{partition}": offset for partition, offset in progress.offsets.items()},
     }
-    told = {"leadline.batch": str(progress.batch), "leadline.offsets": json.dumps(dict(progress.offsets))}
-    return CommitProperties(told, app_transactions=[Transaction(name, number) for name, number in numbers.items()])
+    summary = {"leadline.batch": str(progress.batch), "leadline.offsets": json.dumps(dict(progress.offsets))}
+    return CommitProperties(summary, app_transactions=[Transaction(name, number) for name, number in numbers.items()])
 
 
 def flush_newest(folder: Path) -> None:

@@ -29,18 +29,18 @@ SCALARS = {type(None): pa.null(), bool: pa.bool_(), int: pa.int64(), float: pa.f
 def signature(value: Any) -> Signature:
     kind = type(value)
     if kind is dict:
-        return "object", tuple((name, signature(each)) for name, each in value.items())
+        return "object", tuple((name, signature(member)) for name, member in value.items())
     if kind is list:
         return "array", tuple(dict.fromkeys(map(signature, value)))
     return kind
 
 
 @lru_cache(maxsize=4096)
-def inferred(found: Signature) -> pa.DataType:
+def inferred(kind: Signature) -> pa.DataType:
     """The type of all values with a signature. Conflict: there is none."""
-    if isinstance(found, type):
-        return SCALARS[found]
-    what, parts = found
+    if isinstance(kind, type):
+        return SCALARS[kind]
+    what, parts = kind
     if what == "array":
         return pa.list_(reduce(partial(merged, widen=True), map(inferred, parts), pa.null()))
     return pa.struct([pa.field(name, inferred(part)) for name, part in parts])
@@ -64,29 +64,29 @@ def fitted(value: Any, kind: pa.DataType) -> Any:
     return value
 
 
-def merged(known: pa.DataType, seen: pa.DataType, *, widen: bool = False, at: str = "") -> pa.DataType:
+def merged(column: pa.DataType, value: pa.DataType, *, widen: bool = False, at: str = "") -> pa.DataType:
     """The type that holds both; `known` itself if `seen` fits into it. `widen`: whole numbers may yet become others."""
-    if known.equals(seen) or pa.types.is_null(seen):
-        return known
-    if pa.types.is_null(known):
-        return seen
-    if pa.types.is_struct(known) and pa.types.is_struct(seen):
-        return _merged_structs(known, seen, widen, at)
-    if pa.types.is_list(known) and pa.types.is_list(seen):
-        inner = merged(known.value_type, seen.value_type, widen=widen, at=f"{at}[]")
-        return known if inner.equals(known.value_type) else pa.list_(inner)
-    if pa.types.is_float64(known) and pa.types.is_int64(seen):
-        return known
-    if widen and pa.types.is_int64(known) and pa.types.is_float64(seen):
-        return seen
-    raise Conflict(f"{at or 'the value'} is {seen}, where the table has {known}")
+    if column.equals(value) or pa.types.is_null(value):
+        return column
+    if pa.types.is_null(column):
+        return value
+    if pa.types.is_struct(column) and pa.types.is_struct(value):
+        return _merged_structs(column, value, widen, at)
+    if pa.types.is_list(column) and pa.types.is_list(value):
+        inner = merged(column.value_type, value.value_type, widen=widen, at=f"{at}[]")
+        return column if inner.equals(column.value_type) else pa.list_(inner)
+    if pa.types.is_float64(column) and pa.types.is_int64(value):
+        return column
+    if widen and pa.types.is_int64(column) and pa.types.is_float64(value):
+        return value
+    raise Conflict(f"{at or 'the value'} is {value}, where the table has {column}")
 
 
-def _merged_structs(known: pa.StructType, seen: pa.StructType, widen: bool, at: str) -> pa.DataType:
-    types = {field.name: field.type for field in known}
+def _merged_structs(column: pa.StructType, value: pa.StructType, widen: bool, at: str) -> pa.DataType:
+    types = {field.name: field.type for field in column}
     spellings = {name.lower(): name for name in types}
     changed = False
-    for field in seen:
+    for field in value:
         path = f"{at}.{field.name}" if at else field.name
         if field.name in types:
             both = merged(types[field.name], field.type, widen=widen, at=path)
@@ -96,7 +96,7 @@ def _merged_structs(known: pa.StructType, seen: pa.StructType, widen: bool, at: 
             both, changed = field.type, True
             spellings[field.name.lower()] = field.name
         types[field.name] = both
-    return pa.struct([pa.field(name, each) for name, each in types.items()]) if changed else known
+    return pa.struct([pa.field(name, kind) for name, kind in types.items()]) if changed else column
 
 
 def check_name(name: str, path: str, spellings: Mapping[str, str]) -> None:
@@ -115,18 +115,18 @@ def storable(kind: pa.DataType) -> pa.DataType | None:
         return None if inner is None else pa.list_(inner)
     if pa.types.is_struct(kind):
         kept = [(field.name, storable(field.type)) for field in kind]
-        left = [pa.field(name, each) for name, each in kept if each is not None]
+        left = [pa.field(name, part) for name, part in kept if part is not None]
         return pa.struct(left) if left else None
     return kind
 
 
-def additions(known: pa.Schema, seen: Iterable[pa.DataType]) -> pa.DataType:
+def additions(schema: pa.Schema, seen: Iterable[pa.DataType]) -> pa.DataType:
     """Known columns and all that was seen beside them, by several. Of what contradicts, the first stays."""
-    found: pa.DataType = pa.struct(list(known))
-    for each in seen:
-        for field in each:
+    columns: pa.DataType = pa.struct(list(schema))
+    for struct in seen:
+        for field in struct:
             try:
-                found = merged(found, pa.struct([field]), widen=True)
+                columns = merged(columns, pa.struct([field]), widen=True)
             except Conflict:
                 continue  # whoever has it will be told once the table has the other
-    return found
+    return columns

@@ -219,14 +219,14 @@ class Iceberg:
         if not dry_run:
             table.maintenance.expire_snapshots().older_than(oldest.replace(tzinfo=None)).commit()
             table = self._table()
-        known = {path.rpartition("/data/")[2] for path in table.inspect.all_files()["file_path"].to_pylist()}
+        referenced = {path.rpartition("/data/")[2] for path in table.inspect.all_files()["file_path"].to_pylist()}
         filesystem, root = pa.fs.FileSystem.from_uri(f"{table.location()}/data")
-        found = filesystem.get_file_info(pa.fs.FileSelector(root, allow_not_found=True, recursive=True))
+        infos = filesystem.get_file_info(pa.fs.FileSelector(root, allow_not_found=True, recursive=True))
         orphans = [
             info.path
-            for info in found
+            for info in infos
             if info.is_file
-            and info.path.rpartition("/data/")[2] not in known
+            and info.path.rpartition("/data/")[2] not in referenced
             and info.mtime_ns / 1e9 < oldest.timestamp()
         ]
         for path in [] if dry_run else orphans:
@@ -258,8 +258,8 @@ def _text(progress: TableProgress) -> str:
 
 
 def _progress_of(table: Opened) -> TableProgress:
-    found = json.loads(table.properties[PROGRESS])
-    return TableProgress(found["batch"], {int(n): offset for n, offset in found["offsets"].items()}, found["epoch"])
+    fields = json.loads(table.properties[PROGRESS])
+    return TableProgress(fields["batch"], {int(n): offset for n, offset in fields["offsets"].items()}, fields["epoch"])
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:

@@ -92,42 +92,42 @@ def _row(batch: pa.RecordBatch, partition: int, columns: Sequence[pa.Array], fie
 
 
 def _one_by_one(batch: pa.RecordBatch, topic: str, partition: int, fields: pa.Schema, parse: Parser) -> ShapedRecords:
-    known: pa.DataType = pa.struct(list(fields))
-    fit = _Fit(known)
-    found: list[dict[str, object] | Conflict] = []
+    columns_type: pa.DataType = pa.struct(list(fields))
+    fit = _Fit(columns_type)
+    results: list[dict[str, object] | Conflict] = []
     for value in batch.column("value").to_pylist():
         try:
             document, kind = ({}, NOTHING) if value is None else parse(value)
             fit.check(kind)
-            found.append(document)
+            results.append(document)
         except Conflict as error:
-            found.append(error)
-    unknown = _beyond(known, fit.seen)
-    columns = _columns(found, known)
-    causes = [str(each) for each in found if isinstance(each, Conflict)]
-    is_bad = pa.array([isinstance(each, Conflict) for each in found], pa.bool_())
+            results.append(error)
+    unknown = _beyond(columns_type, fit.seen)
+    columns = _columns(results, columns_type)
+    causes = [str(result) for result in results if isinstance(result, Conflict)]
+    is_bad = pa.array([isinstance(result, Conflict) for result in results], pa.bool_())
     rest, bad = batch.filter(pc.invert(is_bad)), batch.filter(is_bad)
     dead = _dead(bad, topic, partition, causes) if causes else None
     return ShapedRecords(_row(rest, partition, columns, fields), rest.column("value").is_null(), dead, unknown)
 
 
-def _columns(found: "list[dict[str, object] | Conflict]", known: pa.DataType) -> list[pa.Array]:
+def _columns(results: "list[dict[str, object] | Conflict]", columns_type: pa.DataType) -> list[pa.Array]:
     """Of the documents; one whose values are out of the range of their types becomes a conflict, in its place."""
     try:
-        return _flat([each for each in found if not isinstance(each, Conflict)], known)
+        return _flat([document for document in results if not isinstance(document, Conflict)], columns_type)
     except OUT_OF_RANGE:
-        for n, each in enumerate(found):
-            if not isinstance(each, Conflict):
+        for n, document in enumerate(results):
+            if not isinstance(document, Conflict):
                 try:
-                    found[n] = stored = fitted(each, known)
-                    _flat([stored], known)
+                    results[n] = stored = fitted(document, columns_type)
+                    _flat([stored], columns_type)
                 except OUT_OF_RANGE as error:
-                    found[n] = Conflict(str(error))
-        return _flat([each for each in found if not isinstance(each, Conflict)], known)
+                    results[n] = Conflict(str(error))
+        return _flat([document for document in results if not isinstance(document, Conflict)], columns_type)
 
 
-def _flat(documents: Sequence[dict[str, object]], known: pa.DataType) -> list[pa.Array]:
-    return list(pa.array(documents, known).flatten())
+def _flat(documents: Sequence[dict[str, object]], columns_type: pa.DataType) -> list[pa.Array]:
+    return list(pa.array(documents, columns_type).flatten())
 
 
 class _Fit:
@@ -156,9 +156,9 @@ class _Fit:
         return None
 
 
-def _beyond(known: pa.DataType, seen: pa.DataType) -> pa.DataType:
+def _beyond(columns_type: pa.DataType, seen: pa.DataType) -> pa.DataType:
     """The columns of what was seen that are new, or have new fields in them; what is always null is no news."""
-    types = {field.name: field.type for field in known}
+    types = {field.name: field.type for field in columns_type}
     new = []
     for field in seen:
         kind = storable(field.type)
@@ -219,14 +219,14 @@ def quick_json(values: pa.Array, fields: pa.Schema) -> list[pa.Array] | None:
     options = pa.json.ParseOptions(explicit_schema=fields, unexpected_field_behavior="error", newlines_in_values=True)
     joined = b"\n".join(values.to_pylist())
     try:
-        found = pa.json.read_json(
+        parsed = pa.json.read_json(
             pa.BufferReader(joined), pa.json.ReadOptions(use_threads=False, block_size=max(len(joined), 1)), options
         )
     except pa.ArrowInvalid:
         return None
-    if found.num_rows != len(values):
+    if parsed.num_rows != len(values):
         return None
-    return [found.column(name).combine_chunks() for name in fields.names]
+    return [parsed.column(name).combine_chunks() for name in fields.names]
 
 
 def _all_objects(values: pa.Array) -> bool:

@@ -45,22 +45,22 @@ def parser_of(format: str, registry: str) -> Parser:
 
 def remembered(find: Callable[P, T]) -> Callable[P, T]:
     """What was found stays; that nothing was found is believed for a while, so that not every record asks again."""
-    found: dict[object, T] = {}
+    results: dict[object, T] = {}
     missing: dict[object, tuple[float, Conflict]] = {}
 
     @wraps(find)
     def look_up(*args: P.args, **kwargs: P.kwargs) -> T:
-        if args in found:
-            return found[args]
+        if args in results:
+            return results[args]
         until_s, conflict = missing.get(args, (0.0, None))
         if conflict is not None and time.monotonic() < until_s:
             raise conflict
         try:
-            found[args] = find(*args, **kwargs)
+            results[args] = find(*args, **kwargs)
         except Conflict as error:
             missing[args] = time.monotonic() + MISSING_S, error
             raise
-        return found[args]
+        return results[args]
 
     return look_up
 
@@ -163,7 +163,7 @@ def avro_type(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
     if isinstance(schema, str):
         return AVRO[schema] if schema in AVRO else named[schema]
     if isinstance(schema, list):
-        kinds = [kind for kind in (avro_type(each, named) for each in schema) if not pa.types.is_null(kind)]
+        kinds = [kind for kind in (avro_type(branch, named) for branch in schema) if not pa.types.is_null(kind)]
         if len(kinds) > 1:
             raise Conflict(f"a union of {' and '.join(map(str, kinds))}: a column has one type")
         return kinds[0] if kinds else pa.null()
@@ -224,13 +224,13 @@ def _indexes(body: bytes) -> tuple[tuple[int, ...], bytes]:
                 return (number >> 1) ^ -(number & 1), at
 
     count, at = varint(0)
-    found: list[int] = []
+    indexes: list[int] = []
     if not 0 <= count <= len(body):
         raise Conflict("no Protobuf of a registry: it does not say which message it is")
     for _ in range(count):
         index, at = varint(at)
-        found.append(index)
-    return tuple(found) or (0,), body[at:]
+        indexes.append(index)
+    return tuple(indexes) or (0,), body[at:]
 
 
 @remembered
@@ -238,14 +238,14 @@ def _protobuf(registry: str, number: int, indexes: tuple[int, ...]) -> tuple[Cal
     from google.protobuf import message_factory
 
     messages = _messages(registry, number)
-    found = None
+    message = None
     for index in indexes:
         if not 0 <= index < len(messages):
             raise Conflict(f"schema {number} has no message {'.'.join(map(str, indexes))}")
-        found = messages[index]
-        messages = list(found.nested_types)
-    assert found is not None
-    return message_factory.GetMessageClass(found), protobuf_type(found, ())
+        message = messages[index]
+        messages = list(message.nested_types)
+    assert message is not None
+    return message_factory.GetMessageClass(message), protobuf_type(message, ())
 
 
 def _messages(registry: str, number: int) -> "list[Descriptor]":
@@ -310,16 +310,16 @@ def _field_type(field: "FieldDescriptor", above: tuple[str, ...]) -> pa.DataType
 
 
 def _fields(message: Any) -> dict[str, object]:
-    found: dict[str, object] = {}
+    fields: dict[str, object] = {}
     for field in message.DESCRIPTOR.fields:
         value = getattr(message, field.name)
         if field.is_repeated:
             elements = value.items() if field.message_type and field.message_type.GetOptions().map_entry else value
-            found[field.name] = [_element(field, each) for each in elements]
+            fields[field.name] = [_element(field, element) for element in elements]
         else:
             is_there = not field.has_presence or message.HasField(field.name)
-            found[field.name] = _element(field, value) if is_there else None
-    return found
+            fields[field.name] = _element(field, value) if is_there else None
+    return fields
 
 
 def _element(field: "FieldDescriptor", value: Any) -> object:
@@ -332,6 +332,6 @@ def _element(field: "FieldDescriptor", value: Any) -> object:
             return value.seconds * 1_000_000 + value.nanos // 1000
         return _fields(value)
     if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return known.name if known is not None else str(value)
+        named = field.enum_type.values_by_number.get(value)
+        return named.name if named is not None else str(value)
     return value

@@ -27,7 +27,7 @@ from leadline.spark.session import run_tasks
 from leadline.spark.table.table import OffsetSlice, OriginColumns, TableError
 from leadline.spark.table.table_format import open_table
 from leadline.spark.topics.options import WriteOptions
-from leadline.spark.topics.sink import TaskStaged, stage, unsent
+from leadline.spark.topics.sink import TaskStaged, stage, staged_batches
 from leadline.spark.topics.staging import Staging
 
 BATCH_RECORDS = 100_000
@@ -110,11 +110,11 @@ class Replay:
     def batches(self) -> Iterator[ReplaySummary]:
         """Until all is in the topic. No faster than the rate asks for."""
         started, records = time.monotonic(), 0
-        while (told := self._batch()) is not None:
-            records += told.records
+        while (summary := self._batch()) is not None:
+            records += summary.records
             if self.spec.rate is not None:
                 time.sleep(max(records / self.spec.rate - (time.monotonic() - started), 0))
-            yield told
+            yield summary
 
     def _batch(self) -> ReplaySummary | None:
         began = time.monotonic()
@@ -134,18 +134,18 @@ class Replay:
             for left in lefts:
                 left.staging.clear()
         records = sum(piece.count for left in lefts for piece in left.staged.pieces)
-        after = {**places, **{one.tp.partition: one.until for one in ranges}}
+        after = {**places, **{range_.tp.partition: range_.until for range_ in ranges}}
         left_over = sum(max(end - after.get(partition, first), 0) for partition, (first, end) in self.ends.items())
         return ReplaySummary(records, left_over, time.monotonic() - began)
 
     def _ranges(self, places: Mapping[int, Offset]) -> list[Range]:
         """The same number of offsets of each partition that has any left."""
-        begins = {partition: max(places.get(partition, first), first) for partition, (first, _) in self.ends.items()}
-        unfinished = [partition for partition, (_, end) in self.ends.items() if begins[partition] < end]
+        starts = {partition: max(places.get(partition, first), first) for partition, (first, _) in self.ends.items()}
+        unfinished = [partition for partition, (_, end) in self.ends.items() if starts[partition] < end]
         most = self.spec.batch_records if self.spec.rate is None else min(self.spec.batch_records, int(self.spec.rate))
-        each = max(most // max(len(unfinished), 1), 1)
+        share = max(most // max(len(unfinished), 1), 1)
         return [
-            Range(TopicPartition(self.spec.topic, n), begins[n], min(begins[n] + each, self.ends[n][1]))
+            Range(TopicPartition(self.spec.topic, n), starts[n], min(starts[n] + share, self.ends[n][1]))
             for n in unfinished
         ]
 
@@ -156,20 +156,21 @@ class Replay:
         return run_tasks(self.spark, task, ranges)
 
     def _send(self, transaction: ClientTransaction, ranges: Sequence[Range], lefts: Sequence[TaskStaged]) -> None:
-        transaction.add({one.tp for one in ranges})
-        with unsent(lefts) as batches:
+        transaction.add({range_.tp for range_ in ranges})
+        with staged_batches(lefts) as batches:
             transaction.send(batches)
         notes = {
-            one.tp: GroupOffset(transaction.ends.get(one.tp, 0), json.dumps({"next": one.until})) for one in ranges
+            range_.tp: GroupOffset(transaction.ends.get(range_.tp, 0), json.dumps({"next": range_.until}))
+            for range_ in ranges
         }
         transaction.commit_offsets(self.spec.id, notes)
         transaction.commit()
 
 
-def _stage(source: ReplaySource, options: WriteOptions, staging: Staging, one: Range) -> TaskStaged:
-    where = OffsetSlice(OriginColumns.of("raw"), one.tp.partition, one.first, one.until)
-    known = source.names()
-    names = [name for name in TAKEN if name in known]
+def _stage(source: ReplaySource, options: WriteOptions, staging: Staging, range_: Range) -> TaskStaged:
+    where = OffsetSlice(OriginColumns.of("raw"), range_.tp.partition, range_.first, range_.until)
+    existing = source.names()
+    names = [name for name in TAKEN if name in existing]
     rows = pa.Table.from_batches(list(source.columns([*names, "offset"], where)))
     ordered = rows.sort_by("offset").drop_columns(["offset"]) if rows.num_rows else rows
     if "timestamp" not in names:
@@ -179,13 +180,13 @@ def _stage(source: ReplaySource, options: WriteOptions, staging: Staging, one: R
 
 def ends_of(source: ReplaySource) -> dict[int, tuple[Offset, Offset]]:
     """Of each partition, the lowest offset and the one behind the highest."""
-    found: dict[int, tuple[Offset, Offset]] = {}
+    ends: dict[int, tuple[Offset, Offset]] = {}
     for batch in source.columns(["partition", "offset"]):
         grouped = pa.Table.from_batches([batch]).group_by("partition").aggregate([("offset", "min"), ("offset", "max")])
         for row in grouped.to_pylist():
-            first, end = found.get(row["partition"], (row["offset_min"], 0))
-            found[row["partition"]] = min(first, row["offset_min"]), max(end, row["offset_max"] + 1)
-    return found
+            first, end = ends.get(row["partition"], (row["offset_min"], 0))
+            ends[row["partition"]] = min(first, row["offset_min"]), max(end, row["offset_max"] + 1)
+    return ends
 
 
 def check_partitions(cluster: ClusterClient, spec: ReplaySpec, ends: Mapping[int, object]) -> None:

@@ -81,16 +81,16 @@ class BatchSummary:
 class PlannedBatch:
     """Which offsets a batch takes, and what is known of the rest."""
 
-    begin: Mapping[TopicPartition, Offset]
+    start: Mapping[TopicPartition, Offset]
     end: Mapping[TopicPartition, Offset]
     latest: Mapping[TopicPartition, Offset]
     bytes_per_offset: Mapping[TopicPartition, float]
 
     @property
     def ranges(self) -> list[Range]:
-        return [Range(tp, self.begin[tp], until) for tp, until in self.end.items() if until > self.begin[tp]]
+        return [Range(tp, self.start[tp], until) for tp, until in self.end.items() if until > self.start[tp]]
 
-    def left(self) -> tuple[int, int]:
+    def remaining(self) -> tuple[int, int]:
         """Offsets and bytes behind the batch."""
         rest = {tp: latest - self.end.get(tp, latest) for tp, latest in self.latest.items()}
         size = sum(count * self.bytes_per_offset.get(tp, 0.0) for tp, count in rest.items())
@@ -105,28 +105,28 @@ class TableWriter:
         self.topic = cluster.existing_topics([spec.topic])[spec.topic]
         self.origin = origin_of(spec, self.topic)
         self.columns = OriginColumns.of(spec.format)
-        self.state = self._begin(table, self.origin, schema_of(spec.format))
-        self.dead_state = self._begin_dead()
+        self.state = self._opened(table, self.origin, schema_of(spec.format))
+        self.dead_state = self._opened_dead_letters()
         if self.dead_state and self.dead_state.progress.batch > self.state.progress.batch + 1:
             raise TableError(f"{dead.uri} is ahead of {table.uri}: it belongs to another table")
 
-    def _begin(self, table: Table, origin: TableOrigin, schema: pa.Schema) -> TableState:
-        found = table.state()
-        if found is None:
+    def _opened(self, table: Table, origin: TableOrigin, schema: pa.Schema) -> TableState:
+        existing = table.state()
+        if existing is None:
             table.create(origin, schema, TableProgress())
             return table.take_over(origin)
-        check_origin(found.origin, origin, table.uri)
-        if (found.origin.mode, origin.mode) == ("append", "upsert"):
-            before = table.take_over(found.origin).progress  # it is not by key before its rows are
+        check_origin(existing.origin, origin, table.uri)
+        if (existing.origin.mode, origin.mode) == ("append", "upsert"):
+            before = table.take_over(existing.origin).progress  # it is not by key before its rows are
             table.rewrite(rows_by_key(table, OriginColumns.of(origin.format)), before)
         return table.take_over(origin)
 
-    def _begin_dead(self) -> TableState | None:
-        found = self.dead.state()
-        if found is None:
+    def _opened_dead_letters(self) -> TableState | None:
+        existing = self.dead.state()
+        if existing is None:
             return None
         origin = dead_origin(self.origin)
-        check_origin(found.origin, origin, self.dead.uri)
+        check_origin(existing.origin, origin, self.dead.uri)
         return self.dead.take_over(origin)
 
     # One batch
@@ -139,7 +139,7 @@ class TableWriter:
         earliest = self.cluster.earliest(partitions)
         latest = self.cluster.latest(partitions, committed=self.spec.committed)
         begin = {tp: self.state.progress.offsets.get(tp.partition, earliest[tp]) for tp in partitions}
-        begin = self._without_the_lost(begin, earliest, latest)
+        begin = self._existing_offsets(begin, earliest, latest)
         average = self._bytes_per_offset(earliest, latest)
         end = self._resumed(latest) or admit(begin, latest, average, max_bytes=self._batch_bytes)
         batch = PlannedBatch(begin, end, latest, average)
@@ -157,7 +157,7 @@ class TableWriter:
         ends = self.dead_state.progress.offsets
         return {tp: ends[tp.partition] for tp in latest if tp.partition in ends}
 
-    def _without_the_lost(
+    def _existing_offsets(
         self,
         begin: Mapping[TopicPartition, Offset],
         earliest: Mapping[TopicPartition, Offset],
@@ -183,10 +183,10 @@ class TableWriter:
 
     def write_batch(self, batch: PlannedBatch) -> BatchSummary:
         started = time.monotonic()
-        done = self._done(batch)
+        done = self._task_outputs(batch)
         after = self.state.progress.after({tp.partition: until for tp, until in batch.end.items()})
-        self._commit_dead([file for each in done for file in each.dead], after)
-        files = [file for each in done for file in each.files]
+        self._commit_dead([file for output in done for file in output.dead], after)
+        files = [file for output in done for file in output.files]
         if files and self.spec.mode == "upsert":
             self._upsert(files, after)
         else:
@@ -194,39 +194,39 @@ class TableWriter:
         self.state = replace(self.state, progress=after)
         if self.spec.group:
             self.cluster.commit(self.spec.group, batch.end)
-        lag_offsets, lag_bytes = batch.left()
+        lag_offsets, lag_bytes = batch.remaining()
         return BatchSummary(
             after.batch,
-            sum(each.records for each in done),
-            sum(each.size for each in done),
-            sum(file.rows for each in done for file in each.dead),
+            sum(output.records for output in done),
+            sum(output.size for output in done),
+            sum(file.rows for output in done for file in output.dead),
             len(files),
             lag_offsets,
             lag_bytes,
-            max(each.newest_ms for each in done),
+            max(output.newest_ms for output in done),
             time.monotonic() - started,
         )
 
-    def _done(self, batch: PlannedBatch) -> list[TaskOutput]:
+    def _task_outputs(self, batch: PlannedBatch) -> list[TaskOutput]:
         """Until the table has all columns that the records need."""
         tasks = plan(batch.ranges, batch.bytes_per_offset, min_tasks=self.spark.sparkContext.defaultParallelism)
         done: list[TaskOutput] = []
         unknown: list[pa.DataType] = []
         for _ in range(ROUNDS):
             results = self._run(tasks)
-            done += [each for each in results if not each.lacks_columns]
-            unknown = [each.unknown for each in results if each.lacks_columns]
+            done += [output for output in results if not output.lacks_columns]
+            unknown = [output.unknown for output in results if output.lacks_columns]
             if not unknown:
                 return done
-            tasks = [task for task, each in zip(tasks, results, strict=True) if each.lacks_columns]
+            tasks = [task for task, output in zip(tasks, results, strict=True) if output.lacks_columns]
             self._add_columns(unknown)
         raise TableError(f"{self.table.uri}: records have fields that its columns do not get to hold: {unknown[0]}")
 
     def _run(self, tasks: Sequence[Task]) -> list[TaskOutput]:
         results: list[TaskOutput] = run_tasks(self.spark, partial(write_files, self._job()), tasks)
-        for each in results:
-            if each.error:
-                raise TableError(each.error)
+        for output in results:
+            if output.error:
+                raise TableError(output.error)
         return results
 
     def _job(self) -> WriteTask:
@@ -245,13 +245,13 @@ class TableWriter:
         )
 
     def _add_columns(self, unknown: Sequence[pa.DataType]) -> None:
-        known = pa.schema([column for column in self.state.schema if column.name not in RESERVED])
-        wanted = additions(known, unknown)
-        new = [column for column in wanted if column not in known]
+        columns = pa.schema([column for column in self.state.schema if column.name not in RESERVED])
+        merged = additions(columns, unknown)
+        new = [column for column in merged if column not in columns]
         self.table.add_columns(new, self.state.progress)
-        found = self.table.state()
-        assert found is not None
-        self.state = replace(self.state, schema=found.schema)
+        newest = self.table.state()
+        assert newest is not None
+        self.state = replace(self.state, schema=newest.schema)
 
     def _upsert(self, files: Sequence[DataFile], after: TableProgress) -> None:
         """Files of tasks are read here, never part of the table, and gone afterwards."""
@@ -286,8 +286,8 @@ class TableWriter:
 def check_table(cluster: ClusterClient, table: Table, spec: TableSpec) -> None:
     """Before anything is written anywhere: there is such a topic, and a table, if there is one, is its own."""
     origin = origin_of(spec, cluster.existing_topics([spec.topic])[spec.topic])
-    if (found := table.state()) is not None:
-        check_origin(found.origin, origin, table.uri)
+    if (existing := table.state()) is not None:
+        check_origin(existing.origin, origin, table.uri)
 
 
 def origin_of(spec: TableSpec, topic: TopicMetadata) -> TableOrigin:

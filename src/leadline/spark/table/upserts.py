@@ -17,23 +17,23 @@ from leadline.spark.table.write_task import SLOT_FORMATS, as_uri
 Place = tuple[int, int, int]  # time, partition, offset
 
 
-def is_later(one: Place, other: Place) -> bool:
-    (time, partition, offset), (other_time, other_partition, other_offset) = one, other
+def is_later(place: Place, other: Place) -> bool:
+    (time, partition, offset), (other_time, other_partition, other_offset) = place, other
     return offset > other_offset if partition == other_partition else (time, partition) > (other_time, other_partition)
 
 
 def last_places(batches: Iterable[pa.RecordBatch], columns: OriginColumns) -> dict[bytes | None, Place]:
     """Of each key."""
-    found: dict[bytes | None, Place] = {}
+    last: dict[bytes | None, Place] = {}
     for batch in batches:
         times = batch.column(columns.timestamp).cast(pa.int64()).to_pylist()
         places = zip(
             times, batch.column(columns.partition).to_pylist(), batch.column(columns.offset).to_pylist(), strict=True
         )
         for key, place in zip(batch.column(columns.key).to_pylist(), places, strict=True):
-            if key not in found or is_later(place, found[key]):
-                found[key] = place
-    return found
+            if key not in last or is_later(place, last[key]):
+                last[key] = place
+    return last
 
 
 def ids_of(places: Iterable[Place]) -> pa.Array:

@@ -108,12 +108,14 @@ def verify(
     has_dead = open_table(kind, dead_uri).state() is not None
     job = VerifyTask(dict(cluster.security.properties), kind, uri, dead_uri if has_dead else None, state.origin)
     ranges = ranges_of(cluster, tps, state)
-    tasks = [(one,) for one in ranges] if state.origin.mode == "upsert" else plan(ranges, {}, min_tasks=len(ranges))
-    found: list[list[Verdict]] = []
+    tasks = (
+        [(range_,) for range_ in ranges] if state.origin.mode == "upsert" else plan(ranges, {}, min_tasks=len(ranges))
+    )
+    results: list[list[Verdict]] = []
     if tasks:
-        found = run_tasks(spark, partial(verify_ranges, job), tasks)
-    by_partition: dict[int, list[Verdict]] = {one.tp.partition: [] for one in ranges}
-    for verdict in sorted((each for part in found for each in part), key=lambda each: each.first):
+        results = run_tasks(spark, partial(verify_ranges, job), tasks)
+    by_partition: dict[int, list[Verdict]] = {range_.tp.partition: [] for range_ in ranges}
+    for verdict in sorted((verdict for part in results for verdict in part), key=lambda verdict: verdict.first):
         by_partition[verdict.partition].append(verdict)
     return state, [reduce(Verdict.and_then, parts) for parts in by_partition.values()]
 
@@ -145,34 +147,34 @@ class LogContent:
     control: list[Longs] = field(default_factory=list)
     aborted: list[Longs] = field(default_factory=list)
 
-    def add(self, fetched: FetchedBatches, one: Range) -> None:
-        seen = decode(fetched.data, RecordFilter(fetched.first, one.until, False, fetched.aborted))
+    def add(self, fetched: FetchedBatches, range_: Range) -> None:
+        seen = decode(fetched.data, RecordFilter(fetched.first, range_.until, False, fetched.aborted))
         self.visible.append(seen)
         if fetched.aborted:
-            every = decode(fetched.data, RecordFilter(fetched.first, one.until))
+            every = decode(fetched.data, RecordFilter(fetched.first, range_.until))
             self.aborted.append(np.setdiff1d(_longs(every, "offset"), _longs(seen, "offset")))
         for _, header in walk(fetched.data):
             if header.is_control:
                 offsets = np.arange(header.base_offset, header.last_offset + 1)
-                self.control.append(offsets[(offsets >= fetched.first) & (offsets < one.until)])
+                self.control.append(offsets[(offsets >= fetched.first) & (offsets < range_.until)])
 
 
 def verify_ranges(job: VerifyTask, task: Sequence[Range]) -> list[Verdict]:
     with ClusterClient(job.properties) as cluster:
-        return [_verify_range(job, one, _read(cluster, job, one)) for one in task]
+        return [_verify_range(job, range_, _read(cluster, job, range_)) for range_ in task]
 
 
-def _read(cluster: ClusterClient, job: VerifyTask, one: Range) -> LogContent:
+def _read(cluster: ClusterClient, job: VerifyTask, range_: Range) -> LogContent:
     log = LogContent()
-    for fetched in fetch(cluster, one, FetchOptions(committed=job.origin.isolation == "read_committed")):
-        log.add(fetched, one)
+    for fetched in fetch(cluster, range_, FetchOptions(committed=job.origin.isolation == "read_committed")):
+        log.add(fetched, range_)
     return log
 
 
-def _verify_range(job: VerifyTask, one: Range, log: LogContent) -> Verdict:
+def _verify_range(job: VerifyTask, range_: Range, log: LogContent) -> Verdict:
     columns = OriginColumns.of(job.origin.format)
-    table = list(_rows(open_table(job.kind, job.uri), columns, one, value=job.origin.format == "raw"))
-    rows, dead, seen = _all(table, columns.offset), _dead(job, one), _all(log.visible, "offset")
+    table = list(_rows(open_table(job.kind, job.uri), columns, range_, value=job.origin.format == "raw"))
+    rows, dead, seen = _all(table, columns.offset), _dead(job, range_), _all(log.visible, "offset")
     control, aborted = _joined(log.control), _joined(log.aborted)
     expected = _expected_by_key(log, seen, dead) if job.origin.mode == "upsert" else seen
     once, counts = np.unique(np.concatenate([rows, dead]), return_counts=True)
@@ -185,16 +187,16 @@ def _verify_range(job: VerifyTask, one: Range, log: LogContent) -> Verdict:
     of_table = _checksum(table, names, both)
     exact = not (len(missing) or len(repeated) or len(wrong))
     return Verdict(
-        one.tp.partition,
-        one.first,
-        one.until,
+        range_.tp.partition,
+        range_.first,
+        range_.until,
         records=len(seen),
         rows=len(rows),
         dead=len(dead),
         replaced=len(seen) - len(expected),
         control=len(control),
         aborted=len(aborted),
-        compacted=one.length - len(seen) - len(control) - len(aborted),
+        compacted=range_.length - len(seen) - len(control) - len(aborted),
         older=len(beside) - len(wrong),
         missing=len(missing),
         repeated=len(repeated),
@@ -220,16 +222,16 @@ def _expected_by_key(log: LogContent, seen: Longs, dead: Longs) -> Longs:
     return np.union1d(kept, np.intersect1d(seen, dead))
 
 
-def _rows(table: Table, columns: OriginColumns, one: Range, *, value: bool) -> Iterator[pa.RecordBatch]:
+def _rows(table: Table, columns: OriginColumns, range_: Range, *, value: bool) -> Iterator[pa.RecordBatch]:
     names = [*columns.names, *(["value"] if value else [])]
-    yield from table.columns(names, OffsetSlice(columns, one.tp.partition, one.first, one.until))
+    yield from table.columns(names, OffsetSlice(columns, range_.tp.partition, range_.first, range_.until))
 
 
-def _dead(job: VerifyTask, one: Range) -> Longs:
+def _dead(job: VerifyTask, range_: Range) -> Longs:
     if job.dead_uri is None:
         return NONE
     columns = OriginColumns.of("raw")
-    return _all(_rows(open_table(job.kind, job.dead_uri), columns, one, value=False), columns.offset)
+    return _all(_rows(open_table(job.kind, job.dead_uri), columns, range_, value=False), columns.offset)
 
 
 def _all(batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch], name: str) -> Longs:
@@ -237,8 +239,8 @@ def _all(batches: Iterator[pa.RecordBatch] | Sequence[pa.RecordBatch], name: str
 
 
 def _longs(batch: pa.RecordBatch, name: str) -> Longs:
-    found: Longs = batch.column(name).to_numpy(zero_copy_only=False)
-    return found
+    column: Longs = batch.column(name).to_numpy(zero_copy_only=False)
+    return column
 
 
 def _joined(parts: Sequence[Longs]) -> Longs:
@@ -257,8 +259,8 @@ def _checksum(batches: Sequence[pa.RecordBatch], names: tuple[str, str, str, str
         chosen = batch.filter(pa.array(np.isin(_longs(batch, offset), offsets)))
         times = chosen.column(timestamp).cast(pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_pylist()
         values = chosen.column(value).to_pylist() if value is not None else [b""] * chosen.num_rows
-        each = zip(chosen.column(offset).to_pylist(), times, chosen.column(key).to_pylist(), values, strict=True)
-        total += sum(_number(*record) for record in each)
+        records = zip(chosen.column(offset).to_pylist(), times, chosen.column(key).to_pylist(), values, strict=True)
+        total += sum(_number(*record) for record in records)
     return total & MASK
 
 

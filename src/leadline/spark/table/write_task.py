@@ -36,7 +36,7 @@ class WriteTask:
     """What all tasks of a batch must know."""
 
     properties: Mapping[str, str]  # of the client
-    how: FetchOptions
+    fetch_options: FetchOptions
     format: str
     registry: str  # of schemas, for formats that need one
     columns: OriginColumns
@@ -93,9 +93,9 @@ def _write_files(job: WriteTask, task: Task, cluster: ClusterClient, open_files:
 
 def _shaped(job: WriteTask, task: Task, cluster: ClusterClient) -> Iterator[tuple[pa.RecordBatch, ShapedRecords]]:
     shape = shape_of(job.format, job.registry, by_key=job.by_key)
-    for one in task:
-        for batch in rows(cluster, one, job.how, headers=True):
-            yield batch, shape(batch, one.tp.topic, one.tp.partition, job.schema)
+    for range_ in task:
+        for batch in rows(cluster, range_, job.fetch_options, headers=True):
+            yield batch, shape(batch, range_.tp.topic, range_.tp.partition, job.schema)
 
 
 class ParquetFiles:
@@ -195,8 +195,8 @@ def as_uri(directory: str) -> str:
 
 def flush_to_disk(path: Path) -> None:
     """The file and its name survive a power failure."""
-    for each in (path, path.parent):
-        fd = os.open(each, os.O_RDONLY)
+    for target in (path, path.parent):
+        fd = os.open(target, os.O_RDONLY)
         try:
             os.fsync(fd)
         finally:

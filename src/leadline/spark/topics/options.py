@@ -176,28 +176,28 @@ class SourceOptions:
     """Options as they came, looked up by any case; what was wrong is told with the name as it is documented."""
 
     def __init__(self, options: Mapping[str, str], names: list[str], kafka: list[str]) -> None:
-        self._given = {name.lower(): value for name, value in options.items()}
+        self._options = {name.lower(): value for name, value in options.items()}
         self.client: dict[str, str] = {}
-        known = {name.lower(): name for name in names}
-        for name, value in self._given.items():
+        by_lower_case = {name.lower(): name for name in names}
+        for name, value in self._options.items():
             if name.startswith("kafka."):
                 self._take_property(name.removeprefix("kafka."), value, kafka)
-            elif name not in known:
-                raise BadOption(f"there is no option {name}{nearest(name, known) or nearest(name, names)}")
+            elif name not in by_lower_case:
+                raise BadOption(f"there is no option {name}{nearest(name, by_lower_case) or nearest(name, names)}")
 
-    def _take_property(self, name: str, value: str, known: list[str]) -> None:
+    def _take_property(self, name: str, value: str, names: list[str]) -> None:
         if name in REFUSED:
             raise BadOption(f"kafka.{name} cannot be used: {REFUSED[name]}")
-        if name not in known and name not in TUNING:
-            close = nearest(name, [*known, *TUNING]).replace("mean ", "mean kafka.")
+        if name not in names and name not in TUNING:
+            close = nearest(name, [*names, *TUNING]).replace("mean ", "mean kafka.")
             raise BadOption(f"there is no option kafka.{name}{close}")
         self.client[name] = value
 
     def has(self, name: str) -> bool:
-        return name.lower() in self._given
+        return name.lower() in self._options
 
     def text(self, name: str) -> str | None:
-        return self._given.get(name.lower())
+        return self._options.get(name.lower())
 
     def flag(self, name: str, default: bool) -> bool:
         text = self.text(name)
@@ -226,35 +226,35 @@ def _servers(client: Mapping[str, str]) -> None:
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
-    given = SourceOptions(options, READ, ACCESS + READING)
-    _servers(given.client)
+    source = SourceOptions(options, READ, ACCESS + READING)
+    _servers(source.client)
     for name in BATCH_ONLY if streaming else STREAM_ONLY:
-        if given.has(name):
+        if source.has(name):
             raise BadOption(f"{name} is for {'batch reads' if streaming else 'streams'} only")
-    isolation = given.client.get("isolation.level", "read_uncommitted")
+    isolation = source.client.get("isolation.level", "read_uncommitted")
     if isolation not in ("read_uncommitted", "read_committed"):
         raise BadOption(f"kafka.isolation.level={isolation}: expected read_uncommitted or read_committed")
-    _check_numbers(given.client, "request.timeout.ms default.api.timeout.ms max.partition.fetch.bytes")
-    start = _starting(given, streaming)
-    delay = given.text("maxTriggerDelay")
+    _check_numbers(source.client, "request.timeout.ms default.api.timeout.ms max.partition.fetch.bytes")
+    start = _starting(source, streaming)
+    delay = source.text("maxTriggerDelay")
     return ReadOptions(
-        topics=_topics(given),
+        topics=_topics(source),
         start=start,
-        end=_ending(given),
-        no_later_record_is_latest=_strategy(given),
-        max_offsets=given.count("maxOffsetsPerTrigger"),
-        max_bytes=given.count("maxBytesPerTrigger"),
-        min_offsets=given.count("minOffsetsPerTrigger"),
+        end=_ending(source),
+        no_later_record_is_latest=_strategy(source),
+        max_offsets=source.count("maxOffsetsPerTrigger"),
+        max_bytes=source.count("maxBytesPerTrigger"),
+        min_offsets=source.count("minOffsetsPerTrigger"),
         max_delay_ms=15 * 60_000 if delay is None else _duration("maxTriggerDelay", delay),
-        min_partitions=given.count("minPartitions"),
-        max_records_per_partition=given.count("maxRecordsPerPartition"),
-        fail_on_data_loss=given.flag("failOnDataLoss", True),
-        headers=given.flag("includeHeaders", False),
+        min_partitions=source.count("minPartitions"),
+        max_records_per_partition=source.count("maxRecordsPerPartition"),
+        fail_on_data_loss=source.flag("failOnDataLoss", True),
+        headers=source.flag("includeHeaders", False),
         committed=isolation == "read_committed",
-        group=given.client.get("group.id"),
-        group_prefix=given.text("groupIdPrefix") or "leadline-spark",
-        commit_progress=given.flag("commitProgress", True),
-        client=given.client,
+        group=source.client.get("group.id"),
+        group_prefix=source.text("groupIdPrefix") or "leadline-spark",
+        commit_progress=source.flag("commitProgress", True),
+        client=source.client,
     )
 
 
@@ -264,12 +264,12 @@ def _check_numbers(client: Mapping[str, str], names: str) -> None:
             number(f"kafka.{name}", client[name], 1)
 
 
-def _topics(given: SourceOptions) -> TopicSelection:
-    ways = [name for name in ("subscribe", "subscribePattern", "assign") if given.has(name)]
+def _topics(source: SourceOptions) -> TopicSelection:
+    ways = [name for name in ("subscribe", "subscribePattern", "assign") if source.has(name)]
     if len(ways) != 1:
         raise BadOption(f"expected one of subscribe, subscribePattern and assign, not {' and '.join(ways) or 'none'}")
     (way,) = ways
-    text = given.text(way) or ""
+    text = source.text(way) or ""
     if way == "assign":
         return AssignedPartitions(_assigned(text))
     if way == "subscribe":
@@ -287,50 +287,50 @@ def _topics(given: SourceOptions) -> TopicSelection:
 
 
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
-    found: dict[TopicPartition, None] = {}
+    assigned: dict[TopicPartition, None] = {}
     for topic, partitions in _json("assign", text, ASSIGN_EXAMPLE).items():
         for partition in partitions if isinstance(partitions, list) else [partitions]:
             if type(partition) is not int or partition < 0:
                 raise BadOption(f"assign={text}: expected JSON such as {ASSIGN_EXAMPLE}")
-            found[TopicPartition(topic, partition)] = None
-    if not found:
+            assigned[TopicPartition(topic, partition)] = None
+    if not assigned:
         raise BadOption(f"assign={text}: expected JSON such as {ASSIGN_EXAMPLE}")
-    return tuple(found)
+    return tuple(assigned)
 
 
 def _json(name: str, text: str, example: str) -> dict[str, object]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError:
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise BadOption(f"{name}={text}: expected JSON such as {example}")
-    return found
+    return value
 
 
 def _by_partition(name: str, text: str, least: int) -> dict[TopicPartition, int]:
     example = '{"topic": {"0": 23, "1": -2}}' if least < 0 else '{"topic": {"0": 1700000000000}}'
-    found: dict[TopicPartition, int] = {}
-    for topic, each in _json(name, text, example).items():
-        if not isinstance(each, dict):
+    numbers: dict[TopicPartition, int] = {}
+    for topic, partitions in _json(name, text, example).items():
+        if not isinstance(partitions, dict):
             raise BadOption(f"{name}={text}: expected JSON such as {example}")
-        for partition, value in each.items():
+        for partition, value in partitions.items():
             if not re.fullmatch(r"\d{1,9}", str(partition)) or type(value) is not int or value < least:
                 raise BadOption(f"{name}={text}: {topic}, {partition}: {value} is none of the values of {example}")
-            found[TopicPartition(topic, int(partition))] = value
-    if not found:
+            numbers[TopicPartition(topic, int(partition))] = value
+    if not numbers:
         raise BadOption(f"{name}={text}: expected JSON such as {example}")
-    return found
+    return numbers
 
 
-def _starting(given: SourceOptions, streaming: bool) -> OffsetBound:
+def _starting(source: SourceOptions, streaming: bool) -> OffsetBound:
     """A time for all counts most, then times, then offsets: the connector's order."""
-    if (text := given.text("startingTimestamp")) is not None:
+    if (text := source.text("startingTimestamp")) is not None:
         return StartingTime(number("startingTimestamp", text))
-    if (text := given.text("startingOffsetsByTimestamp")) is not None:
+    if (text := source.text("startingOffsetsByTimestamp")) is not None:
         return StartingTimes(_by_partition("startingOffsetsByTimestamp", text, 0))
-    text = (given.text("startingOffsets") or ("latest" if streaming else "earliest")).strip()
-    where: OffsetBound | None = _edge(text) or _relative(text) or _of_group(text, given)
+    text = (source.text("startingOffsets") or ("latest" if streaming else "earliest")).strip()
+    where: OffsetBound | None = _edge(text) or _relative(text) or _of_group(text, source)
     if where is None:
         where = StartingOffsets(_by_partition("startingOffsets", text, EARLIEST))
     latest = where is Edge.LATEST or (isinstance(where, StartingOffsets) and LATEST in where.by_partition.values())
@@ -339,12 +339,12 @@ def _starting(given: SourceOptions, streaming: bool) -> OffsetBound:
     return where
 
 
-def _ending(given: SourceOptions) -> OffsetBound:
-    if (text := given.text("endingTimestamp")) is not None:
+def _ending(source: SourceOptions) -> OffsetBound:
+    if (text := source.text("endingTimestamp")) is not None:
         return StartingTime(number("endingTimestamp", text))
-    if (text := given.text("endingOffsetsByTimestamp")) is not None:
+    if (text := source.text("endingOffsetsByTimestamp")) is not None:
         return StartingTimes(_by_partition("endingOffsetsByTimestamp", text, 0))
-    text = (given.text("endingOffsets") or "latest").strip()
+    text = (source.text("endingOffsets") or "latest").strip()
     where: OffsetBound | None = _edge(text)
     if where is None:
         where = StartingOffsets(_by_partition("endingOffsets", text, EARLIEST))
@@ -365,12 +365,12 @@ def _relative(text: str) -> StartingAgo | LastOffsets | None:
     return None
 
 
-def _of_group(text: str, given: SourceOptions) -> StartingGroup | None:
+def _of_group(text: str, source: SourceOptions) -> StartingGroup | None:
     if text.lower() != "committed":
         return None
-    if "group.id" not in given.client:
+    if "group.id" not in source.client:
         raise BadOption("startingOffsets=committed: kafka.group.id is missing, which tells whose offsets")
-    return StartingGroup(given.client["group.id"])
+    return StartingGroup(source.client["group.id"])
 
 
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
@@ -387,8 +387,8 @@ def _duration(name: str, text: str) -> int:
     return int(match[1]) * _UNITS_MS[unit]
 
 
-def _strategy(given: SourceOptions) -> bool:
-    text = (given.text("startingOffsetsByTimestampStrategy") or "error").lower()
+def _strategy(source: SourceOptions) -> bool:
+    text = (source.text("startingOffsetsByTimestampStrategy") or "error").lower()
     if text not in ("error", "latest"):
         raise BadOption(f"startingOffsetsByTimestampStrategy={text}: expected error or latest")
     return text == "latest"
@@ -398,18 +398,18 @@ def _strategy(given: SourceOptions) -> bool:
 
 
 def write_options(options: Mapping[str, str]) -> WriteOptions:
-    given = SourceOptions(options, WRITE, ACCESS + WRITING)
-    _servers(given.client)
-    client = given.client
+    source = SourceOptions(options, WRITE, ACCESS + WRITING)
+    _servers(source.client)
+    client = source.client
     _check_numbers(client, "request.timeout.ms default.api.timeout.ms transaction.timeout.ms batch.size")
     if client.get("acks", "all") not in ("all", "-1"):
         raise BadOption(f"kafka.acks={client['acks']}: a transaction needs acks=all")
     if client.get("enable.idempotence", "true").lower() != "true":
         raise BadOption("kafka.enable.idempotence=false: a transaction is idempotent")
     return WriteOptions(
-        topic=given.text("topic"),
-        timestamps=given.flag("includeTimestamp", False),
-        staging=given.text("stagingLocation") or given.text("checkpointLocation"),
+        topic=source.text("topic"),
+        timestamps=source.flag("includeTimestamp", False),
+        staging=source.text("stagingLocation") or source.text("checkpointLocation"),
         transactional_id=client.get("transactional.id"),
         transaction_timeout_ms=int(client.get("transaction.timeout.ms", 600_000)),
         codec=_codec(client.get("compression.type", "lz4")),

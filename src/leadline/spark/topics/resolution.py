@@ -37,36 +37,35 @@ class ResolvedTopics:
 def resolve_topics(cluster: ClusterClient, topics: TopicSelection, *, all_of_them: bool = True) -> ResolvedTopics:
     """The partitions that are meant. `all_of_them`: NoSuchTopic if one that is named is missing."""
     if isinstance(topics, SubscribedTopics):
-        found = cluster.existing_topics(topics.names) if all_of_them else cluster.topics(topics.names)
-        return _found(found, [tp for topic in found.values() for tp in topic.partitions])
+        metadata = cluster.existing_topics(topics.names) if all_of_them else cluster.topics(topics.names)
+        return _resolved(metadata, [tp for topic in metadata.values() for tp in topic.partitions])
     if isinstance(topics, AssignedPartitions):
         return _assigned(cluster, topics, all_of_them)
-    wanted = re.compile(topics.pattern)
-    found = {name: t for name, t in cluster.topics().items() if wanted.fullmatch(name) and not t.is_internal}
-    return _found(found, [tp for topic in found.values() for tp in topic.partitions])
+    pattern = re.compile(topics.pattern)
+    metadata = {name: t for name, t in cluster.topics().items() if pattern.fullmatch(name) and not t.is_internal}
+    return _resolved(metadata, [tp for topic in metadata.values() for tp in topic.partitions])
 
 
 def _assigned(cluster: ClusterClient, topics: AssignedPartitions, all_of_them: bool) -> ResolvedTopics:
     names = {tp.topic for tp in topics.partitions}
-    found = cluster.existing_topics(names) if all_of_them else cluster.topics(names)
-    there = [tp for tp in topics.partitions if tp.topic in found and tp.partition in found[tp.topic].leaders]
+    metadata = cluster.existing_topics(names) if all_of_them else cluster.topics(names)
+    there = [tp for tp in topics.partitions if tp.topic in metadata and tp.partition in metadata[tp.topic].leaders]
     if all_of_them and len(there) < len(topics.partitions):
         missing = next(tp for tp in topics.partitions if tp not in there)
-        raise NoSuchTopic(
-            f"assign: topic {missing.topic} has {len(found[missing.topic].leaders)} partitions; there is no {missing}"
-        )
-    return _found(found, there)
+        count = len(metadata[missing.topic].leaders)
+        raise NoSuchTopic(f"assign: topic {missing.topic} has {count} partitions; there is no {missing}")
+    return _resolved(metadata, there)
 
 
-def _found(topics: Mapping[str, TopicMetadata], partitions: list[TopicPartition]) -> ResolvedTopics:
+def _resolved(topics: Mapping[str, TopicMetadata], partitions: list[TopicPartition]) -> ResolvedTopics:
     return ResolvedTopics(
         sorted(partitions), {name: format_id(topic.id) for name, topic in topics.items() if topic.id != NO_ID}
     )
 
 
-def current_offsets(cluster: ClusterClient, found: ResolvedTopics, *, committed: bool) -> ClusterOffsets:
-    latest = cluster.latest(found.partitions, committed=committed)
-    return ClusterOffsets(cluster.earliest(found.partitions), latest, found.ids)
+def current_offsets(cluster: ClusterClient, topics: ResolvedTopics, *, committed: bool) -> ClusterOffsets:
+    latest = cluster.latest(topics.partitions, committed=committed)
+    return ClusterOffsets(cluster.earliest(topics.partitions), latest, topics.ids)
 
 
 def start_offsets(cluster: ClusterClient, at: ClusterOffsets, options: ReadOptions) -> dict[TopicPartition, Offset]:
@@ -74,7 +73,7 @@ def start_offsets(cluster: ClusterClient, at: ClusterOffsets, options: ReadOptio
     where = options.start
     offsets = _by_time(cluster, at, where, "starting", strict=not options.no_later_record_is_latest)
     if offsets is None:
-        offsets = _begin(cluster, at, where)
+        offsets = _start_offsets(cluster, at, where)
     for tp, offset in offsets.items():
         if offset > at.latest[tp]:
             raise BadOption(f"startingOffsets: {tp} ends at {at.latest[tp]}; it cannot be read from {offset} on")
@@ -88,7 +87,7 @@ def start_offsets(cluster: ClusterClient, at: ClusterOffsets, options: ReadOptio
     return {tp: max(offset, at.earliest[tp]) for tp, offset in offsets.items()}
 
 
-def _begin(cluster: ClusterClient, at: ClusterOffsets, where: OffsetBound) -> dict[TopicPartition, Offset]:
+def _start_offsets(cluster: ClusterClient, at: ClusterOffsets, where: OffsetBound) -> dict[TopicPartition, Offset]:
     match where:
         case Edge.EARLIEST:
             return dict(at.earliest)
@@ -98,7 +97,7 @@ def _begin(cluster: ClusterClient, at: ClusterOffsets, where: OffsetBound) -> di
             committed = cluster.committed(group, list(at.latest))
             return {tp: committed[tp].offset if tp in committed else at.earliest[tp] for tp in at.latest}
         case StartingOffsets(given):
-            return _given("startingOffsets", given, at)
+            return _offsets_by_partition("startingOffsets", given, at)
     return dict(at.latest)
 
 
@@ -109,24 +108,26 @@ def end_offsets(cluster: ClusterClient, at: ClusterOffsets, options: ReadOptions
         return offsets
     if not isinstance(options.end, StartingOffsets):
         return dict(at.latest)
-    offsets = _given("endingOffsets", options.end.by_partition, at)
+    offsets = _offsets_by_partition("endingOffsets", options.end.by_partition, at)
     for tp, offset in offsets.items():
         if offset > at.latest[tp]:
             raise BadOption(f"endingOffsets: {tp} ends at {at.latest[tp]}; it cannot be read up to {offset}")
     return offsets
 
 
-def _given(name: str, given: Mapping[TopicPartition, Offset], at: ClusterOffsets) -> dict[TopicPartition, Offset]:
-    _check_same(name, given, at)
+def _offsets_by_partition(
+    name: str, offsets: Mapping[TopicPartition, Offset], at: ClusterOffsets
+) -> dict[TopicPartition, Offset]:
+    _check_same(name, offsets, at)
     edges = {EARLIEST: at.earliest, LATEST: at.latest}
-    return {tp: edges[offset][tp] if offset in edges else offset for tp, offset in given.items()}
+    return {tp: edges[offset][tp] if offset in edges else offset for tp, offset in offsets.items()}
 
 
-def _check_same(name: str, given: Mapping[TopicPartition, object], at: ClusterOffsets) -> None:
+def _check_same(name: str, named: Mapping[TopicPartition, object], at: ClusterOffsets) -> None:
     """The connector's law: who names partitions names all."""
-    if given.keys() != at.latest.keys():
-        missing = ", ".join(map(str, sorted(at.latest.keys() - given.keys())))
-        unknown = ", ".join(map(str, sorted(given.keys() - at.latest.keys())))
+    if named.keys() != at.latest.keys():
+        missing = ", ".join(map(str, sorted(at.latest.keys() - named.keys())))
+        unknown = ", ".join(map(str, sorted(named.keys() - at.latest.keys())))
         wrong = [f"missing: {missing}"] * bool(missing) + [f"not to be read: {unknown}"] * bool(unknown)
         raise BadOption(f"{name} must name all partitions that are read, and no others; {'; '.join(wrong)}")
 
@@ -144,14 +145,14 @@ def _by_time(
             times, strict = dict.fromkeys(at.latest, time.time_ns() // 1_000_000 - ms), False
         case _:
             return None
-    found = cluster.offsets(times)
-    for tp, offset in sorted(found.items()):
+    offsets = cluster.offsets(times)
+    for tp, offset in sorted(offsets.items()):
         if offset is None and strict:
             raise BadOption(
                 f"{name}Timestamp: {tp} has no record at or behind {times[tp]}; "
                 "startingOffsetsByTimestampStrategy=latest begins at its end instead"
             )
-    return {tp: at.latest[tp] if offset is None else min(offset, at.latest[tp]) for tp, offset in found.items()}
+    return {tp: at.latest[tp] if offset is None else min(offset, at.latest[tp]) for tp, offset in offsets.items()}
 
 
 def bytes_per_offset(cluster: ClusterClient, at: ClusterOffsets) -> dict[TopicPartition, float]:

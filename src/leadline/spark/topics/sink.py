@@ -69,8 +69,8 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
         raise BadOption(f"includeTimestamp=true, and there is no column timestamp among {', '.join(kinds)}")
     for name, expected in TYPES.items():
         if name in kinds and (name != "timestamp" or options.timestamps) and not isinstance(kinds[name], expected):
-            known = " or ".join(kind().simpleString() if kind is not ArrayType else HEADERS for kind in expected)
-            raise BadOption(f"the column {name} is {kinds[name].simpleString()}; it must be {known}")
+            types = " or ".join(kind().simpleString() if kind is not ArrayType else HEADERS for kind in expected)
+            raise BadOption(f"the column {name} is {kinds[name].simpleString()}; it must be {types}")
 
 
 # Tasks
@@ -86,8 +86,8 @@ class RowEncoder:
         self._turn = uuid.uuid4().int % 1000  # records without a key take turns, a set of rows at a time
 
     def batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[EncodedBatch]:
-        for found in rows:
-            for topic, of_topic in self._by_topic(found):
+        for batch in rows:
+            for topic, of_topic in self._by_topic(batch):
                 yield from self._packing.add(self._columns(topic, of_topic))
         yield from self._packing.rest()
 
@@ -118,8 +118,8 @@ class RowEncoder:
         if not self._options.timestamps:
             return [now_ms] * rows.num_rows
         times = rows.column("timestamp").cast(pa.timestamp("ms", rows.column("timestamp").type.tz), safe=False)
-        found: list[int] = pc.fill_null(times.cast(pa.int64()), now_ms).to_pylist()
-        return found
+        result: list[int] = pc.fill_null(times.cast(pa.int64()), now_ms).to_pylist()
+        return result
 
     def _chosen(self, topic: str, keys: pa.Array, column: pa.Array | None) -> Ints:
         count = self._count(topic)
@@ -128,10 +128,10 @@ class RowEncoder:
         chosen[chosen < 0] = self._turn % count
         if column is None:
             return chosen
-        given = pc.fill_null(column, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-        if (given >= count).any():
-            raise BadOption(f"a row is for partition {given.max()} of {topic}, which has {count}")
-        return np.where(given >= 0, given, chosen)
+        requested = pc.fill_null(column, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        if (requested >= count).any():
+            raise BadOption(f"a row is for partition {requested.max()} of {topic}, which has {count}")
+        return np.where(requested >= 0, requested, chosen)
 
     def _count(self, topic: str) -> int:
         if topic not in self._partitions:
@@ -152,15 +152,15 @@ def stage(rows: Iterator[pa.RecordBatch], options: WriteOptions, staging: Stagin
 
 
 @contextmanager
-def unsent(lefts: Sequence[TaskStaged], tags: Sequence[object] | None = None) -> Iterator[list[StagedBatch]]:
+def staged_batches(lefts: Sequence[TaskStaged], tags: Sequence[object] | None = None) -> Iterator[list[StagedBatch]]:
     """What the tasks left behind, in the order of the tasks; `tags`: one for each batch of it."""
     with closing(StagedFiles()) as files:
-        found = [
+        batches = [
             StagedBatch(piece.tp, piece.size, piece.count, partial(files.load, left, piece))
             for left in lefts
             for piece in left.staged.pieces
         ]
-        yield found if tags is None else [replace(batch, tag=tag) for batch, tag in zip(found, tags, strict=True)]
+        yield batches if tags is None else [replace(batch, tag=tag) for batch, tag in zip(batches, tags, strict=True)]
 
 
 class StagedFiles:
@@ -252,9 +252,9 @@ class BatchNote:
     def remark(self) -> str:
         return json.dumps({"batch": self.batch})
 
-    def is_taken(self, cluster: ClusterClient) -> bool:
+    def is_committed(self, cluster: ClusterClient) -> bool:
         """Whether this batch, or a later one, has been noted."""
-        return any(_batch(found.metadata) >= self.batch for found in cluster.committed(self.group).values())
+        return any(_batch(offset.metadata) >= self.batch for offset in cluster.committed(self.group).values())
 
 
 def _batch(remark: str) -> int:
@@ -269,11 +269,11 @@ def write_once(
 ) -> bool:
     """All that the tasks left behind, and the note; False if the note says that it is there already."""
     transaction.begin()  # first: from here on nobody else can write the note
-    if note is not None and note.is_taken(cluster):
+    if note is not None and note.is_committed(cluster):
         return False
     try:
         transaction.add({piece.tp for left in lefts for piece in left.staged.pieces})
-        with unsent(lefts) as batches:
+        with staged_batches(lefts) as batches:
             transaction.send(batches)
         if note is not None:
             transaction.commit_offsets(

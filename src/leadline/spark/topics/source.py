@@ -121,15 +121,15 @@ def close_clusters() -> None:
 def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, TaskPartition):
         return  # Spark makes one of its own where nothing is planned
-    how = FetchOptions(
+    fetch_options = FetchOptions(
         options.committed,
         options.fail_on_data_loss,
         int(options.client.get("max.partition.fetch.bytes", FETCH_BYTES)),
     )
     cluster = cluster_of(options.client)
-    for one in partition.task:
-        for found in rows(cluster, one, how, headers=options.headers):
-            yield spark_columns(found, *one.tp)
+    for range_ in partition.task:
+        for batch in rows(cluster, range_, fetch_options, headers=options.headers):
+            yield spark_columns(batch, *range_.tp)
 
 
 # A batch
@@ -203,8 +203,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return cluster_of(self.options.client)
 
     def _now(self, *, all_of_them: bool) -> ClusterOffsets:
-        found = resolution.resolve_topics(self._cluster, self.options.topics, all_of_them=all_of_them)
-        at = resolution.current_offsets(self._cluster, found, committed=self.options.committed)
+        topics = resolution.resolve_topics(self._cluster, self.options.topics, all_of_them=all_of_them)
+        at = resolution.current_offsets(self._cluster, topics, committed=self.options.committed)
         self._latest = Positions(at.latest, "", at.ids)
         if self._target is None:
             return at
@@ -257,11 +257,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _check(self, before: Positions, at: ClusterOffsets) -> None:
-        asked = names(self.options.topics)
-        if asked and before.topics and before.topics.isdisjoint(asked):
+        requested = names(self.options.topics)
+        if requested and before.topics and before.topics.isdisjoint(requested):
             raise BadCheckpoint(
                 f"the checkpoint is of {', '.join(sorted(before.topics))}, and the query reads "
-                f"{', '.join(sorted(asked))}: it needs a checkpointLocation of its own"
+                f"{', '.join(sorted(requested))}: it needs a checkpointLocation of its own"
             )
         if lost := losses(before, at):
             if self.options.fail_on_data_loss:
@@ -275,8 +275,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, object], end: dict[str, object]) -> Sequence[InputPartition]:
         before, after = Positions.from_json(start), Positions.from_json(end)
         cluster = self._cluster
-        known = ClusterOffsets({}, after.offsets, after.ids)
-        new = [tp for tp in after.offsets if tp not in before.offsets or is_recreated(before, known, tp.topic)]
+        planned_offsets = ClusterOffsets({}, after.offsets, after.ids)
+        new = [
+            tp for tp in after.offsets if tp not in before.offsets or is_recreated(before, planned_offsets, tp.topic)
+        ]
         begin = {**before.offsets, **cluster.earliest(new)}
         end_of = {tp: until for tp, until in after.offsets.items() if begin[tp] < until}
         if not end_of:

@@ -87,13 +87,13 @@ class Staging:
     def open(self, staged: Staged) -> BinaryIO:
         system, _ = self._home()
         try:
-            found: BinaryIO = system.open_input_file(staged.path)
+            file: BinaryIO = system.open_input_file(staged.path)
         except OSError as error:
             raise StagingFailed(
                 f"the driver does not find {staged.path}, which a task wrote: stagingLocation must be a directory that "
                 f"driver and executors share ({error})"
             ) from None
-        return found
+        return file
 
     def clear(self) -> None:
         """All that was staged for the job."""

@@ -61,12 +61,12 @@ def test_other_records_of_the_journal_are_passed_over() -> None:
     found = CommitHistory()
     for key in (group_key("billing"), None, b"", b"\x00\x63whatever", b"\x00\x01"):
         found.add(0, 0, key, b"", TOPICS)
-    assert found.found == {}
+    assert found.points == {}
 
 
 def test_so_many_commits_are_thinned_out_and_the_last_one_stays() -> None:
     many = lag.MOST_COMMITS * 3
     found = commits(*((n, n) for n in range(many)))
-    kept = found.found["billing", TP]
+    kept = found.points["billing", TP]
     assert len(kept) <= lag.MOST_COMMITS
     assert (kept[0].offset, kept[-1].offset) == (0, many - 1)

@@ -68,7 +68,7 @@ def test_a_hot_key_is_counted_up_to_the_error_that_is_told(parts: list[list[byte
             other.add(0, column(part), longs([1] * len(part)))
             hot.merge(other)
     assert hot.error * 5 <= counts.total()
-    assert len(hot.found) <= 5
+    assert len(hot.counts) <= 5
     found = {each.key: each.records for each in hot.top(100)}
     for key, count in counts.items():
         assert found.get(key, 0) <= count <= found.get(key, 0) + hot.error

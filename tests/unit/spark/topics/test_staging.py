@@ -6,7 +6,7 @@ import pytest
 
 from leadline.model import TopicPartition
 from leadline.spark.batches.encode import EncodedBatch
-from leadline.spark.topics.sink import MOST_OPEN, TaskStaged, unsent
+from leadline.spark.topics.sink import MOST_OPEN, TaskStaged, staged_batches
 from leadline.spark.topics.staging import FOLDER, Staging, StagingFailed
 
 TP = TopicPartition("t", 0)
@@ -20,7 +20,7 @@ def test_batches_come_back_as_they_were_left(tmp_path: Path) -> None:
         )
         for task in range(MOST_OPEN + 5)
     ]
-    with unsent(lefts) as batches:
+    with staged_batches(lefts) as batches:
         assert [batch.load().decode() for batch in batches] == [f"{t}-{n}" for t in range(len(lefts)) for n in range(3)]
         assert [batch.count for batch in batches[:3]] == [0, 1, 2]
         assert batches[0].load() == b"0-0"
