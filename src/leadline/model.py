@@ -2,7 +2,7 @@
 
 import base64
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 Buffer = bytes | bytearray | memoryview
@@ -55,9 +55,9 @@ def parse_id(text: str) -> uuid.UUID:
     return uuid.UUID(bytes=raw)
 
 
-def new_id() -> uuid.UUID:
-    """A random id; one that would start with a dash is no use on a command line, so it is drawn again."""
+def new_id(new_uuid: Callable[[], uuid.UUID]) -> uuid.UUID:
+    """A random id. One whose text starts with a dash is drawn again: a command line takes that for an option."""
     while True:
-        value = uuid.uuid4()
+        value = new_uuid()
         if not format_id(value).startswith("-"):
             return value

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from leadline.log import names
 from leadline.log.checkpoints import write_clean_shutdown, write_offsets
@@ -50,7 +51,7 @@ def measure(run: Run) -> list[Row]:
 def _make(model: Path, directory: Path, count: int) -> int:
     """A log directory as a clean stop leaves it, every partition a copy of one. Where they end."""
     log = fill(model, PARTITION_BYTES, Maker(16, 1000), producer_id=7)
-    log.assign_topic_id(new_id())
+    log.assign_topic_id(new_id(uuid4))
     log.close()
     tps = [TopicPartition(f"topic-{n // PARTITIONS_PER_TOPIC}", n % PARTITIONS_PER_TOPIC) for n in range(count)]
     for tp in tps:

@@ -95,7 +95,7 @@ class AnyCluster(RuleBasedStateMachine):
     @rule(data=st.data(), to=st.none() | some)
     def reassign(self, data: st.DataObject, to: tuple[BrokerId, ...] | None) -> None:
         tp = data.draw(st.sampled_from(self.partitions()))
-        self.paper.do(lambda: self.paper.decisions.reassignments.asked({tp: to}))
+        self.paper.do(lambda: self.paper.decisions.reassignments.alter({tp: to}))
 
     @precondition(lambda self: self.partitions())
     @rule(data=st.data(), unclean=st.booleans())

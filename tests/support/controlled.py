@@ -5,6 +5,7 @@ It holds the decisions to their invariants at every step, so that a test has onl
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
+from uuid import uuid4
 
 from leadline.controller.decisions import Decisions, PendingChanges
 from leadline.controller.effects import ControllerEffects, Ensure, Remove, Write
@@ -94,14 +95,14 @@ class Paper:
 
     def create(self, name: str, *assignment: Sequence[BrokerId]) -> None:
         topic = znodes.TopicNode(
-            new_id(), {n: ReplicaAssignment(tuple(replicas)) for n, replicas in enumerate(assignment)}
+            new_id(uuid4), {n: ReplicaAssignment(tuple(replicas)) for n, replicas in enumerate(assignment)}
         )
         self.nodes[znodes.topic_path(name)] = (znodes.encode_topic(topic), 0)
         self.do(lambda: self.decisions.topics(self.children(znodes.TOPICS), [(name, topic)]))
 
     def delete(self, name: str) -> None:
         self.nodes[znodes.delete_topic_path(name)] = (b"", 0)
-        self.do(lambda: self.decisions.deletions.wanted(self.children(znodes.DELETE_TOPICS)))
+        self.do(lambda: self.decisions.deletions.requested(self.children(znodes.DELETE_TOPICS)))
 
     def brokers_changed(self) -> None:
         self.do(lambda: self.decisions.brokers(list(self.registered.values())))

@@ -1,6 +1,7 @@
 """The shared nouns: partitions and ids as Kafka writes them."""
 
 import uuid
+from uuid import uuid4
 
 import pytest
 
@@ -26,4 +27,4 @@ def test_what_is_no_id_is_refused_with_the_text(text: str) -> None:
 
 
 def test_a_new_id_never_starts_with_a_dash() -> None:
-    assert not any(format_id(new_id()).startswith("-") for _ in range(500))
+    assert not any(format_id(new_id(uuid4)).startswith("-") for _ in range(500))

@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 from leadline.api.context import Context
 from leadline.cluster.metadata_cache import CachedTopic
-from leadline.controller.cluster_admin import spread
 from leadline.controller.topics import check_name
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.transaction_shard import TRANSACTIONS_TOPIC
@@ -23,8 +22,9 @@ async def auto_create(name: str, ctx: Context) -> CachedTopic:
     metadata = ctx.services.metadata
     check_name(name, metadata.topics)
     wanted, racks = _wanted(name, ctx), metadata.racks
-    assignment = spread(racks, wanted.partitions, wanted.factor)
-    return await ctx.services.cluster.create_topic(name, assignment, wanted.config)
+    cluster = ctx.services.cluster
+    assignment = cluster.spread(racks, wanted.partitions, wanted.factor)
+    return await cluster.create_topic(name, assignment, wanted.config)
 
 
 def _wanted(name: str, ctx: Context) -> Wanted:

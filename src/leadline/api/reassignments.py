@@ -26,7 +26,7 @@ async def alter_partition_reassignments(
         for each in topic.partitions
     }
     try:
-        answers = await ctx.services.controller.do(lambda decisions: decisions.reassignments.asked(targets))
+        answers = await ctx.services.controller.do(lambda decisions: decisions.reassignments.alter(targets))
     except WireError as error:
         return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=str(error))
     topics: dict[str, _Topic] = {}

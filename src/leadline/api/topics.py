@@ -10,7 +10,6 @@ from leadline.cluster.metadata_cache import CachedTopic
 from leadline.config.alter import check_topic
 from leadline.config.describe import describe_topic
 from leadline.config.values import InvalidSetting
-from leadline.controller.cluster_admin import spread
 from leadline.controller.topics import INTERNAL, Assignment, assign, check_name, given_assignment
 from leadline.errors import (
     InvalidConfig,
@@ -100,7 +99,7 @@ def _assignment(asked: CreateTopicsRequest.CreatableTopic, ctx: Context) -> Assi
     partitions = config.num_partitions if asked.num_partitions == BROKERS_CHOICE else asked.num_partitions
     factor = asked.replication_factor
     wanted = config.default_replication_factor if factor == BROKERS_CHOICE else factor
-    return spread(racks, partitions, wanted)
+    return ctx.services.cluster.spread(racks, partitions, wanted)
 
 
 def _config(given: Mapping[str, str | None], ctx: Context) -> dict[str, str]:

@@ -28,8 +28,10 @@ from leadline.config.live_settings import LiveSettings
 from leadline.config.topic import LogConfig
 from leadline.controller.cluster_admin import ClusterAdmin
 from leadline.controller.controller import Controller
+from leadline.controller.controller_election import ControllerElection, resign_on_behalf
 from leadline.controller.leadership import Leadership
 from leadline.controller.log_dir_reconciliation import OUR_STOP, LogDirReconciliation, first_producer_id
+from leadline.controller.silence_monitor import NobodyIsSilent
 from leadline.coordination import registration, znodes
 from leadline.coordination.membership import make_persistent_nodes
 from leadline.coordination.registration import Registration, encode_registration
@@ -136,7 +138,7 @@ class Broker:
 
     async def _identity(self) -> Identity:
         stored = self.dirs.meta_properties()
-        identity = await identify(self.tree, stored, self.settings.broker, is_alone=self.is_alone)
+        identity = await identify(self.tree, stored, self.settings.broker, self.chance, is_alone=self.is_alone)
         await self.dirs.write_meta_properties(properties_of(identity))
         return identity
 
@@ -169,10 +171,9 @@ class Broker:
             self.dirs, me.id, settings.broker, brokers.source, brokers.alter_partition, of_running_loop()
         )
         self.replicas.exists = self.metadata.has_partition
-        self.controller = self._controller(identity, brokers)
-        self.cluster = ClusterAdmin(
-            self.tree, self.metadata, self.configs, self.controller, self.peers, settings.request_timeout_s
-        )
+        monitor = None if self.is_alone else self._monitor(brokers)
+        self.controller = self._controller(identity, brokers, monitor)
+        self.cluster = ClusterAdmin(self.metadata, self.configs, self.controller, self.peers, settings, self.chance)
         offsets_partitions = partial(self.metadata.partition_count, OFFSETS_TOPIC)
         self.groups = GroupCoordinator(self.replicas, self.clock, settings.broker, offsets_partitions, self.chance)
         self.markers = MarkerWriter(self.replicas, self.clock, self.groups)
@@ -194,27 +195,24 @@ class Broker:
             clock=self.clock,
             produce_templates=ProduceTemplates(),
             is_alone=self.is_alone,
+            peer_monitor=monitor,
         )
         self.requests = Requests(self.services, self.clock.monotonic_s)
         self._brokers = brokers
 
-    def _controller(self, identity: Identity, brokers: InterBroker) -> Controller:
+    def _monitor(self, brokers: InterBroker) -> PeerMonitor:
+        silent_after_s = silence_s(self.settings.broker.zookeeper_session_timeout_ms)
+        resign = partial(resign_on_behalf, self.tree)
+        return PeerMonitor(self.metadata, self.peers.where, brokers.channel, resign, silent_after_s)
+
+    def _controller(self, identity: Identity, brokers: InterBroker, monitor: PeerMonitor | None) -> Controller:
         def first_id() -> ProducerId:
             """Other brokers count from 0; a single node may hand its logs over to them."""
             logs = (hosted.log for hosted in self.replicas.hosted.values())
             return first_producer_id(identity.cluster_id, logs) if self.is_alone else 0
 
-        return Controller(
-            self.tree,
-            identity.broker,
-            lambda: self.settings.current,
-            brokers.controlled,
-            self.clock,
-            listener=self.settings.listeners.inter_broker.name,
-            session_timeout_s=self.settings.broker.zookeeper_session_timeout_ms / 1000,
-            first_producer_id=first_id,
-            is_alone=self.is_alone,
-        )
+        election = ControllerElection(self.tree, identity.broker, self.clock, monitor or NobodyIsSilent())
+        return Controller(election, self.settings, brokers.controlled, self.chance, first_id)
 
     def _transactions(self) -> TransactionCoordinator:
         timeout_s = self.settings.request_timeout_s
@@ -231,7 +229,7 @@ class Broker:
         await self.dirs.load()
         if self.is_alone:
             me, unreadable = self.metadata.me.id, self.configs.unreadable
-            self.configs.topics |= await LogDirReconciliation(self.tree, self.dirs, me, unreadable).run()
+            self.configs.topics |= await LogDirReconciliation(self.tree, self.dirs, me, self.chance, unreadable).run()
         for topic in self.configs.topics:
             self.dirs.update_config(topic)
 
@@ -250,14 +248,8 @@ class Broker:
             self.tree, self.metadata.me.id, self._registration(), self.files, directory, self._registered
         )
         await presence.begin()
-        monitor = PeerMonitor(
-            self.metadata,
-            self.peers.where,
-            self._brokers.channel,
-            self.controller.resign_on_behalf,
-            silence_s(self.settings.broker.zookeeper_session_timeout_ms),
-        )
-        self.services.peer_monitor = self.controller.monitor = monitor
+        monitor = self.services.peer_monitor
+        assert monitor is not None
         stack.push_async_callback(monitor.stop)
         leadership = Leadership(self.tree, self.metadata, self.controller, self.peers, monitor, self.replicas)
         stack.push_async_callback(leadership.stop)

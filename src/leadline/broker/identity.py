@@ -19,6 +19,7 @@ from leadline.coordination.tree import Tree
 from leadline.errors import InconsistentIdentity
 from leadline.log import names
 from leadline.model import BrokerId, format_id, new_id
+from leadline.runtime.ports import Chance
 
 BROKER_ID, CLUSTER_ID, VERSION = "broker.id", "cluster.id", "version"
 ZOOKEEPERS_VERSION = "0"  # of the file, where the metadata is in ZooKeeper
@@ -30,7 +31,7 @@ class Identity(NamedTuple):
 
 
 async def identify(
-    tree: Tree, stored: Mapping[str, Mapping[str, str]], config: BrokerConfig, *, is_alone: bool
+    tree: Tree, stored: Mapping[str, Mapping[str, str]], config: BrokerConfig, chance: Chance, *, is_alone: bool
 ) -> Identity:
     """`stored`: what meta.properties says in each log directory that has one. InconsistentIdentity, InvalidSetting."""
     for directory, properties in stored.items():
@@ -39,7 +40,7 @@ async def identify(
                 f"{_file(directory)} has version {properties[VERSION]}: the directory was formatted for KRaft, "
                 "not for a broker with ZooKeeper. Set log.dirs to another directory"
             )
-    cluster_id = await _cluster_id(tree, stored, is_alone=is_alone)
+    cluster_id = await _cluster_id(tree, stored, chance, is_alone=is_alone)
     broker = _stored_broker_id(stored, config.broker_id)
     if broker is None:
         broker = config.broker_id if config.broker_id >= 0 else await _new_broker_id(tree, stored, config, is_alone)
@@ -52,9 +53,9 @@ def properties_of(identity: Identity) -> dict[str, str]:
     return {BROKER_ID: str(identity.broker), VERSION: ZOOKEEPERS_VERSION, CLUSTER_ID: identity.cluster_id}
 
 
-async def _cluster_id(tree: Tree, stored: Mapping[str, Mapping[str, str]], *, is_alone: bool) -> str:
+async def _cluster_id(tree: Tree, stored: Mapping[str, Mapping[str, str]], chance: Chance, *, is_alone: bool) -> str:
     known = {directory: properties[CLUSTER_ID] for directory, properties in stored.items() if CLUSTER_ID in properties}
-    cluster_id = await agree_on_cluster_id(tree, next(iter(known.values()), None) or format_id(new_id()))
+    cluster_id = await agree_on_cluster_id(tree, next(iter(known.values()), None) or format_id(new_id(chance.new_uuid)))
     for directory, found in known.items():
         if found != cluster_id and is_alone:
             raise InconsistentIdentity(

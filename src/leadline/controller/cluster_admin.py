@@ -10,17 +10,17 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import wraps
-from random import randrange
 from typing import Concatenate, ParamSpec, TypeVar
 
 from leadline.cluster.broker_client import PeerLost
 from leadline.cluster.dynamic_configs import Altered, DynamicConfigs
 from leadline.cluster.metadata_cache import CachedTopic, MetadataCache
 from leadline.cluster.peers import Peers
+from leadline.config.live_settings import LiveSettings
 from leadline.controller.controller import Controller
 from leadline.controller.topics import Assignment, assign, check_name
 from leadline.coordination import znodes
-from leadline.coordination.tree import BadVersion, Create, NodeExists, Operation, SetData, Tree, TreeError
+from leadline.coordination.tree import BadVersion, Create, NodeExists, Operation, SetData, TreeError
 from leadline.coordination.znodes import ReplicaAssignment
 from leadline.errors import (
     CoordinatorLoadInProgress,
@@ -33,6 +33,7 @@ from leadline.errors import (
 )
 from leadline.model import BrokerId, TopicId, TopicPartition, new_id
 from leadline.runtime.periodic import spawn
+from leadline.runtime.ports import Chance
 from leadline.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 PATIENCE_MS = 60_000  # with what nobody gave a time for
@@ -64,15 +65,15 @@ def _to_its_end(change: _Change[P, T]) -> _Change[P, T]:
 class ClusterAdmin:
     def __init__(
         self,
-        tree: Tree,
         metadata: MetadataCache,
         configs: DynamicConfigs,
         controller: Controller,
         peers: Peers,
-        request_timeout_s: float = 30.0,
+        settings: LiveSettings,
+        chance: Chance,
     ) -> None:
-        self.tree, self.metadata, self.configs, self.controller = tree, metadata, configs, controller
-        self.peers, self._request_timeout_s = peers, request_timeout_s
+        self.tree, self.metadata, self.configs, self.controller = controller.tree, metadata, configs, controller
+        self.peers, self._settings, self._chance = peers, settings, chance
         self.under_way: set[asyncio.Task[object]] = set()  # changes
         self._changing, self._claiming = asyncio.Lock(), asyncio.Lock()
         self._producer_ids = range(0)
@@ -106,10 +107,17 @@ class ClusterAdmin:
         await self._check_created(name)
         return self.metadata.topic(name)
 
+    def spread(self, racks: Mapping[BrokerId, str | None], partitions: int, factor: int) -> Assignment:
+        """Partitions over brokers, from a random broker on: the first leaders of all topics should not share one."""
+        last = max(len(racks) - 1, 0)  # without a broker, `assign` refuses
+        start, shift = self._chance.randint(0, last), self._chance.randint(0, last)
+        return assign(racks, partitions, factor, start=start, shift=shift)
+
     async def _write_topic(self, name: str, assignment: Assignment, config: Mapping[str, str]) -> TopicId:
         """Settings and topic come at once: none is without the other."""
         topic = znodes.TopicNode(
-            new_id(), {number: ReplicaAssignment(replicas) for number, replicas in enumerate(assignment)}
+            new_id(self._chance.new_uuid),
+            {number: ReplicaAssignment(replicas) for number, replicas in enumerate(assignment)},
         )
         assert topic.id is not None
         path, data = znodes.config_path("topics", name), znodes.encode_config(config)
@@ -281,17 +289,12 @@ class ClusterAdmin:
         """A block of ids that no other broker hands out. CoordinatorLoadInProgress: later, as Kafka says it."""
         if self.controller.is_active:
             return await self.controller.producer_ids(self.metadata.me.id)
+        timeout_s = self._settings.request_timeout_s
         request = AllocateProducerIdsRequest(broker_id=self.metadata.me.id, broker_epoch=self.metadata.broker_epoch)
         try:
-            answer = await self.peers.ask_controller(request, AllocateProducerIdsResponse, 0, self._request_timeout_s)
+            answer = await self.peers.ask_controller(request, AllocateProducerIdsResponse, 0, timeout_s)
         except PeerLost as error:
             raise CoordinatorLoadInProgress(f"there are no producer ids at the moment: {error}") from error
         if answer.error_code:
             raise CoordinatorLoadInProgress(f"the controller gave no producer ids: error {answer.error_code}")
         return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)
-
-
-def spread(racks: Mapping[BrokerId, str | None], partitions: int, factor: int) -> Assignment:
-    """Over the brokers, beginning with any: not all topics should have their first leader on the same one."""
-    count = len(racks) or 1  # with nobody there, there is an error to tell
-    return assign(racks, partitions, factor, start=randrange(count), shift=randrange(count))

@@ -64,9 +64,9 @@ class Decisions:
         self.reassignments = Reassignments(self.steps, self.deletions)
         self.take = self.steps.take
 
-    def start(self, wanted: PendingChanges) -> None:
+    def start(self, pending: PendingChanges) -> None:
         """Everybody is told who is there, then who leads; what another controller began is finished."""
-        self.deletions.begin(wanted.deletions)
+        self.deletions.begin(pending.deletions)
         self.steps.now.tell_known(self.state.brokers)
         self.steps.then()
         self._begin_states()
@@ -75,9 +75,9 @@ class Decisions:
         self.steps.move_replicas(online, ReplicaState.ONLINE)
         self.steps.move_replicas(offline, ReplicaState.OFFLINE)
         self._elect_offline()
-        self.reassignments.resume(wanted.reassignment)
+        self.reassignments.resume(pending.reassignment)
         self.deletions.resume()
-        self.elect_asked(wanted.elections)
+        self.elect_requested(pending.elections)
 
     def _begin_states(self) -> None:
         for tp, partition in self.state.partitions():
@@ -347,7 +347,7 @@ class Decisions:
             raise EligibleLeadersNotAvailable(f"no replica of {tp}, {list(partition.assigned.replicas)}, is online")
         raise PreferredLeaderNotAvailable(f"{preferred}, the preferred leader of {tp}, is not in sync or not there")
 
-    def elect_asked(self, partitions: Collection[TopicPartition]) -> None:
+    def elect_requested(self, partitions: Collection[TopicPartition]) -> None:
         """What /admin/preferred_replica_election asks for. The node says that it is still to be done."""
         if partitions:
             self.elect(partitions, unclean=False)

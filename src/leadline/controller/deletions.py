@@ -30,7 +30,7 @@ class Deletions:
         moving = {tp.topic for tp in self.state.reassigning}
         self.state.undeletable |= (away | moving) & self.state.deleting
 
-    def wanted(self, topics: Collection[str]) -> None:
+    def requested(self, topics: Collection[str]) -> None:
         """All under /admin/delete_topics."""
         self._note(topics)
         self.postpone({tp.topic for tp in self.state.reassigning})

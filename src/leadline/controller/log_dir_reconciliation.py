@@ -10,7 +10,7 @@ from functools import partial
 from zlib import crc32
 
 from leadline.controller import tree_reader
-from leadline.controller.controller import PRODUCER_IDS_AT_ONCE
+from leadline.controller.producer_ids import BLOCK_SIZE
 from leadline.controller.state import ControlledTopic
 from leadline.controller.topics import INTERNAL
 from leadline.coordination import znodes
@@ -20,6 +20,7 @@ from leadline.coordination.znodes import ReplicaAssignment
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.model import BrokerId, ProducerId, TopicPartition, format_id, new_id
+from leadline.runtime.ports import Chance
 
 log = logging.getLogger(__name__)
 
@@ -42,9 +43,12 @@ SINGLE_NODES: dict[str, Callable[[bytes], object]] = {
 class LogDirReconciliation:
     """`await LogDirReconciliation(...).run()`, once the logs are loaded."""
 
-    def __init__(self, tree: Tree, dirs: LogDirs, me: BrokerId, unreadable: Collection[str] = ()) -> None:
+    def __init__(
+        self, tree: Tree, dirs: LogDirs, me: BrokerId, chance: Chance, unreadable: Collection[str] = ()
+    ) -> None:
         """`unreadable`: topics whose settings cannot be read."""
         self.tree, self.dirs, self.me, self.unreadable = tree, dirs, me, unreadable
+        self._new_uuid = chance.new_uuid
         self.topics: dict[str, ControlledTopic] = {}
 
     async def run(self) -> dict[str, dict[str, str]]:
@@ -72,7 +76,7 @@ class LogDirReconciliation:
         names = await self.tree.children(znodes.TOPICS) or []
         found = await tree_reader.topics(self.tree, names)
         for name, stored in found:
-            known = stored if stored.id is not None else stored._replace(id=new_id())
+            known = stored if stored.id is not None else stored._replace(id=new_id(self._new_uuid))
             self.topics[name] = await tree_reader.with_states(self.tree, name, known)
         return len(found) == len(names)
 
@@ -140,7 +144,7 @@ class LogDirReconciliation:
 
     async def _take_over(self, name: str, logs: Collection[Log], *, compacted: bool) -> dict[str, str]:
         """A topic of which only the logs are here. Its settings are not: nothing is deleted before they are known."""
-        topic_id = next((one.topic_id for one in logs if one.topic_id is not None), None) or new_id()
+        topic_id = next((one.topic_id for one in logs if one.topic_id is not None), None) or new_id(self._new_uuid)
         count = self._count(name, logs)
         config = {CLEANUP_POLICY: "compact"} if compacted else {RETENTION_MS: "-1"}
         told = ", ".join(f"{key}={value}" for key, value in config.items())
@@ -207,7 +211,7 @@ def first_producer_id(cluster_id: str, logs: Iterable[Log]) -> ProducerId:
     and it may go on with its own when it has them back. It counts from 0; so this is far above, and above all of
     ours that a tree which was lost gave out.
     """
-    first = FAR_PRODUCER_ID + crc32(cluster_id.encode()) * PRODUCER_IDS_AT_ONCE
+    first = FAR_PRODUCER_ID + crc32(cluster_id.encode()) * BLOCK_SIZE
     known = (found for one in logs for found in one.producer_state.by_id)
     ours = [found for found in known if first <= found < first + PRODUCER_IDS_IN_ALL]  # the rest is anybody's
-    return max(ours) + PRODUCER_IDS_AT_ONCE if ours else first
+    return max(ours) + BLOCK_SIZE if ours else first

@@ -36,7 +36,7 @@ class Reassignments:
     def resume(self, asked: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
         """What is under way when a controller begins, and what the tree asks for besides."""
         self.state.reassigning |= {tp for tp, each in self.state.partitions() if is_reassigning(each.assigned)}
-        self.asked_by_node(asked)
+        self.requested_by_node(asked)
         for tp in self.state.reassigning - asked.keys():
             self._go_on(tp, self.state.known(tp).assigned)
 
@@ -51,16 +51,16 @@ class Reassignments:
             if tp in self.state.reassigning and self._is_in_sync(tp, self.state.known(tp).assigned):
                 self._go_on(tp, self.state.known(tp).assigned)
 
-    def asked_by_node(self, asked: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
+    def requested_by_node(self, asked: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
         """What /admin/reassign_partitions asks for. A partition is taken out of it when it is done, or cannot be."""
-        self.state.asked_reassignment = dict(asked)
+        self.state.requested_reassignment = dict(asked)
         for tp, to in asked.items():
             try:
                 self._reassign(tp, to)
             except WireError:
                 self._no_longer_asked(tp)
 
-    def asked(self, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, WireError | None]:
+    def alter(self, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, WireError | None]:
         """AlterPartitionReassignments. The latest that was asked for is what counts."""
         answers: dict[TopicPartition, WireError | None] = {}
         for tp, to in targets.items():
@@ -140,7 +140,7 @@ class Reassignments:
         self._stop([PartitionReplica(tp, broker) for broker in assigned.removing])
         self.steps.write_assignment(tp.topic)
         self.state.reassigning.discard(tp)
-        if self.state.asked_reassignment.get(tp) == done.replicas:
+        if self.state.requested_reassignment.get(tp) == done.replicas:
             self._no_longer_asked(tp)
         self.steps.now.tell_known(self.state.brokers, (tp,))
         self.deletions.resume_for((tp.topic,))
@@ -172,7 +172,7 @@ class Reassignments:
             self.steps.move_replicas(replicas, state)
 
     def _no_longer_asked(self, tp: TopicPartition) -> None:
-        asked = self.state.asked_reassignment
+        asked = self.state.requested_reassignment
         if asked.pop(tp, None) is None:
             return
         if asked:

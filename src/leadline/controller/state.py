@@ -101,7 +101,7 @@ class ControllerState:
     undeletable: set[str] = field(default_factory=set)  # of these, the ones that have to wait
     deletion_begun: set[str] = field(default_factory=set)
     reassigning: set[TopicPartition] = field(default_factory=set)
-    asked_reassignment: dict[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
+    requested_reassignment: dict[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
     # what is left of /admin/reassign_partitions
 
     @property

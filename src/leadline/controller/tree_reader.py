@@ -1,4 +1,4 @@
-"""The tree as a controller reads it when it comes into office, and again whenever it is told of a change."""
+"""The tree as a controller reads it when it is elected, and again after each change."""
 
 import asyncio
 import logging

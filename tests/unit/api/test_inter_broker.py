@@ -125,7 +125,7 @@ def test_who_waits_is_served_across_an_epoch_in_which_the_same_broker_leads(tmp_
         services.replicas.append(T0, batch(3))
         hosted, waiting = services.replicas.hosted[T0], WaitingFetch()
         hosted.consumer_watchers.add(Watcher(waiting, T0))
-        answer = await services.controller.do(lambda decisions: decisions.reassignments.asked({T0: (me,)}))
+        answer = await services.controller.do(lambda decisions: decisions.reassignments.alter({T0: (me,)}))
         assert answer == {T0: None}
         await services.controller.settled()
         assert services.replicas.hosted[T0] is hosted

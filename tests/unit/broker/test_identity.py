@@ -12,7 +12,7 @@ from leadline.config.values import InvalidSetting
 from leadline.coordination.embedded import EmbeddedTree
 from leadline.coordination.membership import agree_on_cluster_id
 from leadline.errors import InconsistentIdentity
-from leadline.runtime.ports import SystemTime
+from leadline.runtime.ports import SystemChance, SystemTime
 from tests.support import in_memory
 from tests.support.in_process import broker_in_process
 
@@ -35,7 +35,7 @@ def identity(
         tree = await EmbeddedTree.open(str(path), SystemTime())
         try:
             await agree_on_cluster_id(tree, cluster_id)
-            return await identify(tree, stored, config, is_alone=alone)
+            return await identify(tree, stored, config, SystemChance(), is_alone=alone)
         finally:
             await tree.close()
 

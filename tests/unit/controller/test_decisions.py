@@ -368,14 +368,14 @@ def test_a_topic_that_is_about_to_go_is_left_alone() -> None:
     paper.die(2)
     paper.delete("t")
     assert isinstance(paper.do(lambda: paper.decisions.elect((T0,), unclean=False))[T0], InvalidTopic)
-    assert isinstance(paper.do(lambda: paper.decisions.reassignments.asked({T0: (0,)}))[T0], UnknownTopicOrPartition)
+    assert isinstance(paper.do(lambda: paper.decisions.reassignments.alter({T0: (0,)}))[T0], UnknownTopicOrPartition)
 
 
 # Reassignments
 
 
 def reassign(paper: Paper, to: tuple[int, ...] | None) -> WireError | None:
-    return paper.do(lambda: paper.decisions.reassignments.asked({T0: to}))[T0]
+    return paper.do(lambda: paper.decisions.reassignments.alter({T0: to}))[T0]
 
 
 def test_a_partition_moves_once_its_new_replicas_are_in_sync() -> None:
@@ -421,11 +421,11 @@ def test_the_only_replicas_in_sync_are_not_given_up() -> None:
     reassign(paper, (1,))
     paper.create("u", (0,))
     u = TopicPartition("u", 0)
-    paper.do(lambda: paper.decisions.reassignments.asked({u: (2, 0, 1)}))
+    paper.do(lambda: paper.decisions.reassignments.alter({u: (2, 0, 1)}))
     paper.in_sync(u, 0, 2)
     paper.do(lambda: paper.decisions.shut_down(0))
     assert paper.led(u)[:3] == (2, 2, (2,))
-    answer = paper.do(lambda: paper.decisions.reassignments.asked({u: None}))[u]
+    answer = paper.do(lambda: paper.decisions.reassignments.alter({u: None}))[u]
     assert isinstance(answer, InvalidReplicaAssignment)
     assert paper.led(u).leader == 2
 
@@ -445,7 +445,7 @@ def test_what_a_node_asks_for_is_done_and_taken_out_of_it() -> None:
     unknown, other = TopicPartition("u", 0), TopicPartition("t", 1)
     asked = {T0: (3, 0), unknown: (1,), other: (1, 2)}
     paper.nodes[znodes.REASSIGN_PARTITIONS] = (znodes.encode_reassignment(asked), 0)
-    paper.do(lambda: paper.decisions.reassignments.asked_by_node(asked))
+    paper.do(lambda: paper.decisions.reassignments.requested_by_node(asked))
     left = znodes.decode_reassignment(paper.nodes[znodes.REASSIGN_PARTITIONS][0])
     assert left == {T0: (3, 0)}
     assert paper.assigned(other) == ReplicaAssignment((1, 2))

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
+from uuid import uuid4
 
 import pytest
 
@@ -92,7 +93,7 @@ class CutOff:
         self.metadata = MetadataCache(BrokerInfo(ME, {}), "cluster")
         at = metadata_cache.Endpoint("h", 9)
         self.metadata.brokers = {id: BrokerInfo(id, {"L": at}) for id in (ME, OTHER, THIRD)}
-        topic = CachedTopic("t", new_id(), {0: CachedPartition(ME, 0, (1, 2, 3), (1, 2, 3))})
+        topic = CachedTopic("t", new_id(uuid4), {0: CachedPartition(ME, 0, (1, 2, 3), (1, 2, 3))})
         self.metadata.topics["t"] = topic
         self.peer_monitor, self.replicas, self.peer = FakeVigil(), FakeReplicas(), FakePeer()
         self.peers = Peers(self.metadata, "L", lambda _: self.peer)

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -359,7 +360,7 @@ def test_replicas_of_topics_that_only_share_a_name_are_not_compared(tmp_path: Pa
     replicas = Replicas(tmp_path, 2)
     fill(replicas, 10)
     for log in replicas.logs:
-        log.assign_topic_id(new_id())
+        log.assign_topic_id(new_id(uuid4))
     replicas.append(batch(1))
     replicas.stop()
     swap_the_bytes_of_a_batch(replicas.folders[1], random.Random(SEED))

@@ -1,0 +1,59 @@
+"""What the controller reads when a node has changed, and which decisions that leads to.
+
+A watch says only that something changed. The path of the node names the event; the event reads the present state.
+"""
+
+from collections.abc import Awaitable, Callable
+
+from leadline.controller import tree_reader
+from leadline.controller.decisions import Decisions
+from leadline.coordination import znodes
+from leadline.coordination.tree import Tree
+
+TreeEvent = Callable[[Tree, Decisions], Awaitable[None]]
+
+
+async def _brokers_changed(tree: Tree, decisions: Decisions) -> None:
+    decisions.brokers(await tree_reader.brokers(tree))
+
+
+async def _deletions_changed(tree: Tree, decisions: Decisions) -> None:
+    decisions.deletions.requested(await tree.children(znodes.DELETE_TOPICS) or [])
+
+
+async def _reassignment_requested(tree: Tree, decisions: Decisions) -> None:
+    requested = await tree_reader.reassignment(tree)
+    if requested != decisions.state.requested_reassignment:
+        decisions.reassignments.requested_by_node(requested)
+
+
+async def _election_requested(tree: Tree, decisions: Decisions) -> None:
+    decisions.elect_requested(await tree_reader.elections(tree))
+
+
+async def _isr_changed(tree: Tree, decisions: Decisions) -> None:
+    notifications = await tree_reader.contents(tree, znodes.ISR_CHANGES)
+    partitions = [tp for path, data in notifications.items() for tp in znodes.decode_partitions(path, data)]
+    states = await tree_reader.many([tree_reader.state(tree, tp) for tp in partitions])
+    decisions.isr_changed({tp: state for tp, state in zip(partitions, states, strict=True) if state is not None})
+    decisions.steps.remove(*notifications)
+
+
+async def _log_dirs_failed(tree: Tree, decisions: Decisions) -> None:
+    notifications = await tree_reader.contents(tree, znodes.LOG_DIR_EVENTS)
+    brokers = {znodes.decode_log_dir_event(path, data) for path, data in notifications.items()}
+    decisions.log_dir_failed(sorted(brokers))
+    decisions.steps.remove(*notifications)
+
+
+CHILDREN_EVENTS: dict[str, TreeEvent] = {
+    znodes.BROKER_IDS: _brokers_changed,
+    znodes.DELETE_TOPICS: _deletions_changed,
+    znodes.ISR_CHANGES: _isr_changed,
+    znodes.LOG_DIR_EVENTS: _log_dirs_failed,
+}
+NODE_EVENTS: dict[str, TreeEvent] = {
+    znodes.REASSIGN_PARTITIONS: _reassignment_requested,
+    znodes.PREFERRED_REPLICA_ELECTION: _election_requested,
+}
+TREE_EVENTS = CHILDREN_EVENTS | NODE_EVENTS
