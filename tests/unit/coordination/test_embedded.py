@@ -97,7 +97,7 @@ def test_a_second_opener_is_refused(run: Run, tmp_path: Path) -> None:
     with pytest.raises(TreeInUse, match=FILE_NAME):
         run(open_tree(tmp_path))
     code = "import sys; from leadline.coordination.database import *; from leadline.runtime.ports import *\n"
-    code += "try: Database(sys.argv[1], SystemClock())\nexcept TreeInUse: print('in use')"
+    code += "try: Database(sys.argv[1], SystemTime())\nexcept TreeInUse: print('in use')"
     other = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
     assert other.stdout == "in use\n"
     assert run(tree.children("/")) == []
