@@ -49,7 +49,7 @@ NODES: dict[str, Codec] = {
     "/config/(topics|brokers|clients|ips|users)/[^/]+": config,
     "/config/users/[^/]+/clients/[^/]+": config,
     "/cluster/id": lambda _, data: znodes.encode_cluster_id(znodes.decode_cluster_id(data)),
-    "/feature": lambda _, data: znodes.encode_features(znodes.decode_features(data)),
+    "/feature": lambda _, data: znodes.NO_FEATURES,
     "/latest_producer_id_block": producer_ids,
 }
 

@@ -198,7 +198,7 @@ class Controller:
             await self._write([Remove(child) for child in await tree_reader.contents(self.tree, path)])
         if not await self.tree.exists(znodes.FEATURE):
             with suppress(NodeExists):
-                await self.tree.create(znodes.FEATURE, znodes.encode_features(znodes.FinalizedFeatures({})))
+                await self.tree.create(znodes.FEATURE, znodes.NO_FEATURES)
         state = ControllerState(self.me, epoch)
         state.brokers = {broker.id: broker for broker in await tree_reader.brokers(self.tree)}
         stored = await self._read_topics(await self.tree.children(znodes.TOPICS) or [])

@@ -146,9 +146,6 @@ class ControllerState:
             if broker in wanted
         ]
 
-    def replicas_in(self, topic: str, state: ReplicaState) -> list[PartitionReplica]:
-        return [replica for replica in self.replicas_of(self.of_topic(topic)) if self.replicas.get(replica) is state]
-
     def is_going(self, tp: TopicPartition) -> bool:
         return tp.topic in self.deleting
 

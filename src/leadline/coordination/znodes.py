@@ -21,7 +21,7 @@ that order is spelled out here. Decoding takes older versions too. MalformedNode
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import quote, unquote_plus
 
@@ -39,7 +39,6 @@ CONFIG = "/config"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE = f"{CONFIG_CHANGES}/config_change_"  # create it sequential
 ISR_CHANGES = "/isr_change_notification"
-ISR_CHANGE = f"{ISR_CHANGES}/isr_change_"
 LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT = f"{LOG_DIR_EVENTS}/log_dir_event_"
 DELETE_TOPICS = "/admin/delete_topics"
@@ -49,6 +48,9 @@ CLUSTER_ID = "/cluster/id"
 FEATURE = "/feature"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 CONSUMERS = "/consumers"
+
+# What Kafka writes to /feature at inter.broker.protocol.version 3.3 and later: it has no feature to finalize.
+NO_FEATURES = dumps({"features": {}, "version": 2, "status": 1})
 
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY = "<default>"
@@ -267,31 +269,6 @@ def decode_config_change(path: str, data: bytes) -> str:
     return entity
 
 
-def encode_isr_change(partitions: Collection[TopicPartition]) -> bytes:
-    found = hash_order.mutable(partitions, _hash_of_partition)
-    return _encode_partitions(hash_order.mutable(found, _hash_of_item))
-
-
-def encode_preferred_replica_election(partitions: Collection[TopicPartition]) -> bytes:
-    found = hash_order.immutable(partitions, _hash_of_partition)
-    return _encode_partitions(hash_order.immutable(found, _hash_of_item))
-
-
-def _encode_partitions(partitions: Iterable[TopicPartition]) -> bytes:
-    items = [{"topic": tp.topic, "partition": tp.partition} for tp in partitions]
-    return dumps({"version": 1, "partitions": items})
-
-
-def _hash_of_partition(tp: TopicPartition) -> int:
-    return 31 * (31 + tp.partition) + string_hash(tp.topic) & hash_order.WORD
-
-
-def _hash_of_item(tp: TopicPartition) -> int:
-    """A set of partitions becomes, in its order, a set of maps, which have hashes of their own."""
-    entries = (string_hash("topic") ^ string_hash(tp.topic)) + (string_hash("partition") ^ tp.partition)
-    return entries & hash_order.WORD
-
-
 def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
     """Of an ISR change, or of a preferred replica election."""
     items = loads(path, data).list_of_fields("partitions")
@@ -345,12 +322,6 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
     return ProducerIdBlock(fields.integer("broker"), fields.long("block_start"), fields.long("block_end"))
 
 
-class FinalizedFeatures(NamedTuple):
-    levels: Mapping[str, int]
-    enabled: bool = True  # False below inter.broker.protocol.version 2.7
-    version: int = 2  # 1 below inter.broker.protocol.version 3.3
-
-
 def encode_consumer_offset(offset: Offset) -> bytes:
     return str(offset).encode()
 
@@ -360,25 +331,3 @@ def decode_consumer_offset(path: str, data: bytes) -> Offset:
         return int(data)
     except ValueError:
         raise MalformedNode(path, "it is not a number") from None
-
-
-def encode_features(features: FinalizedFeatures) -> bytes:
-    def level_of(name: str) -> dict[str, int]:
-        level = features.levels[name]
-        return {"max_version_level": level} | ({"min_version_level": level} if features.version == 1 else {})
-
-    names = hash_order.immutable(features.levels, string_hash)
-    levels = {name: level_of(name) for name in names}
-    return dumps({"features": levels, "version": features.version, "status": int(features.enabled)})
-
-
-def decode_features(data: bytes) -> FinalizedFeatures:
-    fields = loads(FEATURE, data)
-    version, status = fields.integer("version"), fields.integer("status")
-    if version not in (1, 2):
-        raise fields.malformed(f"version {version}, expected 1 or 2")
-    if status not in (0, 1):
-        raise fields.malformed(f"status {status} is neither 0, disabled, nor 1, enabled")
-    features = fields.fields("features")
-    levels = {name: features.fields(name).integer("max_version_level") for name in features.names()}
-    return FinalizedFeatures(levels, status == 1, version)

@@ -432,7 +432,9 @@ def test_what_tools_ask_for_through_nodes_is_done(tmp_path: Path) -> None:
         while await cluster.tree.exists(znodes.REASSIGN_PARTITIONS):
             await cluster.idle()
         assert (await cluster.state()).leader == 1
-        await cluster.tree.create(znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_preferred_replica_election([T0]))
+        await cluster.tree.create(
+            znodes.PREFERRED_REPLICA_ELECTION, b'{"version":1,"partitions":[{"topic":"t","partition":0}]}'
+        )
         await cluster.until_led_by(2)
         while await cluster.tree.exists(znodes.PREFERRED_REPLICA_ELECTION):
             await cluster.idle()
