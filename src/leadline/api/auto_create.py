@@ -1,4 +1,4 @@
-"""Topics that are created when they are first needed: those that clients name, and those of the two coordinators."""
+"""The broker creates a topic at its first use: a topic that a client names, or one of the two coordinators."""
 
 from typing import NamedTuple
 
@@ -9,8 +9,8 @@ from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.transaction_shard import TRANSACTIONS_TOPIC
 
 
-class Wanted(NamedTuple):
-    """What a topic is created with."""
+class NewTopic(NamedTuple):
+    """The partitions, replicas and settings that a topic is created with."""
 
     partitions: int
     factor: int
@@ -18,16 +18,15 @@ class Wanted(NamedTuple):
 
 
 async def auto_create(name: str, ctx: Context) -> CachedTopic:
-    """TopicAlreadyExists, InvalidTopic, InvalidReplicationFactor."""
+    """Raises TopicAlreadyExists, InvalidTopic, InvalidReplicationFactor."""
     metadata = ctx.services.metadata
     check_name(name, metadata.topics)
-    wanted, racks = _wanted(name, ctx), metadata.racks
-    cluster = ctx.services.cluster
-    assignment = cluster.spread(racks, wanted.partitions, wanted.factor)
-    return await cluster.create_topic(name, assignment, wanted.config)
+    new_topic, cluster = _new_topic(name, ctx), ctx.services.cluster
+    assignment = cluster.spread(metadata.racks, new_topic.partitions, new_topic.factor)
+    return await cluster.create_topic(name, assignment, new_topic.config)
 
 
-def _wanted(name: str, ctx: Context) -> Wanted:
+def _new_topic(name: str, ctx: Context) -> NewTopic:
     config = ctx.services.config
     if name == OFFSETS_TOPIC:
         settings = {
@@ -36,7 +35,7 @@ def _wanted(name: str, ctx: Context) -> Wanted:
             "compression.type": "producer",
         }
         factor = _within_reach(config.offsets_topic_replication_factor, ctx)
-        return Wanted(config.offsets_topic_num_partitions, factor, settings)
+        return NewTopic(config.offsets_topic_num_partitions, factor, settings)
     if name == TRANSACTIONS_TOPIC:
         settings = {
             "unclean.leader.election.enable": "false",
@@ -46,10 +45,10 @@ def _wanted(name: str, ctx: Context) -> Wanted:
             "segment.bytes": str(config.transaction_state_log_segment_bytes),
         }
         factor = _within_reach(config.transaction_state_log_replication_factor, ctx)
-        return Wanted(config.transaction_state_log_num_partitions, factor, settings)
-    return Wanted(config.num_partitions, config.default_replication_factor, {})
+        return NewTopic(config.transaction_state_log_num_partitions, factor, settings)
+    return NewTopic(config.num_partitions, config.default_replication_factor, {})
 
 
 def _within_reach(replicas: int, ctx: Context) -> int:
-    """A node that is alone waits in vain for more replicas than one."""
+    """A single node cannot have more than one replica."""
     return 1 if ctx.services.is_alone else replicas

@@ -1,4 +1,4 @@
-"""ElectLeaders: who leads a partition."""
+"""ElectLeaders: elects the preferred leader of partitions, or any leader."""
 
 from leadline.api.context import Context
 from leadline.errors import ElectionNotNeeded, NotController, WireError
@@ -10,39 +10,39 @@ UNCLEAN_FROM = 1
 
 
 async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLeadersResponse:
-    """ElectLeaders, v0-2.  v1 unclean elections. Null: all partitions; then those that need none are not told of."""
+    """ElectLeaders, v0-2.  v1 unclean elections. Null: all partitions, without those that need no election."""
     unclean = ctx.version >= UNCLEAN_FROM and request.election_type == UNCLEAN
-    everything = request.topic_partitions is None
-    asked = [
-        TopicPartition(topic.topic, number)
-        for topic in request.topic_partitions or ()
-        for number in dict.fromkeys(topic.partitions)
-    ]
-    if everything:
-        known = ctx.services.metadata.topics
-        asked = [TopicPartition(name, number) for name, topic in known.items() for number in topic.partitions]
-    wanted = dict.fromkeys(asked)
+    partitions = _partitions(request, ctx)
     try:
-        answers = await ctx.services.controller.do(lambda decisions: decisions.elect(wanted, unclean=unclean))
+        elections = await ctx.services.controller.do(lambda decisions: decisions.elect(partitions, unclean=unclean))
     except NotController as error:
-        answers = dict.fromkeys(wanted, error)
+        elections = dict.fromkeys(partitions, error)
     results: dict[str, ElectLeadersResponse.ReplicaElectionResult] = {}
-    for tp, answer in answers.items():
-        if not (everything and isinstance(answer, ElectionNotNeeded)):
-            result = results.setdefault(tp.topic, ElectLeadersResponse.ReplicaElectionResult(topic=tp.topic))
-            result.partition_result.append(await _elected(tp, answer, request.timeout_ms, ctx))
+    for tp, leader in elections.items():
+        if not (request.topic_partitions is None and isinstance(leader, ElectionNotNeeded)):
+            topic = results.setdefault(tp.topic, ElectLeadersResponse.ReplicaElectionResult(topic=tp.topic))
+            topic.partition_result.append(await _result(tp, leader, request.timeout_ms, ctx))
     return ElectLeadersResponse(replica_election_results=list(results.values()))
 
 
-async def _elected(
-    tp: TopicPartition, answer: BrokerId | WireError, timeout_ms: int, ctx: Context
+def _partitions(request: ElectLeadersRequest, ctx: Context) -> dict[TopicPartition, None]:
+    if request.topic_partitions is None:
+        topics = ctx.services.metadata.topics
+        return {TopicPartition(name, number): None for name, topic in topics.items() for number in topic.partitions}
+    return {
+        TopicPartition(topic.topic, number): None for topic in request.topic_partitions for number in topic.partitions
+    }
+
+
+async def _result(
+    tp: TopicPartition, elected: BrokerId | WireError, timeout_ms: int, ctx: Context
 ) -> ElectLeadersResponse.PartitionResult:
-    """Once this broker knows it, too."""
-    told = ElectLeadersResponse.PartitionResult(partition_id=tp.partition, error_message=None)
+    """Waits until this broker's metadata has the elected leader."""
+    result = ElectLeadersResponse.PartitionResult(partition_id=tp.partition, error_message=None)
     try:
-        if isinstance(answer, WireError):
-            raise answer
-        await ctx.services.cluster.until_led(tp, lambda leader: leader == answer, timeout_ms)
+        if isinstance(elected, WireError):
+            raise elected
+        await ctx.services.cluster.until_led(tp, lambda leader: leader == elected, timeout_ms)
     except WireError as error:
-        told.error_code, told.error_message = error.code, str(error)
-    return told
+        result.error_code, result.error_message = error.code, str(error)
+    return result

@@ -13,8 +13,8 @@ from leadline.wire.messages import FindCoordinatorRequest, FindCoordinatorRespon
 
 MANY_KEYS_FROM = 4
 GROUP, TRANSACTION = 0, 1
-JOURNALS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
-NO_ERROR = "NONE"  # what Kafka says when nothing went wrong
+TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
+NO_ERROR = "NONE"  # Kafka's message for success
 NOWHERE = -1, Endpoint("", -1)
 
 _Coordinator = FindCoordinatorResponse.Coordinator
@@ -23,64 +23,68 @@ _Coordinator = FindCoordinatorResponse.Coordinator
 def find_coordinator(
     request: FindCoordinatorRequest, ctx: Context
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    """FindCoordinator, v0-5.  v1 groups and transactions · v4 many keys. The first call creates the journal's topic."""
-    topic = JOURNALS.get(request.key_type)
+    """FindCoordinator, v0-5.  v1 groups and transactions · v4 many keys. The first request creates the topic."""
+    topic = TOPICS.get(request.key_type)
     if topic is not None and topic not in ctx.services.metadata.topics:
         return _after_creation(topic, request, ctx)
-    return _answer(request, ctx)
+    return _response(request, ctx)
 
 
 async def _after_creation(topic: str, request: FindCoordinatorRequest, ctx: Context) -> FindCoordinatorResponse:
     try:
         await auto_create(topic, ctx)
     except TopicAlreadyExists:
-        pass  # somebody else was quicker
+        pass  # another request created it first
     except WireError as error:
-        return _answer(request, ctx, CoordinatorNotAvailable(f"{topic} cannot be created: {error}"))
-    return _answer(request, ctx)
+        return _response(request, ctx, CoordinatorNotAvailable(f"{topic} cannot be created: {error}"))
+    return _response(request, ctx)
 
 
-def _answer(request: FindCoordinatorRequest, ctx: Context, refusal: WireError | None = None) -> FindCoordinatorResponse:
+def _response(
+    request: FindCoordinatorRequest, ctx: Context, refusal: WireError | None = None
+) -> FindCoordinatorResponse:
     if ctx.version >= MANY_KEYS_FROM:
         return FindCoordinatorResponse(
-            coordinators=[_coordinator(request.key_type, key, ctx, refusal) for key in request.coordinator_keys]
+            coordinators=[_find(request.key_type, key, ctx, refusal) for key in request.coordinator_keys]
         )
-    found = _coordinator(request.key_type, request.key, ctx, refusal)
+    coordinator = _find(request.key_type, request.key, ctx, refusal)
     return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message or NO_ERROR,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message or NO_ERROR,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 
-def _coordinator(key_type: int, key: str, ctx: Context, refusal: WireError | None) -> _Coordinator:
-    (broker, at), code, message = NOWHERE, NONE, ""
+def _find(key_type: int, key: str, ctx: Context, refusal: WireError | None) -> _Coordinator:
+    (broker, endpoint), code, message = NOWHERE, NONE, ""
     try:
         if refusal is not None:
             raise refusal
-        broker, at = _locate(key_type, key, ctx)
+        broker, endpoint = _leader(key_type, key, ctx)
     except WireError as error:
         code, message = error.code, str(error)
-    return _Coordinator(key=key, node_id=broker, host=at.host, port=at.port, error_code=code, error_message=message)
+    return _Coordinator(
+        key=key, node_id=broker, host=endpoint.host, port=endpoint.port, error_code=code, error_message=message
+    )
 
 
-def _locate(key_type: int, key: str, ctx: Context) -> tuple[BrokerId, Endpoint]:
-    """Whoever leads the partition of the journal that the key belongs to."""
+def _leader(key_type: int, key: str, ctx: Context) -> tuple[BrokerId, Endpoint]:
+    """The coordinator is the leader of the partition that keeps the key."""
     services = ctx.services
     if key_type == GROUP:
         tp = TopicPartition(OFFSETS_TOPIC, services.groups.partition_of(key))
     elif key_type == TRANSACTION:
         tp = TopicPartition(TRANSACTIONS_TOPIC, services.transactions.partition_of(key))
     else:
-        raise InvalidRequest(f"key type {key_type} is not known: 0 (group) and 1 (transaction) are")
+        raise InvalidRequest(f"unknown key type {key_type}: expected 0 (group) or 1 (transaction)")
     leader, hosted = services.metadata.leader_of(tp), services.replicas.hosted.get(tp)
     is_led = hosted is not None and not hosted.log.offline and not hosted.is_fenced
     if leader == NO_LEADER or (leader == services.metadata.me.id and not is_led):
         raise CoordinatorNotAvailable(f"{tp} has no leader")
-    if (at := services.metadata.reachable(leader, ctx.client.listener)) is not None:
-        return leader, at
+    if (endpoint := services.metadata.reachable(leader, ctx.client.listener)) is not None:
+        return leader, endpoint
     raise CoordinatorNotAvailable(
         f"broker {leader}, which leads {tp}, cannot be reached by listener {ctx.client.listener}"
     )

@@ -31,7 +31,7 @@ NULL_PROTOCOL_FROM = 7
 SKIPS_ASSIGNMENT_FROM = 9
 PROTOCOL_FROM = 5  # of SyncGroup
 MANY_LEAVE_FROM = 3  # of LeaveGroup
-CLASSIC = "classic"  # the type of a group; the newer one, consumer, needs Kafka without ZooKeeper
+CLASSIC = "classic"  # the type of a group; the newer type, consumer, needs Kafka without ZooKeeper
 
 _Described = DescribeGroupsResponse.DescribedGroup
 _Listed = ListGroupsResponse.ListedGroup
@@ -41,9 +41,9 @@ async def join_group(request: JoinGroupRequest, ctx: Context) -> JoinGroupRespon
     """JoinGroup, v0-9.  v1 rebalance timeout · v4 member id required · v5 static members · v7 protocol type · v8 reason
     · v9 a static leader that returns may skip the assignment.
 
-    Answered when all members have joined, or the time is up.
+    The response waits until all members have joined, or the rebalance timeout is over.
     """
-    asked = JoinRequest(
+    join = JoinRequest(
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         client_id=ctx.client_id or "",
@@ -51,15 +51,15 @@ async def join_group(request: JoinGroupRequest, ctx: Context) -> JoinGroupRespon
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.session_timeout_ms if ctx.version == 0 else request.rebalance_timeout_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple(MemberProtocol(each.name, each.metadata) for each in request.protocols),
+        protocols=tuple(MemberProtocol(protocol.name, protocol.metadata) for protocol in request.protocols),
         reason=request.reason,
         needs_known_id=ctx.version >= KNOWN_ID_FROM and request.group_instance_id is None,
         may_skip_assignment=ctx.version >= SKIPS_ASSIGNMENT_FROM,
     )
-    return _shaped(await ctx.services.groups.join(request.group_id, asked), ctx.version)
+    return _join_response(await ctx.services.groups.join(request.group_id, join), ctx.version)
 
 
-def _shaped(joined: JoinResult, version: int) -> JoinGroupResponse:
+def _join_response(joined: JoinResult, version: int) -> JoinGroupResponse:
     return JoinGroupResponse(
         error_code=joined.error,
         generation_id=joined.generation,
@@ -78,7 +78,7 @@ def _shaped(joined: JoinResult, version: int) -> JoinGroupResponse:
 
 
 def _java_address(host: str) -> str:
-    """As Java writes an address without a name: a slash, and of IPv6 all eight groups."""
+    """Java writes an address without a name as a slash and the address, with all eight groups of IPv6."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -90,7 +90,7 @@ def _java_address(host: str) -> str:
 
 
 async def sync_group(request: SyncGroupRequest, ctx: Context) -> SyncGroupResponse:
-    """SyncGroup, v0-5.  v3 static members · v5 protocol. Answered when the leader has sent its assignment."""
+    """SyncGroup, v0-5.  v3 static members · v5 protocol. The response waits for the assignment of the leader."""
     protocol = request.protocol_type, request.protocol_name
     if ctx.version >= PROTOCOL_FROM and None in protocol:
         return SyncGroupResponse(error_code=InconsistentGroupProtocol.code)
@@ -100,7 +100,7 @@ async def sync_group(request: SyncGroupRequest, ctx: Context) -> SyncGroupRespon
         request.group_instance_id,
         request.generation_id,
         protocol,
-        {each.member_id: each.assignment for each in request.assignments},
+        {member.member_id: member.assignment for member in request.assignments},
     )
     return SyncGroupResponse(
         error_code=synced.error,
@@ -120,8 +120,8 @@ def heartbeat(request: HeartbeatRequest, ctx: Context) -> HeartbeatResponse:
 
 
 def leave_group(request: LeaveGroupRequest, ctx: Context) -> LeaveGroupResponse:
-    """LeaveGroup, v0-5.  v3 several at once, static ones too · v5 reason."""
-    leavers = [LeavingMember(each.member_id, each.group_instance_id, each.reason) for each in request.members]
+    """LeaveGroup, v0-5.  v3 several members at once, static ones too · v5 reason."""
+    leavers = [LeavingMember(member.member_id, member.group_instance_id, member.reason) for member in request.members]
     if ctx.version < MANY_LEAVE_FROM:
         leavers = [LeavingMember(request.member_id)]
     try:
@@ -141,26 +141,26 @@ def leave_group(request: LeaveGroupRequest, ctx: Context) -> LeaveGroupResponse:
 
 
 def describe_groups(request: DescribeGroupsRequest, ctx: Context) -> DescribeGroupsResponse:
-    """DescribeGroups, v0-5.  v3 operations · v4 static members. A group that nobody knows is Dead."""
+    """DescribeGroups, v0-5.  v3 operations · v4 static members. An unknown group is Dead."""
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
     return DescribeGroupsResponse(groups=[_describe(group_id, operations, ctx) for group_id in request.groups])
 
 
 def _describe(group_id: str, operations: int, ctx: Context) -> _Described:
-    told = _Described(group_id=group_id)
+    described = _Described(group_id=group_id)
     try:
         group = ctx.services.groups.find(group_id)
     except WireError as error:
-        told.error_code = error.code
-        return told
-    told.authorized_operations = operations
+        described.error_code = error.code
+        return described
+    described.authorized_operations = operations
     if group is None:
-        told.group_state = GroupState.DEAD.value
-        return told
+        described.group_state = GroupState.DEAD.value
+        return described
     stable = group.state is GroupState.STABLE
-    told.group_state, told.protocol_type = group.state.value, group.protocol_type or ""
-    told.protocol_data = (group.protocol_name or "") if stable else ""
-    told.members = [
+    described.group_state, described.protocol_type = group.state.value, group.protocol_type or ""
+    described.protocol_data = (group.protocol_name or "") if stable else ""
+    described.members = [
         DescribeGroupsResponse.DescribedGroupMember(
             member_id=member.id,
             group_instance_id=member.instance_id,
@@ -171,16 +171,16 @@ def _describe(group_id: str, operations: int, ctx: Context) -> _Described:
         )
         for member in group.members.values()
     ]
-    return told
+    return described
 
 
 def list_groups(request: ListGroupsRequest, ctx: Context) -> ListGroupsResponse:
-    """ListGroups, v0-5.  v4 states · v5 types. Of all groups, those that this broker coordinates."""
+    """ListGroups, v0-5.  v4 states · v5 types. Only the groups that this broker coordinates."""
     groups = ctx.services.groups
     states = {state.lower() for state in request.states_filter}
     types = {kind.lower() for kind in request.types_filter}
 
-    def is_asked_for(group: ClassicGroup) -> bool:
+    def is_requested(group: ClassicGroup) -> bool:
         return (not states or group.state.value.lower() in states) and (not types or CLASSIC in types)
 
     return ListGroupsResponse(
@@ -193,19 +193,19 @@ def list_groups(request: ListGroupsRequest, ctx: Context) -> ListGroupsResponse:
                 group_type=CLASSIC,
             )
             for group in groups.all()
-            if is_asked_for(group)
+            if is_requested(group)
         ],
     )
 
 
 async def delete_groups(request: DeleteGroupsRequest, ctx: Context) -> DeleteGroupsResponse:
-    """DeleteGroups, v0-2: groups without members, with their offsets. Each group on its own."""
+    """DeleteGroups, v0-2: deletes groups without members, with their offsets. Each group fails by itself."""
     results = []
     for group_id in dict.fromkeys(request.groups_names):
-        told = DeleteGroupsResponse.DeletableGroupResult(group_id=group_id)
+        result = DeleteGroupsResponse.DeletableGroupResult(group_id=group_id)
         try:
             await ctx.services.offsets.delete(group_id)
         except WireError as error:
-            told.error_code = error.code
-        results.append(told)
+            result.error_code = error.code
+        results.append(result)
     return DeleteGroupsResponse(results=results)

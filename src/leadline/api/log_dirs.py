@@ -1,4 +1,4 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: what lies in which directory, and moving it to another."""
+"""DescribeLogDirs and AlterReplicaLogDirs: the replicas in each directory, and their move to another."""
 
 import os
 
@@ -18,22 +18,22 @@ _Moved = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
 
 def describe_log_dirs(request: DescribeLogDirsRequest, ctx: Context) -> DescribeLogDirsResponse:
-    """DescribeLogDirs, v0-4.  v3 error for all · v4 the disk's size and what is free. null: all topics."""
-    wanted = None
+    """DescribeLogDirs, v0-4.  v3 error for all · v4 total and usable bytes. Null: all topics."""
+    requested = None
     if request.topics is not None:
-        wanted = {TopicPartition(topic.topic, n) for topic in request.topics for n in topic.partitions}
+        requested = {TopicPartition(topic.topic, n) for topic in request.topics for n in topic.partitions}
     dirs = ctx.services.dirs
-    results = [_describe(path, wanted, ctx) for path in dirs.dirs]
+    results = [_describe(path, requested, ctx) for path in dirs.dirs]
     results += [_Dir(error_code=StorageError.code, log_dir=path) for path in dirs.offline]
     return DescribeLogDirsResponse(results=results)
 
 
-def _describe(path: str, wanted: set[TopicPartition] | None, ctx: Context) -> _Dir:
+def _describe(path: str, requested: set[TopicPartition] | None, ctx: Context) -> _Dir:
     dirs = ctx.services.dirs
     topics: dict[str, DescribeLogDirsResponse.DescribeLogDirsTopic] = {}
     for logs, future in ((dirs.logs, False), (dirs.future, True)):
         for tp, log in logs.items():
-            if log.parent == path and (wanted is None or tp in wanted):
+            if log.parent == path and (requested is None or tp in requested):
                 topic = topics.setdefault(tp.topic, DescribeLogDirsResponse.DescribeLogDirsTopic(name=tp.topic))
                 topic.partitions.append(
                     DescribeLogDirsResponse.DescribeLogDirsPartition(
@@ -54,21 +54,21 @@ def _describe(path: str, wanted: set[TopicPartition] | None, ctx: Context) -> _D
 
 
 def _lag(log: Log, current: Log | None, future: bool) -> int:
-    """How far it is behind: a future replica behind the current one, a current one behind the high watermark."""
+    """A future replica lags behind the current one, a current one behind the high watermark."""
     target = current.log_end if future and current is not None else log.high_watermark
     return max(target - log.log_end, 0)
 
 
 def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, ctx: Context) -> AlterReplicaLogDirsResponse:
-    """AlterReplicaLogDirs, v0-2: partitions go to other directories, while they are in use."""
+    """AlterReplicaLogDirs, v0-2: moves replicas to other directories, while they are in use."""
     topics: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
-        for asked in directory.topics:
+        for requested in directory.topics:
             topic = topics.setdefault(
-                asked.name, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=asked.name)
+                requested.name, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=requested.name)
             )
-            for number in asked.partitions:
-                topic.partitions.append(_move(TopicPartition(asked.name, number), directory.path, ctx))
+            for number in requested.partitions:
+                topic.partitions.append(_move(TopicPartition(requested.name, number), directory.path, ctx))
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 

@@ -1,4 +1,4 @@
-"""Metadata and DescribeCluster: who the brokers are, which topics there are, who leads their partitions."""
+"""Metadata and DescribeCluster: the brokers, the topics, and the leaders of their partitions."""
 
 from collections.abc import Awaitable, Iterable
 from uuid import UUID
@@ -32,44 +32,53 @@ _Topic = MetadataResponse.MetadataResponseTopic
 def metadata(request: MetadataRequest, ctx: Context) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Metadata, v0-12.  v1 null: all, empty: none · v4 auto-creation · v8 operations · v10 topic ids · v12 by id.
 
-    As soon as one topic is asked for by its id, those without one are not looked at.
+    If a request has a topic id, topics without one are ignored.
     """
-    known, asked, peer_monitor = ctx.services.metadata.topics, request.topics, ctx.services.peer_monitor
+    peer_monitor, topics = ctx.services.peer_monitor, request.topics
     if peer_monitor is not None and not peer_monitor.is_informed:
         return _once_informed(request, ctx, peer_monitor)
-    if asked is None or (ctx.version == 0 and not asked):
-        return _answer(request, ctx, [_describe(topic, ctx, request) for topic in known.values()])
-    if ctx.version < BY_ID_FROM and any(topic.name is None or topic.topic_id != NO_ID for topic in asked):
-        return MetadataResponse(topics=[_refused(topic) for topic in asked])
-    ids = dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != NO_ID)
-    if ids:
-        return _answer(request, ctx, [_by_id(topic_id, ctx, request) for topic_id in ids])
-    names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
-    missing = [name for name in names if name not in known]
-    if missing and request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
-        return _after_creation(request, ctx, names, missing)
-    if peer_monitor is not None:
-        return _once_settled(request, ctx, names, peer_monitor)
-    return _answer(request, ctx, [_named(name, ctx, request, {}) for name in names])
+    if topics is None or (ctx.version == 0 and not topics):
+        return _describe_all(request, ctx)
+    if ctx.version < BY_ID_FROM and any(topic.name is None or topic.topic_id != NO_ID for topic in topics):
+        return MetadataResponse(topics=[_refused(topic) for topic in topics])
+    if ids := dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != NO_ID):
+        return _response(request, ctx, [_describe_id(topic_id, ctx, request) for topic_id in ids])
+    return _describe_names(request, ctx, list(dict.fromkeys(topic.name for topic in topics if topic.name is not None)))
+
+
+def _describe_all(request: MetadataRequest, ctx: Context) -> MetadataResponse:
+    return _response(request, ctx, [_describe(topic, ctx, request) for topic in ctx.services.metadata.topics.values()])
+
+
+def _describe_names(
+    request: MetadataRequest, ctx: Context, names: list[str]
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    if request.allow_auto_topic_creation and ctx.services.config.auto_create_topics_enable:
+        cached = ctx.services.metadata.topics
+        if missing := [name for name in names if name not in cached]:
+            return _after_creation(request, ctx, names, missing)
+    if ctx.services.peer_monitor is not None:
+        return _once_settled(request, ctx, names, ctx.services.peer_monitor)
+    return _response(request, ctx, [_describe_name(name, ctx, request, {}) for name in names])
 
 
 async def _once_informed(request: MetadataRequest, ctx: Context, peer_monitor: PeerMonitor) -> MetadataResponse:
     await peer_monitor.informed()
-    answer = metadata(request, ctx)
-    return answer if isinstance(answer, MetadataResponse) else await answer
+    response = metadata(request, ctx)
+    return response if isinstance(response, MetadataResponse) else await response
 
 
 async def _once_settled(
     request: MetadataRequest, ctx: Context, names: list[str], peer_monitor: PeerMonitor
 ) -> MetadataResponse:
-    """Who asks for certain topics may do so because their leaders are gone."""
-    known = ctx.services.metadata.topics
+    """A client often requests single topics because their leaders are gone."""
+    cached = ctx.services.metadata.topics
 
     def leaders() -> set[BrokerId]:
-        return {each.leader for name in names if name in known for each in known[name].partitions.values()}
+        return {partition.leader for name in names if name in cached for partition in cached[name].partitions.values()}
 
     await peer_monitor.settled(leaders)
-    return _answer(request, ctx, [_named(name, ctx, request, {}) for name in names])
+    return _response(request, ctx, [_describe_name(name, ctx, request, {}) for name in names])
 
 
 async def _after_creation(
@@ -80,25 +89,25 @@ async def _after_creation(
         try:
             await auto_create(name, ctx)
         except TopicAlreadyExists:
-            pass  # somebody else was quicker
+            pass  # another request created it first
         except WireError as error:
             refused[name] = error
-    return _answer(request, ctx, [_named(name, ctx, request, refused) for name in names])
+    return _response(request, ctx, [_describe_name(name, ctx, request, refused) for name in names])
 
 
-def _refused(asked: MetadataRequest.MetadataRequestTopic) -> _Topic:
-    """Versions 10 and 11 have room for ids, but cannot be asked by them."""
-    return _Topic(error_code=InvalidRequest.code, name=asked.name or "", topic_id=asked.topic_id)
+def _refused(requested: MetadataRequest.MetadataRequestTopic) -> _Topic:
+    """Versions 10 and 11 have a field for ids, but reject requests that use it."""
+    return _Topic(error_code=InvalidRequest.code, name=requested.name or "", topic_id=requested.topic_id)
 
 
-def _by_id(topic_id: UUID, ctx: Context, request: MetadataRequest) -> _Topic:
+def _describe_id(topic_id: UUID, ctx: Context, request: MetadataRequest) -> _Topic:
     topic = ctx.services.metadata.by_id.get(topic_id)
     if topic is None:
         return _Topic(error_code=UnknownTopicId.code, name=None, topic_id=topic_id)
     return _describe(topic, ctx, request)
 
 
-def _named(name: str, ctx: Context, request: MetadataRequest, refused: dict[str, WireError]) -> _Topic:
+def _describe_name(name: str, ctx: Context, request: MetadataRequest, refused: dict[str, WireError]) -> _Topic:
     topic = ctx.services.metadata.topics.get(name)
     if topic is not None:
         return _describe(topic, ctx, request)
@@ -137,11 +146,11 @@ def _describe(topic: CachedTopic, ctx: Context, request: MetadataRequest) -> _To
 
 def _partition(number: int, partition: CachedPartition, ctx: Context) -> MetadataResponse.MetadataResponsePartition:
     cluster = ctx.services.metadata
-    at = None if cluster.may_have_moved(partition) else cluster.reachable(partition.leader, ctx.client.listener)
+    endpoint = None if cluster.may_have_moved(partition) else cluster.reachable(partition.leader, ctx.client.listener)
     return MetadataResponse.MetadataResponsePartition(
-        error_code=LeaderNotAvailable.code if at is None else NONE,
+        error_code=LeaderNotAvailable.code if endpoint is None else NONE,
         partition_index=number,
-        leader_id=NO_LEADER if at is None else partition.leader,
+        leader_id=NO_LEADER if endpoint is None else partition.leader,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
@@ -149,53 +158,56 @@ def _partition(number: int, partition: CachedPartition, ctx: Context) -> Metadat
     )
 
 
-def _answer(request: MetadataRequest, ctx: Context, topics: list[_Topic]) -> MetadataResponse:
-    """With brokers that have just departed: librdkafka loses a second if a leader changes as its broker leaves."""
+def _response(request: MetadataRequest, ctx: Context, topics: list[_Topic]) -> MetadataResponse:
+    """Departed brokers are included: librdkafka loses a second if a leader changes as its broker leaves."""
     cluster = ctx.services.metadata
     brokers = [*cluster.brokers.values(), *cluster.departed.values()] or [cluster.me]
-    asked = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=[
-            MetadataResponse.MetadataResponseBroker(node_id=broker, host=at.host, port=at.port, rack=rack)
-            for broker, at, rack in _endpoints(brokers, ctx)
+            MetadataResponse.MetadataResponseBroker(node_id=broker, host=endpoint.host, port=endpoint.port, rack=rack)
+            for broker, endpoint, rack in _endpoints(brokers, ctx)
         ],
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller,
         topics=topics,
-        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if asked else NOT_REQUESTED,
+        cluster_authorized_operations=_cluster_operations(request),
     )
 
 
+def _cluster_operations(request: MetadataRequest | DescribeClusterRequest) -> int:
+    return ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
+
+
 def endpoints(ctx: Context) -> list[tuple[int, Endpoint, str | None]]:
-    """The brokers as who asks can reach them: by the listener that the request came through."""
+    """Clients reach the brokers by the listener that the request came through."""
     return _endpoints(ctx.services.metadata.brokers.values(), ctx)
 
 
 def _endpoints(brokers: Iterable[BrokerInfo], ctx: Context) -> list[tuple[int, Endpoint, str | None]]:
     return [
-        (broker.id, at, broker.rack)
+        (broker.id, endpoint, broker.rack)
         for broker in brokers
-        if (at := broker.endpoints.get(ctx.client.listener)) is not None
+        if (endpoint := broker.endpoints.get(ctx.client.listener)) is not None
     ]
 
 
 def describe_cluster(request: DescribeClusterRequest, ctx: Context) -> DescribeClusterResponse:
-    """DescribeCluster, v0-1.  v1 endpoint type: only brokers (1) can be told of, there are no separate controllers."""
+    """DescribeCluster, v0-1.  v1 endpoint type: brokers (1) only, as there are no separate controllers."""
     cluster = ctx.services.metadata
     if request.endpoint_type != BROKERS:
-        known = request.endpoint_type == CONTROLLERS
+        is_controllers = request.endpoint_type == CONTROLLERS
         return DescribeClusterResponse(
-            error_code=MISMATCHED_ENDPOINT_TYPE if known else UNSUPPORTED_ENDPOINT_TYPE,
-            error_message=f"endpoint type {request.endpoint_type} cannot be told of here: 1 (brokers) can",
+            error_code=MISMATCHED_ENDPOINT_TYPE if is_controllers else UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"this broker cannot describe endpoint type {request.endpoint_type}, only 1 (brokers)",
         )
     return DescribeClusterResponse(
         cluster_id=cluster.cluster_id,
         controller_id=cluster.controller,
         brokers=[
-            DescribeClusterResponse.DescribeClusterBroker(broker_id=broker, host=at.host, port=at.port, rack=rack)
-            for broker, at, rack in endpoints(ctx)
+            DescribeClusterResponse.DescribeClusterBroker(
+                broker_id=broker, host=endpoint.host, port=endpoint.port, rack=rack
+            )
+            for broker, endpoint, rack in endpoints(ctx)
         ],
-        cluster_authorized_operations=(
-            ALL_CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
-        ),
+        cluster_authorized_operations=_cluster_operations(request),
     )

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and ListPartitionReassignments: partitions on their way to other brokers."""
+"""AlterPartitionReassignments and ListPartitionReassignments: partitions move to other brokers."""
 
 from leadline.api.context import Context
 from leadline.controller.reassignments import Target
@@ -13,53 +13,57 @@ from leadline.wire.messages import (
 
 _Topic = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 _Partition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
-_OnItsWay = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
+_Ongoing = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 
 async def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, ctx: Context
 ) -> AlterPartitionReassignmentsResponse:
-    """AlterPartitionReassignments, v0: other replicas, or null for the way back. Answered when it is begun."""
+    """AlterPartitionReassignments, v0: sets new replicas; null cancels. The response follows the start of the move."""
     targets: dict[TopicPartition, Target] = {
-        TopicPartition(topic.name, each.partition_index): None if each.replicas is None else tuple(each.replicas)
+        TopicPartition(topic.name, partition.partition_index): None
+        if partition.replicas is None
+        else tuple(partition.replicas)
         for topic in request.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
     try:
-        answers = await ctx.services.controller.do(lambda decisions: decisions.reassignments.alter(targets))
+        errors = await ctx.services.controller.do(lambda decisions: decisions.reassignments.alter(targets))
     except WireError as error:
         return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=str(error))
     topics: dict[str, _Topic] = {}
-    for tp, answer in answers.items():
+    for tp, refusal in errors.items():
         topic = topics.setdefault(tp.topic, _Topic(name=tp.topic))
-        told = _Partition(partition_index=tp.partition, error_message=None)
-        if answer is not None:
-            told.error_code, told.error_message = answer.code, str(answer)
-        topic.partitions.append(told)
+        result = _Partition(partition_index=tp.partition, error_message=None)
+        if refusal is not None:
+            result.error_code, result.error_message = refusal.code, str(refusal)
+        topic.partitions.append(result)
     return AlterPartitionReassignmentsResponse(error_message=None, responses=list(topics.values()))
 
 
 async def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, ctx: Context
 ) -> ListPartitionReassignmentsResponse:
-    """ListPartitionReassignments, v0: of some partitions, or null for all."""
-    asked = None
+    """ListPartitionReassignments, v0: the moves of some partitions, or of all if null."""
+    partitions = None
     if request.topics is not None:
-        asked = [TopicPartition(topic.name, number) for topic in request.topics for number in topic.partition_indexes]
+        partitions = [
+            TopicPartition(topic.name, number) for topic in request.topics for number in topic.partition_indexes
+        ]
     try:
-        found = await ctx.services.controller.do(lambda decisions: decisions.reassignments.under_way(asked))
+        moves = await ctx.services.controller.do(lambda decisions: decisions.reassignments.under_way(partitions))
     except WireError as error:
         return ListPartitionReassignmentsResponse(error_code=error.code, error_message=str(error))
     topics: dict[str, ListPartitionReassignmentsResponse.OngoingTopicReassignment] = {}
-    for tp, assigned in found.items():
+    for tp, assignment in moves.items():
         if tp.topic not in topics:
             topics[tp.topic] = ListPartitionReassignmentsResponse.OngoingTopicReassignment(name=tp.topic)
         topics[tp.topic].partitions.append(
-            _OnItsWay(
+            _Ongoing(
                 partition_index=tp.partition,
-                replicas=list(assigned.replicas),
-                adding_replicas=list(assigned.adding),
-                removing_replicas=list(assigned.removing),
+                replicas=list(assignment.replicas),
+                adding_replicas=list(assignment.adding),
+                removing_replicas=list(assignment.removing),
             )
         )
     return ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))
