@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: settings of topics and brokers, told and changed."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs: the settings of topics and brokers."""
 
 import json
 from collections import Counter
@@ -30,11 +30,11 @@ from leadline.wire.messages import (
 )
 
 TOPIC, BROKER = 2, 4
-GROUP = 32  # since Kafka 3.9
+GROUP = 32  # of Kafka 3.9
 REBALANCES = "leadline.rebalances"
 ALL_BROKERS = ""
 
-_Told = DescribeConfigsResponse.DescribeConfigsResult
+_Result = DescribeConfigsResponse.DescribeConfigsResult
 _Entry = DescribeConfigsResponse.DescribeConfigsResourceResult
 
 
@@ -46,26 +46,28 @@ class Resource(NamedTuple):
 async def describe_configs(request: DescribeConfigsRequest, ctx: Context) -> DescribeConfigsResponse:
     """DescribeConfigs, v0-4.  v1 sources and synonyms · v3 types and documentation.
 
-    Beyond Kafka 3.8, which refuses them: groups (type 32). They have one read-only entry, `leadline.rebalances`, with
-    the last rebalances as a JSON list, the newest last. Each is an object:
-        began_ms, took_ms       when, and how long; took_ms is null while it is under way, as all *_after are
-        state                   of the group before: Empty, Stable, CompletingRebalance
-        causes, more_causes     a list of objects, the first one set it off, and how many more there were:
+    Leadline also describes groups (type 32), which Kafka 3.8 rejects. A group has one read-only entry,
+    `leadline.rebalances`: a JSON list of the last rebalances, the newest last. A rebalance is an object:
+        began_ms, took_ms       the start and the duration; took_ms and all *_after are null until it ends
+        state                   the state of the group before: Empty, Stable, CompletingRebalance
+        causes, more_causes     a list of objects, beginning with the first cause, and the number of further causes:
                                 what (a `RebalanceReason`), member_id, instance_id (or null), client_id, client_host,
-                                reason (in the client's words, or null)
-        outcome                 stable, empty, interrupted (by the next one), or null
+                                reason (from the client, or null)
+        outcome                 stable, empty, interrupted (by the next rebalance), or null
         generation_before, generation_after, members_before, members_after
-    And of a broker, if asked for by name, what it knows of a partition: see `explanations`.
+    A broker has further entries that are returned only if the request names them: see `explanations`.
     """
     results = []
-    for asked in request.resources:
-        told = _Told(resource_type=asked.resource_type, resource_name=asked.resource_name, error_message="")
+    for requested in request.resources:
+        result = _Result(resource_type=requested.resource_type, resource_name=requested.resource_name, error_message="")
         try:
-            found = await _describe(Resource(asked.resource_type, asked.resource_name), asked.configuration_keys, ctx)
-            told.configs = [_shaped(entry, request, ctx.version) for entry in found]
+            entries = await _describe(
+                Resource(requested.resource_type, requested.resource_name), requested.configuration_keys, ctx
+            )
+            result.configs = [_entry(entry, request, ctx.version) for entry in entries]
         except WireError as error:
-            told.error_code, told.error_message = error.code, str(error)
-        results.append(told)
+            result.error_code, result.error_message = error.code, str(error)
+        results.append(result)
     return DescribeConfigsResponse(results=results)
 
 
@@ -78,7 +80,7 @@ async def _describe(resource: Resource, names: list[str] | None, ctx: Context) -
     if resource.type == GROUP:
         return [_rebalances(resource.name, ctx)]
     if resource.type != BROKER:
-        raise InvalidRequest(f"resource type {resource.type} has no settings here: topics (2) and brokers (4) have")
+        raise InvalidRequest(f"resource type {resource.type} has no settings: expected a topic (2) or a broker (4)")
     if resource.name == ALL_BROKERS:
         return describe_broker_defaults(layers, names)
     _check_broker(resource.name, ctx)
@@ -88,7 +90,7 @@ async def _describe(resource: Resource, names: list[str] | None, ctx: Context) -
 def _rebalances(group_id: str, ctx: Context) -> ConfigEntry:
     group = ctx.services.groups.find(group_id)
     if group is None:
-        raise GroupIdNotFound(f"there is no group {group_id}")
+        raise GroupIdNotFound(f"group {group_id} does not exist")
     return ConfigEntry(
         name=REBALANCES,
         value=json.dumps([rebalance.to_json() for rebalance in group.rebalances.rebalances]),
@@ -107,31 +109,33 @@ def _check_broker(name: str, ctx: Context) -> None:
         raise InvalidRequest(f"Unexpected broker id, expected {me} or empty string, but received {name}")
 
 
-def _shaped(entry: ConfigEntry, request: DescribeConfigsRequest, version: int) -> _Entry:
+def _entry(entry: ConfigEntry, request: DescribeConfigsRequest, version: int) -> _Entry:
     return _Entry(
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        is_default=version == 0 and entry.is_default,  # later versions tell it by the source
+        is_default=version == 0 and entry.is_default,  # later versions have the source instead
         config_source=entry.source,
         is_sensitive=entry.sensitive,
         config_type=0 if entry.kind is None else entry.kind,
         documentation=entry.documentation if request.include_documentation else None,
         synonyms=[
-            DescribeConfigsResponse.DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
-            for each in (entry.synonyms if request.include_synonyms else ())
+            DescribeConfigsResponse.DescribeConfigsSynonym(
+                name=synonym.name, value=synonym.value, source=synonym.source
+            )
+            for synonym in (entry.synonyms if request.include_synonyms else ())
         ],
     )
 
 
 async def alter_configs(request: AlterConfigsRequest, ctx: Context) -> AlterConfigsResponse:
-    """AlterConfigs, v0-2: all settings of a resource at once; what is not named goes back to its default."""
+    """AlterConfigs, v0-2: replaces all settings of a resource; others go back to their defaults."""
     responses = []
-    often = Counter((asked.resource_type, asked.resource_name) for asked in request.resources)
-    for asked in request.resources:
-        resource = Resource(asked.resource_type, asked.resource_name)
-        changes = [(entry.name, int(AlterConfigOp.SET), entry.value) for entry in asked.configs]
-        edit = Edit(changes, keep=False, only_check=request.validate_only, repeated=often[resource] > 1)
+    counts = Counter((requested.resource_type, requested.resource_name) for requested in request.resources)
+    for requested in request.resources:
+        resource = Resource(requested.resource_type, requested.resource_name)
+        changes = [(entry.name, int(AlterConfigOp.SET), entry.value) for entry in requested.configs]
+        edit = ConfigEdit(changes, keep=False, only_check=request.validate_only, repeated=counts[resource] > 1)
         code, message = await _alter(resource, edit, ctx)
         responses.append(
             AlterConfigsResponse.AlterConfigsResourceResponse(
@@ -146,11 +150,11 @@ async def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     """IncrementalAlterConfigs, v0-1: set, delete, append to and subtract from single settings."""
     responses = []
-    often = Counter((asked.resource_type, asked.resource_name) for asked in request.resources)
-    for asked in request.resources:
-        resource = Resource(asked.resource_type, asked.resource_name)
-        changes = [(entry.name, entry.config_operation, entry.value) for entry in asked.configs]
-        edit = Edit(changes, keep=True, only_check=request.validate_only, repeated=often[resource] > 1)
+    counts = Counter((requested.resource_type, requested.resource_name) for requested in request.resources)
+    for requested in request.resources:
+        resource = Resource(requested.resource_type, requested.resource_name)
+        changes = [(entry.name, entry.config_operation, entry.value) for entry in requested.configs]
+        edit = ConfigEdit(changes, keep=True, only_check=request.validate_only, repeated=counts[resource] > 1)
         code, message = await _alter(resource, edit, ctx)
         responses.append(
             IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
@@ -160,29 +164,31 @@ async def incremental_alter_configs(
     return IncrementalAlterConfigsResponse(responses=responses)
 
 
-class Edit(NamedTuple):
-    """What is to be done to the settings of a resource."""
+class ConfigEdit(NamedTuple):
+    """A requested change of the settings of a resource."""
 
-    asked: list[tuple[str, int, str | None]]  # name, operation and value, as they came
-    keep: bool  # what is not named stays as it is
+    entries: list[tuple[str, int, str | None]]  # name, operation and value, unchecked
+    keep: bool  # settings that are not named keep their values
     only_check: bool
     repeated: bool  # the request names the resource more than once
 
     def changes(self) -> list[ConfigChange]:
-        twice = [name for name, count in Counter(name for name, _, _ in self.asked).items() if count > 1]
+        twice = [name for name, count in Counter(name for name, _, _ in self.entries).items() if count > 1]
         if twice:
-            raise InvalidRequest(f"{', '.join(twice)}: more than once in one change")
-        nulls = [name for name, op, value in self.asked if value is None and op != AlterConfigOp.DELETE]
+            raise InvalidRequest(f"the request names {', '.join(twice)} more than once")
+        nulls = [name for name, op, value in self.entries if value is None and op != AlterConfigOp.DELETE]
         if nulls:
             raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
-        if wrong := [op for _, op, _ in self.asked if op not in list(AlterConfigOp)]:
-            raise InvalidRequest(f"there is no operation {wrong[0]}: 0 set, 1 delete, 2 append and 3 subtract are")
-        return [ConfigChange(name, AlterConfigOp(op), value) for name, op, value in self.asked]
+        if wrong := [op for _, op, _ in self.entries if op not in list(AlterConfigOp)]:
+            raise InvalidRequest(f"unknown operation {wrong[0]}: expected 0 set, 1 delete, 2 append or 3 subtract")
+        return [ConfigChange(name, AlterConfigOp(op), value) for name, op, value in self.entries]
 
 
-async def _alter(resource: Resource, edit: Edit, ctx: Context) -> tuple[int, str | None]:
-    """The error code and what there is to say. A bad value is a wrong setting of a topic, but a wrong request to a
-    broker: so it is in Kafka."""
+async def _alter(resource: Resource, edit: ConfigEdit, ctx: Context) -> tuple[int, str | None]:
+    """Returns error code and message.
+
+    As in Kafka, a bad value is InvalidConfig for a topic, but InvalidRequest for a broker.
+    """
     try:
         if edit.repeated:
             raise InvalidRequest(f"the request names {resource.name!r} more than once")
@@ -196,7 +202,7 @@ async def _alter(resource: Resource, edit: Edit, ctx: Context) -> tuple[int, str
     return NONE, None
 
 
-async def _alter_topic(resource: Resource, edit: Edit, ctx: Context) -> None:
+async def _alter_topic(resource: Resource, edit: ConfigEdit, ctx: Context) -> None:
     changes = edit.changes()
     if not resource.name:
         raise InvalidRequest("Default topic resources are not allowed.")
@@ -204,18 +210,17 @@ async def _alter_topic(resource: Resource, edit: Edit, ctx: Context) -> None:
     def altered(current: Mapping[str, str]) -> dict[str, str]:
         return altered_topic(ctx.services.layers(), current if edit.keep else {}, changes)
 
-    cluster = ctx.services.cluster
     if edit.only_check:
         ctx.services.metadata.topic(resource.name)
         altered(await ctx.services.configs.of_topic(resource.name))
     else:
-        await cluster.alter_topic_config(resource.name, altered)
+        await ctx.services.cluster.alter_topic_config(resource.name, altered)
 
 
-async def _alter_broker(resource: Resource, edit: Edit, ctx: Context) -> None:
+async def _alter_broker(resource: Resource, edit: ConfigEdit, ctx: Context) -> None:
     changes = edit.changes()
     if resource.type != BROKER:
-        raise InvalidRequest(f"resource type {resource.type} has no settings here: topics (2) and brokers (4) have")
+        raise InvalidRequest(f"resource type {resource.type} has no settings: expected a topic (2) or a broker (4)")
     for_all = resource.name == ALL_BROKERS
     if not for_all:
         _check_broker(resource.name, ctx)

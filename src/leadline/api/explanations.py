@@ -1,20 +1,21 @@
-"""What this broker knows of a partition that it holds, for a person: where it is, and what happened to it lately.
+"""The state of a partition that this broker hosts, and its recent history, for administrators.
 
-Beyond Kafka: a read-only setting of a broker, `leadline.replication.TOPIC-PARTITION`, which is told only when it is
-asked for by this name. Its value is a JSON object:
-    broker, now_ms              who tells it, and what its clock says: all times are by it
-    leader, leader_epoch        as the controller told last; a leader of -1: nobody
+Kafka has nothing like it: a read-only setting of a broker, `leadline.replication.TOPIC-PARTITION`, which is returned
+only if a request has this name. Its value is a JSON object:
+    broker, now_ms              this broker, and its clock: all times are by it
+    leader, leader_epoch        as the controller decided last; a leader of -1: none
     log_start, log_end, high_watermark, last_stable_offset
     size_bytes                  of the log on disk
     epochs                      a list of [epoch, start offset], the oldest first
-    leads                       null, unless it does:
+    leads                       null, unless this broker is the leader:
         replicas, isr           as the controller decided
-        asked_isr               what the controller is asked for, or null
+        asked_isr               the ISR that the leader has requested from the controller, or null
         min_isr                 min.insync.replicas
-        followers               a list of objects: id, log_end (-1: has not fetched yet), fetched_ms and caught_up_ms,
-                                when it last did and was
-    follows                     null, unless it does: state, offset (the next to fetch), why (it rests or failed, or "")
-    history                     see `replication.history`: elections, isr_changes, truncations, the newest last
+        followers               a list of objects: id, log_end (-1: has not fetched yet), fetched_ms (the last fetch)
+                                and caught_up_ms (the last time at which it had caught up)
+    follows                     null, unless this broker is a follower: state, offset (the next to fetch), why (the
+                                reason of a pause or failure, or "")
+    history                     elections, isr_changes, truncations, the newest last: see `replication.history`
 """
 
 import json
@@ -32,7 +33,7 @@ PREFIX = "leadline.replication."
 
 
 def explanations(names: Collection[str] | None, services: Services) -> Iterator[ConfigEntry]:
-    """Of the partitions that are asked for and held."""
+    """Explains the partitions that are named and hosted here."""
     for name in names or ():
         topic, _, number = name.removeprefix(PREFIX).rpartition("-")
         if name.startswith(PREFIX) and number.isdecimal():
@@ -40,17 +41,17 @@ def explanations(names: Collection[str] | None, services: Services) -> Iterator[
             if hosted is not None:
                 yield ConfigEntry(
                     name=name,
-                    value=json.dumps(told(hosted, services.metadata.me.id, services.clock.now_ms())),
+                    value=json.dumps(explain(hosted, services.metadata.me.id, services.clock.now_ms())),
                     source=ConfigSource.DEFAULT,
                     read_only=True,
                     sensitive=False,
                     synonyms=(),
                     kind=ConfigType.STRING,
-                    documentation="what this broker knows of a partition that it holds, a JSON object",
+                    documentation="the state of a partition that this broker hosts, a JSON object",
                 )
 
 
-def told(hosted: HostedPartition, me: BrokerId, now_ms: int) -> dict[str, object]:
+def explain(hosted: HostedPartition, me: BrokerId, now_ms: int) -> dict[str, object]:
     log = hosted.log
     return {
         "broker": me,
@@ -63,24 +64,24 @@ def told(hosted: HostedPartition, me: BrokerId, now_ms: int) -> dict[str, object
         "last_stable_offset": log.last_stable_offset,
         "size_bytes": log.size,
         "epochs": [list(entry) for entry in log.epochs.entries],
-        "leads": None if hosted.leader_state is None else _leads(hosted.leader_state),
-        "follows": None if hosted.follower_state is None else _follows(hosted.follower_state, now_ms),
+        "leads": None if hosted.leader_state is None else _explain_leader(hosted.leader_state),
+        "follows": None if hosted.follower_state is None else _explain_follower(hosted.follower_state, now_ms),
         "history": hosted.history.as_values(),
     }
 
 
-def _leads(leader: LeaderState) -> dict[str, object]:
+def _explain_leader(leader: LeaderState) -> dict[str, object]:
     return {
         "replicas": leader.replicas,
         "isr": leader.isr,
         "asked_isr": None if leader.pending is None else leader.pending.proposed.isr,
         "min_isr": leader.min_isr,
-        "followers": [_follower(id, each, leader.log_end) for id, each in leader.followers.items()],
+        "followers": [_progress(id, follower, leader.log_end) for id, follower in leader.followers.items()],
     }
 
 
-def _follower(id: BrokerId, follower: FollowerProgress, log_end: Offset) -> dict[str, object]:
-    """One that has everything does not say so with each fetch: that it is heard at all is enough."""
+def _progress(id: BrokerId, follower: FollowerProgress, log_end: Offset) -> dict[str, object]:
+    """A follower that has caught up does not fetch all the time: any contact counts as a fetch."""
     fetched_ms = (
         follower.fetched_ms
         if follower.last_contact is None
@@ -90,6 +91,6 @@ def _follower(id: BrokerId, follower: FollowerProgress, log_end: Offset) -> dict
     return {"id": id, "log_end": follower.log_end, "fetched_ms": fetched_ms, "caught_up_ms": caught_up_ms}
 
 
-def _follows(following: FollowerState, now_ms: int) -> dict[str, object]:
+def _explain_follower(following: FollowerState, now_ms: int) -> dict[str, object]:
     is_idle = now_ms < following.rests_until_ms or following.state is FetchState.FAILED
     return {"state": following.state.name, "offset": following.offset, "why": following.why if is_idle else ""}

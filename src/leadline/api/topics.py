@@ -39,73 +39,79 @@ from leadline.wire.messages import (
 )
 
 BROKERS_CHOICE = -1
-DISABLED_FROM = 3  # DeleteTopics has an error of its own for it from this version on
-CLUSTER_METADATA = "__cluster_metadata"  # has another meaning without ZooKeeper
+DISABLED_FROM = 3  # the first version of DeleteTopics with an error code of its own for this
+CLUSTER_METADATA = "__cluster_metadata"  # Kafka uses the name without ZooKeeper
 HIGH_WATERMARK = -1  # as an offset to delete records up to
 
-_Created = CreateTopicsResponse.CreatableTopicResult
-_Grown = CreatePartitionsResponse.CreatePartitionsTopicResult
-_Deleted = DeleteTopicsResponse.DeletableTopicResult
-_Cut = DeleteRecordsResponse.DeleteRecordsPartitionResult
+_CreatedTopic = CreateTopicsResponse.CreatableTopicResult
+_CreatedPartitions = CreatePartitionsResponse.CreatePartitionsTopicResult
+_DeletedTopic = DeleteTopicsResponse.DeletableTopicResult
+_DeletedRecords = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
 async def create_topics(request: CreateTopicsRequest, ctx: Context) -> CreateTopicsResponse:
-    """CreateTopics, v0-7.  v1 validate only, messages · v5 what was created · v7 topic ids. Each topic on its own."""
-    often = Counter(topic.name for topic in request.topics)
-    results = [await _create(topic, often[topic.name] > 1, request, ctx) for topic in request.topics]
+    """CreateTopics, v0-7.  v1 validate only, messages · v5 the created topic · v7 topic ids.
+
+    Each topic fails by itself.
+    """
+    counts = Counter(topic.name for topic in request.topics)
+    results = [await _create(topic, counts[topic.name] > 1, request, ctx) for topic in request.topics]
     return CreateTopicsResponse(topics=results)
 
 
 async def _create(
-    asked: CreateTopicsRequest.CreatableTopic, repeated: bool, request: CreateTopicsRequest, ctx: Context
-) -> _Created:
+    requested: CreateTopicsRequest.CreatableTopic, repeated: bool, request: CreateTopicsRequest, ctx: Context
+) -> _CreatedTopic:
     cluster = ctx.services.cluster
     try:
         cluster.check_controller()
         if repeated:
-            raise InvalidRequest(f"the request names topic '{asked.name}' more than once")
-        if asked.name == CLUSTER_METADATA:
-            raise TopicAuthorizationFailed(f"topic '{asked.name}' is Kafka's own, and no topic like others")
-        check_name(asked.name, ctx.services.metadata.topics)
-        assignment = _assignment(asked, ctx)
-        config = _config({entry.name: entry.value for entry in asked.configs}, ctx)
+            raise InvalidRequest(f"the request names topic '{requested.name}' more than once")
+        if requested.name == CLUSTER_METADATA:
+            raise TopicAuthorizationFailed(f"topic '{requested.name}' is reserved for Kafka itself")
+        check_name(requested.name, ctx.services.metadata.topics)
+        assignment = _assignment(requested, ctx)
+        config = _config({entry.name: entry.value for entry in requested.configs}, ctx)
         if request.validate_only:
-            return _told(asked.name, assignment, config, None, ctx)
-        topic = await cluster.create_topic(asked.name, assignment, config, request.timeout_ms)
-        return _told(asked.name, assignment, config, topic, ctx)
+            return _created(requested.name, assignment, config, None, ctx)
+        topic = await cluster.create_topic(requested.name, assignment, config, request.timeout_ms)
+        return _created(requested.name, assignment, config, topic, ctx)
     except WireError as error:
-        told = _Created(name=asked.name, error_code=error.code, error_message=_explained(asked.name, error, ctx))
+        result = _CreatedTopic(
+            name=requested.name, error_code=error.code, error_message=_message(requested.name, error, ctx)
+        )
         if isinstance(error, TopicAuthorizationFailed):
-            told.topic_config_error_code = error.code
-        return told
+            result.topic_config_error_code = error.code
+        return result
 
 
-def _explained(topic: str, error: WireError, ctx: Context) -> str:
-    """With what this broker itself knows of partitions that could not be created."""
-    own = [why for tp, why in ctx.services.dirs.uncreated.items() if tp.topic == topic]
-    return f"{error}. {own[0]}" if own and isinstance(error, StorageError) else str(error)
+def _message(topic: str, error: WireError, ctx: Context) -> str:
+    """The message adds why this broker could not create a partition of the topic."""
+    reasons = [reason for tp, reason in ctx.services.dirs.uncreated.items() if tp.topic == topic]
+    return f"{error}. {reasons[0]}" if reasons and isinstance(error, StorageError) else str(error)
 
 
-def _assignment(asked: CreateTopicsRequest.CreatableTopic, ctx: Context) -> Assignment:
+def _assignment(requested: CreateTopicsRequest.CreatableTopic, ctx: Context) -> Assignment:
     config, racks = ctx.services.config, ctx.services.metadata.racks
-    if asked.assignments:
-        if asked.num_partitions != BROKERS_CHOICE or asked.replication_factor != BROKERS_CHOICE:
+    if requested.assignments:
+        if requested.num_partitions != BROKERS_CHOICE or requested.replication_factor != BROKERS_CHOICE:
             raise InvalidRequest(
                 "Both numPartitions or replicationFactor and replicasAssignments were set. Both cannot be used at the "
                 "same time."
             )
-        given = {entry.partition_index: entry.broker_ids for entry in asked.assignments}
-        return given_assignment(given, racks if ctx.services.is_alone else None)
-    partitions = config.num_partitions if asked.num_partitions == BROKERS_CHOICE else asked.num_partitions
-    factor = asked.replication_factor
-    wanted = config.default_replication_factor if factor == BROKERS_CHOICE else factor
-    return ctx.services.cluster.spread(racks, partitions, wanted)
+        replicas = {entry.partition_index: entry.broker_ids for entry in requested.assignments}
+        return given_assignment(replicas, racks if ctx.services.is_alone else None)
+    partitions = config.num_partitions if requested.num_partitions == BROKERS_CHOICE else requested.num_partitions
+    factor = requested.replication_factor
+    if factor == BROKERS_CHOICE:
+        factor = config.default_replication_factor
+    return ctx.services.cluster.spread(racks, partitions, factor)
 
 
-def _config(given: Mapping[str, str | None], ctx: Context) -> dict[str, str]:
-    """The settings of a new topic, checked together with the broker's."""
+def _config(values: Mapping[str, str | None], ctx: Context) -> dict[str, str]:
+    """Checks the settings of a new topic together with those of the broker."""
     config: dict[str, str] = {}
-    for name, value in given.items():
+    for name, value in values.items():
         if value is None:
             raise InvalidConfig(f"Null value not supported for topic configs: {name}")
         config[name] = value
@@ -116,10 +122,10 @@ def _config(given: Mapping[str, str | None], ctx: Context) -> dict[str, str]:
     return config
 
 
-def _told(
+def _created(
     name: str, assignment: Assignment, config: dict[str, str], topic: CachedTopic | None, ctx: Context
-) -> _Created:
-    told = _Created(
+) -> _CreatedTopic:
+    result = _CreatedTopic(
         name=name,
         error_code=NONE,
         error_message=None,
@@ -133,154 +139,160 @@ def _told(
         ],
     )
     if topic is not None:
-        told.topic_id = topic.id
-    return told
+        result.topic_id = topic.id
+    return result
 
 
 async def delete_topics(request: DeleteTopicsRequest, ctx: Context) -> DeleteTopicsResponse:
-    """DeleteTopics, v0-6.  v5 messages · v6 by topic id. A topic that is named twice is deleted once."""
-    asked = request.topics or [DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names]
-    if (refusal := _deletion_refused(asked, ctx)) is not None:
-        told = [_Deleted(name=topic.name, topic_id=topic.topic_id) for topic in asked]
-        for each in told:
-            each.error_code, each.error_message = refusal.code, str(refusal)
-        return DeleteTopicsResponse(responses=told)
+    """DeleteTopics, v0-6.  v5 messages · v6 by topic id. A topic that the request names twice is deleted once."""
+    topics = request.topics or [DeleteTopicsRequest.DeleteTopicState(name=name) for name in request.topic_names]
+    if (refusal := _deletion_refused(topics, ctx)) is not None:
+        results = [_DeletedTopic(name=topic.name, topic_id=topic.topic_id) for topic in topics]
+        for result in results:
+            result.error_code, result.error_message = refusal.code, str(refusal)
+        return DeleteTopicsResponse(responses=results)
     deleted: set[str] = set()
-    return DeleteTopicsResponse(responses=[await _delete(topic, deleted, request.timeout_ms, ctx) for topic in asked])
+    return DeleteTopicsResponse(responses=[await _delete(topic, deleted, request.timeout_ms, ctx) for topic in topics])
 
 
-def _deletion_refused(asked: list[DeleteTopicsRequest.DeleteTopicState], ctx: Context) -> WireError | None:
+def _deletion_refused(topics: list[DeleteTopicsRequest.DeleteTopicState], ctx: Context) -> WireError | None:
     if not ctx.services.config.delete_topic_enable:
-        why = "topics cannot be deleted: delete.topic.enable=false"
-        return TopicDeletionDisabled(why) if ctx.version >= DISABLED_FROM else InvalidRequest(why)
-    if any(topic.name is not None and topic.topic_id != NO_ID for topic in asked):
+        message = "delete.topic.enable=false: topics cannot be deleted"
+        return TopicDeletionDisabled(message) if ctx.version >= DISABLED_FROM else InvalidRequest(message)
+    if any(topic.name is not None and topic.topic_id != NO_ID for topic in topics):
         return InvalidRequest("Topic name and topic ID can not both be specified.")
     return None
 
 
 async def _delete(
-    asked: DeleteTopicsRequest.DeleteTopicState, deleted: set[str], timeout_ms: int, ctx: Context
-) -> _Deleted:
-    """`deleted`: what this request has already deleted."""
-    told = _Deleted(name=asked.name, topic_id=asked.topic_id, error_message=None)
+    requested: DeleteTopicsRequest.DeleteTopicState, deleted: set[str], timeout_ms: int, ctx: Context
+) -> _DeletedTopic:
+    """`deleted` has the topics that this request has already deleted."""
+    result = _DeletedTopic(name=requested.name, topic_id=requested.topic_id, error_message=None)
     try:
         ctx.services.cluster.check_controller()
-        if asked.name is None:
-            topic = ctx.services.metadata.by_id.get(asked.topic_id)
+        if requested.name is None:
+            topic = ctx.services.metadata.by_id.get(requested.topic_id)
             if topic is None:
-                raise UnknownTopicId(f"there is no topic with id {asked.topic_id}")
-            told.name = topic.name
-        if told.name not in deleted:
-            topic = ctx.services.metadata.topic(told.name or "")
+                raise UnknownTopicId(f"topic id {requested.topic_id} does not exist")
+            result.name = topic.name
+        if result.name not in deleted:
+            topic = ctx.services.metadata.topic(result.name or "")
             await ctx.services.cluster.delete_topic(topic.name, timeout_ms)
             deleted.add(topic.name)
     except WireError as error:
-        told.error_code, told.error_message = error.code, str(error)
-    return told
+        result.error_code, result.error_message = error.code, str(error)
+    return result
 
 
 async def create_partitions(request: CreatePartitionsRequest, ctx: Context) -> CreatePartitionsResponse:
-    """CreatePartitions, v0-3: more partitions for topics that exist. The count is the new total."""
-    often = Counter(topic.name for topic in request.topics)
+    """CreatePartitions, v0-3: adds partitions to topics. The count is the new total."""
+    counts = Counter(topic.name for topic in request.topics)
     results = []
-    for asked in {topic.name: topic for topic in request.topics}.values():
-        told = _Grown(name=asked.name)
+    for requested in {topic.name: topic for topic in request.topics}.values():
+        result = _CreatedPartitions(name=requested.name)
         try:
             ctx.services.cluster.check_controller()
-            if often[asked.name] > 1:
-                raise InvalidRequest(f"the request names topic '{asked.name}' more than once")
-            more = partial(_more, asked, ctx)
+            if counts[requested.name] > 1:
+                raise InvalidRequest(f"the request names topic '{requested.name}' more than once")
+            more = partial(_added_partitions, requested, ctx)
             if request.validate_only:
-                more(ctx.services.metadata.topic(asked.name))
+                more(ctx.services.metadata.topic(requested.name))
             else:
-                await ctx.services.cluster.add_partitions(asked.name, more, request.timeout_ms)
+                await ctx.services.cluster.add_partitions(requested.name, more, request.timeout_ms)
         except WireError as error:
-            told.error_code, told.error_message = error.code, _explained(asked.name, error, ctx)
-        results.append(told)
+            result.error_code, result.error_message = error.code, _message(requested.name, error, ctx)
+        results.append(result)
     return CreatePartitionsResponse(results=results)
 
 
-def _more(asked: CreatePartitionsRequest.CreatePartitionsTopic, ctx: Context, topic: CachedTopic) -> Assignment:
+def _added_partitions(
+    requested: CreatePartitionsRequest.CreatePartitionsTopic, ctx: Context, topic: CachedTopic
+) -> Assignment:
     racks = ctx.services.metadata.racks
     have = len(topic.partitions)
-    if asked.count <= have:
+    if requested.count <= have:
         same = f"Topic already has {have} partitions."
-        fewer = f"The topic {asked.name} currently has {have} partition(s); {asked.count} would not be an increase."
-        raise InvalidPartitions(same if asked.count == have else fewer)
-    more = asked.count - have
-    if asked.assignments is None:
-        replicas = topic.partitions[0].replicas
-        start = sum(broker < replicas[0] for broker in racks)  # where the leader of the first one stands
-        return assign(racks, more, len(replicas), first=have, start=start, shift=start)
-    if len(asked.assignments) != more:
-        raise InvalidReplicaAssignment(
-            f"Increasing the number of partitions by {more} but {len(asked.assignments)} assignments provided."
+        fewer = (
+            f"The topic {requested.name} currently has {have} partition(s); {requested.count} would not be an increase."
         )
-    given = {n: entry.broker_ids for n, entry in enumerate(asked.assignments)}
-    return given_assignment(given, racks)
+        raise InvalidPartitions(same if requested.count == have else fewer)
+    count = requested.count - have
+    if requested.assignments is None:
+        replicas = topic.partitions[0].replicas
+        start = sum(broker < replicas[0] for broker in racks)  # the position of the first leader
+        return assign(racks, count, len(replicas), first=have, start=start, shift=start)
+    if len(requested.assignments) != count:
+        raise InvalidReplicaAssignment(
+            f"Increasing the number of partitions by {count} but {len(requested.assignments)} assignments provided."
+        )
+    replicas_by_number = {n: entry.broker_ids for n, entry in enumerate(requested.assignments)}
+    return given_assignment(replicas_by_number, racks)
 
 
 def delete_records(
     request: DeleteRecordsRequest, ctx: Context
 ) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
-    """DeleteRecords, v0-2: the log starts at an offset from now on; -1 means the high watermark.
+    """DeleteRecords, v0-2: moves the log start to an offset; -1 means the high watermark.
 
-    Answered once the living replicas have done the same, or the time is over.
+    The response waits until the live replicas have done the same, or the timeout is over.
     """
-    answer = DeleteRecordsResponse(
+    response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_cut(topic.name, asked, ctx) for asked in topic.partitions],
+                partitions=[_delete_records(topic.name, requested, ctx) for requested in topic.partitions],
             )
             for topic in request.topics
             if topic.partitions
         ]
     )
-    waits = [
-        _cut_everywhere(TopicPartition(topic.name, cut.partition_index), cut, request.timeout_ms, ctx)
-        for topic in answer.topics
-        for cut in topic.partitions
-        if cut.error_code == NONE and _has_followers(TopicPartition(topic.name, cut.partition_index), ctx)
+    waiting = [
+        _await_followers(TopicPartition(topic.name, result.partition_index), result, request.timeout_ms, ctx)
+        for topic in response.topics
+        for result in topic.partitions
+        if result.error_code == NONE and _has_followers(TopicPartition(topic.name, result.partition_index), ctx)
     ]
-    return _after(waits, answer) if waits else answer
+    return _after(waiting, response) if waiting else response
 
 
 def _has_followers(tp: TopicPartition, ctx: Context) -> bool:
     return bool(ctx.services.replicas.leading(tp).leader.followers)
 
 
-async def _after(waits: list[Coroutine[None, None, None]], answer: DeleteRecordsResponse) -> DeleteRecordsResponse:
-    await asyncio.gather(*waits)
-    return answer
+async def _after(waiting: list[Coroutine[None, None, None]], response: DeleteRecordsResponse) -> DeleteRecordsResponse:
+    await asyncio.gather(*waiting)
+    return response
 
 
-async def _cut_everywhere(tp: TopicPartition, cut: _Cut, timeout_ms: int, ctx: Context) -> None:
+async def _await_followers(tp: TopicPartition, result: _DeletedRecords, timeout_ms: int, ctx: Context) -> None:
     replicas = ctx.services.replicas
     hosted = replicas.leading(tp)
     try:
         async with asyncio.timeout(max(timeout_ms, 0) / 1000):
-            await hosted.deleted(cut.low_watermark)
+            await hosted.deleted(result.low_watermark)
     except TimeoutError:
-        cut.error_code = RequestTimedOut.code
+        result.error_code = RequestTimedOut.code
     except WireError as error:
-        cut.error_code = error.code
+        result.error_code = error.code
     if hosted.leader_state is not None:
-        cut.low_watermark = hosted.leader_state.low_watermark(hosted.log.log_start)
+        result.low_watermark = hosted.leader_state.low_watermark(hosted.log.log_start)
 
 
-def _cut(topic: str, asked: DeleteRecordsRequest.DeleteRecordsPartition, ctx: Context) -> _Cut:
-    tp = TopicPartition(topic, asked.partition_index)
+def _delete_records(
+    topic: str, requested: DeleteRecordsRequest.DeleteRecordsPartition, ctx: Context
+) -> _DeletedRecords:
+    tp = TopicPartition(topic, requested.partition_index)
     try:
         log = ctx.services.replicas.leading(tp).log
         if topic in INTERNAL:
             raise InvalidTopic(f"Cannot delete records of internal topic {topic}")
         if not log.config.delete:
             raise PolicyViolation(f"Records of {tp} cannot be deleted: cleanup.policy=compact")
-        before = log.high_watermark if asked.offset == HIGH_WATERMARK else asked.offset
+        before = log.high_watermark if requested.offset == HIGH_WATERMARK else requested.offset
         if before < 0:
-            raise OffsetOutOfRange(f"offset {asked.offset} of {tp} is out of range")
+            raise OffsetOutOfRange(f"offset {requested.offset} of {tp} is out of range")
         log.delete_records(before)
-        return _Cut(partition_index=tp.partition, low_watermark=log.log_start, error_code=NONE)
+        return _DeletedRecords(partition_index=tp.partition, low_watermark=log.log_start, error_code=NONE)
     except WireError as error:
-        return _Cut(partition_index=tp.partition, low_watermark=-1, error_code=error.code)
+        return _DeletedRecords(partition_index=tp.partition, low_watermark=-1, error_code=error.code)
