@@ -46,7 +46,7 @@ def tools(broker: RunningBroker) -> Tools:
     return Tools(broker)
 
 
-def test_topics_and_settings(tools: Tools, clients: Clients) -> None:
+def test_topics_and_their_settings_are_changed(tools: Tools, clients: Clients) -> None:
     topic = "tooled"
     made = tools("topics", "--create", "--topic", topic, "--partitions", "2", "--config", "retention.ms=-1")
     assert made == f"Created topic {topic}.\n"
@@ -67,14 +67,14 @@ def test_topics_and_settings(tools: Tools, clients: Clients) -> None:
     assert topic not in clients("librdkafka").ask("list_topics")
 
 
-def test_settings_of_the_broker(tools: Tools) -> None:
+def test_settings_of_the_broker_are_changed(tools: Tools) -> None:
     whose = ("--entity-type", "brokers", "--entity-default")
     tools("configs", "--alter", *whose, "--add-config", "log.cleaner.threads=2")
     assert "log.cleaner.threads=2" in tools("configs", "--describe", *whose)
     tools("configs", "--alter", *whose, "--delete-config", "log.cleaner.threads")
 
 
-def test_the_versions_of_requests(tools: Tools) -> None:
+def test_the_versions_of_requests_are_listed(tools: Tools) -> None:
     told = tools("api-versions")
     assert "Produce(0): 0 to 11 [usable: 11]" in told
     assert "Fetch(1): 0 to 16" in told or "Fetch(1): 4 to 16" in told

@@ -1,6 +1,6 @@
 """One request to two brokers, a real Kafka and Leadline, and their answers compared field by field.
 
-    both.ask(ListOffsetsResponse, ListOffsetsRequest(...), version=8)
+    both.ask_and_compare(ListOffsetsResponse, ListOffsetsRequest(...), version=8)
 
 asks both, fails if the answers differ in anything but what `Plain` says may differ, and returns Leadline's.
 Where a request must name what each side has of its own (ids, directories), it is a function of the side.
@@ -229,7 +229,7 @@ class Both:
         self.kafka, self.ours = kafka, ours
         self.sides = (kafka, ours)
 
-    def ask(
+    def ask_and_compare(
         self,
         kind: type[M],
         request: Message | Callable[[Side], Message],
@@ -241,9 +241,9 @@ class Both:
         answers = [side.ask(kind, request(side) if callable(request) else request, version) for side in self.sides]
         for answer in answers:
             differ(answer)
-        return self.same(answers, version)
+        return self.compare(answers, version)
 
-    def same(self, answers: list[M], version: int) -> M:
+    def compare(self, answers: list[M], version: int) -> M:
         theirs, ours = (Plain(side, version).of(answer) for side, answer in zip(self.sides, answers, strict=True))
         found = "\n".join(differences(theirs, ours))
         assert not found, f"{type(answers[0]).__name__} v{version}: Kafka's and Leadline's differ\n{found}"

@@ -57,7 +57,7 @@ class Member:
         for connection, member_id in zip(self.connections, self.ids, strict=True):
             connection.send(request(member_id), version)
 
-    def receive(self, kind: type[M], version: int) -> M:
+    def receive_and_compare(self, kind: type[M], version: int) -> M:
         answers = []
         for connection in self.connections:
             frame = connection.receive()
@@ -65,11 +65,11 @@ class Member:
             answers.append(parse_response(kind, frame, version)[1])
         if kind is JoinGroupResponse:
             self._joined(answers)
-        return self.both.same(answers, version)
+        return self.both.compare(answers, version)
 
-    def ask(self, kind: type[M], request: Callable[[str], Message], version: int) -> M:
+    def ask_and_compare(self, kind: type[M], request: Callable[[str], Message], version: int) -> M:
         self.send(request, version)
-        return self.receive(kind, version)
+        return self.receive_and_compare(kind, version)
 
     def _joined(self, answers: list[M]) -> None:
         for n, answer in enumerate(answers):
@@ -106,7 +106,7 @@ class Member:
         self.send(request, version)
 
     def joined(self, version: int = JOIN) -> JoinGroupResponse:
-        return self.receive(JoinGroupResponse, version)
+        return self.receive_and_compare(JoinGroupResponse, version)
 
     def join(self, version: int = JOIN) -> JoinGroupResponse:
         self.send_join(version)
@@ -142,7 +142,7 @@ class Member:
         self.send(request, version)
 
     def synced(self, version: int = SYNC) -> SyncGroupResponse:
-        return self.receive(SyncGroupResponse, version)
+        return self.receive_and_compare(SyncGroupResponse, version)
 
     def sync(self, assignments: Mapping["Member", bytes] | None = None, version: int = SYNC) -> SyncGroupResponse:
         self.send_sync(assignments, version)
@@ -159,7 +159,7 @@ class Member:
                 asked.group_instance_id = self.instance
             return asked
 
-        return self.ask(HeartbeatResponse, request, version).error_code
+        return self.ask_and_compare(HeartbeatResponse, request, version).error_code
 
     def commit(self, topic: str, *offsets: int, version: int = COMMIT, generation: int | None = None) -> list[int]:
         """Of partitions 0 and on. Error codes."""
@@ -173,7 +173,7 @@ class Member:
                 asked.group_instance_id = self.instance
             return asked
 
-        answer = self.ask(OffsetCommitResponse, request, version)
+        answer = self.ask_and_compare(OffsetCommitResponse, request, version)
         return [partition.error_code for told in answer.topics for partition in told.partitions]
 
     def leave(self, version: int = LEAVE) -> LeaveGroupResponse:
@@ -183,7 +183,7 @@ class Member:
             who = LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=self.instance)
             return LeaveGroupRequest(group_id=self.group, members=[who])
 
-        return self.ask(LeaveGroupResponse, request, version)
+        return self.ask_and_compare(LeaveGroupResponse, request, version)
 
 
 def committed_topic(topic: str, *offsets: int) -> OffsetCommitRequest.OffsetCommitRequestTopic:
@@ -235,7 +235,7 @@ class MirroredGroup:
         request = DescribeGroupsRequest(groups=[self.group])
         if version >= 3:
             request.include_authorized_operations = True
-        return self.both.ask(DescribeGroupsResponse, request, version)
+        return self.both.ask_and_compare(DescribeGroupsResponse, request, version)
 
     def alone(self, name: str = "alone", version: int = JOIN, instance: str | None = None) -> Member:
         """A member that is the whole group, stable, with the assignment b"all"."""

@@ -160,7 +160,9 @@ class Pair:
     def note(self, what: str, *arguments: object) -> None:
         self.done.append(f"{what}{arguments}")
 
-    def agree(self, what: str, ours: Callable[[], object], theirs: Callable[[], object], *details: object) -> object:
+    def compare_answers(
+        self, what: str, ours: Callable[[], object], theirs: Callable[[], object], *details: object
+    ) -> object:
         self.note(what, *details)
         mine, kafkas = answer_of(ours), answer_of(theirs)
         self.background.call_back()
@@ -180,7 +182,7 @@ class Pair:
             done = self.oracle.append_leader(batch, epoch, kafka_origin)  # type: ignore[arg-type]
             return done.first_offset, done.last_offset, done.log_append_time
 
-        return self.agree("append", ours, theirs, _brief(batch), epoch, origin.name)
+        return self.compare_answers("append", ours, theirs, _brief(batch), epoch, origin.name)
 
     def replicate(self, batches: bytes) -> object:
         """As a follower."""
@@ -193,16 +195,16 @@ class Pair:
             done = self.oracle.append_follower(batches)
             return done.first_offset, done.last_offset
 
-        return self.agree("replicate", ours, theirs, *map(_brief, batches_in(batches)))
+        return self.compare_answers("replicate", ours, theirs, *map(_brief, batches_in(batches)))
 
     def roll(self) -> object:
-        return self.agree("roll", lambda: self.log.roll().base_offset, self.oracle.roll)
+        return self.compare_answers("roll", lambda: self.log.roll().base_offset, self.oracle.roll)
 
     def flush(self) -> object:
         def theirs() -> None:
             self.oracle.flush()
 
-        return self.agree("flush", self.log.flush, theirs)
+        return self.compare_answers("flush", self.log.flush, theirs)
 
     def truncate_to(self, offset: Offset) -> object:
         """Kafka looks for the first unstable offset again only when it is next told a high watermark: it is, at once.
@@ -216,10 +218,10 @@ class Pair:
             self.oracle.high_watermark(self.log.high_watermark)
             return truncated
 
-        return self.agree("truncate_to", lambda: self.log.truncate_to(offset), theirs, offset)
+        return self.compare_answers("truncate_to", lambda: self.log.truncate_to(offset), theirs, offset)
 
     def truncate_fully_and_start_at(self, offset: Offset, log_start: Offset | None = None) -> None:
-        self.agree(
+        self.compare_answers(
             "truncate_fully_and_start_at",
             lambda: self.log.truncate_fully_and_start_at(offset, log_start),
             lambda: self.oracle.truncate_fully_and_start_at(offset, log_start),
@@ -232,10 +234,10 @@ class Pair:
             self.log.set_high_watermark(offset)
             return self.log.high_watermark
 
-        return self.agree("high_watermark", ours, lambda: self.oracle.high_watermark(offset), offset)
+        return self.compare_answers("high_watermark", ours, lambda: self.oracle.high_watermark(offset), offset)
 
     def delete_records(self, before: Offset) -> object:
-        return self.agree(
+        return self.compare_answers(
             "delete_records",
             lambda: self.log.delete_records(before),
             lambda: self.oracle.delete_records(before),
@@ -243,7 +245,7 @@ class Pair:
         )
 
     def delete_old_segments(self) -> object:
-        return self.agree(
+        return self.compare_answers(
             "delete_old_segments",
             lambda: len(self.log.delete_old_segments().segments),
             self.oracle.delete_old_segments,
@@ -289,14 +291,16 @@ class Pair:
             read = self.oracle.read(offset, max_bytes, ISOLATION[isolation], min_one=min_one)
             return _seen(read.data, read.aborted or [])
 
-        return self.agree("read", ours, theirs, offset, max_bytes, isolation.name, min_one)
+        return self.compare_answers("read", ours, theirs, offset, max_bytes, isolation.name, min_one)
 
     def offset_for_time(self, timestamp: int) -> object:
         def ours() -> object:
             found = self.log.offset_for_time(timestamp)
             return None if found is None else tuple(found)
 
-        return self.agree("offset_for_time", ours, lambda: self.oracle.offset_for_timestamp(timestamp), timestamp)
+        return self.compare_answers(
+            "offset_for_time", ours, lambda: self.oracle.offset_for_timestamp(timestamp), timestamp
+        )
 
     def assert_same_state(self) -> None:
         ours, theirs = state_of(self.log), _comparable(self.oracle.state())

@@ -343,7 +343,7 @@ def test_leadline_recovers_what_a_killed_broker_left(observations: Observations,
 
 
 @pytest.mark.parametrize("turn", ["after Kafka", "after the kill"])
-def test_internal_topics_too(observations: Observations, oracle: Oracle, turn: str) -> None:
+def test_internal_topics_are_read_as_kafka_reads_them(observations: Observations, oracle: Oracle, turn: str) -> None:
     internal = observations.internal[turn]
     assert {tp.topic for tp in internal} == {"__consumer_offsets", "__transaction_state"}
     for data in internal.values():

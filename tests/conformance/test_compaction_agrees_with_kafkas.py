@@ -341,7 +341,7 @@ def test_young_records_are_left_alone(logs: NewLogs) -> None:
     at.close_and_compare()
 
 
-def test_log_append_time(logs: NewLogs) -> None:
+def test_log_append_times_are_kept_the_same(logs: NewLogs) -> None:
     at = logs(message_timestamp_type="LogAppendTime")
     for n in range(30):
         at.pair.advance(10)
@@ -356,7 +356,7 @@ def test_log_append_time(logs: NewLogs) -> None:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_compressed_batches(logs: NewLogs, codec: Codec) -> None:
+def test_compressed_batches_are_cleaned_the_same(logs: NewLogs, codec: Codec) -> None:
     at = logs(segment_bytes=100_000)
     for n in range(40):
         at.put(*((f"k{(n * m) % 9}", f"{n}" * 30) for m in range(8)), codec=codec)
@@ -400,7 +400,7 @@ def test_too_little_memory_for_one_pass(logs: NewLogs) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_any_log(logs: NewLogs, seed: int) -> None:
+def test_random_logs_are_cleaned_the_same(logs: NewLogs, seed: int) -> None:
     chosen = random.Random(seed)
     at = logs(
         segment_bytes=chosen.choice((400, 1000, 3000)),

@@ -244,8 +244,8 @@ def test_both_write_the_same_records(both: Both) -> None:
         old.member_id, old.generation_id_or_member_epoch = "", -1
         again.leave()
         group.until("Empty")
-        both.ask(OffsetCommitResponse, old, 3)
-        both.ask(DeleteGroupsResponse, DeleteGroupsRequest(groups_names=["journalled-group"]), 2)
+        both.ask_and_compare(OffsetCommitResponse, old, 3)
+        both.ask_and_compare(DeleteGroupsResponse, DeleteGroupsRequest(groups_names=["journalled-group"]), 2)
     theirs, ours = both.each(lambda side: journal(side, "journalled-group"))
     assert len(theirs) > 10
     assert ours == theirs

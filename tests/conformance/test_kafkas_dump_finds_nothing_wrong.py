@@ -59,21 +59,21 @@ def test_every_record_of_every_batch(oracle: Oracle, bench: LogBench) -> None:
 
 
 @pytest.mark.parametrize("check", ["--index-sanity-check", "--verify-index-only", "--print-data-log"])
-def test_indexes(oracle: Oracle, bench: LogBench, check: str) -> None:
+def test_nothing_is_wrong_with_indexes(oracle: Oracle, bench: LogBench, check: str) -> None:
     dump = oracle.dump("--files", files(bench.directory, ".index", ".timeindex"), check)
     assert complaints(dump) == []
     if check == "--index-sanity-check":
         assert dump.count("passed sanity check") > 4
 
 
-def test_aborted_transactions_and_producers(oracle: Oracle, bench: LogBench) -> None:
+def test_nothing_is_wrong_with_aborted_transactions_and_producers(oracle: Oracle, bench: LogBench) -> None:
     dump = oracle.dump("--files", files(bench.directory, ".txnindex", ".snapshot"))
     assert complaints(dump) == []
     assert dump.count("version: 0 producerId: 9") == 6
     assert "producerId: 8 producerEpoch: 0" in dump
 
 
-def test_after_a_recovery(oracle: Oracle, bench: LogBench) -> None:
+def test_nothing_is_wrong_after_a_recovery(oracle: Oracle, bench: LogBench) -> None:
     newest = sorted(bench.directory.glob("*.log"))[-1]
     with newest.open("r+b") as file:
         file.truncate(newest.stat().st_size - 3)

@@ -111,7 +111,7 @@ class Both:
         else:
             self.compare_in_a_new_epoch()
 
-    def ask(self, code: int, op: str, **arguments: object) -> None:
+    def ask_and_compare(self, code: int, op: str, **arguments: object) -> None:
         """What Kafka's does, if `code` is 0; otherwise it is to be refused with that."""
         try:
             self.compare_once_both_have_looked(self.oracle.ask(op, **arguments))
@@ -127,7 +127,7 @@ class Both:
         code = _code_of(self.ours.check_in_sync) if acks == -1 else 0
         if code == 0:
             self.carry_out(self.ours.appended(self.ours.log_end + 1, self.now_ms))
-        self.ask(code, "partition_append", acks=acks)
+        self.ask_and_compare(code, "partition_append", acks=acks)
 
     def fetch(self) -> None:
         replica = self.chosen.choice([2, 2, 3, 3, 4])
@@ -139,7 +139,7 @@ class Both:
         if code == 0:
             self.carry_out(self.ours.follower_fetched(replica, offset, log_start, self.now_ms))
         told = {"replica": replica, "offset": offset, "log_start": log_start, "leader_epoch": self.ours.epoch}
-        self.ask(code, "partition_fetched", **told)
+        self.ask_and_compare(code, "partition_fetched", **told)
 
     def shrink(self) -> None:
         self.carry_out(self.ours.shrink(self.now_ms))

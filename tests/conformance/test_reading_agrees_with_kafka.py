@@ -1,6 +1,7 @@
 """Reading and looking up: the same bytes from the same place, the same aborted transactions, times and epochs."""
 
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -85,13 +86,15 @@ def read(pair: Pair, offset: int, max_bytes: int, isolation: Isolation, *, min_o
         where = found.segment_base_offset, found.position
         return found.data, where, found.first_entry_incomplete, within(found.data, found.aborted or [])
 
-    answer = pair.agree("read", ours, theirs, offset, max_bytes, isolation.name, min_one)
+    answer = pair.compare_answers("read", ours, theirs, offset, max_bytes, isolation.name, min_one)
     return answer[0] if isinstance(answer, tuple) else b""
 
 
 @pytest.mark.parametrize("isolation", Isolation)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_any_read(oracle: Oracle, tmp_path: Path, seed: int, isolation: Isolation) -> None:
+def test_reads_at_random_offsets_return_the_same_bytes(
+    oracle: Oracle, tmp_path: Path, seed: int, isolation: Isolation
+) -> None:
     pair = written(oracle, tmp_path, seed)
     chosen = random.Random(seed)
     for _ in range(250):
@@ -112,7 +115,7 @@ def test_a_consumer_of_committed_records_walks_through_it_all(oracle: Oracle, tm
     assert offset == pair.log.last_stable_offset
 
 
-def test_out_of_range(oracle: Oracle, tmp_path: Path) -> None:
+def test_offsets_out_of_range_are_refused_by_both(oracle: Oracle, tmp_path: Path) -> None:
     pair = written(oracle, tmp_path, 4)
     for offset in (-1, 0, 16, pair.log.log_end + 1, 1 << 40):
         for isolation in Isolation:
@@ -121,7 +124,7 @@ def test_out_of_range(oracle: Oracle, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("times", ["CreateTime", "LogAppendTime"])
-def test_offsets_by_time(oracle: Oracle, tmp_path: Path, times: str) -> None:
+def test_times_lead_to_the_same_offsets(oracle: Oracle, tmp_path: Path, times: str) -> None:
     pair = written(oracle, tmp_path, 5, times=times)
     for timestamp in (LATEST, EARLIEST, MAX, EARLIEST_LOCAL, 0, 1, START_MS + 10_000):
         pair.offset_for_time(timestamp)
@@ -167,7 +170,7 @@ def test_the_largest_time_outlives_a_truncation(oracle: Oracle, tmp_path: Path) 
     assert (found.timestamp, found.offset) == (START_MS + 1, 1)
 
 
-def test_where_epochs_end(oracle: Oracle, tmp_path: Path) -> None:
+def test_epochs_end_at_the_same_offsets(oracle: Oracle, tmp_path: Path) -> None:
     pair = written(oracle, tmp_path, 7)
 
     def ours(epoch: int) -> object:
@@ -175,7 +178,9 @@ def test_where_epochs_end(oracle: Oracle, tmp_path: Path) -> None:
         return None if found is None else tuple(found)
 
     for epoch in range(-1, 9):
-        pair.agree("end_of_epoch", lambda: ours(epoch), lambda: pair.oracle.end_offset_for_epoch(epoch), epoch)  # noqa: B023
+        pair.compare_answers(
+            "end_of_epoch", partial(ours, epoch), partial(pair.oracle.end_offset_for_epoch, epoch), epoch
+        )
 
 
 def test_aborted_transactions_between_any_two_offsets(oracle: Oracle, tmp_path: Path) -> None:
@@ -190,7 +195,7 @@ def test_aborted_transactions_between_any_two_offsets(oracle: Oracle, tmp_path: 
         found += bool(answer)
     assert found > 50
     end = pair.log.log_end
-    pair.agree(
+    pair.compare_answers(
         "aborted",
         lambda: [tuple(txn) for txn in pair.log.aborted_between(pair.log.log_start, end)],
         lambda: [

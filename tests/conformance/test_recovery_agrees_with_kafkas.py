@@ -104,13 +104,13 @@ def base_of(path: Path) -> int:
     return int(path.name.partition(".")[0])
 
 
-def check(pair: Pair, source: Path, *, clean: bool, recovery_point: int) -> Log:
+def open_and_compare(pair: Pair, source: Path, *, clean: bool, recovery_point: int) -> Log:
     """Both open a copy, agree on all they know, and leave the same files."""
     pair.give(source)
     pair.open(clean=clean, recovery_point=recovery_point)
     pair.assert_same_state()
     end = pair.log.log_end
-    pair.agree(
+    pair.compare_answers(
         "aborted",
         lambda: [tuple(txn) for txn in pair.log.aborted_between(0, end)],
         lambda: [
@@ -125,18 +125,20 @@ def check(pair: Pair, source: Path, *, clean: bool, recovery_point: int) -> Log:
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_after_a_clean_stop(oracle: Oracle, tmp_path: Path, source: Path, writer: str) -> None:
+def test_a_log_after_a_clean_stop_is_opened_the_same(oracle: Oracle, tmp_path: Path, source: Path, writer: str) -> None:
     WRITERS[writer](History(oracle, 1), source, "close")
-    log = check(Pair(oracle, tmp_path, SETTINGS), source, clean=True, recovery_point=0)
+    log = open_and_compare(Pair(oracle, tmp_path, SETTINGS), source, clean=True, recovery_point=0)
     assert log.recovery_point == log.log_end > 0
 
 
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.7, 1.0])
 @pytest.mark.parametrize("writer", WRITERS)
-def test_after_a_crash(oracle: Oracle, tmp_path: Path, source: Path, writer: str, part: float) -> None:
+def test_a_log_after_a_crash_is_recovered_the_same(
+    oracle: Oracle, tmp_path: Path, source: Path, writer: str, part: float
+) -> None:
     WRITERS[writer](History(oracle, 2), source, "abandon")
     bases = [base_of(path) for path in logs_in(source)]
-    check(Pair(oracle, tmp_path, SETTINGS), source, clean=False, recovery_point=int(bases[-1] * part))
+    open_and_compare(Pair(oracle, tmp_path, SETTINGS), source, clean=False, recovery_point=int(bases[-1] * part))
 
 
 def cut(path: Path, at: int) -> None:
@@ -171,7 +173,7 @@ def test_after_a_crash_with_a_torn_or_corrupt_log(oracle: Oracle, tmp_path: Path
         case 3:
             with victim.open("ab") as file:
                 file.write(chosen.randbytes(chosen.randrange(1, 200)))
-    check(Pair(oracle, tmp_path, SETTINGS), source, clean=False, recovery_point=base_of(logs[recovered]))
+    open_and_compare(Pair(oracle, tmp_path, SETTINGS), source, clean=False, recovery_point=base_of(logs[recovered]))
 
 
 def damage(path: Path, chosen: random.Random) -> None:
@@ -201,7 +203,7 @@ def test_after_a_crash_with_missing_or_damaged_indexes_and_snapshots(
         found = [path for path in sorted(source.glob(f"*.{kind}")) if looked_at or base_of(path) >= recovery_point]
         if found:
             damage(chosen.choice(found), chosen)
-    check(Pair(oracle, tmp_path, SETTINGS), source, clean=False, recovery_point=recovery_point)
+    open_and_compare(Pair(oracle, tmp_path, SETTINGS), source, clean=False, recovery_point=recovery_point)
 
 
 @pytest.mark.parametrize("kind", ["index", "txnindex"])
@@ -215,7 +217,7 @@ def test_below_the_recovery_point_a_segment_without_an_index_is_recovered(
         victim.unlink()
     else:  # a transaction that ended before the segment began
         victim.write_bytes(victim.read_bytes()[:18] + bytes(16))
-    check(Pair(oracle, tmp_path, SETTINGS), source, clean=clean, recovery_point=base_of(logs_in(source)[-1]))
+    open_and_compare(Pair(oracle, tmp_path, SETTINGS), source, clean=clean, recovery_point=base_of(logs_in(source)[-1]))
 
 
 @pytest.mark.parametrize("how", ["missing time index", "torn time index", "torn index", "entry past the end"])
@@ -272,17 +274,17 @@ def test_without_any_file_but_the_logs(oracle: Oracle, tmp_path: Path, source: P
     for path in source.iterdir():
         if path.suffix != ".log":
             path.unlink()
-    check(Pair(oracle, tmp_path, SETTINGS), source, clean=False, recovery_point=0)
+    open_and_compare(Pair(oracle, tmp_path, SETTINGS), source, clean=False, recovery_point=0)
 
 
 def test_recovering_what_was_recovered_changes_nothing(oracle: Oracle, tmp_path: Path, source: Path) -> None:
     WRITERS["kafka"](History(oracle, 4), source, "abandon")
     cut(logs_in(source)[-2], 700)
     pair = Pair(oracle, tmp_path, SETTINGS)
-    check(pair, source, clean=False, recovery_point=0)
+    open_and_compare(pair, source, clean=False, recovery_point=0)
     shutil.rmtree(source)
     pair.ours.rename(source)
-    check(pair, source, clean=False, recovery_point=0)
+    open_and_compare(pair, source, clean=False, recovery_point=0)
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
@@ -294,7 +296,7 @@ def test_a_compacted_segment_that_was_ready_takes_its_place(
     (source / f"{first.name}.swap").write_bytes(first.read_bytes() + second.read_bytes())
     for kind in ("index", "timeindex"):
         shutil.copy(first.with_suffix(f".{kind}"), source / f"{first.stem}.{kind}.swap")
-    check(Pair(oracle, tmp_path, SETTINGS), source, clean=clean, recovery_point=base_of(third))
+    open_and_compare(Pair(oracle, tmp_path, SETTINGS), source, clean=clean, recovery_point=base_of(third))
 
 
 @pytest.mark.parametrize("suffix", ["cleaned", "deleted"])
@@ -303,14 +305,14 @@ def test_leftovers_of_interrupted_work_go(oracle: Oracle, tmp_path: Path, source
     for path in [*source.glob("*.log"), *source.glob("*.index")]:
         shutil.copy(path, source / f"{path.name}.{suffix}")
     (source / "00000000000000000000.timeindex.swap").write_bytes(b"")  # void beside a .cleaned
-    check(Pair(oracle, tmp_path, SETTINGS), source, clean=True, recovery_point=0)
+    open_and_compare(Pair(oracle, tmp_path, SETTINGS), source, clean=True, recovery_point=0)
 
 
 def test_an_index_without_its_log_goes(oracle: Oracle, tmp_path: Path, source: Path) -> None:
     WRITERS["kafka"](History(oracle, 10), source, "close")
     for kind in ("index", "timeindex", "txnindex"):
         (source / f"00000000000000000777.{kind}").write_bytes(b"")
-    check(Pair(oracle, tmp_path, SETTINGS), source, clean=True, recovery_point=0)
+    open_and_compare(Pair(oracle, tmp_path, SETTINGS), source, clean=True, recovery_point=0)
 
 
 def test_leadline_keeps_a_log_that_kafka_deletes_for_a_log_start_past_its_end(

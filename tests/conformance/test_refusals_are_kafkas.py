@@ -170,7 +170,7 @@ def test_a_base_offset_is_looked_at_before_the_size_and_the_size_before_the_crc(
     assert pair.append(batch) == Refused(MESSAGE_TOO_LARGE)
 
 
-def test_more_than_one_batch(opened: Open) -> None:
+def test_more_than_one_batch_is_refused(opened: Open) -> None:
     pair = opened()
     batch = pair.oracle.build("none", records())
     assert pair.append(batch + batch) == Refused(INVALID_RECORD)

@@ -42,13 +42,13 @@ def test_what_a_broker_can_do(both: Both, version: int) -> None:
     request = ApiVersionsRequest()
     if version >= 3:
         request = ApiVersionsRequest(client_software_name="a.b-c", client_software_version="1.0")
-    both.ask(ApiVersionsResponse, request, version, differ=as_advertised_here)
+    both.ask_and_compare(ApiVersionsResponse, request, version, differ=as_advertised_here)
 
 
 @pytest.mark.parametrize(("name", "software_version"), [("", "1"), ("a b", "1"), ("a", ""), ("-a", "1"), ("a", "1 2")])
 def test_a_client_with_an_invalid_name_is_refused(both: Both, name: str, software_version: str) -> None:
     request = ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
-    answer = both.ask(ApiVersionsResponse, request, 3, differ=as_advertised_here)
+    answer = both.ask_and_compare(ApiVersionsResponse, request, 3, differ=as_advertised_here)
     assert answer.error_code == 42
 
 
@@ -70,7 +70,7 @@ def test_api_versions_in_a_version_that_is_too_new_is_answered_in_version_0(
         assert correlation == 77
         return answer
 
-    answer = both.same(both.each(ask), 0)
+    answer = both.compare(both.each(ask), 0)
     assert (answer.error_code, len(answer.api_keys)) == (35, 1)
 
 
@@ -93,40 +93,40 @@ def named(version: int, *names: str) -> MetadataRequest:
 @pytest.mark.parametrize("version", MetadataRequest.VERSIONS)
 def test_topics_that_are_asked_for(both: Both, version: int) -> None:
     topic = both.create(f"told-{version}", 3)
-    found = both.ask(MetadataResponse, named(version, topic, topic, f"told-{version}"), version)
+    found = both.ask_and_compare(MetadataResponse, named(version, topic, topic, f"told-{version}"), version)
     assert found.topics
     if version > 0:
-        assert not both.ask(MetadataResponse, named(version), version).topics
+        assert not both.ask_and_compare(MetadataResponse, named(version), version).topics
     if version >= 4:
-        missing = both.ask(MetadataResponse, named(version, "missing", topic, *INVALID_NAMES), version)
+        missing = both.ask_and_compare(MetadataResponse, named(version, "missing", topic, *INVALID_NAMES), version)
         assert {each.error_code for each in missing.topics} == {0, 3, 17}
 
 
 @pytest.mark.parametrize("version", MetadataRequest.VERSIONS)
-def test_all_topics(both: Both, version: int) -> None:
+def test_metadata_of_all_topics_is_kafkas(both: Both, version: int) -> None:
     both.create(f"all-{version}", 2)
     request = MetadataRequest(topics=None if version else [])
-    found = both.ask(MetadataResponse, request, version)
+    found = both.ask_and_compare(MetadataResponse, request, version)
     assert f"all-{version}" in {each.name for each in found.topics}
 
 
 @pytest.mark.parametrize("version", [8, 9, 10, 11, 12])
-def test_what_one_is_allowed_to_do(both: Both, version: int) -> None:
+def test_authorized_operations_are_those_of_kafka(both: Both, version: int) -> None:
     request = named(version, both.create(f"allowed-{version}"), "missing")
     request.include_topic_authorized_operations = True
     request.include_cluster_authorized_operations = version <= 10
-    assert both.ask(MetadataResponse, request, version).topics[0].topic_authorized_operations != -(1 << 31)
+    assert both.ask_and_compare(MetadataResponse, request, version).topics[0].topic_authorized_operations != -(1 << 31)
 
 
 @pytest.mark.parametrize("version", [10, 11, 12])
-def test_topics_by_id(both: Both, version: int) -> None:
+def test_metadata_of_topics_by_id_is_kafkas(both: Both, version: int) -> None:
     topic = both.create(f"by-id-{version}")
 
     def by_id(side: Side) -> MetadataRequest:
         wanted = [TOPIC(name=None, topic_id=each) for each in (side.id_of(topic), UNKNOWN_ID)]
         return MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
 
-    both.ask(MetadataResponse, by_id, version)
+    both.ask_and_compare(MetadataResponse, by_id, version)
 
 
 def test_a_name_and_an_id_together(both: Both) -> None:
@@ -136,7 +136,7 @@ def test_a_name_and_an_id_together(both: Both) -> None:
         ids = [TOPIC(name=None, topic_id=side.id_of(topic)), TOPIC(name=topic)]
         return MetadataRequest(topics=ids, allow_auto_topic_creation=False)
 
-    both.ask(MetadataResponse, mixed, 12)
+    both.ask_and_compare(MetadataResponse, mixed, 12)
 
 
 @pytest.mark.parametrize("version", MetadataRequest.VERSIONS)
@@ -151,25 +151,27 @@ def test_a_topic_is_created_by_asking_for_it(both: Both, version: int) -> None:
 
     assert is_there(both.ours)
     until(lambda: is_there(both.kafka))
-    found = both.ask(MetadataResponse, request, version)
+    found = both.ask_and_compare(MetadataResponse, request, version)
     assert sum(len(topic.partitions) for topic in found.topics) == 2
 
 
 @pytest.mark.parametrize("version", DescribeClusterRequest.VERSIONS)
-def test_the_cluster(both: Both, version: int) -> None:
-    both.ask(DescribeClusterResponse, DescribeClusterRequest(), version)
-    both.ask(DescribeClusterResponse, DescribeClusterRequest(include_cluster_authorized_operations=True), version)
+def test_the_cluster_is_described_as_kafka_does(both: Both, version: int) -> None:
+    both.ask_and_compare(DescribeClusterResponse, DescribeClusterRequest(), version)
+    both.ask_and_compare(
+        DescribeClusterResponse, DescribeClusterRequest(include_cluster_authorized_operations=True), version
+    )
 
 
 @pytest.mark.parametrize("endpoint_type", [2, 0, 3, -1, 127])
 def test_there_are_only_brokers_in_the_cluster(both: Both, endpoint_type: int) -> None:
     request = DescribeClusterRequest(endpoint_type=endpoint_type)
-    assert both.ask(DescribeClusterResponse, request, 1).error_code != 0
+    assert both.ask_and_compare(DescribeClusterResponse, request, 1).error_code != 0
 
 
 @pytest.mark.parametrize("version", FindCoordinatorRequest.VERSIONS)
 @pytest.mark.parametrize("key_type", [0, 1, 2, -1])
-def test_coordinators(both: Both, version: int, key_type: int) -> None:
+def test_coordinators_are_located_as_kafka_does(both: Both, version: int, key_type: int) -> None:
     """Kafka says that there is none before it has created its topic; then it says where it is."""
     if version == 0 and key_type:
         return
@@ -186,11 +188,11 @@ def test_coordinators(both: Both, version: int, key_type: int) -> None:
 
     until(is_there)
     for request in requests:
-        both.ask(FindCoordinatorResponse, request, version)
+        both.ask_and_compare(FindCoordinatorResponse, request, version)
 
 
 @pytest.mark.parametrize("version", ElectLeadersRequest.VERSIONS)
-def test_elections(both: Both, version: int) -> None:
+def test_leaders_are_elected_or_refused_as_kafka_does(both: Both, version: int) -> None:
     topic = both.create(f"elected-{version}", 2)
     partitions = ElectLeadersRequest.TopicPartitions
     for kind in range(2 if version else 1):
@@ -203,4 +205,4 @@ def test_elections(both: Both, version: int) -> None:
             [partitions(topic=topic, partitions=[1]), partitions(topic=topic, partitions=[1, 0, 0])],
         ):
             request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted, timeout_ms=60_000)
-            both.ask(ElectLeadersResponse, request, version)
+            both.ask_and_compare(ElectLeadersResponse, request, version)

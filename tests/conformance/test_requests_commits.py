@@ -58,7 +58,7 @@ def fetch(both: Both, version: int, group: str, topics: dict[str, list[int]] | N
     else:
         old = None if topics is None else [ASKED(name=t, partition_indexes=n) for t, n in topics.items()]
         request = OffsetFetchRequest(group_id=group, topics=old)
-    both.ask(OffsetFetchResponse, request, version)
+    both.ask_and_compare(OffsetFetchResponse, request, version)
 
 
 def codes(answer: OffsetCommitResponse | TxnOffsetCommitResponse | OffsetDeleteResponse) -> list[int]:
@@ -66,7 +66,9 @@ def codes(answer: OffsetCommitResponse | TxnOffsetCommitResponse | OffsetDeleteR
 
 
 @pytest.mark.parametrize("version", OffsetCommitRequest.VERSIONS)
-def test_commits_without_members(both: Both, group: MirroredGroup, topic: str, version: int) -> None:
+def test_commits_without_a_group_are_answered_as_kafka_does(
+    both: Both, group: MirroredGroup, topic: str, version: int
+) -> None:
     """What a consumer that assigns partitions to itself does; version 0 goes into the tree."""
     read = 0 if version == 0 else 8
     everything = {topic: [0, 1, 2, 3, -1], "missing": [0]}
@@ -87,7 +89,7 @@ def test_commits_without_members(both: Both, group: MirroredGroup, topic: str, v
     request = OffsetCommitRequest(group_id=group.group, topics=topics)
     if 2 <= version <= 4:
         request.retention_time_ms = 3_600_000
-    both.ask(OffsetCommitResponse, request, version)
+    both.ask_and_compare(OffsetCommitResponse, request, version)
     for ask in (0, 1, 2, 7, 9):
         fetch(both, ask, group.group, everything)
         fetch(both, ask, group.group, {})
@@ -98,17 +100,19 @@ def test_commits_without_members(both: Both, group: MirroredGroup, topic: str, v
     wide = PARTITION(partition_index=1, committed_offset=11, committed_metadata="\U0001f980" * 2049)
     fits = PARTITION(partition_index=0, committed_offset=11, committed_metadata="\u00fc" * 4096)
     for some in ([long], [long, wide, fits]):
-        both.ask(
+        both.ask_and_compare(
             OffsetCommitResponse,
             OffsetCommitRequest(group_id=group.group, topics=[TOPIC(name=topic, partitions=some)]),
             version,
         )
     fetch(both, read, group.group, everything)
-    both.ask(OffsetCommitResponse, OffsetCommitRequest(group_id=group.group), version)
+    both.ask_and_compare(OffsetCommitResponse, OffsetCommitRequest(group_id=group.group), version)
 
 
 @pytest.mark.parametrize("version", OffsetCommitRequest.VERSIONS[1:])
-def test_commits_of_strangers(both: Both, group: MirroredGroup, topic: str, version: int) -> None:
+def test_commits_of_strangers_are_refused_as_kafka_does(
+    both: Both, group: MirroredGroup, topic: str, version: int
+) -> None:
     stranger = group.member("stranger")
     assert stranger.commit(topic, 1, version=version, generation=0) == [ILLEGAL_GENERATION]
     assert stranger.commit(topic, 1, version=version, generation=-1) == [0]
@@ -117,13 +121,13 @@ def test_commits_of_strangers(both: Both, group: MirroredGroup, topic: str, vers
     assert stranger.commit(topic, 1, version=version, generation=-1) == [0]
     assert stranger.commit(topic, 1, version=version, generation=3) == [UNKNOWN_MEMBER_ID]
     nameless = OffsetCommitRequest(group_id="", topics=[committed_topic(topic, 5)])
-    both.ask(OffsetCommitResponse, nameless, version)
+    both.ask_and_compare(OffsetCommitResponse, nameless, version)
     fetch(both, 8, "", {topic: [0]})
     fetch(both, 5, "", None)
 
 
 @pytest.mark.parametrize("version", OffsetCommitRequest.VERSIONS[1:])
-def test_commits_of_members(group: MirroredGroup, topic: str, version: int) -> None:
+def test_commits_of_members_count_in_their_own_generation_only(group: MirroredGroup, topic: str, version: int) -> None:
     member, stranger = group.alone(), group.member("stranger")
     assert member.commit(topic, 1, 2, version=version) == [0, 0]
     assert member.commit(topic, 1, version=version, generation=0) == [ILLEGAL_GENERATION]
@@ -141,7 +145,7 @@ def test_commits_of_members(group: MirroredGroup, topic: str, version: int) -> N
     fetch(member.both, 9, group.group, None)
 
 
-def test_commits_of_static_members(group: MirroredGroup, topic: str) -> None:
+def test_commits_of_a_replaced_static_member_are_refused(group: MirroredGroup, topic: str) -> None:
     member = group.alone(instance="i-1")
     assert member.commit(topic, 1) == [0]
     again = group.member("again", "i-1")
@@ -152,7 +156,7 @@ def test_commits_of_static_members(group: MirroredGroup, topic: str) -> None:
     assert again.commit(topic, 4) == [UNKNOWN_MEMBER_ID]
 
 
-def test_commits_in_the_middle_of_a_rebalance(group: MirroredGroup, topic: str) -> None:
+def test_commits_in_the_middle_of_a_rebalance_are_answered_as_kafka_does(group: MirroredGroup, topic: str) -> None:
     first, second = group.settled("first", "second")
     first.send_join()
     group.until("PreparingRebalance")
@@ -192,11 +196,13 @@ def test_offsets_of_many_groups_at_once(both: Both, group: MirroredGroup, topic:
     names = [f"{group.group}-{n}" for n in range(3)]
     for n, name in enumerate(names):
         request = OffsetCommitRequest(group_id=name, topics=[committed_topic(topic, n, n + 1)])
-        assert codes(both.ask(OffsetCommitResponse, request, 8)) == [0, 0]
+        assert codes(both.ask_and_compare(OffsetCommitResponse, request, 8)) == [0, 0]
     some = [ASKED_MANY(name=topic, partition_indexes=[0, 1, 2]), ASKED_MANY(name="missing", partition_indexes=[0])]
     groups = [GROUP(group_id=name, topics=topics) for name in (*names, "never", "") for topics in (None, some, [])]
     for require_stable in (False, True):
-        both.ask(OffsetFetchResponse, OffsetFetchRequest(groups=groups, require_stable=require_stable), version)
+        both.ask_and_compare(
+            OffsetFetchResponse, OffsetFetchRequest(groups=groups, require_stable=require_stable), version
+        )
 
 
 # Deleting
@@ -210,17 +216,17 @@ def delete(both: Both, group: str, *topics: tuple[str, int]) -> OffsetDeleteResp
         )
         for name, count in topics
     ]
-    return both.ask(OffsetDeleteResponse, OffsetDeleteRequest(group_id=group, topics=asked), 0)
+    return both.ask_and_compare(OffsetDeleteResponse, OffsetDeleteRequest(group_id=group, topics=asked), 0)
 
 
-def test_deleting_offsets(both: Both, group: MirroredGroup, topic: str) -> None:
+def test_offsets_are_deleted_or_refused_as_kafka_does(both: Both, group: MirroredGroup, topic: str) -> None:
     other = both.create("committed-too", 2)
     assert delete(both, group.group, (topic, 1)).error_code == GROUP_ID_NOT_FOUND
     assert delete(both, "", (topic, 1)).error_code == INVALID_GROUP_ID
     request = OffsetCommitRequest(
         group_id=group.group, topics=[committed_topic(topic, 1, 2), committed_topic(other, 3)]
     )
-    both.ask(OffsetCommitResponse, request, 8)
+    both.ask_and_compare(OffsetCommitResponse, request, 8)
     delete(both, group.group, (topic, 1), ("missing", 1), (other, 3))
     fetch(both, 9, group.group, None)
     delete(both, group.group)
@@ -263,11 +269,11 @@ def test_the_offsets_of_a_topic_go_with_it(both: Both, group: MirroredGroup, top
     request = OffsetCommitRequest(
         group_id=group.group, topics=[committed_topic(doomed, 1, 2), committed_topic(topic, 3)]
     )
-    both.ask(OffsetCommitResponse, request, 8)
+    both.ask_and_compare(OffsetCommitResponse, request, 8)
     only = OffsetCommitRequest(group_id=f"{group.group}-too", topics=[committed_topic(doomed, 1)])
-    both.ask(OffsetCommitResponse, only, 8)
+    both.ask_and_compare(OffsetCommitResponse, only, 8)
     state = DeleteTopicsRequest.DeleteTopicState(name=doomed)
-    both.ask(DeleteTopicsResponse, DeleteTopicsRequest(topics=[state], timeout_ms=60_000), 6)
+    both.ask_and_compare(DeleteTopicsResponse, DeleteTopicsRequest(topics=[state], timeout_ms=60_000), 6)
     for side in both.sides:
         until(lambda side=side: described(side, f"{group.group}-too").group_state == "Dead")  # type: ignore[misc]
     fetch(both, 9, group.group, None)
@@ -290,6 +296,6 @@ def test_commits_of_transactions_that_there_are_not(both: Both, group: MirroredG
         request = TxnOffsetCommitRequest(
             transactional_id="never-heard-of", group_id=group.group, producer_id=99_000, producer_epoch=0, topics=topics
         )
-        both.ask(TxnOffsetCommitResponse, request, version)
+        both.ask_and_compare(TxnOffsetCommitResponse, request, version)
     nameless = TxnOffsetCommitRequest(transactional_id="never-heard-of", group_id="", topics=[good])
-    both.ask(TxnOffsetCommitResponse, nameless, version)
+    both.ask_and_compare(TxnOffsetCommitResponse, nameless, version)

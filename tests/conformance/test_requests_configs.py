@@ -55,7 +55,7 @@ def describe(
         request.include_synonyms = synonyms
     if version >= 3:
         request.include_documentation = True
-    return both.ask(DescribeConfigsResponse, request, version, differ=without_what_leadline_lacks)
+    return both.ask_and_compare(DescribeConfigsResponse, request, version, differ=without_what_leadline_lacks)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def topic(both: Both) -> str:
 
 @pytest.mark.parametrize("version", DescribeConfigsRequest.VERSIONS)
 @pytest.mark.parametrize("synonyms", [True, False])
-def test_settings_are_told(both: Both, topic: str, version: int, synonyms: bool) -> None:
+def test_settings_are_described_as_kafka_does(both: Both, topic: str, version: int, synonyms: bool) -> None:
     found = describe(both, version, (TOPIC, topic, None), synonyms=synonyms).results[0].configs
     assert len(found) > 30
     describe(both, version, (TOPIC, topic, ["retention.ms", "unknown", "flush.ms", "flush.ms"]), synonyms=synonyms)
@@ -100,7 +100,7 @@ def alter(both: Both, version: int, resource: tuple[int, str], *settings: Op, on
     kind, name = resource
     changed = AlterConfigsRequest.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     request = AlterConfigsRequest(resources=[changed], validate_only=only_check)
-    return [each.error_code for each in both.ask(AlterConfigsResponse, request, version).responses]
+    return [each.error_code for each in both.ask_and_compare(AlterConfigsResponse, request, version).responses]
 
 
 def incrementally(
@@ -115,7 +115,9 @@ def incrementally(
         resource_type=kind, resource_name=name, configs=configs
     )
     request = IncrementalAlterConfigsRequest(resources=[changed], validate_only=only_check)
-    return [each.error_code for each in both.ask(IncrementalAlterConfigsResponse, request, version).responses]
+    return [
+        each.error_code for each in both.ask_and_compare(IncrementalAlterConfigsResponse, request, version).responses
+    ]
 
 
 def settled(both: Both, *resource: tuple[int, str]) -> None:
@@ -279,7 +281,7 @@ def test_settings_of_brokers_are_changed_all_at_once(both: Both, name: str) -> N
     settled(both, (BROKER, "1"), (BROKER, ""))
 
 
-def test_many_resources_at_once(both: Both, topic: str) -> None:
+def test_many_resources_are_altered_at_once_as_kafka_does(both: Both, topic: str) -> None:
     changed = [
         IncrementalAlterConfigsRequest.AlterConfigsResource(
             resource_type=kind,
@@ -291,7 +293,7 @@ def test_many_resources_at_once(both: Both, topic: str) -> None:
         for kind, name in ((TOPIC, topic), (TOPIC, "missing"), (TOPIC, topic), (BROKER, "9"))
     ]
     request = IncrementalAlterConfigsRequest(resources=changed, validate_only=False)
-    both.ask(IncrementalAlterConfigsResponse, request, 1)
+    both.ask_and_compare(IncrementalAlterConfigsResponse, request, 1)
     at_once = AlterConfigsRequest(
         resources=[
             AlterConfigsRequest.AlterConfigsResource(resource_type=TOPIC, resource_name=name)
@@ -299,7 +301,7 @@ def test_many_resources_at_once(both: Both, topic: str) -> None:
         ],
         validate_only=True,
     )
-    both.ask(AlterConfigsResponse, at_once, 2)
+    both.ask_and_compare(AlterConfigsResponse, at_once, 2)
 
 
 def sends(side: Side, topic: str, data: bytes) -> int:

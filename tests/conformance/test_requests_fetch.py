@@ -86,21 +86,29 @@ def topic(both: Both) -> str:
 
 @pytest.mark.parametrize("version", NEW)
 @pytest.mark.parametrize("isolation", [0, 1])
-def test_offsets_within_and_without(both: Both, topic: str, version: int, isolation: int) -> None:
+def test_offsets_inside_and_outside_of_the_log_are_answered_as_kafka_does(
+    both: Both, topic: str, version: int, isolation: int
+) -> None:
     for offset in (0, 1, 2, 3, 5, 11, 12, 13, -1, 1 << 40):
-        both.ask(FetchResponse, fetching(version, {topic: [part(0, offset)]}, isolation=isolation), version)
+        both.ask_and_compare(FetchResponse, fetching(version, {topic: [part(0, offset)]}, isolation=isolation), version)
     wanted = [part(0, 4), part(1, 0), part(2, 0), part(3, 0), part(-1, 0)]
-    both.ask(FetchResponse, fetching(version, {topic: wanted, "missing": [part(0, 0), part(7, 1)]}), version)
-    both.ask(FetchResponse, fetching(version, {}), version)
-    both.ask(FetchResponse, fetching(version, {topic: []}), version)
+    both.ask_and_compare(
+        FetchResponse, fetching(version, {topic: wanted, "missing": [part(0, 0), part(7, 1)]}), version
+    )
+    both.ask_and_compare(FetchResponse, fetching(version, {}), version)
+    both.ask_and_compare(FetchResponse, fetching(version, {topic: []}), version)
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 16])
-def test_limits(both: Both, topic: str, version: int) -> None:
+def test_the_limits_of_bytes_cut_answers_where_kafka_does(both: Both, topic: str, version: int) -> None:
     for limit in (0, 1, 50, 100, 118, 119, 120, 236, 237, 1000):
-        both.ask(FetchResponse, fetching(version, {topic: [part(0, 3, limit)]}), version)
-        both.ask(FetchResponse, fetching(version, {topic: [part(0, 3), part(2, 0)]}, max_bytes=limit), version)
-        both.ask(FetchResponse, fetching(version, {topic: [part(1, 0), part(2, 2, limit), part(0, 2)]}), version)
+        both.ask_and_compare(FetchResponse, fetching(version, {topic: [part(0, 3, limit)]}), version)
+        both.ask_and_compare(
+            FetchResponse, fetching(version, {topic: [part(0, 3), part(2, 0)]}, max_bytes=limit), version
+        )
+        both.ask_and_compare(
+            FetchResponse, fetching(version, {topic: [part(1, 0), part(2, 2, limit), part(0, 2)]}), version
+        )
 
 
 @pytest.mark.parametrize("version", range(4))
@@ -113,24 +121,28 @@ def test_versions_from_before_record_batches_are_refused_by_leadline(both: Both,
 
 @pytest.mark.parametrize("version", range(9, 17))
 @pytest.mark.parametrize("epoch", [-1, 0, 1, 9, -2])
-def test_epochs_of_the_leader(both: Both, topic: str, version: int, epoch: int) -> None:
+def test_the_leader_epoch_of_a_fetch_is_checked_as_kafka_does(both: Both, topic: str, version: int, epoch: int) -> None:
     wanted = [part(0, 3, current_leader_epoch=epoch), part(5, 3, current_leader_epoch=epoch)]
-    both.ask(FetchResponse, fetching(version, {topic: wanted}), version)
+    both.ask_and_compare(FetchResponse, fetching(version, {topic: wanted}), version)
 
 
 @pytest.mark.parametrize("version", range(12, 17))
 @pytest.mark.parametrize("epoch", [0, 1, 7, -2])
 @pytest.mark.parametrize("offset", [0, 3, 12, 13])
-def test_logs_that_diverge(both: Both, topic: str, version: int, epoch: int, offset: int) -> None:
-    both.ask(FetchResponse, fetching(version, {topic: [part(0, offset, last_fetched_epoch=epoch)]}), version)
+def test_a_diverging_epoch_is_answered_as_kafka_does(
+    both: Both, topic: str, version: int, epoch: int, offset: int
+) -> None:
+    both.ask_and_compare(
+        FetchResponse, fetching(version, {topic: [part(0, offset, last_fetched_epoch=epoch)]}), version
+    )
 
 
-def test_topic_ids_that_are_wrong(both: Both, topic: str) -> None:
+def test_unknown_topic_ids_are_refused_as_kafka_does(both: Both, topic: str) -> None:
     asked = FetchRequest(topics=[FetchRequest.FetchTopic(topic_id=UNKNOWN_ID, partitions=[part(0, 0)])])
     for version in (13, 16):
         for epoch in (-1, 0):
             asked.session_epoch = epoch
-            both.ask(FetchResponse, asked, version)
+            both.ask_and_compare(FetchResponse, asked, version)
 
 
 @pytest.mark.parametrize("version", [4, 7, 12, 16])
@@ -139,7 +151,7 @@ def test_a_batch_larger_than_every_limit_comes_alone_and_whole(both: Both, versi
     both.produce(topic, bytes(batch(size=100_000)), bytes(batch()))
     both.produce(topic, bytes(batch(size=50_000)), partition=1)
     for partitions in ([part(0, 0, 1000)], [part(0, 0, 1000), part(1, 0, 1000)], [part(1, 0, 10), part(0, 1, 10)]):
-        answer = both.ask(FetchResponse, fetching(version, {topic: partitions}, max_bytes=500), version)
+        answer = both.ask_and_compare(FetchResponse, fetching(version, {topic: partitions}, max_bytes=500), version)
         records = answer.responses[0].partitions[0].records
         assert isinstance(records, memoryview)
         assert len(records) > 50_000
@@ -158,15 +170,17 @@ def test_what_is_not_enough_is_waited_for(both: Both, version: int) -> None:
             answers.append(side.ask(FetchResponse, make(side), version))
             took.append(time.monotonic() - started)
         assert all(0.28 < seconds < 30 for seconds in took), took
-        return both.same(answers, version)
+        return both.compare(answers, version)
 
     timed(wanted)
     both.produce(topic, bytes(batch(3)))
     timed(fetching(version, {topic: [part(0, 3)]}, wait_ms=300))
     timed(fetching(version, {topic: [part(0, 0)]}, wait_ms=300, min_bytes=100_000))
-    both.ask(FetchResponse, fetching(version, {topic: [part(0, 4)]}, wait_ms=5000), version)  # an error does not wait
-    both.ask(FetchResponse, fetching(version, {topic: [part(0, 0)]}, wait_ms=5000, min_bytes=0), version)
-    both.ask(FetchResponse, fetching(version, {}, wait_ms=5000), version)
+    both.ask_and_compare(
+        FetchResponse, fetching(version, {topic: [part(0, 4)]}, wait_ms=5000), version
+    )  # an error does not wait
+    both.ask_and_compare(FetchResponse, fetching(version, {topic: [part(0, 0)]}, wait_ms=5000, min_bytes=0), version)
+    both.ask_and_compare(FetchResponse, fetching(version, {}, wait_ms=5000), version)
 
 
 @pytest.mark.parametrize("version", [4, 16])
@@ -191,7 +205,7 @@ def test_who_waits_is_woken_by_what_comes(both: Both, version: int) -> None:
         answers.append(parse_response(FetchResponse, frame, version)[1])
         connection.close()
     waker.join()
-    both.same(answers, version)
+    both.compare(answers, version)
 
 
 def produce(side: Side, topic: str, data: bytes) -> None:
@@ -212,7 +226,7 @@ def test_a_session_tells_what_is_new(both: Both, version: int) -> None:
         ids.update(
             {side.name: answer.session_id for side, answer in zip(both.sides, answers, strict=True)} if not ids else {}
         )
-        return both.same(answers, version)
+        return both.compare(answers, version)
 
     assert go_on(0, {topic: [part(0, 0), part(1, 0), part(2, 0)]}).session_id > 0
     go_on(1, {})  # the same records again
@@ -231,36 +245,42 @@ def test_a_session_tells_what_is_new(both: Both, version: int) -> None:
     go_on(12, {topic: [part(1, 2)]})
     go_on(13, {topic: [part(1, 0)]}, {topic: [1, 5]})
     for epoch, session in ((3, ids), (15, ids), (14, 77), (99, 78)):
-        both.ask(FetchResponse, fetching(version, {}, session=session, epoch=epoch), version)
+        both.ask_and_compare(FetchResponse, fetching(version, {}, session=session, epoch=epoch), version)
     go_on(14, {})
-    both.ask(FetchResponse, fetching(version, {topic: [part(0, 0)]}, session=ids, epoch=-1), version)  # closes it
-    both.ask(FetchResponse, fetching(version, {}, session=ids, epoch=15), version)
+    both.ask_and_compare(
+        FetchResponse, fetching(version, {topic: [part(0, 0)]}, session=ids, epoch=-1), version
+    )  # closes it
+    both.ask_and_compare(FetchResponse, fetching(version, {}, session=ids, epoch=15), version)
 
 
 @pytest.mark.parametrize("version", [7, 12, 16])
 def test_a_session_is_replaced_by_a_new_one(both: Both, topic: str, version: int) -> None:
     for epoch, session in ((0, 0), (-1, 0), (0, 123), (-1, 123)):
-        both.ask(FetchResponse, fetching(version, {topic: [part(0, 3)]}, session=session, epoch=epoch), version)
-    both.ask(FetchResponse, fetching(version, {}, session=0, epoch=0), version)
-    both.ask(FetchResponse, fetching(version, {}, session=0, epoch=1), version)
-    both.ask(FetchResponse, fetching(version, {}, session=0, epoch=-5), version)
+        both.ask_and_compare(
+            FetchResponse, fetching(version, {topic: [part(0, 3)]}, session=session, epoch=epoch), version
+        )
+    both.ask_and_compare(FetchResponse, fetching(version, {}, session=0, epoch=0), version)
+    both.ask_and_compare(FetchResponse, fetching(version, {}, session=0, epoch=1), version)
+    both.ask_and_compare(FetchResponse, fetching(version, {}, session=0, epoch=-5), version)
 
 
 @pytest.mark.parametrize(("opened", "resumed"), [(12, 13), (16, 12)])
 def test_a_session_goes_by_names_or_by_ids_not_by_both(both: Both, topic: str, opened: int, resumed: int) -> None:
     ids = open_session(both, opened, {topic: [part(0, 3)]})
-    answer = both.ask(FetchResponse, fetching(resumed, {}, session=ids, epoch=1), resumed)
+    answer = both.ask_and_compare(FetchResponse, fetching(resumed, {}, session=ids, epoch=1), resumed)
     assert answer.error_code == 106
-    both.ask(FetchResponse, fetching(opened, {}, session=ids, epoch=1), opened)
+    both.ask_and_compare(FetchResponse, fetching(opened, {}, session=ids, epoch=1), opened)
 
 
 @pytest.mark.parametrize("version", [7, 12, 16])
 def test_a_session_ends_with_its_last_partition(both: Both, topic: str, version: int) -> None:
     ids = open_session(both, version, {topic: [part(0, 3), part(1, 0)]})
     forgotten = {topic: [0, 1]}
-    answer = both.ask(FetchResponse, fetching(version, {}, session=ids, epoch=1, forgotten=forgotten), version)
+    answer = both.ask_and_compare(
+        FetchResponse, fetching(version, {}, session=ids, epoch=1, forgotten=forgotten), version
+    )
     assert answer.session_id == 0
-    both.ask(FetchResponse, fetching(version, {}, session=ids, epoch=2), version)
+    both.ask_and_compare(FetchResponse, fetching(version, {}, session=ids, epoch=2), version)
 
 
 def open_session(both: Both, version: int, topics: Topics, max_bytes: int = MOST) -> dict[str, int]:
@@ -272,10 +292,10 @@ def open_session(both: Both, version: int, topics: Topics, max_bytes: int = MOST
 def test_what_does_not_exist_does_not_hurry_the_rest(both: Both, topic: str, version: int) -> None:
     started = time.monotonic()
     wanted = {topic: [part(1, 0), part(9, 0)], "missing": [part(0, 0)]}
-    both.ask(FetchResponse, fetching(version, wanted, wait_ms=200), version)
+    both.ask_and_compare(FetchResponse, fetching(version, wanted, wait_ms=200), version)
     assert time.monotonic() - started > 0.35
-    both.ask(FetchResponse, fetching(version, {"missing": [part(0, 0)]}, wait_ms=10_000), version)
-    both.ask(
+    both.ask_and_compare(FetchResponse, fetching(version, {"missing": [part(0, 0)]}, wait_ms=10_000), version)
+    both.ask_and_compare(
         FetchResponse, fetching(version, {topic: [part(0, 3)]}, wait_ms=9000, min_bytes=999, max_bytes=100), version
     )
 
@@ -285,7 +305,7 @@ def test_zstd_is_not_for_old_clients(both: Both, version: int) -> None:
     topic = both.create(f"zstd-{version}", compression_type="zstd")
     both.produce(topic, bytes(batch(3)))
     for offset in (0, 3, 9):
-        both.ask(FetchResponse, fetching(version, {topic: [part(0, offset)]}), version)
+        both.ask_and_compare(FetchResponse, fetching(version, {topic: [part(0, offset)]}), version)
 
 
 def test_a_partition_that_gives_much_does_not_starve_the_others(both: Both) -> None:
@@ -294,4 +314,4 @@ def test_a_partition_that_gives_much_does_not_starve_the_others(both: Both) -> N
         both.produce(topic, *(bytes(batch(size=1000)) for _ in range(3)), partition=partition)
     ids = open_session(both, 12, {topic: [part(n, 0) for n in range(3)]}, max_bytes=1100)
     for epoch in range(1, 5):
-        both.ask(FetchResponse, fetching(12, {}, session=ids, epoch=epoch, max_bytes=1100), 12)
+        both.ask_and_compare(FetchResponse, fetching(12, {}, session=ids, epoch=epoch, max_bytes=1100), 12)

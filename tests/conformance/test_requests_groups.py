@@ -38,7 +38,7 @@ def group(both: Both, request: pytest.FixtureRequest) -> Iterator[MirroredGroup]
 
 
 @pytest.mark.parametrize("version", JoinGroupRequest.VERSIONS)
-def test_a_life_in_a_group(group: MirroredGroup, version: int) -> None:
+def test_a_member_joins_syncs_beats_and_leaves_as_in_kafka(group: MirroredGroup, version: int) -> None:
     """From the first join to the last leave, in all versions."""
     sync, beat, leave = min(version, 5), min(version, 4), min(version, 5)
     first, second = group.member("first"), group.member("second")
@@ -88,9 +88,9 @@ def test_joins_that_are_refused(both: Both, group: MirroredGroup, version: int) 
     member.ids = ["nobody", "nobody"]
     member.join(version)
     nameless = JoinGroupRequest(group_id="", session_timeout_ms=10_000, protocol_type="consumer")
-    both.ask(JoinGroupResponse, nameless, version)
+    both.ask_and_compare(JoinGroupResponse, nameless, version)
     unknown = JoinGroupRequest(group_id="never-heard-of", member_id="x", session_timeout_ms=10_000)
-    both.ask(JoinGroupResponse, unknown, version)
+    both.ask_and_compare(JoinGroupResponse, unknown, version)
 
 
 def test_members_must_have_a_protocol_in_common(group: MirroredGroup) -> None:
@@ -148,10 +148,10 @@ def test_syncs_that_are_refused(both: Both, group: MirroredGroup, version: int) 
         request = SyncGroupRequest(group_id=group_id, generation_id=1, member_id="x")
         if version >= 5:
             request.protocol_type, request.protocol_name = "consumer", "range"
-        both.ask(SyncGroupResponse, request, version)
+        both.ask_and_compare(SyncGroupResponse, request, version)
     if version >= 5:
         for protocol_type, name in ((None, "range"), ("consumer", None), ("consumer", "sticky"), ("connect", "range")):
-            member.ask(
+            member.ask_and_compare(
                 SyncGroupResponse,
                 lambda member_id, told=(protocol_type, name): SyncGroupRequest(  # type: ignore[misc]
                     group_id=group.group,
@@ -172,11 +172,13 @@ def test_heartbeats_that_are_refused(both: Both, group: MirroredGroup, version: 
     member.ids = ["nobody", "nobody"]
     assert member.heartbeat(version) == UNKNOWN_MEMBER_ID
     for group_id in ("", "never-heard-of"):
-        both.ask(HeartbeatResponse, HeartbeatRequest(group_id=group_id, generation_id=1, member_id="x"), version)
+        both.ask_and_compare(
+            HeartbeatResponse, HeartbeatRequest(group_id=group_id, generation_id=1, member_id="x"), version
+        )
 
 
 @pytest.mark.parametrize("version", LeaveGroupRequest.VERSIONS)
-def test_leaving(both: Both, group: MirroredGroup, version: int) -> None:
+def test_members_leave_or_are_refused_as_kafka_does(both: Both, group: MirroredGroup, version: int) -> None:
     member, pending = group.alone(), group.member("pending")
     pending.become_known()
     for group_id in ("", "never-heard-of"):
@@ -186,7 +188,7 @@ def test_leaving(both: Both, group: MirroredGroup, version: int) -> None:
             who = LeaveGroupRequest.MemberIdentity
             members = [who(member_id="x"), who(member_id="", group_instance_id="y"), who(member_id="")]
             request = LeaveGroupRequest(group_id=group_id, members=members)
-        both.ask(LeaveGroupResponse, request, version)
+        both.ask_and_compare(LeaveGroupResponse, request, version)
     pending.leave(version)
     pending.leave(version)
     assert member.heartbeat() == 0
@@ -206,7 +208,7 @@ def test_several_leave_at_once(group: MirroredGroup) -> None:
         members = [who(member_id=each, reason="enough") for each in (*ids, "nobody", ids[0])]
         return LeaveGroupRequest(group_id=group.group, members=members)
 
-    answer = first.ask(LeaveGroupResponse, request, 5)
+    answer = first.ask_and_compare(LeaveGroupResponse, request, 5)
     assert [each.error_code for each in answer.members] == [0, 0, UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER_ID]
     assert first.join().generation_id == 3
 
@@ -351,7 +353,7 @@ def test_a_pending_member_holds_the_others_up_until_its_session_is_over(group: M
     pending.join()
 
 
-def test_a_group_is_full(both: Both, group: MirroredGroup) -> None:
+def test_a_full_group_refuses_further_members(both: Both, group: MirroredGroup) -> None:
     names = [f"member-{n}" for n in range(10)]
     members = group.settled(*names)
     late = group.member("late")
@@ -466,35 +468,37 @@ def test_a_static_member_is_sent_away_by_its_name(group: MirroredGroup) -> None:
 
 
 @pytest.mark.parametrize("version", ListGroupsRequest.VERSIONS)
-def test_listing(both: Both, group: MirroredGroup, version: int) -> None:
+def test_groups_are_listed_by_state_and_type_as_kafka_does(both: Both, group: MirroredGroup, version: int) -> None:
     member = group.alone()
 
     def only_ours(answer: ListGroupsResponse) -> None:
         answer.groups = [each for each in answer.groups if each.group_id == group.group]
 
-    assert len(both.ask(ListGroupsResponse, ListGroupsRequest(), version, differ=only_ours).groups) == 1
+    assert len(both.ask_and_compare(ListGroupsResponse, ListGroupsRequest(), version, differ=only_ours).groups) == 1
     for states in (["Stable"], ["stable", "EMPTY"], ["Dead"], ["nonsense"]) if version >= 4 else ():
-        both.ask(ListGroupsResponse, ListGroupsRequest(states_filter=states), version, differ=only_ours)
+        both.ask_and_compare(ListGroupsResponse, ListGroupsRequest(states_filter=states), version, differ=only_ours)
     for types in (["classic"], ["Consumer"], ["classic", "consumer"]) if version >= 5 else ():
-        both.ask(ListGroupsResponse, ListGroupsRequest(types_filter=types), version, differ=only_ours)
+        both.ask_and_compare(ListGroupsResponse, ListGroupsRequest(types_filter=types), version, differ=only_ours)
     member.leave()
 
 
 @pytest.mark.parametrize("version", DescribeGroupsRequest.VERSIONS)
 def test_describing_groups_that_there_are_not(both: Both, version: int) -> None:
-    both.ask(DescribeGroupsResponse, DescribeGroupsRequest(groups=["never-heard-of", "", "no", "no"]), version)
-    both.ask(DescribeGroupsResponse, DescribeGroupsRequest(), version)
+    both.ask_and_compare(
+        DescribeGroupsResponse, DescribeGroupsRequest(groups=["never-heard-of", "", "no", "no"]), version
+    )
+    both.ask_and_compare(DescribeGroupsResponse, DescribeGroupsRequest(), version)
 
 
 @pytest.mark.parametrize("version", DeleteGroupsRequest.VERSIONS)
-def test_deleting(both: Both, group: MirroredGroup, version: int) -> None:
+def test_only_empty_groups_are_deleted(both: Both, group: MirroredGroup, version: int) -> None:
     topic = both.create(f"deleted-with-its-group-{version}", 2)
     member = group.alone()
     assert member.commit(topic, 3, 4) == [0, 0]
     delete = DeleteGroupsRequest(groups_names=[group.group, "never-heard-of", "", group.group])
-    both.ask(DeleteGroupsResponse, delete, version)
+    both.ask_and_compare(DeleteGroupsResponse, delete, version)
     member.leave()
     group.until("Empty")
-    both.ask(DeleteGroupsResponse, delete, version)
+    both.ask_and_compare(DeleteGroupsResponse, delete, version)
     group.describe()
-    both.ask(DeleteGroupsResponse, delete, version)
+    both.ask_and_compare(DeleteGroupsResponse, delete, version)

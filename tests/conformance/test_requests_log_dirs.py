@@ -56,7 +56,9 @@ def test_what_lies_in_the_directories(both: Both, version: int) -> None:
     both.produce(topic, bytes(batch(3)), bytes(batch(3)))
     both.produce(topic, bytes(batch(5)), partition=2)
     for wanted in (only(topic), only(topic, "missing"), [WANTED(topic=topic, partitions=[2, 9])], [], only("a b")):
-        both.ask(DescribeLogDirsResponse, DescribeLogDirsRequest(topics=wanted), version, differ=with_places_as_one)
+        both.ask_and_compare(
+            DescribeLogDirsResponse, DescribeLogDirsRequest(topics=wanted), version, differ=with_places_as_one
+        )
     everything = both.ours.ask(DescribeLogDirsResponse, DescribeLogDirsRequest(topics=None), version)
     assert [each.log_dir for each in everything.results] == both.ours.dirs
 
@@ -81,14 +83,18 @@ def test_partitions_move_to_another_directory(both: Both, version: int) -> None:
     topic = both.create(f"moves-{version}", 2)
     both.produce(topic, *(bytes(batch(3, size=1000)) for _ in range(5)))
     for directory in ("relative", "missing"):
-        both.ask(AlterReplicaLogDirsResponse, lambda side, to=directory: move(side, to, (topic, [0, 5])), version)  # type: ignore[misc]
+        both.ask_and_compare(
+            AlterReplicaLogDirsResponse,
+            lambda side, to=directory: move(side, to, (topic, [0, 5])),  # type: ignore[misc]
+            version,
+        )
     wanted = [(topic, [0, 1, 5]), ("missing", [0])]
     for index, directory in enumerate(("first", "other", "other", "first")):
-        both.ask(AlterReplicaLogDirsResponse, lambda side, to=directory: move(side, to, *wanted), version)  # type: ignore[misc]
+        both.ask_and_compare(AlterReplicaLogDirsResponse, lambda side, to=directory: move(side, to, *wanted), version)  # type: ignore[misc]
         for side in both.sides:
             until(partial(_lies_in, side, topic, side.dirs[1 if directory == "other" else 0]))
         both.produce(topic, bytes(batch(2, size=index)))
-    both.ask(AlterReplicaLogDirsResponse, AlterReplicaLogDirsRequest(), version)
+    both.ask_and_compare(AlterReplicaLogDirsResponse, AlterReplicaLogDirsRequest(), version)
     part = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     request = FetchRequest(topics=[FetchRequest.FetchTopic(topic=topic, partitions=[part])])
-    both.ask(FetchResponse, request, 11)
+    both.ask_and_compare(FetchResponse, request, 11)

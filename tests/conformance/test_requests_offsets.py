@@ -23,7 +23,7 @@ SPECIAL = [-1, -2, -3, -4, -5, -6, -100]
 TIMES = [0, START_MS - 1, START_MS, START_MS + 1, START_MS + 5, START_MS + 7, START_MS + 10, START_MS + 11, 1 << 62]
 
 
-def ask(
+def list_and_compare(
     both: Both, version: int, topic: str, *timestamps: int, partition: int = 0, isolation: int = 0, epoch: int = -1,
     replica: int = -1,
 ) -> list[int]:  # fmt: skip
@@ -40,7 +40,7 @@ def ask(
         )
         if version >= 2:
             request.isolation_level = isolation
-        found.append(both.ask(ListOffsetsResponse, request, version).topics[0].partitions[0].offset)
+        found.append(both.ask_and_compare(ListOffsetsResponse, request, version).topics[0].partitions[0].offset)
     return found
 
 
@@ -57,22 +57,22 @@ def topic(both: Both) -> str:
 @pytest.mark.parametrize("version", range(1, 9))
 @pytest.mark.parametrize("isolation", [0, 1])
 def test_by_time_and_by_special_times(both: Both, topic: str, version: int, isolation: int) -> None:
-    ask(both, version, topic, *SPECIAL, *TIMES, isolation=isolation)
-    ask(both, version, topic, *SPECIAL, START_MS, partition=1, isolation=isolation)
+    list_and_compare(both, version, topic, *SPECIAL, *TIMES, isolation=isolation)
+    list_and_compare(both, version, topic, *SPECIAL, START_MS, partition=1, isolation=isolation)
 
 
 @pytest.mark.parametrize("version", ListOffsetsRequest.VERSIONS)
 def test_of_partitions_that_do_not_exist(both: Both, topic: str, version: int) -> None:
     for partition in (2, -1, 1 << 30):
-        ask(both, version, topic, -1, -2, START_MS, partition=partition)
-    ask(both, version, "missing", -1, START_MS)
-    ask(both, version, "a b", -1)
+        list_and_compare(both, version, topic, -1, -2, START_MS, partition=partition)
+    list_and_compare(both, version, "missing", -1, START_MS)
+    list_and_compare(both, version, "a b", -1)
 
 
 @pytest.mark.parametrize("version", range(4, 9))
 @pytest.mark.parametrize("epoch", [-1, 0, 1, 1000, -2, -(1 << 31)])
 def test_with_an_epoch_that_the_client_believes_in(both: Both, topic: str, version: int, epoch: int) -> None:
-    ask(both, version, topic, -1, -2, -3, START_MS, epoch=epoch)
+    list_and_compare(both, version, topic, -1, -2, -3, START_MS, epoch=epoch)
 
 
 @pytest.mark.parametrize("version", ListOffsetsRequest.VERSIONS)
@@ -85,14 +85,14 @@ def test_several_partitions_and_one_that_stands_twice(both: Both, topic: str, ve
             ListOffsetsRequest.ListOffsetsTopic(name="missing", partitions=parts[:1]),
         ],
     )
-    both.ask(ListOffsetsResponse, request, version)
-    both.ask(ListOffsetsResponse, ListOffsetsRequest(replica_id=-1), version)
+    both.ask_and_compare(ListOffsetsResponse, request, version)
+    both.ask_and_compare(ListOffsetsResponse, ListOffsetsRequest(replica_id=-1), version)
 
 
 @pytest.mark.parametrize("version", ListOffsetsRequest.VERSIONS)
-def test_as_a_debugging_client(both: Both, topic: str, version: int) -> None:
+def test_a_debugging_client_is_answered_as_kafka_does(both: Both, topic: str, version: int) -> None:
     """Who says -2 wants no leader and no limit."""
-    ask(both, version, topic, -1, -2, partition=0, replica=-2)
+    list_and_compare(both, version, topic, -1, -2, partition=0, replica=-2)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 100])
@@ -104,7 +104,7 @@ def test_version_0_tells_where_segments_begin(both: Both, count: int) -> None:
     for timestamp in (-1, -2, START_MS, 1 << 60):
         part = PARTITION(partition_index=0, timestamp=timestamp, max_num_offsets=count)
         topics = [ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=[part])]
-        both.ask(ListOffsetsResponse, ListOffsetsRequest(replica_id=-1, topics=topics), 0)
+        both.ask_and_compare(ListOffsetsResponse, ListOffsetsRequest(replica_id=-1, topics=topics), 0)
 
 
 def epochs(both: Both, version: int, topic: str, *asked: int, partition: int = 0, current: int = -1) -> None:
@@ -117,11 +117,11 @@ def epochs(both: Both, version: int, topic: str, *asked: int, partition: int = 0
         )
         if version >= 3:
             request.replica_id = -1
-        both.ask(OffsetForLeaderEpochResponse, request, version)
+        both.ask_and_compare(OffsetForLeaderEpochResponse, request, version)
 
 
 @pytest.mark.parametrize("version", OffsetForLeaderEpochRequest.VERSIONS)
-def test_where_epochs_end(both: Both, topic: str, version: int) -> None:
+def test_the_ends_of_epochs_are_answered_as_kafka_does(both: Both, topic: str, version: int) -> None:
     epochs(both, version, topic, -1, 0, 1, 1000, -2)
     epochs(both, version, topic, 0, partition=1)
     epochs(both, version, topic, 0, partition=2)
@@ -138,7 +138,7 @@ def delete(both: Both, version: int, topic: str, **offsets: int) -> DeleteRecord
         for name, offset in offsets.items()
     ]
     asked = DeleteRecordsRequest.DeleteRecordsTopic(name=topic, partitions=partitions)
-    return both.ask(DeleteRecordsResponse, DeleteRecordsRequest(topics=[asked], timeout_ms=60_000), version)
+    return both.ask_and_compare(DeleteRecordsResponse, DeleteRecordsRequest(topics=[asked], timeout_ms=60_000), version)
 
 
 @pytest.mark.parametrize("version", DeleteRecordsRequest.VERSIONS)
@@ -147,15 +147,15 @@ def test_records_are_deleted_up_to_an_offset(both: Both, version: int) -> None:
     both.produce(topic, *(bytes(batch(3, timestamp=START_MS + n)) for n in range(4)))
     for offset in (0, 4, 2, 4, 13, -2, -(1 << 63), 1 << 62, 6):
         delete(both, version, topic, p0=offset, p1=offset, p2=offset)
-        ask(both, 7, topic, *SPECIAL, *TIMES)
-        ask(both, 7, topic, *SPECIAL, partition=1)
+        list_and_compare(both, 7, topic, *SPECIAL, *TIMES)
+        list_and_compare(both, 7, topic, *SPECIAL, partition=1)
         epochs(both, 4, topic, 0)
     delete(both, version, topic, p0=-1)
-    ask(both, 7, topic, *SPECIAL, *TIMES)
+    list_and_compare(both, 7, topic, *SPECIAL, *TIMES)
     delete(both, version, topic)
     delete(both, version, "missing", p0=0, p1=-1)
     delete(both, version, "a b", p0=0)
-    both.ask(DeleteRecordsResponse, DeleteRecordsRequest(), version)
+    both.ask_and_compare(DeleteRecordsResponse, DeleteRecordsRequest(), version)
 
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])

@@ -94,7 +94,7 @@ def test_a_batch_that_is_bad_in_some_way(both: Both, what: str) -> None:
     topic = both.create(f"bad-{list(BAD).index(what)}")
     data = BAD[what]
     for version in (3, 5, 7, 8, 9, 10, 11):
-        both.ask(ProduceResponse, request(produced(topic, None if data is None else bytes(data))), version)
+        both.ask_and_compare(ProduceResponse, request(produced(topic, None if data is None else bytes(data))), version)
     same_end(both, topic)
 
 
@@ -103,7 +103,7 @@ def same_end(both: Both, topic: str) -> int:
     asked = ListOffsetsRequest(
         replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[part])]
     )
-    return both.ask(ListOffsetsResponse, asked, 7).topics[0].partitions[0].offset
+    return both.ask_and_compare(ListOffsetsResponse, asked, 7).topics[0].partitions[0].offset
 
 
 @pytest.mark.parametrize("version", NEW)
@@ -114,7 +114,7 @@ def test_good_and_bad_partitions_side_by_side(both: Both, version: int) -> None:
     bad = ProduceRequest.PartitionProduceData(index=1, records=bytes(changed(17, ">I", 1, sign=False)))
     here = ProduceRequest.TopicProduceData(name=topic, partition_data=[good, *nowhere, bad])
     for acks in (1, -1):
-        answer = both.ask(
+        answer = both.ask_and_compare(
             ProduceResponse,
             request(here, produced("missing", bytes(batch())), produced("a b", None), acks=acks),
             version,
@@ -124,16 +124,18 @@ def test_good_and_bad_partitions_side_by_side(both: Both, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", NEW)
-def test_nothing_at_all(both: Both, version: int) -> None:
-    both.ask(ProduceResponse, request(), version)
-    both.ask(ProduceResponse, request(ProduceRequest.TopicProduceData(name="missing")), version)
+def test_requests_without_topics_or_partitions_are_answered_as_kafka_does(both: Both, version: int) -> None:
+    both.ask_and_compare(ProduceResponse, request(), version)
+    both.ask_and_compare(ProduceResponse, request(ProduceRequest.TopicProduceData(name="missing")), version)
 
 
 @pytest.mark.parametrize("version", NEW)
 @pytest.mark.parametrize("acks", [7, 2, -2, 32767])
-def test_acks_that_mean_nothing(both: Both, version: int, acks: int) -> None:
+def test_acks_that_mean_nothing_are_refused_and_append_nothing(both: Both, version: int, acks: int) -> None:
     topic = both.create(f"acks-{version}-{acks}")
-    both.ask(ProduceResponse, request(produced(topic, bytes(batch())), produced("missing", b""), acks=acks), version)
+    both.ask_and_compare(
+        ProduceResponse, request(produced(topic, bytes(batch())), produced("missing", b""), acks=acks), version
+    )
     assert same_end(both, topic) == 0
 
 
@@ -165,16 +167,16 @@ def test_versions_from_before_record_batches_are_refused_by_leadline(both: Both,
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_codecs(both: Both, codec: Codec) -> None:
+def test_batches_of_each_codec_are_taken_in_the_versions_in_which_kafka_takes_them(both: Both, codec: Codec) -> None:
     """Below version 7 there is no zstd."""
     topic = both.create(f"codec-{codec.name.lower()}")
     for version in NEW:
-        both.ask(ProduceResponse, request(produced(topic, bytes(batch(3, codec=codec)))), version)
+        both.ask_and_compare(ProduceResponse, request(produced(topic, bytes(batch(3, codec=codec)))), version)
     same_end(both, topic)
 
 
 @pytest.mark.parametrize("codec", [5, 6, 7])
-def test_a_codec_that_does_not_exist(both: Both, codec: int) -> None:
+def test_a_codec_that_does_not_exist_is_refused_as_kafka_does(both: Both, codec: int) -> None:
     """To Kafka that is a fault of its own (UNKNOWN_SERVER_ERROR). To Leadline it is the client's: CORRUPT_MESSAGE."""
     topic = both.create(f"codec-{codec}")
     asked = request(produced(topic, bytes(changed(21, ">h", codec))))
@@ -185,21 +187,21 @@ def test_a_codec_that_does_not_exist(both: Both, codec: int) -> None:
 def test_more_replicas_wanted_in_sync_than_there_are(both: Both) -> None:
     topic = both.create("in-sync", min_insync_replicas=2)
     for acks in (1, -1):
-        both.ask(ProduceResponse, request(produced(topic, bytes(batch())), acks=acks), 9)
+        both.ask_and_compare(ProduceResponse, request(produced(topic, bytes(batch())), acks=acks), 9)
 
 
 def test_a_batch_that_fits_no_segment(both: Both) -> None:
     topic = both.create("short-segments", segment_bytes=1000)
     for size in (800, 2000):
-        both.ask(ProduceResponse, request(produced(topic, bytes(batch(size=size)))), 9)
+        both.ask_and_compare(ProduceResponse, request(produced(topic, bytes(batch(size=size)))), 9)
 
 
-def test_sequences(both: Both) -> None:
+def test_sequence_numbers_are_checked_as_kafka_does(both: Both) -> None:
     topic = both.create("sequences")
 
     def send(sequence: int, count: int = 2, epoch: int = 0, version: int = 9) -> int:
         data = batch(count, producer_id=5, producer_epoch=epoch, sequence=sequence)
-        answer = both.ask(ProduceResponse, request(produced(topic, bytes(data))), version)
+        answer = both.ask_and_compare(ProduceResponse, request(produced(topic, bytes(data))), version)
         return answer.responses[0].partition_responses[0].error_code
 
     assert send(0) == send(2) == send(4) == send(6) == send(8) == 0
@@ -218,10 +220,10 @@ def test_sequences(both: Both) -> None:
 
 def described(both: Both, topic: str, *partitions: int) -> DescribeProducersResponse:
     asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=list(partitions or (0,)))
-    return both.ask(DescribeProducersResponse, DescribeProducersRequest(topics=[asked]), 0)
+    return both.ask_and_compare(DescribeProducersResponse, DescribeProducersRequest(topics=[asked]), 0)
 
 
-def test_producers_of_partitions(both: Both) -> None:
+def test_the_producers_of_partitions_are_described_as_kafka_does(both: Both) -> None:
     topic = both.create("producers", 2)
     for producer, sequence in ((1, 0), (2, 5), (1, 1)):
         both.produce(topic, bytes(batch(producer_id=producer, sequence=sequence, timestamp=START_MS + sequence)))
@@ -229,7 +231,7 @@ def test_producers_of_partitions(both: Both) -> None:
     assert [len(part.active_producers) for part in found.topics[0].partitions][:2] == [2, 0]
     described(both, "missing")
     described(both, "a b", 3, 3)
-    both.ask(DescribeProducersResponse, DescribeProducersRequest(), 0)
+    both.ask_and_compare(DescribeProducersResponse, DescribeProducersRequest(), 0)
 
 
 def test_records_without_a_key_on_a_compacted_topic(both: Both) -> None:
@@ -237,7 +239,7 @@ def test_records_without_a_key_on_a_compacted_topic(both: Both) -> None:
     mixed = [Record(n, START_MS, key, b"v") for n, key in enumerate([b"a", None, b"c", None, None, None])]
     for version in NEW:
         for data in (build(mixed), build(mixed, BatchFields(codec=Codec.GZIP)), batch(2), batch(key=None)):
-            both.ask(ProduceResponse, request(produced(topic, bytes(data))), version)
+            both.ask_and_compare(ProduceResponse, request(produced(topic, bytes(data))), version)
     same_end(both, topic)
 
 
@@ -247,7 +249,9 @@ def test_times_that_are_too_far_off(both: Both, setting: str, value: int) -> Non
     topic = both.create(f"times-{setting}", **configs)
     for version in (3, 8, 11):
         for timestamp in (START_MS, 4_000_000_000_000, -1):
-            both.ask(ProduceResponse, request(produced(topic, bytes(batch(3, timestamp=timestamp)))), version)
+            both.ask_and_compare(
+                ProduceResponse, request(produced(topic, bytes(batch(3, timestamp=timestamp)))), version
+            )
 
 
 @pytest.mark.parametrize("codec", ["producer", "uncompressed", "gzip", "zstd"])
@@ -255,13 +259,13 @@ def test_the_brokers_time_and_codec(both: Both, codec: str) -> None:
     topic = both.create(f"stamped-{codec}", message_timestamp_type="LogAppendTime", compression_type=codec)
     for version in NEW:
         for given in (Codec.NONE, Codec.GZIP):
-            both.ask(ProduceResponse, request(produced(topic, bytes(batch(3, codec=given)))), version)
+            both.ask_and_compare(ProduceResponse, request(produced(topic, bytes(batch(3, codec=given)))), version)
     stamped = bytearray(batch())
     pack_into(">h", stamped, 21, 1 << 3)
-    both.ask(ProduceResponse, request(produced(topic, bytes(with_crc(stamped)))), 9)
+    both.ask_and_compare(ProduceResponse, request(produced(topic, bytes(with_crc(stamped)))), 9)
     repeated = bytes(batch(2, producer_id=9))
     for _ in range(2):
-        both.ask(ProduceResponse, request(produced(topic, repeated)), 9)
+        both.ask_and_compare(ProduceResponse, request(produced(topic, repeated)), 9)
 
 
 def test_what_is_stored_is_fetched_byte_for_byte_the_same(both: Both) -> None:
@@ -270,7 +274,7 @@ def test_what_is_stored_is_fetched_byte_for_byte_the_same(both: Both) -> None:
     both.produce(topic, *map(bytes, sent))
     part = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     asked = FetchRequest(max_wait_ms=0, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[part])])
-    answer = both.ask(FetchResponse, asked, 12)
+    answer = both.ask_and_compare(FetchResponse, asked, 12)
     data = answer.responses[0].partitions[0].records
     assert isinstance(data, memoryview)
     assert header_at(data).base_offset == 0
@@ -278,32 +282,34 @@ def test_what_is_stored_is_fetched_byte_for_byte_the_same(both: Both) -> None:
 
 
 @pytest.mark.parametrize("version", InitProducerIdRequest.VERSIONS)
-def test_ids_for_producers_without_transactions(both: Both, version: int) -> None:
+def test_each_producer_without_transactions_gets_an_id_of_its_own(both: Both, version: int) -> None:
     seen: dict[Side, list[int]] = {side: [] for side in both.sides}
 
-    def ask(make: Callable[[Side], Message]) -> InitProducerIdResponse:
+    def ask_and_compare(make: Callable[[Side], Message]) -> InitProducerIdResponse:
         answers = both.each(lambda side: side.ask(InitProducerIdResponse, make(side), version))
         for side, answer in zip(both.sides, answers, strict=True):
             if answer.producer_id >= 0:
                 assert answer.producer_id not in seen[side]
                 seen[side].append(answer.producer_id)
                 answer.producer_id = 0
-        return both.same(answers, version)
+        return both.compare(answers, version)
 
     until(lambda: both.kafka.ask(InitProducerIdResponse, LOADING, version).error_code == 0)
     for timeout_ms in (0, 60_000, -1, 1 << 30):
-        ask(lambda _, ms=timeout_ms: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=ms))  # type: ignore[misc]
-    ask(lambda _: InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000))
+        ask_and_compare(
+            lambda _, ms=timeout_ms: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=ms)
+        )  # type: ignore[misc]
+    ask_and_compare(lambda _: InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000))
     if version >= 3:
         for producer, epoch in ((-1, 3), (5, -1), (-2, -2)):
-            ask(
+            ask_and_compare(
                 lambda _, p=producer, e=epoch: InitProducerIdRequest(  # type: ignore[misc]
                     transactional_id=None, transaction_timeout_ms=1000, producer_id=p, producer_epoch=e
                 )
             )
         own = {side: seen[side][0] for side in both.sides}
         for epoch in (0, 3, 32766, 32767):
-            ask(
+            ask_and_compare(
                 lambda side, e=epoch: InitProducerIdRequest(  # type: ignore[misc]
                     transactional_id=None, transaction_timeout_ms=1000, producer_id=own[side], producer_epoch=e
                 )

@@ -116,7 +116,7 @@ def ask_both(both: Both, request: Message, version: int) -> None:
     """The same in every field, and word for word where Kafka has words."""
     kind = response_to(request)
     answers = both.each(lambda side: side.ask(kind, request, version))
-    both.same(answers, version)
+    both.compare(answers, version)
     theirs, ours = map(messages_of, answers)
     said = [(theirs, ours) for theirs, ours in zip(sorted(map(str, theirs)), sorted(map(str, ours)), strict=True)]
     assert [pair for pair in said if pair[0] not in (pair[1], "None")] == []
@@ -249,7 +249,7 @@ def test_a_topic_whose_name_is_not_utf_8_is_answered_as_kafka_does(both: Both, n
     topic = MetadataRequest.MetadataRequestTopic(name=PLACEHOLDER)
     request = MetadataRequest(topics=[topic], allow_auto_topic_creation=False)
     answers = both.each(lambda side: exchanged(side, request, version, PLACEHOLDER, name))
-    both.same(answers, version)
+    both.compare(answers, version)
     assert isinstance(answers[0], MetadataResponse)
     assert answers[0].topics[0].error_code == 17
 
@@ -257,7 +257,7 @@ def test_a_topic_whose_name_is_not_utf_8_is_answered_as_kafka_does(both: Both, n
 @pytest.mark.parametrize("version", HeartbeatRequest.VERSIONS)
 def test_a_group_whose_id_is_not_utf_8_is_answered_as_kafka_does(both: Both, version: int) -> None:
     request = HeartbeatRequest(group_id=PLACEHOLDER, generation_id=1, member_id="m")
-    both.same(both.each(lambda side: exchanged(side, request, version, PLACEHOLDER, b"a\xff\xc3")), version)
+    both.compare(both.each(lambda side: exchanged(side, request, version, PLACEHOLDER, b"a\xff\xc3")), version)
 
 
 # Kafka's own tool

@@ -44,7 +44,7 @@ def create(both: Both, version: int, *topics: Topic, only_check: bool = False) -
     request = CreateTopicsRequest(topics=list(topics), timeout_ms=60_000)
     if version >= 1:
         request.validate_only = only_check
-    answer = both.ask(CreateTopicsResponse, request, version)
+    answer = both.ask_and_compare(CreateTopicsResponse, request, version)
     return [each.error_code for each in answer.topics]
 
 
@@ -58,7 +58,7 @@ def same_metadata(both: Both, *names: str) -> None:
         return all(each.error_code == 0 for topic in found.topics for each in topic.partitions)
 
     until(is_settled)
-    both.ask(MetadataResponse, request, 9)
+    both.ask_and_compare(MetadataResponse, request, 9)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -121,17 +121,17 @@ def test_replicas_on_a_broker_that_is_not_there_are_refused_by_leadline(both: Bo
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_brokers_defaults(both: Both, version: int) -> None:
+def test_partitions_and_replicas_of_minus_one_mean_the_brokers_defaults_as_in_kafka(both: Both, version: int) -> None:
     """From version 4 on; before, -1 is just a wrong number."""
     create(both, version, topic(f"by-default-{version}", -1, -1), topic(f"half-{version}", 3, -1))
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_nothing_to_create(both: Both, version: int) -> None:
+def test_a_request_to_create_nothing_is_answered_with_no_topics(both: Both, version: int) -> None:
     assert create(both, version) == []
 
 
-def test_a_topic_of_kafkas_own(both: Both) -> None:
+def test_a_topic_of_kafkas_own_is_refused(both: Both) -> None:
     for version in VERSIONS:
         assert create(both, version, topic("__cluster_metadata")) == [29]
 
@@ -142,7 +142,7 @@ def delete(both: Both, version: int, *names: str) -> list[int]:
         request.topics = [DeleteTopicsRequest.DeleteTopicState(name=name) for name in names]
     else:
         request.topic_names = list(names)
-    return [each.error_code for each in both.ask(DeleteTopicsResponse, request, version).responses]
+    return [each.error_code for each in both.ask_and_compare(DeleteTopicsResponse, request, version).responses]
 
 
 @pytest.mark.parametrize("version", DeleteTopicsRequest.VERSIONS)
@@ -172,17 +172,17 @@ def test_topics_are_deleted_by_id(both: Both) -> None:
     def repeated(side: Side) -> DeleteTopicsRequest:
         return asked(state(name=None, topic_id=ids[side][0]), state(name=name))
 
-    both.ask(DeleteTopicsResponse, named, 6)
-    both.ask(DeleteTopicsResponse, repeated, 6)
+    both.ask_and_compare(DeleteTopicsResponse, named, 6)
+    both.ask_and_compare(DeleteTopicsResponse, repeated, 6)
     # not an id that is just being deleted: for a moment Kafka still knows its name
-    both.ask(DeleteTopicsResponse, asked(state(name=None, topic_id=UNKNOWN_ID)), 6)
+    both.ask_and_compare(DeleteTopicsResponse, asked(state(name=None, topic_id=UNKNOWN_ID)), 6)
 
 
 def grow(
     both: Both, version: int, *topics: CreatePartitionsRequest.CreatePartitionsTopic, only_check: bool
 ) -> list[int]:
     request = CreatePartitionsRequest(topics=list(topics), timeout_ms=60_000, validate_only=only_check)
-    return [each.error_code for each in both.ask(CreatePartitionsResponse, request, version).results]
+    return [each.error_code for each in both.ask_and_compare(CreatePartitionsResponse, request, version).results]
 
 
 def more(name: str, count: int, *replicas: list[int]) -> CreatePartitionsRequest.CreatePartitionsTopic:
@@ -191,7 +191,7 @@ def more(name: str, count: int, *replicas: list[int]) -> CreatePartitionsRequest
 
 
 @pytest.mark.parametrize("version", CreatePartitionsRequest.VERSIONS)
-def test_more_partitions(both: Both, version: int) -> None:
+def test_partitions_are_added_or_refused_as_kafka_does(both: Both, version: int) -> None:
     one, two = both.create(f"grown-{version}", 2), both.create(f"grown-too-{version}", 2)
     for only_check in (True, False):
         for count in (2, 1, 0, -1, 3):

@@ -66,7 +66,7 @@ class Producer:
         self.ids: dict[Side, int] = {}
         self.epoch = -1
 
-    def ask(self, kind: type[M], version: int, make: Callable[[Side], Message]) -> M:
+    def ask_and_compare(self, kind: type[M], version: int, make: Callable[[Side], Message]) -> M:
         """With the producer ids that each gave out made the same."""
         answers = self.both.each(lambda side: side.ask(kind, make(side), version))
         for side, answer in zip(self.both.sides, answers, strict=True):
@@ -75,7 +75,7 @@ class Producer:
                     part.partitions.sort()  # in Kafka's the order of a hash table
                 if (given := _given.get((side, getattr(part, "producer_id", -1)))) is not None:
                     setattr(part, "producer_id", given)  # noqa: B010  (not every part has one)
-        return self.both.same(answers, version)
+        return self.both.compare(answers, version)
 
     def init(self, version: int = 4, timeout_ms: int = TIMEOUT_MS, **fields: int) -> int:
         """The error. Without one, it has its ids."""
@@ -93,7 +93,7 @@ class Producer:
                 self.ids[side], self.epoch = answer.producer_id, answer.producer_epoch
                 answer.producer_id = 0
                 _given[side, self.ids[side]] = self.name
-        return self.both.same(answers, version).error_code
+        return self.both.compare(answers, version).error_code
 
     def begin(self) -> "Producer":
         """Initialised, whatever was before."""
@@ -110,7 +110,7 @@ class Producer:
                 v3_and_below_topics=_topics(partitions),
             )
 
-        answer = self.ask(AddPartitionsToTxnResponse, version, make)
+        answer = self.ask_and_compare(AddPartitionsToTxnResponse, version, make)
         return [
             part.partition_error_code
             for topic in answer.results_by_topic_v3_and_below
@@ -118,7 +118,7 @@ class Producer:
         ]
 
     def add_offsets(self, version: int, group: str, *, epoch: int | None = None, id_shift: int = 0) -> int:
-        return self.ask(
+        return self.ask_and_compare(
             AddOffsetsToTxnResponse,
             version,
             lambda side: AddOffsetsToTxnRequest(
@@ -130,7 +130,7 @@ class Producer:
         ).error_code
 
     def end(self, version: int = 3, *, commit: bool = True, epoch: int | None = None, id_shift: int = 0) -> int:
-        found = self.ask(
+        found = self.ask_and_compare(
             EndTxnResponse,
             version,
             lambda side: EndTxnRequest(
@@ -159,7 +159,7 @@ class Producer:
 
     def describe(self) -> DescribeTransactionsResponse.TransactionState:
         request = DescribeTransactionsRequest(transactional_ids=[self.name])
-        return self.ask(DescribeTransactionsResponse, 0, lambda _: request).transaction_states[0]
+        return self.ask_and_compare(DescribeTransactionsResponse, 0, lambda _: request).transaction_states[0]
 
     def produce(
         self, version: int, topic: str, partition: int = 0, *, acks: int = -1, transactional_id: str | None = "",
@@ -179,11 +179,11 @@ class Producer:
                 topic_data=[produced(topic, bytes(data), partition)],
             )
 
-        return self.ask(ProduceResponse, version, make).responses[0].partition_responses[0].error_code
+        return self.ask_and_compare(ProduceResponse, version, make).responses[0].partition_responses[0].error_code
 
     def producers_of(self, topic: str, *partitions: int) -> DescribeProducersResponse:
         asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=list(partitions))
-        return self.ask(DescribeProducersResponse, 0, lambda _: DescribeProducersRequest(topics=[asked]))
+        return self.ask_and_compare(DescribeProducersResponse, 0, lambda _: DescribeProducersRequest(topics=[asked]))
 
 
 def _parts(value: object) -> Iterator[Message]:
@@ -274,7 +274,9 @@ def test_a_producer_that_goes_on_names_itself(both: Both, version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_partitions_are_added(both: Both, producer: Producer, topic: str, version: int) -> None:
+def test_partitions_are_added_or_refused_as_kafka_does(
+    both: Both, producer: Producer, topic: str, version: int
+) -> None:
     assert producer.add(version, (topic, 0)) == [0]
     assert producer.describe().transaction_state == "Ongoing"
     assert producer.add(version, (topic, 0)) == [0]
@@ -315,7 +317,7 @@ def test_many_transactions_in_one_request_and_to_verify_only(both: Both, topic: 
     prepared.add(3, (topic, 0))
     prepared.end()
 
-    def ask(verify: bool, epoch_shift: int = 0, *partitions: tuple[str, int]) -> set[int]:
+    def ask_and_compare(verify: bool, epoch_shift: int = 0, *partitions: tuple[str, int]) -> set[int]:
         def make(side: Side) -> Message:
             return AddPartitionsToTxnRequest(
                 transactions=[
@@ -330,7 +332,7 @@ def test_many_transactions_in_one_request_and_to_verify_only(both: Both, topic: 
                 ]
             )
 
-        answer = one.ask(AddPartitionsToTxnResponse, version, make)
+        answer = one.ask_and_compare(AddPartitionsToTxnResponse, version, make)
         return {
             part.partition_error_code
             for txn in answer.results_by_transaction
@@ -338,14 +340,14 @@ def test_many_transactions_in_one_request_and_to_verify_only(both: Both, topic: 
             for part in found.results_by_partition
         }
 
-    assert ask(True, 0, (topic, 0), (topic, 2)) == {0, 120, 49, 42}
-    assert ask(True, 1, (topic, 0)) == {90, 49, 42}
-    assert ask(True, 0, (topic, 0), (topic, 7)) == {3, 55}
-    assert ask(True, 0, ("__consumer_offsets", 3)) == {120, 49, 42}
-    assert ask(False, 1, (topic, 0)) == {90, 49, 42}
-    assert ask(False, 0, (topic, 0), ("missing", 0)) == {3, 55}
-    assert ask(False, 0, (topic, 4), (topic, 5)) == {0, 49, 42}
-    assert ask(True, 0, (topic, 4)) == {0, 49, 42}
+    assert ask_and_compare(True, 0, (topic, 0), (topic, 2)) == {0, 120, 49, 42}
+    assert ask_and_compare(True, 1, (topic, 0)) == {90, 49, 42}
+    assert ask_and_compare(True, 0, (topic, 0), (topic, 7)) == {3, 55}
+    assert ask_and_compare(True, 0, ("__consumer_offsets", 3)) == {120, 49, 42}
+    assert ask_and_compare(False, 1, (topic, 0)) == {90, 49, 42}
+    assert ask_and_compare(False, 0, (topic, 0), ("missing", 0)) == {3, 55}
+    assert ask_and_compare(False, 0, (topic, 4), (topic, 5)) == {0, 49, 42}
+    assert ask_and_compare(True, 0, (topic, 4)) == {0, 49, 42}
     for each in (one, other, prepared):
         assert each.end(commit=False) == NONE
 
@@ -367,7 +369,9 @@ def test_offsets_of_a_group_are_added(both: Both, producer: Producer, version: i
 
 @pytest.mark.parametrize("version", EndTxnRequest.VERSIONS)
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_transaction_ends(producer: Producer, topic: str, version: int, commit: bool) -> None:
+def test_the_end_of_a_transaction_is_checked_as_kafka_does(
+    producer: Producer, topic: str, version: int, commit: bool
+) -> None:
     fenced = 90 if version >= 2 else 47
     assert producer.end(version, commit=commit) == 48  # Empty
     producer.add(3, (topic, 0), (topic, 5))
@@ -460,9 +464,9 @@ def test_what_is_not_one_whole_batch_is_refused_as_such(
             transactional_id=producer.name, acks=-1, timeout_ms=60_000, topic_data=[produced(topic, data, 2)]
         )
 
-    producer.ask(ProduceResponse, version, make)
+    producer.ask_and_compare(ProduceResponse, version, make)
     producer.add(3, (topic, 2))
-    producer.ask(ProduceResponse, version, make)
+    producer.ask_and_compare(ProduceResponse, version, make)
     assert producer.end(commit=False) == NONE
     same_ends(both, topic, 2)
 
@@ -483,7 +487,7 @@ def test_records_of_two_transactions_in_one_request(both: Both, topic: str) -> N
             asked = ProduceRequest.TopicProduceData(name=topic, partition_data=parts)
             return ProduceRequest(transactional_id=one.name, acks=-1, timeout_ms=60_000, topic_data=[asked])
 
-        answer = one.ask(ProduceResponse, version, make)
+        answer = one.ask_and_compare(ProduceResponse, version, make)
         assert {part.error_code for part in answer.responses[0].partition_responses} == {49}
     assert (one.end(), other.end()) == (NONE, NONE)
 
@@ -509,12 +513,12 @@ def mark(
         )
         return WriteTxnMarkersRequest(markers=[marker])
 
-    answer = producer.ask(WriteTxnMarkersResponse, version, make)
+    answer = producer.ask_and_compare(WriteTxnMarkersResponse, version, make)
     return [part.error_code for found in answer.markers for topic in found.topics for part in topic.partitions]
 
 
 @pytest.mark.parametrize("version", WriteTxnMarkersRequest.VERSIONS)
-def test_markers_by_hand(both: Both, producer: Producer, version: int) -> None:
+def test_markers_that_a_client_writes_are_checked_as_kafka_does(both: Both, producer: Producer, version: int) -> None:
     topic = both.create(f"marked-{version}", 3)
     producer.add(3, (topic, 0), (topic, 1))
     assert producer.produce(9, topic) == NONE
@@ -526,7 +530,7 @@ def test_markers_by_hand(both: Both, producer: Producer, version: int) -> None:
     assert mark(producer, version, (topic, 2), epoch=3, coordinator_epoch=5) == [0]
     assert mark(producer, version, (topic, 2), epoch=2, coordinator_epoch=5) == [47]
     assert mark(producer, version) == []
-    both.ask(WriteTxnMarkersResponse, WriteTxnMarkersRequest(), version)
+    both.ask_and_compare(WriteTxnMarkersResponse, WriteTxnMarkersRequest(), version)
     producer.producers_of(topic, 0, 1, 2, 3)
     assert producer.produce(9, topic, sequence=1) == NONE  # it is still part of the transaction
     for number in range(3):
@@ -549,7 +553,9 @@ def test_a_partition_that_is_deleted_meanwhile_is_passed_over(both: Both, produc
     producer.add(3, (doomed, 0), (doomed, 1), (topic, 0))
     assert producer.produce(9, doomed) == NONE
     request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=doomed)], timeout_ms=60_000)
-    both.ask(DeleteTopicsResponse, request, 6, differ=lambda answer: setattr(answer.responses[0], "topic_id", None))
+    both.ask_and_compare(
+        DeleteTopicsResponse, request, 6, differ=lambda answer: setattr(answer.responses[0], "topic_id", None)
+    )
     assert producer.end() == NONE
     assert producer.settled() == "CompleteCommit"
 
@@ -568,7 +574,7 @@ def test_a_transaction_that_takes_too_long_is_aborted(both: Both, topic: str) ->
     assert slow.epoch == 2
 
 
-def test_administrators_see_them(both: Both, topic: str) -> None:
+def test_transactions_are_listed_and_described_as_kafka_does(both: Both, topic: str) -> None:
     open_one, done, empty = (Producer(both, f"seen-{n}").begin() for n in range(3))
     open_one.add(3, (topic, 2), (topic, 5))
     done.add(3, (topic, 2))
@@ -579,7 +585,7 @@ def test_administrators_see_them(both: Both, topic: str) -> None:
     request = DescribeTransactionsRequest(transactional_ids=names)
     answers = both.each(lambda side: side.ask(DescribeTransactionsResponse, request, 0))
     assert [[each.error_code for each in answer.transaction_states] for answer in answers] == [[0, 0, 105, 0]] * 2
-    assert both.ask(DescribeTransactionsResponse, DescribeTransactionsRequest(), 0).transaction_states == []
+    assert both.ask_and_compare(DescribeTransactionsResponse, DescribeTransactionsRequest(), 0).transaction_states == []
 
     def listed(version: int, *states: str, ids: bool = False, duration: int | None = None) -> set[tuple[str, str]]:
         def make(side: Side) -> ListTransactionsRequest:
@@ -598,7 +604,7 @@ def test_administrators_see_them(both: Both, topic: str) -> None:
             for each in answer.transaction_states:
                 each.producer_id = 0
             answer.unknown_state_filters.sort()
-        answer = both.same(answers, version)
+        answer = both.compare(answers, version)
         return {(each.transactional_id, each.transaction_state) for each in answer.transaction_states}
 
     ongoing, complete, never = ("seen-0", "Ongoing"), ("seen-1", "CompleteCommit"), ("seen-2", "Empty")
@@ -678,7 +684,7 @@ def test_the_journals_records_are_the_same_byte_for_byte(both: Both, n: int) -> 
     assert len(ours) >= 4
 
 
-def test_with_other_settings(tmp_path: Path) -> None:
+def test_expired_ids_and_too_long_timeouts_are_refused_as_the_settings_say(tmp_path: Path) -> None:
     """Ids are soon forgotten, transactions must be short, and nobody asks whether a partition is part of one."""
     more = {
         "transactional.id.expiration.ms": 1000,
@@ -719,4 +725,6 @@ def same_ends(both: Both, topic: str, partition: int) -> None:
     for isolation in (0, 1):
         part = ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=-1)
         asked = [ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[part])]
-        both.ask(ListOffsetsResponse, ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=asked), 7)
+        both.ask_and_compare(
+            ListOffsetsResponse, ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=asked), 7
+        )

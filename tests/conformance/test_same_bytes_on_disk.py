@@ -90,11 +90,11 @@ def kinds(names: Iterable[str]) -> set[str]:
     return {name.partition(".")[2] if name[0].isdigit() else name for name in names}
 
 
-def test_a_log_that_was_only_opened(logs: NewLogs) -> None:
+def test_a_log_that_was_only_opened_has_the_same_files(logs: NewLogs) -> None:
     assert len(logs().close_and_compare()) == 4
 
 
-def test_the_topic_id(oracle: Oracle, tmp_path: Path) -> None:
+def test_the_topic_id_is_written_the_same(oracle: Oracle, tmp_path: Path) -> None:
     pair = Pair(oracle, tmp_path)
     pair.open(topic_id=TOPIC_ID)
     pair.append(oracle.build("none", [Record(START_MS, None, b"v")]))
@@ -104,14 +104,14 @@ def test_the_topic_id(oracle: Oracle, tmp_path: Path) -> None:
     assert "partition.metadata" in {path.name for path in pair.ours.iterdir()}
 
 
-def test_batches_of_every_codec(logs: NewLogs) -> None:
+def test_batches_of_every_codec_are_stored_the_same(logs: NewLogs) -> None:
     at = logs()
     for codec in CODECS:
         at.pair.append(at.batch(20, 300, codec))
     at.close_and_compare()
 
 
-def test_many_small_batches_over_several_index_entries_and_segments(logs: NewLogs) -> None:
+def test_many_small_batches_fill_the_same_index_entries_and_segments(logs: NewLogs) -> None:
     at = logs(segment_bytes=10_000, index_interval_bytes=1000)
     for n in range(150):
         at.append(count=1 + n % 3, at=(n * 7919) % 1000)
@@ -119,14 +119,14 @@ def test_many_small_batches_over_several_index_entries_and_segments(logs: NewLog
     assert sum(name.endswith(".log") for name in names) > 2
 
 
-def test_an_index_entry_for_every_batch(logs: NewLogs) -> None:
+def test_an_interval_of_zero_indexes_the_same_batches(logs: NewLogs) -> None:
     at = logs(index_interval_bytes=0)
     for n in range(40):
         at.append(at=n * 10)
     at.close_and_compare()
 
 
-def test_large_batches_each_past_the_index_interval(logs: NewLogs) -> None:
+def test_large_batches_past_the_index_interval_are_indexed_the_same(logs: NewLogs) -> None:
     at = logs(segment_bytes=100_000)
     for n in range(30):
         at.append(size=3000, at=n)
@@ -134,7 +134,7 @@ def test_large_batches_each_past_the_index_interval(logs: NewLogs) -> None:
 
 
 @pytest.mark.parametrize("by", ["record time", "broker time"])
-def test_rolled_by_age(logs: NewLogs, by: str) -> None:
+def test_a_log_rolls_by_age_where_kafkas_does(logs: NewLogs, by: str) -> None:
     at = logs(segment_ms=1000, index_interval_bytes=100)
     for n in range(12):
         at.append(at=n * 300 if by == "record time" else None)
@@ -143,7 +143,7 @@ def test_rolled_by_age(logs: NewLogs, by: str) -> None:
     assert sum(name.endswith(".log") for name in names) > 2
 
 
-def test_rolled_by_a_full_index(logs: NewLogs) -> None:
+def test_a_log_rolls_at_a_full_index_where_kafkas_does(logs: NewLogs) -> None:
     at = logs(segment_index_bytes=64, index_interval_bytes=0)
     for n in range(40):
         at.append(at=n)
@@ -151,7 +151,7 @@ def test_rolled_by_a_full_index(logs: NewLogs) -> None:
     assert sum(name.endswith(".log") for name in names) > 4
 
 
-def test_rolled_because_four_bytes_cannot_hold_the_relative_offset(logs: NewLogs) -> None:
+def test_a_log_rolls_where_four_bytes_cannot_hold_the_relative_offset(logs: NewLogs) -> None:
     at = logs()
     for base in (0, 3, (1 << 31) - 1, (1 << 31) + 5, 1 << 33):
         at.pair.replicate(at.batch(base_offset=base, leader_epoch=1))
@@ -159,7 +159,7 @@ def test_rolled_because_four_bytes_cannot_hold_the_relative_offset(logs: NewLogs
     assert sum(name.endswith(".log") for name in names) == 3
 
 
-def test_the_time_of_the_broker(logs: NewLogs) -> None:
+def test_log_append_times_are_written_the_same(logs: NewLogs) -> None:
     at = logs(message_timestamp_type="LogAppendTime", index_interval_bytes=200, segment_bytes=3000)
     for codec in CODECS * 4:
         at.pair.advance(7)
@@ -168,14 +168,14 @@ def test_the_time_of_the_broker(logs: NewLogs) -> None:
     at.close_and_compare()
 
 
-def test_records_without_timestamps(logs: NewLogs) -> None:
+def test_records_without_timestamps_are_stored_the_same(logs: NewLogs) -> None:
     at = logs(index_interval_bytes=100)
     for _ in range(5):
         at.append(at=None)
     at.close_and_compare()
 
 
-def test_several_leader_epochs(logs: NewLogs) -> None:
+def test_several_leader_epochs_are_written_the_same(logs: NewLogs) -> None:
     at = logs(segment_bytes=500)
     for n, epoch in enumerate((0, 0, 1, 4, 4, 9)):
         at.append(epoch, at=n)
@@ -201,7 +201,7 @@ def test_a_follower_takes_several_batches_at_once(logs: NewLogs) -> None:
     at.close_and_compare()
 
 
-def test_idempotent_producers_and_their_duplicates(logs: NewLogs) -> None:
+def test_idempotent_producers_and_their_duplicates_leave_the_same_files(logs: NewLogs) -> None:
     at = logs(segment_bytes=700)
     for n in range(7):
         for producer in (3, 19, 1 << 40):
@@ -212,7 +212,7 @@ def test_idempotent_producers_and_their_duplicates(logs: NewLogs) -> None:
     at.close_and_compare()
 
 
-def test_producers_that_expire(logs: NewLogs) -> None:
+def test_expired_producers_leave_the_same_files(logs: NewLogs) -> None:
     at = logs(segment_bytes=900)
     for producer in range(40):
         at.send(producer * 24, 0)
@@ -225,7 +225,7 @@ def test_producers_that_expire(logs: NewLogs) -> None:
     at.close_and_compare()
 
 
-def test_a_producer_whose_sequence_numbers_start_over(logs: NewLogs) -> None:
+def test_a_producer_whose_sequence_numbers_start_over_leaves_the_same_files(logs: NewLogs) -> None:
     at = logs()
     at.send(7, (1 << 31) - 3, count=2)
     at.send(7, (1 << 31) - 1, count=3)
@@ -233,7 +233,7 @@ def test_a_producer_whose_sequence_numbers_start_over(logs: NewLogs) -> None:
     at.close_and_compare()
 
 
-def test_interleaved_transactions(logs: NewLogs) -> None:
+def test_interleaved_transactions_leave_the_same_files(logs: NewLogs) -> None:
     at = logs(segment_bytes=600)
     at.send(1, 0, transactional=True)
     at.send(2, 0, transactional=True)
@@ -251,7 +251,7 @@ def test_interleaved_transactions(logs: NewLogs) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 3, 4, 15, 21, 29])
-def test_truncated(logs: NewLogs, offset: int) -> None:
+def test_a_truncated_log_has_the_same_files(logs: NewLogs, offset: int) -> None:
     at = logs(segment_bytes=600, index_interval_bytes=150)
     for n in range(3):
         at.append(n)
@@ -268,7 +268,7 @@ def test_truncated(logs: NewLogs, offset: int) -> None:
 
 
 @pytest.mark.parametrize("log_start", [None, 40])
-def test_truncated_fully(logs: NewLogs, log_start: int | None) -> None:
+def test_a_fully_truncated_log_has_the_same_files(logs: NewLogs, log_start: int | None) -> None:
     at = logs(segment_bytes=400)
     for n in range(5):
         at.send(9, 2 * n)
@@ -278,7 +278,7 @@ def test_truncated_fully(logs: NewLogs, log_start: int | None) -> None:
     at.close_and_compare()
 
 
-def test_records_deleted(logs: NewLogs) -> None:
+def test_deleted_records_leave_the_same_files(logs: NewLogs) -> None:
     at = logs(segment_bytes=400)
     for n in range(10):
         at.send(9, 2 * n)
@@ -297,7 +297,7 @@ def test_records_deleted(logs: NewLogs) -> None:
     [{"retention_ms": 1000}, {"retention_bytes": 900}, {"retention_bytes": 0}, {"retention_ms": 0}],
     ids=str,
 )
-def test_old_segments_deleted(logs: NewLogs, settings: Mapping[str, int]) -> None:
+def test_the_same_old_segments_are_deleted(logs: NewLogs, settings: Mapping[str, int]) -> None:
     at = logs(segment_bytes=400, **settings)
     for n in range(10):
         at.append(n // 4, at=500 * n)
@@ -313,7 +313,7 @@ def test_old_segments_deleted(logs: NewLogs, settings: Mapping[str, int]) -> Non
     at.close_and_compare()
 
 
-def test_settings_that_change_meanwhile(logs: NewLogs) -> None:
+def test_settings_that_change_meanwhile_leave_the_same_files(logs: NewLogs) -> None:
     at = logs()
     for settings in ({"segment.bytes": "500"}, {"message.timestamp.type": "LogAppendTime"}, {"segment.ms": "10"}):
         at.append()
@@ -324,7 +324,7 @@ def test_settings_that_change_meanwhile(logs: NewLogs) -> None:
     at.close_and_compare()
 
 
-def test_stopped_and_started_again_and_again(logs: NewLogs) -> None:
+def test_a_log_that_is_stopped_and_started_repeatedly_has_the_same_files(logs: NewLogs) -> None:
     at = logs(segment_bytes=800, index_interval_bytes=200)
     for n in range(6):
         at.pair.reopen()

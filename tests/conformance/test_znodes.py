@@ -130,7 +130,7 @@ def alter(bootstrap: str, *what: str) -> None:
     tool("configs", "--bootstrap-server", bootstrap, "--alter", *what)
 
 
-def check(nodes: dict[str, bytes]) -> None:
+def write_again_and_compare(nodes: dict[str, bytes]) -> None:
     seen: Counter[str] = Counter()
     for path, data in sorted(nodes.items()):
         pattern, ours = written_again(path, data)
@@ -149,6 +149,6 @@ def test_each_node_of_a_real_cluster_is_written_again_byte_for_byte(tmp_path: Pa
         broker(tmp_path / "b1", zk, broker_id=1, broker_rack='so"uth', **settings) as second,
     ):
         fill(first.bootstrap)
-        check(read_all(zk.connect))
+        write_again_and_compare(read_all(zk.connect))
         second.stop()  # leaders move and ISRs shrink
-        check(read_all(zk.connect))
+        write_again_and_compare(read_all(zk.connect))

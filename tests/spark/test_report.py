@@ -124,7 +124,7 @@ def test_brokers_tell_the_limits_that_files_do_not(filled: Filled) -> None:
     assert (told["orders"].disk_free or 0) > 0
 
 
-def test_one_topic_alone(filled: Filled) -> None:
+def test_a_report_of_one_topic_has_that_topic_alone(filled: Filled) -> None:
     for kind in ("brokers", "files"):
         assert filled.work(kind, "users").topics == {"users"}
     with pytest.raises(report_job.NothingToReport, match=r"no topic user in .*there are .*users"):

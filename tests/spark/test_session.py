@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from leadline.spark.session import TaskFailed, run_tasks, session
 
 
-def test_it_computes(spark: SparkSession) -> None:
+def test_a_session_computes_in_utc(spark: SparkSession) -> None:
     assert spark.range(10).selectExpr("sum(id)").collect()[0][0] == 45
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 

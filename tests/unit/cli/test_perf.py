@@ -37,7 +37,7 @@ def test_the_last_burst_is_as_small_as_what_is_left() -> None:
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_the_summary(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_shows_rates_and_latencies(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
     taken = Latencies()
     taken.add(0.002)
     run = Measurement(None, None, started=100.0, ended=102.0, count=1000, size=4_000_000, latencies={"latency": taken})

@@ -454,7 +454,7 @@ def test_what_a_node_asks_for_is_done_and_taken_out_of_it() -> None:
 
 
 @pytest.mark.parametrize("to", [(), (1, 1), (1, -1), (1, 9)])
-def test_replicas_that_cannot_be(to: tuple[int, ...]) -> None:
+def test_invalid_replicas_are_refused_and_change_nothing(to: tuple[int, ...]) -> None:
     paper = Paper(3)
     paper.create("t", (1, 2))
     assert isinstance(reassign(paper, to), InvalidReplicaAssignment)

@@ -28,7 +28,7 @@ def test_partitions_that_are_added_go_on_where_the_first_ones_ended() -> None:
     assert assign(brokers, 4, 2) + assign(brokers, 5, 2, first=4, shift=1) == assign(brokers, 9, 2)
 
 
-def test_what_cannot_be_assigned() -> None:
+def test_impossible_assignments_are_refused() -> None:
     with pytest.raises(InvalidReplicationFactor):
         assign({1: None}, 1, 2)
     with pytest.raises(UnknownServerError):

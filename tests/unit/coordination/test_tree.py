@@ -83,7 +83,7 @@ def test_what_is_no_path_is_a_bug_of_the_caller(run: Run, tree: Tree, path: str)
             run(call(path))
 
 
-def test_the_root_stays(run: Run, tree: Tree) -> None:
+def test_the_root_cannot_be_deleted(run: Run, tree: Tree) -> None:
     with pytest.raises(ValueError, match="root"):
         run(tree.delete("/"))
     assert run(tree.set("/", b"data")) == 1

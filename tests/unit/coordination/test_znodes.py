@@ -111,7 +111,7 @@ def test_a_registration_is_written_as_kafka_writes_it_and_read_back(line: Any) -
     assert registration.encode_registration(read) == data
 
 
-def test_the_paths() -> None:
+def test_paths_are_those_of_kafka() -> None:
     user = znodes.sanitize("a b")
     assert (
         znodes.config_path("users", user, "clients", znodes.DEFAULT_ENTITY) == "/config/users/a%20b/clients/<default>"

@@ -90,7 +90,9 @@ def test_commits_that_could_not_be_made_are_withdrawn() -> None:
         (commit(1, 0, commit_ms=0, expire_ms=9 * HOUR), 8 * HOUR, {}, False),
     ],
 )
-def test_when_an_offset_expires(found: OffsetAndMetadata, now_ms: int, options: dict[str, int], expired: bool) -> None:
+def test_an_offset_expires_after_its_retention_unless_a_commit_is_pending(
+    found: OffsetAndMetadata, now_ms: int, options: dict[str, int], expired: bool
+) -> None:
     offsets = GroupOffsets({TP: found})
     assert offsets.expired(now_ms, HOUR, **options) == ([TP] if expired else [])  # type: ignore[arg-type]
     offsets.stage({TP: commit(2, at=3)})
@@ -109,7 +111,7 @@ def test_when_an_offset_expires(found: OffsetAndMetadata, now_ms: int, options: 
         (GroupState.PREPARING, "consumer", frozenset({"u"}), False),
     ],
 )
-def test_what_a_group_keeps(
+def test_offsets_expire_by_the_state_of_their_group(
     state: GroupState, protocol_type: str | None, subscribed: frozenset[str] | None, expired: bool
 ) -> None:
     group = ClassicGroup("g", GroupLimits(1, 0), now_ms=5 * HOUR)

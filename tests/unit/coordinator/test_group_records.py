@@ -33,7 +33,7 @@ def test_the_bytes_of_a_commit() -> None:
 @pytest.mark.parametrize(
     "commit", [OffsetAndMetadata(7, "m", 9, 2, None, 4), OffsetAndMetadata(0, "", -5, expire_ms=11, record_offset=4)]
 )
-def test_a_commit_and_back(commit: OffsetAndMetadata) -> None:
+def test_a_commit_is_read_back(commit: OffsetAndMetadata) -> None:
     assert read_key(offset_key("g", TP)) == OffsetKey("g", TP)
     assert read_offset(offset_value(commit), base_offset=4) == commit
 
@@ -45,7 +45,7 @@ def test_the_bytes_of_a_group_without_members() -> None:
     assert group_value(group, {}).hex() == ("00030008636f6e73756d657200000005ffffffff000000000000000200000000")
 
 
-def test_a_group_and_back() -> None:
+def test_a_group_is_read_back() -> None:
     group = ClassicGroup("g", GroupLimits(9, 0), now_ms=1)
     members = [
         GroupMember("m-1", None, "c", "/h", 300, 100, (MemberProtocol("range", b"r"), MemberProtocol("sticky", b"s"))),

@@ -135,7 +135,7 @@ def test_a_timeout_that_is_not_allowed(place: Path, timeout_ms: int) -> None:
     run(place, test)
 
 
-def test_ids_that_nobody_has(place: Path) -> None:
+def test_unknown_and_empty_ids_are_refused(place: Path) -> None:
     async def test(node: Node) -> None:
         with pytest.raises(InvalidRequest):
             await node.transactions.init("", 1000, None)

@@ -216,7 +216,7 @@ def test_truncating_an_end_marker_opens_the_transaction_again(log: Log) -> None:
 # Times
 
 
-def test_times_and_special_offsets(log: Log) -> None:
+def test_times_and_special_timestamps_lead_to_offsets(log: Log) -> None:
     append_batches(log, 3)
     log.append_as_leader(batch(1, timestamp=START_MS + 100), 4)
     log.roll()

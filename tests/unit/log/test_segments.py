@@ -43,7 +43,7 @@ def test_a_range_starts_with_the_one_that_holds_its_start(
     assert [segment.base_offset for segment in segments.between(start, end)] == bases
 
 
-def test_what_lies_above(segments: Segments) -> None:
+def test_above_is_the_next_segment(segments: Segments) -> None:
     assert [above.base_offset if (above := segments.above(base)) else None for base in (0, 5, 10, 20)] == [
         10,
         10,

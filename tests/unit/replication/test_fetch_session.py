@@ -107,7 +107,7 @@ def test_epochs_count_up_and_pass_over_the_special_ones(session: FetchSession) -
         (0, 0, [A], True, (0, 0)),  # the leader closed it
     ],
 )
-def test_what_ends_a_session(
+def test_a_session_ends_at_errors_and_unexpected_answers(
     session: FetchSession,
     code: int,
     session_id: int,

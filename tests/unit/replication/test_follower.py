@@ -130,7 +130,7 @@ def test_an_answer_to_another_fetch_is_passed_over(offset: int, leader_epoch: in
         (EpochEnd(5, -1), 30),
     ],
 )
-def test_where_logs_part(diverging: EpochEnd, offset: int) -> None:
+def test_a_follower_truncates_to_where_the_logs_diverge(diverging: EpochEnd, offset: int) -> None:
     found = log()
     following, asked = fetching(found)
     effects = following.received(asked, FetchAnswer(diverging=diverging), found, NOW_MS)

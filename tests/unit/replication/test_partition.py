@@ -324,7 +324,7 @@ def test_a_new_epoch_ends_it_and_begins_where_the_log_ends() -> None:
     assert found.followers[3].caught_up_ms == 0
 
 
-def test_replicas_come_and_go() -> None:
+def test_a_decision_adds_and_removes_followers() -> None:
     found = leader(1, 2, 3)
     found.follower_fetched(2, 8, 0, NOW_MS)
     assert found.decided(LeaderAndIsr(1, 5, (1, 2), 8), (1, 2, 4), NOW_MS) == LeaderEffects(advance_to=8)

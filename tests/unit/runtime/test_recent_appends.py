@@ -32,7 +32,7 @@ def test_batches_of_one_turn_are_handed_out_together() -> None:
     assert recent.since(log, 5, PLENTY) == b"onetwothreefour"
 
 
-def test_it_is_a_copy() -> None:
+def test_recent_appends_keep_a_copy_of_the_bytes() -> None:
     recent, log, room = RecentAppends(), Ended(), bytearray(b"one")
     recent.add(log, 0, 1, room)
     log.log_end = 1

@@ -39,7 +39,7 @@ def test_every_version_of_every_message_comes_back_as_it_was(name: str) -> None:
                 assert decode(type(message), form, version) == message
 
 
-def test_known_bytes() -> None:
+def test_a_heartbeat_is_encoded_to_its_known_bytes() -> None:
     request = HeartbeatRequest(group_id="group", generation_id=3, member_id="me", group_instance_id="i")
     rigid = b"\0\5group" + b"\0\0\0\3" + b"\0\2me" + b"\0\1i"
     assert to_bytes(request, 3) == rigid
@@ -48,12 +48,12 @@ def test_known_bytes() -> None:
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 300, 16383, 16384, 2**21, 2**28, 2**31 - 1])
-def test_varints(value: int) -> None:
+def test_a_varint_is_read_back(value: int) -> None:
     data = write_varint(value)
     assert read_varint(b"x" + data, 1, "test") == (value, 1 + len(data))
 
 
-def test_a_message_within_other_bytes() -> None:
+def test_a_message_within_other_bytes_is_decoded() -> None:
     data = b"before" + to_bytes(HeartbeatRequest(group_id="g"), 4)
     assert decode(HeartbeatRequest, data, 4, position=6).group_id == "g"
     assert decode_from(HeartbeatRequest, data + b"behind", 4, 6) == (HeartbeatRequest(group_id="g"), len(data))

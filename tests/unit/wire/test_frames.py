@@ -47,7 +47,7 @@ def test_there_are_sixty_two_requests_each_with_its_response() -> None:
         (17, 1, 1, 0),
     ],
 )
-def test_header_versions(key: int, version: int, request_header: int, response_header: int) -> None:
+def test_each_version_has_its_header_version(key: int, version: int, request_header: int, response_header: int) -> None:
     api = APIS[key]
     headers = api.request_header_version(version), api.response_header_version(version)
     assert headers == (request_header, response_header)

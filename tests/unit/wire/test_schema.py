@@ -9,7 +9,7 @@ from tests.unit.wire.random_messages import MESSAGES
 @pytest.mark.parametrize(
     ("notation", "expected"), [("3+", range(3, 10)), ("0-7", range(8)), ("4", range(4, 5)), ("0", range(1))]
 )
-def test_versions(notation: str, expected: range) -> None:
+def test_versions_are_read_as_ranges(notation: str, expected: range) -> None:
     assert schema.versions(notation, 9) == expected
 
 
@@ -37,7 +37,7 @@ def test_a_struct_that_is_used_twice_is_one() -> None:
     assert fields["ungrouped_partition_states"].struct is topic_states.fields[-1].struct
 
 
-def test_nullable_in_some_versions() -> None:
+def test_a_field_may_be_nullable_in_some_versions() -> None:
     topics = schema.message("OffsetFetchRequest").root.fields[1]
     assert (topics.name, topics.versions, topics.nullable) == ("topics", range(8), range(2, 8))
 

@@ -13,7 +13,7 @@ from leadline.cli.errors import Failure
     ("options", "start"),
     [({}, 9), ({"from_beginning": True}, 2), ({"offset": 5}, 5), ({"offset": -3}, 6), ({"offset": -99}, 2)],
 )
-def test_where_reading_starts(options: dict[str, object], start: int) -> None:
+def test_reading_starts_where_the_options_say(options: dict[str, object], start: int) -> None:
     given = argparse.Namespace(**({"from_beginning": False, "offset": None, "from_time": None} | options))
     assert start_offset(given, TopicPartition("orders", 0), 2, 9) == start
 

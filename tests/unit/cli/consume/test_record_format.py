@@ -35,7 +35,7 @@ def test_text_is_what_the_console_consumer_prints(layout: Layout, line: bytes) -
     assert layout(message()) == line
 
 
-def test_text_of_nulls() -> None:
+def test_nulls_and_missing_fields_have_a_text() -> None:
     assert as_text(["key"])(message(key=None, value=None)) == b"null\tnull\n"
     bare = Message("orders", 3, 42, None, b"v", None, None, (0, -1))
     assert as_text(["timestamp", "headers"])(bare) == b"NO_TIMESTAMP\tNO_HEADERS\tv\n"

@@ -38,7 +38,7 @@ def test_what_cannot_be_done_is_told_in_one_line(
         (["orders", "--name", "a/b"], "'a/b': expected letters"),
     ],
 )
-def test_arguments_that_cannot_be(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_arguments_are_refused(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([*MIRROR, "--to", "far:9092", *given])
     assert said in capsys.readouterr().err

@@ -82,7 +82,7 @@ def test_an_id_is_written_with_the_characters_that_urls_allow() -> None:
     assert id_of(TopicDescription("x", Uuid(-5 << 56, -1), False, [])) == "-wAAAAAAAAD__________w"
 
 
-def test_a_topic_in_json() -> None:
+def test_a_topic_in_json_has_all_fields() -> None:
     assert as_json(TOPIC, partitions_of(TOPIC, {}), {"a": "1"}) == {
         "topic": "orders",
         "topicId": "AAAAAAAAAAEAAAAAAAAAAg",

@@ -110,7 +110,7 @@ def test_a_host_that_is_down_is_passed_over(run: Run, in_zookeeper: InZooKeeper)
     run(scenario())
 
 
-def test_nobody_at_home(run: Run) -> None:
+def test_an_unreachable_server_is_an_error_after_the_connection_timeout(run: Run) -> None:
     opening = ZooKeeperTree.open("127.0.0.1:1", session_timeout_ms=1000, connection_timeout_ms=200, max_in_flight=10)
     with pytest.raises(
         ConnectionLost, match=r"ZooKeeper at 127\.0\.0\.1:1: .* 0\.2 s \(zookeeper\.connection\.timeout\.ms\)"

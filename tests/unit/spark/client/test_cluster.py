@@ -6,7 +6,7 @@ from leadline.spark.client.cluster import RequestFailed, addresses
 from leadline.spark.client.connection import AccessRefused, BrokerAddress, ClientSecurity, credentials, tls_context
 
 
-def test_addresses() -> None:
+def test_addresses_are_read_with_protocols_and_ipv6() -> None:
     found = list(addresses("a:1, PLAINTEXT://b:2,[::1]:3,"))
     assert found == [BrokerAddress("a", 1), BrokerAddress("b", 2), BrokerAddress("::1", 3)]
 
@@ -24,7 +24,7 @@ def test_an_answer_is_told_by_its_name() -> None:
     assert not RequestFailed("orders-0", 30).retriable
 
 
-def test_how_to_get_in() -> None:
+def test_client_security_is_read_from_settings() -> None:
     access = ClientSecurity.of(
         {"security.protocol": "sasl_ssl", "sasl.mechanism": "scram-sha-256", "request.timeout.ms": "500"}
     )

@@ -59,7 +59,7 @@ def widest(svg: str) -> float:
 
 
 @given(st.lists(st.builds(Bar, NAMES, FIGURES, NAMES), min_size=1, max_size=20))
-def test_bars(rows: list[Bar]) -> None:
+def test_each_row_is_a_bar(rows: list[Bar]) -> None:
     svg = plots.bars(rows, "a <label> & more")
     assert len(list(well_formed(svg).iter("rect"))) == len(rows)
 
@@ -76,7 +76,7 @@ def test_a_bar_of_a_share_is_as_long_as_its_share_of_the_whole(width: int) -> No
 
 
 @given(st.lists(st.builds(Column, NAMES, FIGURES, NAMES), min_size=1, max_size=64), NAMES)
-def test_columns(rows: list[Column], mean: str) -> None:
+def test_each_row_is_a_column_within_the_width(rows: list[Column], mean: str) -> None:
     for width in (plots.WIDE, plots.NARROW):
         svg = plots.columns(rows, quantities.size, "bytes", mean=mean, width=width)
         assert len(list(well_formed(svg).iter("rect"))) == len(rows)
@@ -88,7 +88,7 @@ def test_columns(rows: list[Column], mean: str) -> None:
     st.lists(st.builds(Limit, FIGURES, NAMES), max_size=2),
     st.booleans(),
 )
-def test_lines(points: list[list[tuple[int, float]]], limits: list[Limit], steps: bool) -> None:
+def test_each_row_is_a_line(points: list[list[tuple[int, float]]], limits: list[Limit], steps: bool) -> None:
     rows = [Line(f"<{n}>", each, filled=True, steps=steps) for n, each in enumerate(points)]
     svg = plots.lines(rows, quantities.short, "lines", limits=limits)
     assert sum("line" in (path.get("class") or "").split() for path in well_formed(svg).iter("path")) == len(rows)

@@ -54,7 +54,7 @@ def test_an_empty_array_is_no_empty_object() -> None:
         (pa.struct([("a", LONG)]), pa.struct([("b", TEXT)]), pa.struct([("a", LONG), ("b", TEXT)])),
     ],
 )
-def test_types_that_agree(known: pa.DataType, seen: pa.DataType, both: pa.DataType) -> None:
+def test_types_that_agree_are_merged(known: pa.DataType, seen: pa.DataType, both: pa.DataType) -> None:
     assert merged(known, seen) == both
 
 
@@ -69,7 +69,7 @@ def test_types_that_agree(known: pa.DataType, seen: pa.DataType, both: pa.DataTy
         (pa.struct([("id", LONG)]), pa.struct([("ID", LONG)]), "ID differs from id by upper and lower case only"),
     ],
 )
-def test_types_that_contradict(known: pa.DataType, seen: pa.DataType, told: str) -> None:
+def test_types_that_contradict_are_refused(known: pa.DataType, seen: pa.DataType, told: str) -> None:
     with pytest.raises(Conflict, match=told):
         merged(known, seen)
 

@@ -35,7 +35,7 @@ TP = TopicPartition
         ({"assign": '{"a": [1, 0], "b": [2]}'}, AssignedPartitions((TP("a", 1), TP("a", 0), TP("b", 2)))),
     ],
 )
-def test_topics(given: Mapping[str, str], topics: object) -> None:
+def test_topics_are_a_list_a_pattern_or_partitions(given: Mapping[str, str], topics: object) -> None:
     assert read_options({**SERVERS, **given}, streaming=True).topics == topics
 
 
@@ -56,7 +56,7 @@ def test_topics(given: Mapping[str, str], topics: object) -> None:
         ({"startingOffsetsByTimestamp": '{"orders": {"0": 5}}'}, StartingTimes({TP("orders", 0): 5})),
     ],
 )
-def test_where_a_stream_begins(given: Mapping[str, str], start: object) -> None:
+def test_a_stream_begins_where_the_options_say(given: Mapping[str, str], start: object) -> None:
     assert read_options({**ORDERS, **given}, streaming=True).start == start
 
 
@@ -139,7 +139,7 @@ def test_what_a_batch_cannot_obey(given: Mapping[str, str]) -> None:
 
 
 @pytest.mark.parametrize("given", [{"subscribePattern": "("}, {"assign": '{"a": 0.5}'}, {"assign": "[0]"}, {}])
-def test_topics_that_cannot_be(given: Mapping[str, str]) -> None:
+def test_invalid_topics_are_refused(given: Mapping[str, str]) -> None:
     with pytest.raises(BadOption):
         read_options({**SERVERS, **given}, streaming=False)
 
