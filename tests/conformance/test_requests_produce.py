@@ -297,8 +297,10 @@ def test_each_producer_without_transactions_gets_an_id_of_its_own(both: Both, ve
     until(lambda: both.kafka.ask(InitProducerIdResponse, LOADING, version).error_code == 0)
     for timeout_ms in (0, 60_000, -1, 1 << 30):
         ask_and_compare(
-            lambda _, ms=timeout_ms: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=ms)
-        )  # type: ignore[misc]
+            lambda _, ms=timeout_ms: InitProducerIdRequest(  # type: ignore[misc]
+                transactional_id=None, transaction_timeout_ms=ms
+            )
+        )
     ask_and_compare(lambda _: InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000))
     if version >= 3:
         for producer, epoch in ((-1, 3), (5, -1), (-2, -2)):
