@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit: how far groups have read."""
+"""OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit: the committed offsets of groups."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypedDict, TypeVar
@@ -34,20 +34,20 @@ from leadline.wire.messages import (
 )
 
 MANY_GROUPS_FROM = 8  # versions of OffsetFetch
-LOADING_FROM = 2  # of TxnOffsetCommit: older clients do not know that a coordinator may be loading
-DEFAULT = -1  # in place of a time: the broker's
+LOADING_FROM = 2  # of TxnOffsetCommit: older clients do not know the error of a loading coordinator
+DEFAULT = -1  # in place of a time: the broker chooses it
 NO_METADATA = ""
 NO_COMMIT = OffsetAndMetadata(offset=-1, metadata=NO_METADATA, commit_ms=DEFAULT)
 
 _Committed = OffsetCommitResponse.OffsetCommitResponsePartition
 _Deleted = OffsetDeleteResponse.OffsetDeleteResponsePartition
-_AskedTopic = OffsetFetchRequest.OffsetFetchRequestTopic | OffsetFetchRequest.OffsetFetchRequestTopics
+_RequestedTopic = OffsetFetchRequest.OffsetFetchRequestTopic | OffsetFetchRequest.OffsetFetchRequestTopics
 _Topic = OffsetFetchResponse.OffsetFetchResponseTopic
 _Partition = OffsetFetchResponse.OffsetFetchResponsePartition
 _Topics = OffsetFetchResponse.OffsetFetchResponseTopics
 _Partitions = OffsetFetchResponse.OffsetFetchResponsePartitions
 _Group = OffsetFetchResponse.OffsetFetchResponseGroup
-_InTxn = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
+_TxnCommitted = TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition
 
 R = TypeVar("R")
 
@@ -62,32 +62,32 @@ def offset_commit(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitRes
     commits: dict[TopicPartition, OffsetAndMetadata] = {}
     for topic in request.topics:
         name, count = topic.name, ctx.services.metadata.partition_count(topic.name) or 0
-        for asked in topic.partitions:
-            tp = TopicPartition(name, asked.partition_index)
+        for partition in topic.partitions:
+            tp = TopicPartition(name, partition.partition_index)
             if not 0 <= tp.partition < count:
                 verdicts[tp] = UnknownTopicOrPartition.code
                 continue
-            commit_ms = now_ms if asked.commit_timestamp == DEFAULT else asked.commit_timestamp
-            metadata = asked.committed_metadata or NO_METADATA
+            commit_ms = now_ms if partition.commit_timestamp == DEFAULT else partition.commit_timestamp
+            metadata = partition.committed_metadata or NO_METADATA
             commits[tp] = OffsetAndMetadata(
-                asked.committed_offset, metadata, commit_ms, asked.committed_leader_epoch, expire_ms
+                partition.committed_offset, metadata, commit_ms, partition.committed_leader_epoch, expire_ms
             )
     if not commits:
         return committed(verdicts)
     generation = request.generation_id_or_member_epoch
-    who = ConsumerGroupMetadata(request.group_id, request.member_id, request.group_instance_id, generation)
-    return _answered(ctx.services.offsets.commit(who, commits), verdicts, committed)
+    member = ConsumerGroupMetadata(request.group_id, request.member_id, request.group_instance_id, generation)
+    return _respond(ctx.services.offsets.commit(member, commits), verdicts, committed)
 
 
-def _answered(
-    found: ErrorCodes | Awaitable[ErrorCodes], others: ErrorCodes, shape: Callable[[ErrorCodes], R]
+def _respond(
+    codes: ErrorCodes | Awaitable[ErrorCodes], others: ErrorCodes, shape: Callable[[ErrorCodes], R]
 ) -> R | Awaitable[R]:
-    """At once, if the verdicts are known already."""
+    """Responds at once if the error codes are there already."""
 
-    async def later(waiting: Awaitable[ErrorCodes]) -> R:
-        return shape(others | await waiting)
+    async def later(pending: Awaitable[ErrorCodes]) -> R:
+        return shape(others | await pending)
 
-    return shape(others | found if others else found) if isinstance(found, dict) else later(found)
+    return shape(others | codes if others else codes) if isinstance(codes, dict) else later(codes)
 
 
 def committed(verdicts: ErrorCodes) -> OffsetCommitResponse:
@@ -103,18 +103,18 @@ def committed(verdicts: ErrorCodes) -> OffsetCommitResponse:
 
 
 async def _commit_to_tree(request: OffsetCommitRequest, ctx: Context) -> OffsetCommitResponse:
-    """Where the oldest clients keep their offsets, without any group."""
-    most = ctx.services.config.offset_metadata_max_bytes
+    """The oldest clients keep their offsets in the tree, without a group coordinator."""
+    max_bytes = ctx.services.config.offset_metadata_max_bytes
     verdicts: ErrorCodes = {}
     for topic in request.topics:
-        for asked in topic.partitions:
-            tp = TopicPartition(topic.name, asked.partition_index)
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition_index)
             if not ctx.services.metadata.has_partition(tp):
                 verdicts[tp] = UnknownTopicOrPartition.code
-            elif is_longer(asked.committed_metadata or NO_METADATA, most):
+            elif is_longer(partition.committed_metadata or NO_METADATA, max_bytes):
                 verdicts[tp] = OffsetMetadataTooLarge.code
             else:
-                verdicts[tp] = await _into_tree(request.group_id, tp, asked.committed_offset, ctx)
+                verdicts[tp] = await _into_tree(request.group_id, tp, partition.committed_offset, ctx)
     return committed(verdicts)
 
 
@@ -132,7 +132,7 @@ async def _into_tree(group_id: str, tp: TopicPartition, offset: Offset, ctx: Con
     return NONE
 
 
-async def _from_tree(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchResponse:
+async def _fetch_from_tree(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchResponse:
     fetched: dict[TopicPartition, FetchedOffset] = {}
     for topic in request.topics or ():
         for number in topic.partition_indexes:
@@ -158,45 +158,45 @@ async def _in_tree(group_id: str, tp: TopicPartition, ctx: Context) -> FetchedOf
 def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     """OffsetFetch, v0-9.  v0 from the tree · v2 null: all · v7 stable offsets only · v8 many groups."""
     if ctx.version == 0:
-        return _from_tree(request, ctx)
+        return _fetch_from_tree(request, ctx)
     if ctx.version >= MANY_GROUPS_FROM:
         return OffsetFetchResponse(
-            groups=[_fetch_group(asked, request.require_stable, ctx) for asked in request.groups]
+            groups=[_fetch_group(group, request.require_stable, ctx) for group in request.groups]
         )
-    wanted = None if request.topics is None else _wanted(request.topics)
+    partitions = None if request.topics is None else _partitions(request.topics)
     try:
-        fetched = ctx.services.offsets.fetch(request.group_id, wanted, require_stable=request.require_stable)
+        fetched = ctx.services.offsets.fetch(request.group_id, partitions, require_stable=request.require_stable)
         return OffsetFetchResponse(topics=_fetched_topics(fetched))
     except WireError as error:
         return OffsetFetchResponse(error_code=error.code)
 
 
-def _wanted(topics: Iterable[_AskedTopic]) -> list[TopicPartition]:
+def _partitions(topics: Iterable[_RequestedTopic]) -> list[TopicPartition]:
     return [TopicPartition(topic.name, number) for topic in topics for number in topic.partition_indexes]
 
 
-def _fetch_group(asked: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, ctx: Context) -> _Group:
-    wanted = None if asked.topics is None else _wanted(asked.topics)
+def _fetch_group(group: OffsetFetchRequest.OffsetFetchRequestGroup, require_stable: bool, ctx: Context) -> _Group:
+    partitions = None if group.topics is None else _partitions(group.topics)
     try:
-        fetched = ctx.services.offsets.fetch(asked.group_id, wanted, require_stable=require_stable)
+        fetched = ctx.services.offsets.fetch(group.group_id, partitions, require_stable=require_stable)
     except WireError as error:
-        return _Group(group_id=asked.group_id, error_code=error.code)
+        return _Group(group_id=group.group_id, error_code=error.code)
     topics = [
-        _Topics(name=topic, partitions=[_Partitions(**_told(tp, fetched[tp])) for tp in partitions])
-        for topic, partitions in by_topic(fetched).items()
+        _Topics(name=topic, partitions=[_Partitions(**_fields(tp, fetched[tp])) for tp in tps])
+        for topic, tps in by_topic(fetched).items()
     ]
-    return _Group(group_id=asked.group_id, topics=topics)
+    return _Group(group_id=group.group_id, topics=topics)
 
 
 def _fetched_topics(fetched: Mapping[TopicPartition, FetchedOffset]) -> list[_Topic]:
     return [
-        _Topic(name=topic, partitions=[_Partition(**_told(tp, fetched[tp])) for tp in partitions])
+        _Topic(name=topic, partitions=[_Partition(**_fields(tp, fetched[tp])) for tp in partitions])
         for topic, partitions in by_topic(fetched).items()
     ]
 
 
-class _Told(TypedDict):
-    """The same fields, in the struct of one group and in that of many."""
+class _PartitionFields(TypedDict):
+    """The fields of a partition, which responses for one group and for many groups share."""
 
     partition_index: int
     committed_offset: int
@@ -205,7 +205,7 @@ class _Told(TypedDict):
     error_code: int
 
 
-def _told(tp: TopicPartition, fetched: FetchedOffset) -> _Told:
+def _fields(tp: TopicPartition, fetched: FetchedOffset) -> _PartitionFields:
     commit = fetched.committed or NO_COMMIT
     return {
         "partition_index": tp.partition,
@@ -217,12 +217,16 @@ def _told(tp: TopicPartition, fetched: FetchedOffset) -> _Told:
 
 
 async def offset_delete(request: OffsetDeleteRequest, ctx: Context) -> OffsetDeleteResponse:
-    """OffsetDelete, v0: of partitions that no member of the group reads."""
-    wanted = [TopicPartition(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
-    known = [tp for tp in wanted if ctx.services.metadata.has_partition(tp)]
-    verdicts = dict.fromkeys(wanted, UnknownTopicOrPartition.code)
+    """OffsetDelete, v0: deletes the offsets of partitions that no member of the group reads."""
+    requested = [
+        TopicPartition(topic.name, partition.partition_index)
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    existing = [tp for tp in requested if ctx.services.metadata.has_partition(tp)]
+    verdicts = dict.fromkeys(requested, UnknownTopicOrPartition.code)
     try:
-        verdicts |= await ctx.services.offsets.delete_offsets(request.group_id, known)
+        verdicts |= await ctx.services.offsets.delete_offsets(request.group_id, existing)
     except WireError as error:
         return OffsetDeleteResponse(error_code=error.code)
     return OffsetDeleteResponse(
@@ -239,62 +243,70 @@ async def offset_delete(request: OffsetDeleteRequest, ctx: Context) -> OffsetDel
 def txn_offset_commit(
     request: TxnOffsetCommitRequest, ctx: Context
 ) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    """TxnOffsetCommit, v0-4.  v2 leader epoch · v3 members · v4 abortable. It counts if its transaction does."""
+    """TxnOffsetCommit, v0-4.  v2 leader epoch · v3 members · v4 abortable.
+
+    The offsets take effect if the transaction commits.
+    """
     now_ms = ctx.services.clock.now_ms()
     commits = {
-        TopicPartition(topic.name, asked.partition_index): OffsetAndMetadata(
-            asked.committed_offset, asked.committed_metadata or NO_METADATA, now_ms, asked.committed_leader_epoch
+        TopicPartition(topic.name, partition.partition_index): OffsetAndMetadata(
+            partition.committed_offset,
+            partition.committed_metadata or NO_METADATA,
+            now_ms,
+            partition.committed_leader_epoch,
         )
         for topic in request.topics
-        for asked in topic.partitions
+        for partition in topic.partitions
     }
-    known = {tp: commit for tp, commit in commits.items() if ctx.services.metadata.has_partition(tp)}
-    others = {tp: UnknownTopicOrPartition.code for tp in commits if tp not in known}
-    if not known:
-        return _in_txn(others)
+    existing = {tp: commit for tp, commit in commits.items() if ctx.services.metadata.has_partition(tp)}
+    others = {tp: UnknownTopicOrPartition.code for tp in commits if tp not in existing}
+    if not existing:
+        return _txn_response(others)
     try:
-        found = _commit_in_transaction(request, known, ctx)
+        codes = _commit_in_transaction(request, existing, ctx)
     except WireError as error:
-        return _in_txn(others | dict.fromkeys(known, _in_txn_code(error, ctx)))
-    return _answered(found, others, _in_txn)
+        return _txn_response(others | dict.fromkeys(existing, _txn_code(error, ctx)))
+    return _respond(codes, others, _txn_response)
 
 
 def _commit_in_transaction(
     request: TxnOffsetCommitRequest, commits: dict[TopicPartition, OffsetAndMetadata], ctx: Context
 ) -> ErrorCodes | Awaitable[ErrorCodes]:
     groups, producer = ctx.services.groups, ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    groups.shard(request.group_id)  # or we are not its coordinator
+    groups.shard(request.group_id)  # raises NotCoordinator
     tp = TopicPartition(OFFSETS_TOPIC, groups.partition_of(request.group_id))
-    who = ConsumerGroupMetadata(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+    member = ConsumerGroupMetadata(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
 
     def commit(verified: Verification | None) -> ErrorCodes | Awaitable[ErrorCodes]:
         return ctx.services.offsets.commit(
-            who, commits, OffsetTransaction(producer.producer_id, producer.epoch, verified)
+            member, commits, OffsetTransaction(producer.producer_id, producer.epoch, verified)
         )
 
-    async def commit_later(waited_for: Awaitable[Verification | None]) -> ErrorCodes:
+    async def commit_later(verifying: Awaitable[Verification | None]) -> ErrorCodes:
         try:
-            found = commit(await waited_for)
+            codes = commit(await verifying)
         except WireError as error:
-            return dict.fromkeys(commits, _in_txn_code(error, ctx))
-        return found if isinstance(found, dict) else await found
+            return dict.fromkeys(commits, _txn_code(error, ctx))
+        return codes if isinstance(codes, dict) else await codes
 
     verified = verify_offsets(tp, request.transactional_id, producer, ctx)
     return commit_later(verified) if isinstance(verified, Awaitable) else commit(verified)
 
 
-def _in_txn_code(error: WireError, ctx: Context) -> int:
-    """If it was the transaction's coordinator, it is not the group's that must be looked for anew."""
+def _txn_code(error: WireError, ctx: Context) -> int:
+    """Old clients do not know CoordinatorLoadInProgress."""
     is_loading = isinstance(error, CoordinatorLoadInProgress) and ctx.version < LOADING_FROM
     return CoordinatorNotAvailable.code if is_loading else error.code
 
 
-def _in_txn(verdicts: ErrorCodes) -> TxnOffsetCommitResponse:
+def _txn_response(verdicts: ErrorCodes) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
                 name=topic,
-                partitions=[_InTxn(partition_index=tp.partition, error_code=verdicts[tp]) for tp in partitions],
+                partitions=[_TxnCommitted(partition_index=tp.partition, error_code=verdicts[tp]) for tp in partitions],
             )
             for topic, partitions in by_topic(verdicts).items()
         ]

@@ -1,7 +1,6 @@
 """InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, DescribeTransactions, ListTransactions.
 
-Producers of before version 2 of their requests, 4 of InitProducerId, do not know that they can be fenced: they are told
-InvalidProducerEpoch instead.
+ProducerFenced exists from version 2 of the requests on, 4 of InitProducerId. Older producers get InvalidProducerEpoch.
 """
 
 from collections.abc import Collection, Iterable
@@ -53,7 +52,7 @@ _Described = DescribeTransactionsResponse.TransactionState
 
 
 async def init_producer_id(request: InitProducerIdRequest, ctx: Context) -> InitProducerIdResponse:
-    """InitProducerId, v0-5.  v3 the id and epoch that a producer has, both or none · v4 ProducerFenced."""
+    """InitProducerId, v0-5.  v3 the current id and epoch of the producer, both or none · v4 ProducerFenced."""
     try:
         producer = await _init(request, ctx)
     except WireError as error:
@@ -64,7 +63,7 @@ async def init_producer_id(request: InitProducerIdRequest, ctx: Context) -> Init
 async def _init(request: InitProducerIdRequest, ctx: Context) -> ProducerIdAndEpoch:
     has_id, has_epoch = request.producer_id != NO_PRODUCER_ID, request.producer_epoch != NO_PRODUCER_EPOCH
     if has_id != has_epoch:
-        raise InvalidRequest("a producer that goes on names both its id and its epoch")
+        raise InvalidRequest("producer id and producer epoch must both be set, or neither")
     if request.transactional_id is None:
         return ProducerIdAndEpoch(await ctx.services.cluster.next_producer_id(), 0)
     expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch) if has_id else None
@@ -98,22 +97,22 @@ def _single(request: AddPartitionsToTxnRequest) -> _Txn:
 
 
 async def _add(txn: _Txn, ctx: Context) -> list[_Added]:
-    wanted = [TopicPartition(topic.name, number) for topic in txn.topics for number in topic.partitions]
-    refused = {tp: error for tp in wanted if (error := _unfit(tp, ctx)) is not None}
+    partitions = [TopicPartition(topic.name, number) for topic in txn.topics for number in topic.partitions]
+    refused = {tp: error for tp in partitions if (error := _refusal(tp, ctx)) is not None}
     if refused:
-        return _per_partition({tp: refused.get(tp, OperationNotAttempted.code) for tp in wanted})
+        return _per_partition({tp: refused.get(tp, OperationNotAttempted.code) for tp in partitions})
     transactions, producer = ctx.services.transactions, ProducerIdAndEpoch(txn.producer_id, txn.producer_epoch)
     if txn.verify_only:
-        verdicts = transactions.verify(txn.transactional_id, producer, wanted)
+        verdicts = transactions.verify(txn.transactional_id, producer, partitions)
         return _per_partition({tp: NONE if error is None else error.code for tp, error in verdicts.items()})
     try:
-        await transactions.add_partitions(txn.transactional_id, producer, wanted)
+        await transactions.add_partitions(txn.transactional_id, producer, partitions)
     except WireError as error:
-        return _all(txn.topics, _code(error, ctx, FENCED_FROM))
-    return _all(txn.topics, NONE)
+        return _same_code(txn.topics, _code(error, ctx, FENCED_FROM))
+    return _same_code(txn.topics, NONE)
 
 
-def _unfit(tp: TopicPartition, ctx: Context) -> int | None:
+def _refusal(tp: TopicPartition, ctx: Context) -> int | None:
     if tp.topic in INTERNAL and ctx.version < BROKERS_ONLY_FROM:
         return TopicAuthorizationFailed.code
     return None if ctx.services.metadata.has_partition(tp) else UnknownTopicOrPartition.code
@@ -127,8 +126,8 @@ def _per_partition(codes: dict[TopicPartition, int]) -> list[_Added]:
     return list(topics.values())
 
 
-def _all(topics: _Topics, code: int) -> list[_Added]:
-    """As they were asked for."""
+def _same_code(topics: _Topics, code: int) -> list[_Added]:
+    """Keeps the order of the request."""
     return [
         _Added(
             name=topic.name,
@@ -152,7 +151,7 @@ async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, ctx: Context) -> A
 
 
 async def end_txn(request: EndTxnRequest, ctx: Context) -> EndTxnResponse:
-    """EndTxn, v0-4.  v2 ProducerFenced. Answered once the outcome stands; the markers follow."""
+    """EndTxn, v0-4.  v2 ProducerFenced. The response waits until the outcome is written; the markers follow."""
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     try:
         await ctx.services.transactions.end(request.transactional_id, producer, commit=request.committed)
@@ -168,18 +167,20 @@ def _code(error: WireError, ctx: Context, fenced_from: int) -> int:
 
 
 async def write_txn_markers(request: WriteTxnMarkersRequest, ctx: Context) -> WriteTxnMarkersResponse:
-    """WriteTxnMarkers, v0-1: from a coordinator, or from an administrator for a transaction that nobody ends."""
+    """WriteTxnMarkers, v0-1: from a coordinator, or from an administrator who ends a hanging transaction."""
     codes: dict[int, dict[TopicPartition, int]] = {}
     for marker in request.markers:
         producer = ProducerIdAndEpoch(marker.producer_id, marker.producer_epoch)
         outcome = TransactionOutcome(producer, marker.coordinator_epoch, marker.transaction_result)
-        wanted = [TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes]
-        for tp, error in (await ctx.services.markers.write(outcome, dict.fromkeys(wanted))).items():
+        partitions = [
+            TopicPartition(topic.name, number) for topic in marker.topics for number in topic.partition_indexes
+        ]
+        for tp, error in (await ctx.services.markers.write(outcome, dict.fromkeys(partitions))).items():
             codes.setdefault(marker.producer_id, {})[tp] = NONE if error is None else error.code
     return WriteTxnMarkersResponse(
         markers=[
-            WriteTxnMarkersResponse.WritableTxnMarkerResult(producer_id=producer_id, topics=_marked(found))
-            for producer_id, found in codes.items()
+            WriteTxnMarkersResponse.WritableTxnMarkerResult(producer_id=producer_id, topics=_marked(by_partition))
+            for producer_id, by_partition in codes.items()
         ]
     )
 
@@ -222,28 +223,28 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[DescribeTransactions
 
 
 def list_transactions(request: ListTransactionsRequest, ctx: Context) -> ListTransactionsResponse:
-    """ListTransactions, v0-1.  v1 how long they are open, at least. By states, producer ids, or all."""
+    """ListTransactions, v0-1.  v1 minimum duration. Filters by state and producer id; no filter: all."""
     if ctx.services.transactions.is_loading:
         return ListTransactionsResponse(error_code=CoordinatorLoadInProgress.code)
-    wanted = dict.fromkeys(request.state_filters)
-    states = {state for state in TransactionState if state.label in wanted}
-    known = {state.label for state in states}
+    labels = dict.fromkeys(request.state_filters)
+    states = {state for state in TransactionState if state.label in labels}
+    valid = {state.label for state in states}
     oldest_ms = ctx.services.clock.now_ms() - request.duration_filter
     return ListTransactionsResponse(
-        unknown_state_filters=[name for name in wanted if name not in known],
+        unknown_state_filters=[name for name in labels if name not in valid],
         transaction_states=[
             ListTransactionsResponse.TransactionState(
-                transactional_id=held.name,
-                producer_id=held.metadata.producer_id,
-                transaction_state=held.metadata.state.label,
+                transactional_id=txn.name,
+                producer_id=txn.metadata.producer_id,
+                transaction_state=txn.metadata.state.label,
             )
-            for held in ctx.services.transactions.all()
-            if (not wanted or held.metadata.state in states)
-            and _is_of(held, request.producer_id_filters)
-            and (request.duration_filter <= ANY_DURATION or held.metadata.start_ms < oldest_ms)
+            for txn in ctx.services.transactions.all()
+            if (not labels or txn.metadata.state in states)
+            and _is_of(txn, request.producer_id_filters)
+            and (request.duration_filter <= ANY_DURATION or txn.metadata.start_ms < oldest_ms)
         ],
     )
 
 
-def _is_of(held: TransactionalId, producer_ids: Collection[int]) -> bool:
-    return not producer_ids or held.metadata.producer_id in producer_ids
+def _is_of(txn: TransactionalId, producer_ids: Collection[int]) -> bool:
+    return not producer_ids or txn.metadata.producer_id in producer_ids

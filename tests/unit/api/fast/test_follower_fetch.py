@@ -268,7 +268,7 @@ def test_who_is_not_in_sync_may_join_without_saying_again_where_it_is(tmp_path: 
         assert fast(leader, request((session, 2))) is not None
         found = leads.pending
         assert found is not None
-        assert found.wanted.isr == (leader.id, FOLLOWER)
+        assert found.proposed.isr == (leader.id, FOLLOWER)
 
     run(tmp_path, test)
 
