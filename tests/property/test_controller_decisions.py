@@ -68,7 +68,7 @@ class AnyCluster(RuleBasedStateMachine):
     def alter(self, data: st.DataObject, isr: tuple[BrokerId, ...], leader_epoch: int, partition_epoch: int) -> None:
         """By the leader or somebody else, of now or of long ago."""
         tp = data.draw(st.sampled_from(self.partitions()))
-        now = self.paper.decisions.state.known(tp).decision or LeaderAndIsr(0, 0, (0,))
+        now = self.paper.decisions.state.existing(tp).decision or LeaderAndIsr(0, 0, (0,))
         asking = data.draw(st.sampled_from([now.leader, *range(BROKERS)]))
         there = self.paper.decisions.state.brokers.get(asking)
         if there is not None:
@@ -81,7 +81,7 @@ class AnyCluster(RuleBasedStateMachine):
     def catch_up(self, data: st.DataObject) -> None:
         """All replicas that are there are in sync."""
         tp = data.draw(st.sampled_from(self.partitions()))
-        now, alive = self.paper.decisions.state.known(tp).decision, self.paper.decisions.state.alive
+        now, alive = self.paper.decisions.state.existing(tp).decision, self.paper.decisions.state.alive
         if now is not None and now.leader in alive:
             self._all_in_sync(tp, tuple(id for id in self.paper.assigned(tp).replicas if id in alive))
 

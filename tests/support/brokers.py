@@ -21,7 +21,7 @@ from leadline.broker.connection_quotas import ConnectionLimits
 from leadline.broker.net import Net
 from leadline.broker.reply_queue import PendingReply
 from leadline.broker.requests import Requests
-from leadline.cluster.broker_client import Ask, Heard, LeaderClient, PeerLost, TcpBrokerClient
+from leadline.cluster.broker_client import EncodeRequest, LeaderClient, NextRequest, PeerLost, TcpBrokerClient
 from leadline.cluster.metadata_cache import BrokerInfo, CachedPartition, CachedTopic, MetadataCache
 from leadline.config.broker import broker_settings
 from leadline.config.live_settings import LiveSettings
@@ -181,8 +181,8 @@ class DirectLeaderClient:
         frame = await self._asked(joined(request_frame(request, version, 7, "test")))
         return parse_response(kind, frame, version)[1]
 
-    async def converse(self, what: str, first: Ask, heard: Heard, timeout_s: float, /) -> bytearray:
-        ask: Ask | None = first
+    async def converse(self, what: str, first: EncodeRequest, heard: NextRequest, timeout_s: float, /) -> bytearray:
+        ask: EncodeRequest | None = first
         while ask is not None:
             frame = await self._asked(ask(7, "test"))
             ask = heard(memoryview(frame))

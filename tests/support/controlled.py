@@ -142,12 +142,12 @@ class Paper:
         return sorted(name for name in below if "/" not in name)
 
     def led(self, tp: TopicPartition) -> LeaderAndIsr:
-        decision = self.decisions.state.known(tp).decision
+        decision = self.decisions.state.existing(tp).decision
         assert decision is not None
         return decision
 
     def assigned(self, tp: TopicPartition) -> ReplicaAssignment:
-        return self.decisions.state.known(tp).assigned
+        return self.decisions.state.existing(tp).assigned
 
     def state_of(self, tp: TopicPartition) -> tuple[LeaderAndIsr, int] | None:
         if (node := self.nodes.get(znodes.state_path(tp))) is None:

@@ -54,17 +54,21 @@ def properties_of(identity: Identity) -> dict[str, str]:
 
 
 async def _cluster_id(tree: Tree, stored: Mapping[str, Mapping[str, str]], chance: Chance, *, is_alone: bool) -> str:
-    known = {directory: properties[CLUSTER_ID] for directory, properties in stored.items() if CLUSTER_ID in properties}
-    cluster_id = await agree_on_cluster_id(tree, next(iter(known.values()), None) or format_id(new_id(chance.new_uuid)))
-    for directory, found in known.items():
-        if found != cluster_id and is_alone:
+    stored_ids = {
+        directory: properties[CLUSTER_ID] for directory, properties in stored.items() if CLUSTER_ID in properties
+    }
+    cluster_id = await agree_on_cluster_id(
+        tree, next(iter(stored_ids.values()), None) or format_id(new_id(chance.new_uuid))
+    )
+    for directory, stored_id in stored_ids.items():
+        if stored_id != cluster_id and is_alone:
             raise InconsistentIdentity(
-                f"{_file(directory)} has cluster.id {found}, but {FILE_NAME} is of cluster {cluster_id}. If these logs "
-                f"belong here, set cluster.id={cluster_id} there; else set log.dirs to another directory"
+                f"{_file(directory)} has cluster.id {stored_id}, but {FILE_NAME} is of cluster {cluster_id}. If these "
+                f"logs belong here, set cluster.id={cluster_id} there; else set log.dirs to another directory"
             )
-        if found != cluster_id:
+        if stored_id != cluster_id:
             raise InconsistentIdentity(
-                f"{_file(directory)} has cluster.id {found}, but the cluster at zookeeper.connect is {cluster_id}: "
+                f"{_file(directory)} has cluster.id {stored_id}, but the cluster at zookeeper.connect is {cluster_id}: "
                 "this broker would join the wrong cluster. Check zookeeper.connect and log.dirs"
             )
     return cluster_id

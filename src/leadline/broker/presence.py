@@ -34,9 +34,9 @@ class Presence:
     """`await begin()`, and in the end `stop()`. Its sessions are remembered in a log directory, which is locked."""
 
     def __init__(
-        self, tree: Tree, me: BrokerId, registration: Registration, files: Files, directory: str, told: Registered
+        self, tree: Tree, me: BrokerId, registration: Registration, files: Files, directory: str, registered: Registered
     ) -> None:
-        self._tree, self._me, self._registration, self._told = tree, me, registration, told
+        self._tree, self._me, self._registration, self._on_registered = tree, me, registration, registered
         self._files, self._directory = files, directory
         self._registered_in = 0  # the session
         self._watch: TreeWatch | None = None
@@ -57,7 +57,7 @@ class Presence:
         await asyncio.to_thread(remember_sessions, files, directory, [session])
         self._registered_in = session
         log.info("broker %d is registered, with epoch %d", self._me, epoch)
-        self._told(epoch)
+        self._on_registered(epoch)
 
     def _session(self, state: SessionState) -> None:
         self._is_connected = state is SessionState.CONNECTED
@@ -117,11 +117,11 @@ class Presence:
                 if answer.error_code != NotController.code:
                     break
             await asyncio.sleep(NEXT_CONTROLLER_SECONDS)
-        left = [f"{each.topic_name}-{each.partition_index}" for each in answer.remaining_partitions]
+        left = [f"{partition.topic_name}-{partition.partition_index}" for partition in answer.remaining_partitions]
         if answer.error_code or left:
-            some = ", ".join(left[:MOST_NAMED]) + (", ..." if len(left) > MOST_NAMED else "")
+            names = ", ".join(left[:MOST_NAMED]) + (", ..." if len(left) > MOST_NAMED else "")
             log.warning(
-                "broker %d still leads (error %d, partitions: %d): %s", self._me, answer.error_code, len(left), some
+                "broker %d still leads (error %d, partitions: %d): %s", self._me, answer.error_code, len(left), names
             )
         return not answer.error_code and not left
 

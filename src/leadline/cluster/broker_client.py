@@ -28,8 +28,10 @@ SIZE_BYTES = 4
 MOST_DOUBLINGS = 10  # of the time that connecting may take
 MAX_ANSWER_BYTES = 256 * 1024 * 1024  # more than a broker ever answers to another
 
-Ask = Callable[[int, str], Buffer]  # a request's frame, with this correlation id and the name of who asks
-Heard = Callable[[memoryview], Ask | None]  # what to ask next, after an answer that is to be looked at only now
+EncodeRequest = Callable[[int, str], Buffer]  # a request's frame, with this correlation id and the name of who asks
+NextRequest = Callable[
+    [memoryview], EncodeRequest | None
+]  # what to ask next, after an answer that is to be looked at only now
 
 _SIZE = Struct(">i")
 _SHARED = memoryview(bytearray(256 * 1024))  # by all connections: what was read is taken out of it at once
@@ -60,7 +62,7 @@ class BrokerClient(Protocol):
 class LeaderClient(BrokerClient, Protocol):
     """Another broker, as one that copies from it sees it."""
 
-    async def converse(self, what: str, first: Ask, heard: Heard, timeout_s: float, /) -> bytearray:
+    async def converse(self, what: str, first: EncodeRequest, heard: NextRequest, timeout_s: float, /) -> bytearray:
         """Ask, and whatever `heard` wants to ask next, as soon as an answer is there. The answer that ended it.
 
         Raises as `ask` does, if there is no answer in time to one of them.
@@ -70,12 +72,14 @@ class LeaderClient(BrokerClient, Protocol):
 class _Waiting:
     """For an answer; with `heard`, perhaps for another one behind it."""
 
-    __slots__ = ("answer", "correlation_id", "deadline_s", "heard", "timeout_s", "timer", "what")
+    __slots__ = ("answer", "correlation_id", "deadline_s", "next_request", "timeout_s", "timer", "what")
 
     timer: asyncio.TimerHandle
 
-    def __init__(self, what: str, answer: "asyncio.Future[bytearray]", timeout_s: float, heard: Heard | None) -> None:
-        self.what, self.answer, self.timeout_s, self.heard = what, answer, timeout_s, heard
+    def __init__(
+        self, what: str, answer: "asyncio.Future[bytearray]", timeout_s: float, next_request: NextRequest | None
+    ) -> None:
+        self.what, self.answer, self.timeout_s, self.next_request = what, answer, timeout_s, next_request
         self.correlation_id, self.deadline_s = 0, 0.0  # of what was asked last
 
 
@@ -95,7 +99,7 @@ class TcpBrokerClient:
         self.network = network or TcpNetwork()
         self._setup_timeout_s = setup_timeout_s  # of a first attempt to connect, and after several have failed
         self._timed_out = 0  # attempts in a row
-        self._line: _Line | None = None
+        self._line: _BrokerConnection | None = None
         self._connecting = asyncio.Lock()
         self._reaching: set[asyncio.Timeout] = set()  # of those who wait for a connection
         self._ids = map((0x7FFF_FFFF).__and__, count(1))
@@ -115,11 +119,11 @@ class TcpBrokerClient:
             self._break_off(wrong)
             raise wrong from None
 
-    async def converse(self, what: str, first: Ask, heard: Heard, timeout_s: float, /) -> bytearray:
+    async def converse(self, what: str, first: EncodeRequest, heard: NextRequest, timeout_s: float, /) -> bytearray:
         line = await self._reached(timeout_s)
         return await line.ask(what, first, timeout_s, heard)
 
-    async def _reached(self, timeout_s: float) -> "_Line":
+    async def _reached(self, timeout_s: float) -> "_BrokerConnection":
         line = self._line
         if line is not None and line.broken is None and not self._connecting.locked():
             return line
@@ -139,7 +143,7 @@ class TcpBrokerClient:
         self._timed_out = 0
         return line
 
-    async def _connected(self) -> "_Line":
+    async def _connected(self) -> "_BrokerConnection":
         async with self._connecting:
             if self._closed:
                 raise PeerLost(f"the channel to {self} is closed")
@@ -147,9 +151,11 @@ class TcpBrokerClient:
                 self._line = await self._connect()
             return self._line
 
-    async def _connect(self) -> "_Line":
+    async def _connect(self) -> "_BrokerConnection":
         try:
-            return await self.network.connect(lambda: _Line(self, self._ids, self._lost), self.host, self.port)
+            return await self.network.connect(
+                lambda: _BrokerConnection(self, self._ids, self._lost), self.host, self.port
+            )
         except ConnectionRefusedError as error:
             raise PeerGone(f"nobody listens on {self}: {error.strerror}") from None
         except (OSError, RuntimeError) as error:
@@ -169,7 +175,7 @@ class TcpBrokerClient:
         self._break_off(PeerLost(f"the channel to {self} is closed"))
 
 
-class _Line(asyncio.BufferedProtocol):
+class _BrokerConnection(asyncio.BufferedProtocol):
     """One connection. An answer comes in a buffer of its own, which belongs to who asked.
 
     What comes is first read into a buffer that all share, so that a small answer takes one read; of a larger one the
@@ -186,15 +192,17 @@ class _Line(asyncio.BufferedProtocol):
         self._answer: bytearray | None = None  # under way; None: its size comes first
         self._filled = 0
 
-    async def ask(self, what: str, ask: Ask, timeout_s: float, heard: Heard | None = None) -> bytearray:
+    async def ask(
+        self, what: str, ask: EncodeRequest, timeout_s: float, next_request: NextRequest | None = None
+    ) -> bytearray:
         if self.broken is not None:
             raise self.broken
-        waiting = _Waiting(what, self._loop.create_future(), timeout_s, heard)
+        waiting = _Waiting(what, self._loop.create_future(), timeout_s, next_request)
         self._send(waiting, ask)
         waiting.timer = self._loop.call_at(waiting.deadline_s, self._look_at, waiting)
         return await waiting.answer
 
-    def _send(self, waiting: _Waiting, ask: Ask) -> None:
+    def _send(self, waiting: _Waiting, ask: EncodeRequest) -> None:
         assert self._transport is not None
         waiting.correlation_id = correlation_id = next(self._ids)
         frame = ask(correlation_id, self._client_id)
@@ -273,7 +281,7 @@ class _Line(asyncio.BufferedProtocol):
             return
         waiting = self._waiting[0]
         is_over = waiting.answer.done()  # whoever gave up waiting left it here
-        ask = None if is_over or waiting.heard is None else waiting.heard(view)
+        ask = None if is_over or waiting.next_request is None else waiting.next_request(view)
         self._waiting.popleft()
         if ask is not None:
             self._send(waiting, ask)

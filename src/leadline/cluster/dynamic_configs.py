@@ -123,11 +123,11 @@ class DynamicConfigs:
             self.default = config
         elif name == str(self.me):
             self.broker = config
-        self._tell(kind, name)
+        self._notify(kind, name)
 
-    def _tell(self, kind: str, name: str) -> None:
-        for told in self.on_change:
-            told(kind, name)
+    def _notify(self, kind: str, name: str) -> None:
+        for notify in self.on_change:
+            notify(kind, name)
 
     # What others announce
 
@@ -191,7 +191,7 @@ class DynamicConfigs:
         if self._is_ours(kind, name):
             await self._read(kind, name)
         else:
-            self._tell(kind, name)
+            self._notify(kind, name)
 
     def _is_ours(self, kind: str, name: str) -> bool:
         if kind == TOPICS:

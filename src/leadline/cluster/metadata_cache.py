@@ -135,10 +135,10 @@ class MetadataCache:
         self.check(request.controller_epoch, request.broker_epoch)
         self.controller = request.controller_id
         before, self.brokers = self.brokers, {broker.id: _broker(broker) for broker in request.live_brokers}
-        self.departed = {id: each for id, each in (before | self.departed).items() if id not in self.brokers}
-        told = [(topic.topic_name, topic.topic_id, topic.partition_states) for topic in request.topic_states]
-        told += [(state.topic_name, NO_ID, [state]) for state in request.ungrouped_partition_states]
-        gone = [name for name, topic_id, states in told if self._update(name, topic_id, states)]
+        self.departed = {id: info for id, info in (before | self.departed).items() if id not in self.brokers}
+        topics = [(topic.topic_name, topic.topic_id, topic.partition_states) for topic in request.topic_states]
+        topics += [(state.topic_name, NO_ID, [state]) for state in request.ungrouped_partition_states]
+        gone = [name for name, topic_id, states in topics if self._update(name, topic_id, states)]
         for changed in list(self.on_change):
             changed()
         return gone
@@ -161,19 +161,19 @@ class MetadataCache:
             self.topics.pop(name, None)
             self.by_id.pop(topic_id, None)
             return True
-        known = CachedTopic(name, topic_id, {number: partitions[number] for number in sorted(partitions)})
-        self.topics[name] = self.by_id[topic_id] = known
+        topic = CachedTopic(name, topic_id, {number: partitions[number] for number in sorted(partitions)})
+        self.topics[name] = self.by_id[topic_id] = topic
         return False
 
 
-def _broker(told: UpdateMetadataRequest.UpdateMetadataBroker) -> BrokerInfo:
+def _broker(broker: UpdateMetadataRequest.UpdateMetadataBroker) -> BrokerInfo:
     """Older controllers name listeners by their protocols; the oldest know of one."""
-    if not told.endpoints:
-        return BrokerInfo(told.id, {PROTOCOLS[0]: Endpoint(told.v0_host, told.v0_port)}, told.rack)
-    endpoints = {at.listener or PROTOCOLS[at.security_protocol]: Endpoint(at.host, at.port) for at in told.endpoints}
-    return BrokerInfo(told.id, endpoints, told.rack)
+    if not broker.endpoints:
+        return BrokerInfo(broker.id, {PROTOCOLS[0]: Endpoint(broker.v0_host, broker.v0_port)}, broker.rack)
+    endpoints = {at.listener or PROTOCOLS[at.security_protocol]: Endpoint(at.host, at.port) for at in broker.endpoints}
+    return BrokerInfo(broker.id, endpoints, broker.rack)
 
 
-def _partition(told: _State) -> CachedPartition:
-    replicas, isr, offline = tuple(told.replicas), tuple(told.isr), tuple(told.offline_replicas)
-    return CachedPartition(told.leader, told.leader_epoch, replicas, isr, offline)
+def _partition(state: _State) -> CachedPartition:
+    replicas, isr, offline = tuple(state.replicas), tuple(state.isr), tuple(state.offline_replicas)
+    return CachedPartition(state.leader, state.leader_epoch, replicas, isr, offline)

@@ -30,10 +30,10 @@ class Peers:
         return await self.ask(self._metadata.controller, request, kind, version, timeout_s)
 
     def where(self, broker: BrokerId) -> Endpoint:
-        known = self._metadata.brokers.get(broker)
-        if known is None or self._listener not in known.endpoints:
+        info = self._metadata.brokers.get(broker)
+        if info is None or self._listener not in info.endpoints:
             raise PeerLost(f"no broker {broker} is known that listens on {self._listener}")
-        return known.endpoints[self._listener]
+        return info.endpoints[self._listener]
 
     def heard_at(self, broker: BrokerId) -> Endpoint:
         """As `where`. PeerLost also for one that is silent."""
@@ -53,11 +53,11 @@ class Peers:
 
     def _peer(self, broker: BrokerId) -> BrokerClient:
         at = self.heard_at(broker)
-        known = self._peers.get(broker)
-        if known is not None and known[0] == at:
-            return known[1]
-        if known is not None:
-            known[1].close()
+        connected = self._peers.get(broker)
+        if connected is not None and connected[0] == at:
+            return connected[1]
+        if connected is not None:
+            connected[1].close()
         peer = self._connect(at)
         self._peers[broker] = at, peer
         return peer

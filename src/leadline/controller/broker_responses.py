@@ -20,40 +20,41 @@ def what_follows(broker: RegisteredBroker, request: Request, response: Message) 
     if isinstance(response, LeaderAndIsrResponse) and response.error_code == NONE:
         return lambda decisions: _led(decisions, broker, response)
     if isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
-        wanted = _to_be_deleted(request)
-        if wanted:
-            return lambda decisions: _stopped(decisions, broker, wanted, response)
+        deletions = _to_be_deleted(request)
+        if deletions:
+            return lambda decisions: _stopped(decisions, broker, deletions, response)
     return None
 
 
 def _led(decisions: Decisions, broker: RegisteredBroker, response: LeaderAndIsrResponse) -> None:
     names = decisions.state.names
     codes = {
-        TopicPartition(name, each.partition_index): each.error_code
+        TopicPartition(name, partition.partition_index): partition.error_code
         for topic in response.topics
         if (name := names.get(topic.topic_id)) is not None
-        for each in topic.partition_errors
+        for partition in topic.partition_errors
     }
     decisions.replicas_answered(broker.id, broker.epoch, codes)
 
 
 def _to_be_deleted(request: StopReplicaRequest) -> set[TopicPartition]:
     return {
-        TopicPartition(topic.topic_name, each.partition_index)
+        TopicPartition(topic.topic_name, partition.partition_index)
         for topic in request.topic_states
-        for each in topic.partition_states
-        if each.delete_partition
+        for partition in topic.partition_states
+        if partition.delete_partition
     }
 
 
 def _stopped(
-    decisions: Decisions, broker: RegisteredBroker, wanted: set[TopicPartition], response: StopReplicaResponse
+    decisions: Decisions, broker: RegisteredBroker, deletions: set[TopicPartition], response: StopReplicaResponse
 ) -> None:
     """Only what was to be deleted counts, of topics that are about to go."""
     codes = {
-        TopicPartition(each.topic_name, each.partition_index): each.error_code for each in response.partition_errors
+        TopicPartition(partition.topic_name, partition.partition_index): partition.error_code
+        for partition in response.partition_errors
     }
-    going = [tp for tp in sorted(wanted) if decisions.state.is_going(tp)]
+    going = [tp for tp in sorted(deletions) if decisions.state.is_going(tp)]
     failed = [tp for tp in going if response.error_code != NONE or codes.get(tp, NONE) != NONE]
     decisions.deletions.failed([PartitionReplica(tp, broker.id) for tp in failed])
     decisions.deletions.deleted([PartitionReplica(tp, broker.id) for tp in going if tp not in set(failed)])

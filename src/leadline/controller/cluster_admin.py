@@ -237,8 +237,8 @@ class ClusterAdmin:
     async def _until(self, done: Callable[[], bool], timeout_ms: int, otherwise: str) -> None:
         changed = asyncio.Event()
         self._waiting.add(changed)
-        for told in (self.metadata.on_change, self.controller.on_decided):
-            told.append(changed.set)
+        for listeners in (self.metadata.on_change, self.controller.on_decided):
+            listeners.append(changed.set)
         try:
             async with asyncio.timeout(max(timeout_ms, 0) / 1000):
                 while not done() and not self._stopping:
@@ -248,8 +248,8 @@ class ClusterAdmin:
             raise RequestTimedOut(f"{otherwise} after {timeout_ms} ms") from None
         finally:
             self._waiting.discard(changed)
-            for told in (self.metadata.on_change, self.controller.on_decided):
-                told.remove(changed.set)
+            for listeners in (self.metadata.on_change, self.controller.on_decided):
+                listeners.remove(changed.set)
 
     def log_dir_failed(self) -> None:
         """Tell the controller: it asks which replicas are affected."""

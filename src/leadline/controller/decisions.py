@@ -67,7 +67,7 @@ class Decisions:
     def start(self, pending: PendingChanges) -> None:
         """Everybody is told who is there, then who leads; what another controller began is finished."""
         self.deletions.begin(pending.deletions)
-        self.steps.now.tell_known(self.state.brokers)
+        self.steps.now.add_update_metadata(self.state.brokers)
         self.steps.then()
         self._begin_states()
         offline = [replica for replica, now in self.state.replicas.items() if now is not ReplicaState.ONLINE]
@@ -96,22 +96,24 @@ class Decisions:
 
     def brokers(self, registered: Collection[RegisteredBroker]) -> None:
         """All that are registered now. One with another epoch was away in between, whether we saw it or not."""
-        known = self.state.brokers
+        before = self.state.brokers
         now = {broker.id: broker for broker in registered}
         for broker in list(self.state.gone.values()):
             if broker.id not in now or now[broker.id].epoch != broker.epoch:
                 del self.state.gone[broker.id]
-        came = [broker for id, broker in now.items() if id not in known and id not in self.state.gone]
-        again = [broker for id, broker in now.items() if id in known and broker.epoch > known[id].epoch]
-        went = [id for id in known if id not in now]
-        changed = [broker for id, broker in now.items() if id in known and broker != known[id] and broker not in again]
+        came = [broker for id, broker in now.items() if id not in before and id not in self.state.gone]
+        again = [broker for id, broker in now.items() if id in before and broker.epoch > before[id].epoch]
+        went = [id for id in before if id not in now]
+        changed = [
+            broker for id, broker in now.items() if id in before and broker != before[id] and broker not in again
+        ]
         self._came(came)
         self._went([broker.id for broker in again])
         self._came(again)
         self._went(went)
         if changed:
-            known.update({broker.id: broker for broker in changed})
-            self.steps.now.tell_known(known)
+            before.update({broker.id: broker for broker in changed})
+            self.steps.now.add_update_metadata(before)
 
     def broker_gone(self, id: BrokerId, epoch: int) -> None:
         """Nobody listens there any longer, whatever the tree says: as failed, until it is heard of again."""
@@ -135,15 +137,17 @@ class Decisions:
         for broker in brokers:
             state.brokers[broker.id] = broker
             state.offline_dirs.pop(broker.id, None)
-        self.steps.now.tell_known(existing)
+        self.steps.now.add_update_metadata(existing)
         self.steps.then()
-        self.steps.now.tell_known(new, (tp for tp, partition in state.partitions() if partition.decision is not None))
+        self.steps.now.add_update_metadata(
+            new, (tp for tp, partition in state.partitions() if partition.decision is not None)
+        )
         self.steps.then()
-        its = state.replicas_on(new)
-        self.steps.move_replicas(its, ReplicaState.ONLINE)
+        replicas = state.replicas_on(new)
+        self.steps.move_replicas(replicas, ReplicaState.ONLINE)
         self._elect_offline()
         self.reassignments.brokers_came(new)
-        self.deletions.resume_for({replica.partition.topic for replica in its})
+        self.deletions.resume_for({replica.partition.topic for replica in replicas})
 
     def _went(self, brokers: Collection[BrokerId]) -> None:
         if not brokers:
@@ -170,25 +174,29 @@ class Decisions:
         self._elect_offline()
         self.steps.move_replicas(staying, ReplicaState.OFFLINE)
         self.deletions.failed(going)
-        self.steps.now.tell_known(self.state.brokers)
+        self.steps.now.add_update_metadata(self.state.brokers)
 
     def _elect_offline(self) -> None:
         waiting = (PartitionState.OFFLINE, PartitionState.NEW)
-        of = [tp for tp, each in self.state.partitions() if each.state in waiting and not self.state.is_going(tp)]
-        self.steps.bring_online(of, self.steps.elect_offline)
+        partitions = [
+            tp
+            for tp, partition in self.state.partitions()
+            if partition.state in waiting and not self.state.is_going(tp)
+        ]
+        self.steps.bring_online(partitions, self.steps.elect_offline)
 
     def elect_stranded(self, topics: Collection[str] | None) -> None:
         """Look again at what has no leader, of some topics or of all: there may be a way now."""
         if topics is None:
             self._elect_offline()
         for tp in [tp for name in topics or () for tp in self.state.of_topic(name) if not self.state.is_going(tp)]:
-            if self.state.known(tp).state is PartitionState.OFFLINE:
+            if self.state.existing(tp).state is PartitionState.OFFLINE:
                 self.steps.bring_online((tp,), self.steps.elect_offline)
 
     def unclean_allowed(self, topics: Iterable[str]) -> None:
         """Their settings let a replica lead that is not in sync, if no other can."""
         for tp in [tp for name in topics for tp in self.state.of_topic(name) if not self.state.is_going(tp)]:
-            if self.state.known(tp).state is PartitionState.OFFLINE:
+            if self.state.existing(tp).state is PartitionState.OFFLINE:
                 self.steps.bring_online((tp,), self.steps.elect_unclean)
 
     def shut_down(self, id: BrokerId, epoch: int = UNKNOWN_BROKER_EPOCH) -> list[TopicPartition]:
@@ -214,7 +222,7 @@ class Decisions:
         return [tp for tp in leaders_of(self.state, id) if self.steps.online(tp)]
 
     def _is_shared(self, tp: TopicPartition) -> bool:
-        partition = self.state.known(tp)
+        partition = self.state.existing(tp)
         return len(partition.assigned.replicas) > 1 and partition.decision is not None and not self.state.is_going(tp)
 
     # Log directories
@@ -279,15 +287,17 @@ class Decisions:
     # What leaders and people ask for
 
     def alter_partition(
-        self, id: BrokerId, epoch: int, asked: Mapping[TopicPartition, Proposal]
+        self, id: BrokerId, epoch: int, proposals: Mapping[TopicPartition, Proposal]
     ) -> dict[TopicPartition, LeaderAndIsr | WireError]:
         """Other in-sync replicas, as leaders see them. StaleBrokerEpoch for who is not there, or no longer."""
         broker = self.state.brokers.get(id)
         if broker is None or broker.epoch != epoch:
-            known = "it is not there" if broker is None else f"it is {broker.epoch}"
-            raise StaleBrokerEpoch(f"broker {id} asks with epoch {epoch}; {known}")
-        answers = {tp: self._alter(tp, proposal) for tp, proposal in asked.items()}
-        self.steps.now.tell_known(self.state.brokers, (tp for tp in asked if self.state.partition(tp) is not None))
+            current = "it is not there" if broker is None else f"it is {broker.epoch}"
+            raise StaleBrokerEpoch(f"broker {id} asks with epoch {epoch}; {current}")
+        answers = {tp: self._alter(tp, proposal) for tp, proposal in proposals.items()}
+        self.steps.now.add_update_metadata(
+            self.state.brokers, (tp for tp in proposals if self.state.partition(tp) is not None)
+        )
         self.reassignments.isr_changed(tp for tp, answer in answers.items() if not isinstance(answer, WireError))
         return answers
 
@@ -306,12 +316,12 @@ class Decisions:
 
     def isr_changed(self, states: Mapping[TopicPartition, tuple[LeaderAndIsr, int]]) -> None:
         """Leaders that speak to the tree themselves, as before Kafka 2.7, changed these: decision, controller epoch."""
-        known = [tp for tp in states if self.state.partition(tp) is not None]
-        for tp in known:
-            partition = self.state.known(tp)
+        existing = [tp for tp in states if self.state.partition(tp) is not None]
+        for tp in existing:
+            partition = self.state.existing(tp)
             partition.decision, partition.controller_epoch = states[tp]
-        self.steps.now.tell_known(self.state.brokers, known)
-        self.reassignments.isr_changed(known)
+        self.steps.now.add_update_metadata(self.state.brokers, existing)
+        self.reassignments.isr_changed(existing)
 
     def elect(
         self, partitions: Iterable[TopicPartition], *, unclean: bool

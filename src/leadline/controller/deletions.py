@@ -37,9 +37,9 @@ class Deletions:
         self.resume()
 
     def _note(self, topics: Collection[str]) -> None:
-        known = {name for name in topics if self.enabled and name in self.state.topics}
-        self.steps.remove(*(znodes.delete_topic_path(name) for name in topics if name not in known))
-        self.state.deleting |= known
+        existing = {name for name in topics if self.enabled and name in self.state.topics}
+        self.steps.remove(*(znodes.delete_topic_path(name) for name in topics if name not in existing))
+        self.state.deleting |= existing
 
     def postpone(self, topics: Collection[str]) -> None:
         self.state.undeletable |= self.state.deleting & set(topics)
@@ -65,7 +65,7 @@ class Deletions:
         """See to each topic that is to go: it may be done, or can be begun, or begun again."""
         begun = []
         for name in sorted(self.state.deleting):
-            states = {self.state.replicas.get(each) for each in self.state.replicas_of(self.state.of_topic(name))}
+            states = {self.state.replicas.get(replica) for replica in self.state.replicas_of(self.state.of_topic(name))}
             if states <= {ReplicaState.DELETION_SUCCESSFUL}:
                 self._complete(name)
             elif ReplicaState.DELETION_STARTED not in states and name not in self.state.undeletable:
@@ -79,7 +79,7 @@ class Deletions:
             self.steps.move_partitions(partitions, PartitionState.OFFLINE)
             self.steps.move_partitions(partitions, PartitionState.NONEXISTENT)
             self.state.deletion_begun.add(name)
-        self.steps.now.tell_known(self.state.brokers, partitions)
+        self.steps.now.add_update_metadata(self.state.brokers, partitions)
         there, away = [], []
         for replica in self.state.replicas_of(partitions):
             if not self.state.is_online(replica.broker, replica.partition):

@@ -60,22 +60,24 @@ class ControllerEffects(NamedTuple):
 class RequestBatch:
     """What is to be told at the same time."""
 
-    lead: dict[BrokerId, dict[TopicPartition, bool]] = field(default_factory=dict)  # whether the replica is new
-    update: dict[BrokerId, None] = field(default_factory=dict)
+    leader_and_isr: dict[BrokerId, dict[TopicPartition, bool]] = field(
+        default_factory=dict
+    )  # whether the replica is new
+    update_metadata: dict[BrokerId, None] = field(default_factory=dict)
     partitions: dict[TopicPartition, None] = field(default_factory=dict)  # of which these are told
-    stop: dict[BrokerId, dict[TopicPartition, bool]] = field(default_factory=dict)  # whether to delete it
+    stop_replica: dict[BrokerId, dict[TopicPartition, bool]] = field(default_factory=dict)  # whether to delete it
 
-    def tell_led(self, brokers: Iterable[BrokerId], tp: TopicPartition, *, is_new: bool = False) -> None:
+    def add_leader_and_isr(self, brokers: Iterable[BrokerId], tp: TopicPartition, *, is_new: bool = False) -> None:
         for broker in brokers:
-            told = self.lead.setdefault(broker, {})
-            told[tp] = is_new or told.get(tp, False)
+            partitions = self.leader_and_isr.setdefault(broker, {})
+            partitions[tp] = is_new or partitions.get(tp, False)
 
-    def tell_stop(self, broker: BrokerId, tp: TopicPartition, *, delete: bool) -> None:
-        told = self.stop.setdefault(broker, {})
-        told[tp] = delete or told.get(tp, False)
+    def add_stop_replica(self, broker: BrokerId, tp: TopicPartition, *, delete: bool) -> None:
+        partitions = self.stop_replica.setdefault(broker, {})
+        partitions[tp] = delete or partitions.get(tp, False)
 
-    def tell_known(self, brokers: Iterable[BrokerId], partitions: Iterable[TopicPartition] = ()) -> None:
-        self.update.update(dict.fromkeys(brokers))
+    def add_update_metadata(self, brokers: Iterable[BrokerId], partitions: Iterable[TopicPartition] = ()) -> None:
+        self.update_metadata.update(dict.fromkeys(brokers))
         self.partitions.update(dict.fromkeys(partitions))
 
     def requests(self, state: ControllerState, listener: str) -> list[BrokerRequest]:
@@ -84,15 +86,19 @@ class RequestBatch:
         return [
             *(
                 BrokerRequest(to, _lead(state, there[to], what, listener))
-                for to, what in self.lead.items()
+                for to, what in self.leader_and_isr.items()
                 if to in there
             ),
             *self._updates(state),
-            *(BrokerRequest(to, _stop(state, there[to], what)) for to, what in self.stop.items() if to in there),
+            *(
+                BrokerRequest(to, _stop(state, there[to], what))
+                for to, what in self.stop_replica.items()
+                if to in there
+            ),
         ]
 
     def _updates(self, state: ControllerState) -> list[BrokerRequest]:
-        to = [state.brokers[broker] for broker in self.update if broker in state.brokers]
+        to = [state.brokers[broker] for broker in self.update_metadata if broker in state.brokers]
         if not to:
             return []
         topics, live = _known_topics(state, self.partitions), [_live(broker) for broker in state.brokers.values()]
@@ -130,7 +136,7 @@ def _lead(
         controller_epoch=state.epoch,
         broker_epoch=broker.epoch,
         topic_states=list(topics.values()),
-        live_leaders=[_leader(each, listener) for each in state.brokers.values() if each.id in leaders],
+        live_leaders=[_leader(other, listener) for other in state.brokers.values() if other.id in leaders],
     )
 
 
@@ -154,7 +160,7 @@ def _led(tp: TopicPartition, partition: ControlledPartition, is_new: bool) -> _L
 
 
 def _leader(broker: RegisteredBroker, listener: str) -> LeaderAndIsrRequest.LeaderAndIsrLiveLeader:
-    at = next((each for each in broker.endpoints if each.listener == listener), broker.endpoints[0])
+    at = next((endpoint for endpoint in broker.endpoints if endpoint.listener == listener), broker.endpoints[0])
     return LeaderAndIsrRequest.LeaderAndIsrLiveLeader(broker_id=broker.id, host_name=at.host or "", port=at.port)
 
 

@@ -38,10 +38,10 @@ def offline(
 
 def preferred(current: LeaderAndIsr, assigned: Iterable[BrokerId], alive: Collection[BrokerId]) -> LeaderAndIsr | None:
     """The first of the assigned replicas, if it can: so that leaders are spread as they were planned."""
-    wanted = next(iter(assigned), None)
-    if wanted is None or wanted not in alive or wanted not in current.isr:
+    leader = next(iter(assigned), None)
+    if leader is None or leader not in alive or leader not in current.isr:
         return None
-    return _elected(current, wanted, current.isr)
+    return _elected(current, leader, current.isr)
 
 
 def controlled_shutdown(
@@ -86,29 +86,31 @@ def altered(current: LeaderAndIsr, proposal: Proposal, brokers: Mapping[BrokerId
     `brokers`: those that may join. The leader need not: one that is about to stop lets others join to take over.
     NotController, FencedLeaderEpoch, InvalidUpdateVersion, InvalidRequest, IneligibleReplica.
     """
-    wanted = proposal.proposed
-    told = f"leader epoch {wanted.leader_epoch}, partition epoch {wanted.partition_epoch}"
-    known = f"they are {current.leader_epoch} and {current.partition_epoch}"
-    if wanted.leader_epoch > current.leader_epoch or wanted.partition_epoch > current.partition_epoch:
-        raise NotController(f"{told}: {known} here, which must be old")
-    if wanted.leader_epoch < current.leader_epoch:
-        raise FencedLeaderEpoch(f"{told}: {known}")
-    if wanted._replace(partition_epoch=current.partition_epoch) == current:
+    proposed = proposal.proposed
+    sent = f"leader epoch {proposed.leader_epoch}, partition epoch {proposed.partition_epoch}"
+    held = f"they are {current.leader_epoch} and {current.partition_epoch}"
+    if proposed.leader_epoch > current.leader_epoch or proposed.partition_epoch > current.partition_epoch:
+        raise NotController(f"{sent}: {held} here, which must be old")
+    if proposed.leader_epoch < current.leader_epoch:
+        raise FencedLeaderEpoch(f"{sent}: {held}")
+    if proposed._replace(partition_epoch=current.partition_epoch) == current:
         return current  # before the check of the partition epoch: asked twice, it is done once
-    if wanted.partition_epoch < current.partition_epoch:
-        raise InvalidUpdateVersion(f"{told}: {known}")
-    if wanted.recovering and (len(wanted.isr) > 1 or not current.recovering):
-        raise InvalidRequest(f"a leader that recovers is alone in sync, not {list(wanted.isr)}, and stays recovered")
-    others = [member for member in zip(wanted.isr, proposal.broker_epochs, strict=True) if member[0] != current.leader]
+    if proposed.partition_epoch < current.partition_epoch:
+        raise InvalidUpdateVersion(f"{sent}: {held}")
+    if proposed.recovering and (len(proposed.isr) > 1 or not current.recovering):
+        raise InvalidRequest(f"a leader that recovers is alone in sync, not {list(proposed.isr)}, and stays recovered")
+    others = [
+        member for member in zip(proposed.isr, proposal.broker_epochs, strict=True) if member[0] != current.leader
+    ]
     if gone := [replica for replica, epoch in others if not _is_alive(replica, epoch, brokers)]:
-        raise IneligibleReplica(f"of the new ISR {list(wanted.isr)}, {gone} are not alive, or not the same process")
-    return wanted
+        raise IneligibleReplica(f"of the new ISR {list(proposed.isr)}, {gone} are not alive, or not the same process")
+    return proposed
 
 
 def _is_alive(replica: BrokerId, epoch: int, brokers: Mapping[BrokerId, int]) -> bool:
     """A process that was started anew may have lost what the one before it had."""
-    known = brokers.get(replica)
-    return known is not None and (ANY_EPOCH in (epoch, known) or epoch == known)
+    registered = brokers.get(replica)
+    return registered is not None and (ANY_EPOCH in (epoch, registered) or epoch == registered)
 
 
 def _first(replicas: Iterable[BrokerId], qualifies: Callable[[BrokerId], bool]) -> BrokerId | None:

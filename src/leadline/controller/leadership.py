@@ -114,9 +114,9 @@ class Leadership:
         return any(await asyncio.gather(*(self._ask_broker(broker, names) for broker in brokers)))
 
     def _some_heard(self) -> list[BrokerId]:
-        heard = sorted(self._metadata.brokers.keys() - self._monitor.unheard - {self._metadata.me.id})
+        brokers = sorted(self._metadata.brokers.keys() - self._monitor.unheard - {self._metadata.me.id})
         start, self._next_asked = self._next_asked, self._next_asked + ASKED_AT_ONCE
-        return [heard[(start + n) % len(heard)] for n in range(min(ASKED_AT_ONCE, len(heard)))]
+        return [brokers[(start + n) % len(brokers)] for n in range(min(ASKED_AT_ONCE, len(brokers)))]
 
     async def _ask_broker(self, broker: BrokerId, names: Iterable[str]) -> bool:
         request = MetadataRequest(

@@ -74,11 +74,11 @@ class LogDirReconciliation:
     async def _read_topics(self) -> bool:
         """False: some could not be read."""
         names = await self.tree.children(znodes.TOPICS) or []
-        found = await tree_reader.topics(self.tree, names)
-        for name, stored in found:
-            known = stored if stored.id is not None else stored._replace(id=new_id(self._new_uuid))
-            self.topics[name] = await tree_reader.with_states(self.tree, name, known)
-        return len(found) == len(names)
+        topics = await tree_reader.topics(self.tree, names)
+        for name, stored in topics:
+            topic = stored if stored.id is not None else stored._replace(id=new_id(self._new_uuid))
+            self.topics[name] = await tree_reader.with_states(self.tree, name, topic)
+        return len(topics) == len(names)
 
     async def _drop_unreadable(self) -> None:
         """Nodes to which damage left no sense: a topic is taken over from its logs then, a state is decided anew."""
@@ -104,51 +104,68 @@ class LogDirReconciliation:
         return True
 
     async def _reconcile(self) -> dict[str, dict[str, str]]:
-        """A topic of another broker's is taken over, one that has another id by now is that other topic, and one that
-        is gone after a clean stop of theirs was deleted."""
-        theirs = all(found.was_clean and found.broker_epoch != OUR_STOP for found in self.dirs.dirs.values())
-        found: dict[str, list[Log]] = {}
-        for tp, one in self.dirs.logs.items():
-            found.setdefault(tp.topic, []).append(one)
-        offline = {one.tp.topic for one in self.dirs.offline_logs()}
-        gone = [name for name in self.topics if name not in found and name not in offline]
-        for name in gone if theirs and not self.dirs.offline else ():
-            log.info("topic %s is gone from the log directories: it was deleted by another broker", name)
-            await self._forget(name)
+        """Makes the tree agree with the logs. Returns the settings of topics that were taken over.
+
+        A topic without a node is taken over. A topic with another id is another topic. A topic without logs was
+        deleted, if another broker stopped cleanly since.
+        """
+        dirs = self.dirs.dirs.values()
+        is_others_stop = all(directory.was_clean and directory.broker_epoch != OUR_STOP for directory in dirs)
+        is_own_stop = any(directory.was_clean and directory.broker_epoch == OUR_STOP for directory in dirs)
+        by_topic: dict[str, list[Log]] = {}
+        for tp, partition_log in self.dirs.logs.items():
+            by_topic.setdefault(tp.topic, []).append(partition_log)
+        if is_others_stop and not self.dirs.offline:
+            await self._forget_without_logs(by_topic)
         cleaned = {tp.topic for tp in await self.dirs.checkpoints.cleaned_offsets()}
         configs = {}
-        ours = any(found.was_clean and found.broker_epoch == OUR_STOP for found in self.dirs.dirs.values())
-        for name, logs in found.items():
-            known, ids = self.topics.get(name), {one.topic_id for one in logs} - {None}
-            if known is not None and (ours or known.id in ids):
-                self._refuse_foreign(known, logs)
-            elif known is not None and ids:
-                log.warning("topic %s is another one now, with id %s: the old one is forgotten", name, ids)
-                await self._forget(name)
-                known = None
-            if known is None and self._count(name, logs) > SPARSE_COUNT * len(logs):
-                directory, count = logs[0].directory, self._count(name, logs)
+        for name, logs in by_topic.items():
+            topic = await self._same_topic(name, logs, is_own_stop=is_own_stop)
+            count = self._count(name, logs)
+            if topic is not None:
+                await self._grow_to(topic, count)
+            elif count > SPARSE_COUNT * len(logs):
+                directory = logs[0].directory
                 log.error("%s is left alone: a topic of %d partitions would have more of them here", directory, count)
-            elif known is None:
-                configs[name] = await self._take_over(name, logs, compacted=name in cleaned or name in INTERNAL)
             else:
-                await self._grow_to(known, self._count(name, logs))
+                configs[name] = await self._take_over(name, logs, compacted=name in cleaned or name in INTERNAL)
         return configs
+
+    async def _forget_without_logs(self, with_logs: Collection[str]) -> None:
+        offline = {damaged.tp.topic for damaged in self.dirs.offline_logs()}
+        for name in [name for name in self.topics if name not in with_logs and name not in offline]:
+            log.info("topic %s is gone from the log directories: it was deleted by another broker", name)
+            await self._forget(name)
+
+    async def _same_topic(self, name: str, logs: Collection[Log], *, is_own_stop: bool) -> ControlledTopic | None:
+        """The topic in the tree that these logs belong to. None: they belong to none, or to another."""
+        topic, ids = self.topics.get(name), {partition_log.topic_id for partition_log in logs} - {None}
+        if topic is not None and (is_own_stop or topic.id in ids):
+            self._refuse_foreign(topic, logs)
+        elif topic is not None and ids:
+            log.warning("topic %s is another one now, with id %s: the old one is forgotten", name, ids)
+            await self._forget(name)
+            return None
+        return topic
 
     def _refuse_foreign(self, topic: ControlledTopic, logs: Collection[Log]) -> None:
         """Nobody else had the directories: a file that says another topic id is damaged."""
-        for one in logs:
-            if one.topic_id not in (topic.id, None):
+        for partition_log in logs:
+            if partition_log.topic_id not in (topic.id, None):
                 assert topic.id is not None
-                self.dirs.take_log_offline(one, f"topic_id is {format_id(one.topic_id)}, not {format_id(topic.id)}")
+                self.dirs.take_log_offline(
+                    partition_log, f"topic_id is {format_id(partition_log.topic_id)}, not {format_id(topic.id)}"
+                )
 
     async def _take_over(self, name: str, logs: Collection[Log], *, compacted: bool) -> dict[str, str]:
         """A topic of which only the logs are here. Its settings are not: nothing is deleted before they are known."""
-        topic_id = next((one.topic_id for one in logs if one.topic_id is not None), None) or new_id(self._new_uuid)
+        topic_id = next(
+            (partition_log.topic_id for partition_log in logs if partition_log.topic_id is not None), None
+        ) or new_id(self._new_uuid)
         count = self._count(name, logs)
         config = {CLEANUP_POLICY: "compact"} if compacted else {RETENTION_MS: "-1"}
-        told = ", ".join(f"{key}={value}" for key, value in config.items())
-        log.warning("took over topic %s with %d partitions; its settings are not known: set %s", name, count, told)
+        values = ", ".join(f"{key}={value}" for key, value in config.items())
+        log.warning("took over topic %s with %d partitions; its settings are not known: set %s", name, count, values)
         topic = self._numbered(znodes.TopicNode(topic_id, {}), count)
         path, data = znodes.config_path("topics", name), znodes.encode_config(config)
         settings: Operation = SetData(path, data) if await self.tree.exists(path) else Create(path, data)
@@ -158,14 +175,14 @@ class LogDirReconciliation:
 
     def _count(self, name: str, logs: Collection[Log]) -> int:
         """Partitions, with those that are offline."""
-        offline = [one.tp for one in self.dirs.offline_logs() if one.tp.topic == name]
-        return max(tp.partition for tp in [*(one.tp for one in logs), *offline]) + 1
+        offline = [partition_log.tp for partition_log in self.dirs.offline_logs() if partition_log.tp.topic == name]
+        return max(tp.partition for tp in [*(partition_log.tp for partition_log in logs), *offline]) + 1
 
     async def _grow_to(self, topic: ControlledTopic, count: int) -> None:
         old = len(topic.partitions)
         if count > old:
             log.info("topic %s has %d partitions now, not %d", topic.name, count, old)
-            stored = znodes.TopicNode(topic.id, {n: each.assigned for n, each in topic.partitions.items()})
+            stored = znodes.TopicNode(topic.id, {n: partition.assigned for n, partition in topic.partitions.items()})
             grown = self._numbered(stored, count)
             await self.tree.set(znodes.topic_path(topic.name), znodes.encode_topic(grown))
             self.topics[topic.name] = await tree_reader.with_states(self.tree, topic.name, grown)
@@ -196,8 +213,10 @@ class LogDirReconciliation:
 
     def _begin_epoch(self, topic: ControlledTopic, number: int, *, is_there: bool) -> list[Operation]:
         tp, partition = TopicPartition(topic.name, number), topic.partitions[number]
-        one, before = self.dirs.logs.get(tp), partition.decision
-        latest = -1 if one is None or one.epochs.latest is None else one.epochs.latest.epoch
+        partition_log, before = self.dirs.logs.get(tp), partition.decision
+        latest = (
+            -1 if partition_log is None or partition_log.epochs.latest is None else partition_log.epochs.latest.epoch
+        )
         epoch = max(-1 if before is None else before.leader_epoch, latest) + 1
         controller_epoch = partition.controller_epoch or FIRST_CONTROLLER
         state = znodes.encode_state(znodes.PartitionStateNode(self.me, epoch, (self.me,), controller_epoch))
@@ -212,6 +231,8 @@ def first_producer_id(cluster_id: str, logs: Iterable[Log]) -> ProducerId:
     ours that a tree which was lost gave out.
     """
     first = FAR_PRODUCER_ID + crc32(cluster_id.encode()) * BLOCK_SIZE
-    known = (found for one in logs for found in one.producer_state.by_id)
-    ours = [found for found in known if first <= found < first + PRODUCER_IDS_IN_ALL]  # the rest is anybody's
+    producer_ids = (producer_id for partition_log in logs for producer_id in partition_log.producer_state.by_id)
+    ours = [
+        producer_id for producer_id in producer_ids if first <= producer_id < first + PRODUCER_IDS_IN_ALL
+    ]  # the rest is anybody's
     return max(ours) + BLOCK_SIZE if ours else first

@@ -33,28 +33,30 @@ class Reassignments:
     def __init__(self, steps: Transitions, deletions: Deletions) -> None:
         self.steps, self.state, self.deletions = steps, steps.state, deletions
 
-    def resume(self, asked: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
+    def resume(self, requested: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
         """What is under way when a controller begins, and what the tree asks for besides."""
-        self.state.reassigning |= {tp for tp, each in self.state.partitions() if is_reassigning(each.assigned)}
-        self.requested_by_node(asked)
-        for tp in self.state.reassigning - asked.keys():
-            self._go_on(tp, self.state.known(tp).assigned)
+        self.state.reassigning |= {
+            tp for tp, partition in self.state.partitions() if is_reassigning(partition.assigned)
+        }
+        self.requested_by_node(requested)
+        for tp in self.state.reassigning - requested.keys():
+            self._go_on(tp, self.state.existing(tp).assigned)
 
     def brokers_came(self, brokers: Collection[BrokerId]) -> None:
         for tp in list(self.state.reassigning):
-            assigned = self.state.known(tp).assigned
+            assigned = self.state.existing(tp).assigned
             if not set(target(assigned)).isdisjoint(brokers):
                 self._go_on(tp, assigned)
 
     def isr_changed(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
-            if tp in self.state.reassigning and self._is_in_sync(tp, self.state.known(tp).assigned):
-                self._go_on(tp, self.state.known(tp).assigned)
+            if tp in self.state.reassigning and self._is_in_sync(tp, self.state.existing(tp).assigned):
+                self._go_on(tp, self.state.existing(tp).assigned)
 
-    def requested_by_node(self, asked: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
+    def requested_by_node(self, requested: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
         """What /admin/reassign_partitions asks for. A partition is taken out of it when it is done, or cannot be."""
-        self.state.requested_reassignment = dict(asked)
-        for tp, to in asked.items():
+        self.state.requested_reassignment = dict(requested)
+        for tp, to in requested.items():
             try:
                 self._reassign(tp, to)
             except WireError:
@@ -75,9 +77,9 @@ class Reassignments:
 
     def under_way(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, ReplicaAssignment]:
         """ListPartitionReassignments."""
-        wanted = sorted(self.state.reassigning) if partitions is None else partitions
-        known = {tp: partition.assigned for tp in wanted if (partition := self.state.partition(tp)) is not None}
-        return {tp: assigned for tp, assigned in known.items() if is_reassigning(assigned)}
+        selected = sorted(self.state.reassigning) if partitions is None else partitions
+        assignments = {tp: partition.assigned for tp in selected if (partition := self.state.partition(tp)) is not None}
+        return {tp: assigned for tp, assigned in assignments.items() if is_reassigning(assigned)}
 
     def _check(self, tp: TopicPartition, to: Target) -> None:
         if to is None:
@@ -119,7 +121,7 @@ class Reassignments:
             self.steps.move_replicas([PartitionReplica(tp, broker) for broker in assigned.adding], ReplicaState.NEW)
 
     def _assign(self, tp: TopicPartition, assigned: ReplicaAssignment) -> None:
-        before = self.state.known(tp).assigned
+        before = self.state.existing(tp).assigned
         if before != assigned:
             self.steps.assign(tp, assigned)
             self.steps.write_assignment(tp.topic)
@@ -127,7 +129,7 @@ class Reassignments:
         self.state.reassigning.add(tp)
 
     def _is_in_sync(self, tp: TopicPartition, assigned: ReplicaAssignment) -> bool:
-        decision = self.state.known(tp).decision
+        decision = self.state.existing(tp).decision
         if not is_reassigning(assigned):
             return True
         return decision is not None and elections.is_reassigned(decision, target(assigned))
@@ -142,11 +144,11 @@ class Reassignments:
         self.state.reassigning.discard(tp)
         if self.state.requested_reassignment.get(tp) == done.replicas:
             self._no_longer_asked(tp)
-        self.steps.now.tell_known(self.state.brokers, (tp,))
+        self.steps.now.add_update_metadata(self.state.brokers, (tp,))
         self.deletions.resume_for((tp.topic,))
 
     def _lead_among(self, tp: TopicPartition, done: ReplicaAssignment) -> None:
-        decision = self.state.known(tp).decision
+        decision = self.state.existing(tp).decision
         if decision is None:
             return
         if decision.leader in done.replicas and self.state.is_online(decision.leader, tp):
@@ -155,11 +157,11 @@ class Reassignments:
             self.steps.bring_online((tp,), self.steps.elect_reassigned, self.steps.all_assigned)
 
     def _new_epoch(self, tp: TopicPartition, assigned: ReplicaAssignment) -> None:
-        decision = self.state.known(tp).decision
+        decision = self.state.existing(tp).decision
         if decision is not None:
             self.steps.decide(tp, elections.new_epoch(decision))
-            self.steps.tell_led(origin(assigned), tp)
-            self.steps.tell_led(assigned.adding, tp, is_new=True)
+            self.steps.add_leader_and_isr(origin(assigned), tp)
+            self.steps.add_leader_and_isr(assigned.adding, tp, is_new=True)
 
     def _stop(self, replicas: list[PartitionReplica]) -> None:
         """Stopped and deleted; nobody waits for their answers."""
@@ -172,10 +174,10 @@ class Reassignments:
             self.steps.move_replicas(replicas, state)
 
     def _no_longer_asked(self, tp: TopicPartition) -> None:
-        asked = self.state.requested_reassignment
-        if asked.pop(tp, None) is None:
+        requested = self.state.requested_reassignment
+        if requested.pop(tp, None) is None:
             return
-        if asked:
-            self.steps.write(SetData(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignment(asked)))
+        if requested:
+            self.steps.write(SetData(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignment(requested)))
         else:
             self.steps.remove(znodes.REASSIGN_PARTITIONS)

@@ -122,7 +122,7 @@ class ControllerState:
         topic = self.topics.get(tp.topic)
         return None if topic is None else topic.partitions.get(tp.partition)
 
-    def known(self, tp: TopicPartition) -> ControlledPartition:
+    def existing(self, tp: TopicPartition) -> ControlledPartition:
         return self.topics[tp.topic].partitions[tp.partition]
 
     def partitions(self) -> Iterator[tuple[TopicPartition, ControlledPartition]]:
@@ -135,15 +135,15 @@ class ControllerState:
         return [] if topic is None else [TopicPartition(name, number) for number in topic.partitions]
 
     def replicas_of(self, partitions: Iterable[TopicPartition]) -> list[PartitionReplica]:
-        return [PartitionReplica(tp, broker) for tp in partitions for broker in self.known(tp).assigned.replicas]
+        return [PartitionReplica(tp, broker) for tp in partitions for broker in self.existing(tp).assigned.replicas]
 
     def replicas_on(self, brokers: Iterable[BrokerId]) -> list[PartitionReplica]:
-        wanted = set(brokers)
+        ids = set(brokers)
         return [
             PartitionReplica(tp, broker)
             for tp, partition in self.partitions()
             for broker in partition.assigned.replicas
-            if broker in wanted
+            if broker in ids
         ]
 
     def is_going(self, tp: TopicPartition) -> bool:
@@ -194,7 +194,7 @@ def without_replica(assigned: ReplicaAssignment, broker: BrokerId) -> ReplicaAss
 
 def _without(all_of_them: tuple[T, ...], these: Iterable[T]) -> tuple[T, ...]:
     gone = set(these)
-    return tuple(each for each in all_of_them if each not in gone)
+    return tuple(member for member in all_of_them if member not in gone)
 
 
 def leaders_of(state: ControllerState, broker: BrokerId) -> list[TopicPartition]:
@@ -215,16 +215,16 @@ def imbalanced(state: ControllerState, percentage: int) -> list[TopicPartition]:
     for tp, partition in state.partitions():
         if not state.is_going(tp) and partition.assigned.replicas:
             preferred.setdefault(partition.assigned.replicas[0], []).append((tp, partition))
-    found = []
-    for broker, its in preferred.items():
+    movable = []
+    for broker, partitions in preferred.items():
         elsewhere = [
             (tp, decision)
-            for tp, partition in its
+            for tp, partition in partitions
             if (decision := partition.decision) is not None and decision.leader != broker
         ]
-        if len(elsewhere) * 100 > percentage * len(its):
-            found += [tp for tp, decision in elsewhere if broker in decision.isr and state.is_online(broker, tp)]
-    return found
+        if len(elsewhere) * 100 > percentage * len(partitions):
+            movable += [tp for tp, decision in elsewhere if broker in decision.isr and state.is_online(broker, tp)]
+    return movable
 
 
 def numbered(replicas: Mapping[int, ReplicaAssignment]) -> dict[int, ControlledPartition]:

@@ -68,18 +68,18 @@ def assign(
         raise InvalidReplicationFactor("Replication factor must be larger than 0.")
     if factor > len(racks):
         raise InvalidReplicationFactor(f"Replication factor: {factor} larger than available brokers: {len(racks)}.")
-    known = {broker: rack for broker, rack in racks.items() if rack is not None}
-    if known and len(known) < len(racks):
+    known_racks = {broker: rack for broker, rack in racks.items() if rack is not None}
+    if known_racks and len(known_racks) < len(racks):
         raise UnknownServerError("Not all brokers have rack information for replica rack aware assignment.")
-    brokers = _alternating(known) if known else sorted(racks)
-    step = len(set(known.values())) if known else 1
-    found = []
+    brokers = _alternating(known_racks) if known_racks else sorted(racks)
+    step = len(set(known_racks.values())) if known_racks else 1
+    assignment = []
     for partition in range(first, first + partitions):
         rounds = partition // len(brokers) - (max(first, 1) - 1) // len(brokers)
         leader = (partition + start) % len(brokers)
         turn = _turn(brokers, leader, (shift + rounds) * step)
-        found.append(_replicas(brokers[leader], turn, factor, known))
-    return tuple(found)
+        assignment.append(_replicas(brokers[leader], turn, factor, known_racks))
+    return tuple(assignment)
 
 
 def _alternating(racks: Mapping[BrokerId, str]) -> list[BrokerId]:
@@ -116,14 +116,14 @@ def given_assignment(replicas: Mapping[int, Sequence[BrokerId]], brokers: Collec
     """An assignment that a person chose, checked. `brokers`: those that may be chosen; None: any, it may come later."""
     if sorted(replicas) != list(range(len(replicas))):
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
-    found = tuple(tuple(replicas[partition]) for partition in range(len(replicas)))
-    for partition, chosen in enumerate(found):
+    assignment = tuple(tuple(replicas[partition]) for partition in range(len(replicas)))
+    for partition, chosen in enumerate(assignment):
         if not chosen:
             raise InvalidReplicaAssignment(f"partition {partition} has no replicas")
         if len(set(chosen)) != len(chosen):
             raise InvalidReplicaAssignment(f"Duplicate replica assignment found: {partition} -> {list(chosen)}")
         if unknown := [broker for broker in chosen if brokers is not None and broker not in brokers]:
             raise InvalidReplicaAssignment(f"partition {partition}: there is no broker {unknown[0]}")
-        if len(chosen) != len(found[0]):
+        if len(chosen) != len(assignment[0]):
             raise InvalidReplicaAssignment("All partitions should have the same number of replicas.")
-    return found
+    return assignment

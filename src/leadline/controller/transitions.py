@@ -63,7 +63,7 @@ class Transitions:
             SetData(znodes.topic_path(name), self._topic(name)) for name in self._assigned if self._is_known(name)
         ]
         writes += self._more
-        requests = [told for each in self._rounds for told in each.requests(self.state, self.listener)]
+        requests = [request for batch in self._rounds for request in batch.requests(self.state, self.listener)]
         effects = ControllerEffects(writes, requests, self._stranded)
         self._rounds, self._dirty, self._assigned, self._more, self._stranded = [RequestBatch()], {}, {}, [], set()
         return effects
@@ -74,7 +74,7 @@ class Transitions:
     def _topic(self, name: str) -> bytes:
         topic = self.state.topics[name]
         return znodes.encode_topic(
-            znodes.TopicNode(topic.id, {n: each.assigned for n, each in topic.partitions.items()})
+            znodes.TopicNode(topic.id, {n: partition.assigned for n, partition in topic.partitions.items()})
         )
 
     def _state_of(self, tp: TopicPartition, partition: ControlledPartition, version: int) -> list[Write]:
@@ -90,7 +90,7 @@ class Transitions:
     # What is written
 
     def decide(self, tp: TopicPartition, decision: LeaderAndIsr) -> None:
-        partition = self.state.known(tp)
+        partition = self.state.existing(tp)
         before = NOT_WRITTEN if partition.decision is None else partition.decision.partition_epoch
         version = self._dirty.setdefault(tp, before)
         partition.decision = decision._replace(partition_epoch=version + 1)
@@ -98,7 +98,7 @@ class Transitions:
 
     def assign(self, tp: TopicPartition, assigned: znodes.ReplicaAssignment) -> None:
         """Remember an assignment; `write_assignment` writes those of a topic."""
-        self.state.known(tp).assigned = assigned
+        self.state.existing(tp).assigned = assigned
 
     def write_assignment(self, topic: str) -> None:
         self._assigned[topic] = None
@@ -113,21 +113,21 @@ class Transitions:
 
     def move_partitions(self, partitions: Iterable[TopicPartition], to: PartitionState) -> list[TopicPartition]:
         """Those that may."""
-        found = []
+        moved = []
         for tp in partitions:
-            partition = self.state.known(tp)
+            partition = self.state.existing(tp)
             if partition.state in PARTITION_MAY_FOLLOW[to]:
                 partition.state = to
-                found.append(tp)
-        return found
+                moved.append(tp)
+        return moved
 
     def bring_online(
         self, partitions: Iterable[TopicPartition], elect: Elect, tell: Recipients | None = None
     ) -> list[TopicPartition]:
         """Elect leaders; the first of a partition's life needs no election. Those that have one now."""
-        found = []
+        online = []
         for tp in partitions:
-            partition = self.state.known(tp)
+            partition = self.state.existing(tp)
             if partition.state not in PARTITION_MAY_FOLLOW[PartitionState.ONLINE]:
                 continue
             is_first = partition.decision is None
@@ -138,55 +138,55 @@ class Transitions:
             if elected is not None:
                 self.decide(tp, elected)
                 partition.state = PartitionState.ONLINE
-                self.tell_led(elected.isr if is_first else (tell or self.online)(tp), tp, is_new=is_first)
-                found.append(tp)
-        return found
+                self.add_leader_and_isr(elected.isr if is_first else (tell or self.online)(tp), tp, is_new=is_first)
+                online.append(tp)
+        return online
 
     def online(self, tp: TopicPartition) -> tuple[BrokerId, ...]:
         """Of its replicas, those that may lead."""
-        assigned = self.state.known(tp).assigned.replicas
+        assigned = self.state.existing(tp).assigned.replicas
         return tuple(broker for broker in assigned if self.state.is_online(broker, tp))
 
     def elect_offline(self, tp: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr | None:
         """A clean election. One that finds nobody in sync strands the partition."""
         online = self.online(tp)
-        elected = elections.offline(current, self.state.known(tp).assigned.replicas, online)
+        elected = elections.offline(current, self.state.existing(tp).assigned.replicas, online)
         if elected is None and online:
             self._stranded.add(tp.topic)
         return elected
 
     def elect_unclean(self, tp: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr | None:
-        return elections.offline(current, self.state.known(tp).assigned.replicas, self.online(tp), unclean=True)
+        return elections.offline(current, self.state.existing(tp).assigned.replicas, self.online(tp), unclean=True)
 
     def elect_preferred(self, tp: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr | None:
-        return elections.preferred(current, self.state.known(tp).assigned.replicas, self.online(tp))
+        return elections.preferred(current, self.state.existing(tp).assigned.replicas, self.online(tp))
 
     def elect_reassigned(self, tp: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr | None:
-        return elections.reassigned(current, target(self.state.known(tp).assigned), self.online(tp))
+        return elections.reassigned(current, target(self.state.existing(tp).assigned), self.online(tp))
 
     def elect_for_shutdown(self, tp: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr | None:
-        assigned = self.state.known(tp).assigned.replicas
+        assigned = self.state.existing(tp).assigned.replicas
         return elections.controlled_shutdown(current, assigned, self.still_there(tp), self.state.shutting_down)
 
     def still_there(self, tp: TopicPartition) -> tuple[BrokerId, ...]:
         """Its replicas that are online, also on brokers that are about to stop."""
-        assigned = self.state.known(tp).assigned.replicas
+        assigned = self.state.existing(tp).assigned.replicas
         return tuple(broker for broker in assigned if self.state.is_online(broker, tp, or_stopping=True))
 
     def all_assigned(self, tp: TopicPartition) -> tuple[BrokerId, ...]:
-        return self.state.known(tp).assigned.replicas
+        return self.state.existing(tp).assigned.replicas
 
-    def tell_led(self, brokers: Iterable[BrokerId], tp: TopicPartition, *, is_new: bool = False) -> None:
+    def add_leader_and_isr(self, brokers: Iterable[BrokerId], tp: TopicPartition, *, is_new: bool = False) -> None:
         """Who holds it, and all brokers for their clients' sake."""
-        self.now.tell_led(brokers, tp, is_new=is_new)
-        self.now.tell_known(self.state.brokers, (tp,))
+        self.now.add_leader_and_isr(brokers, tp, is_new=is_new)
+        self.now.add_update_metadata(self.state.brokers, (tp,))
 
     # Replicas
 
     def move_replicas(self, replicas: Iterable[PartitionReplica], to: ReplicaState) -> list[PartitionReplica]:
         """Those that may; with what this means to their brokers."""
         step = self._steps.get(to)
-        found = []
+        moved = []
         for replica in replicas:
             before = self.state.replicas.get(replica, ReplicaState.NONEXISTENT)
             if before not in REPLICA_MAY_FOLLOW[to]:
@@ -194,40 +194,40 @@ class Transitions:
             self.state.replicas[replica] = to
             if step is not None:
                 step(self, replica, before)
-            found.append(replica)
-        return found
+            moved.append(replica)
+        return moved
 
     def _new_replica(self, replica: PartitionReplica, before: ReplicaState) -> None:
-        decision = self.state.known(replica.partition).decision
+        decision = self.state.existing(replica.partition).decision
         if decision is not None and decision.leader != replica.broker:
-            self.tell_led((replica.broker,), replica.partition, is_new=True)
+            self.add_leader_and_isr((replica.broker,), replica.partition, is_new=True)
 
     def _online_replica(self, replica: PartitionReplica, before: ReplicaState) -> None:
         """One that was new has been told already, by the election."""
-        if before is not ReplicaState.NEW and self.state.known(replica.partition).decision is not None:
-            self.tell_led((replica.broker,), replica.partition)
+        if before is not ReplicaState.NEW and self.state.existing(replica.partition).decision is not None:
+            self.add_leader_and_isr((replica.broker,), replica.partition)
 
     def _offline_replica(self, replica: PartitionReplica, before: ReplicaState) -> None:
         """It leaves the ISR, and all others hear of it."""
         tp, broker = replica
-        self.now.tell_stop(broker, tp, delete=False)
-        partition = self.state.known(tp)
+        self.now.add_stop_replica(broker, tp, delete=False)
+        partition = self.state.existing(tp)
         if partition.decision is None:
-            self.now.tell_known(self.state.brokers, (tp,))
+            self.now.add_update_metadata(self.state.brokers, (tp,))
             return
         if self.state.is_going(tp):
             return  # with all that is known of it
         shrunk = elections.without(partition.decision, broker)
         if shrunk is not None:
             self.decide(tp, shrunk)
-        self.tell_led((other for other in partition.assigned.replicas if other != broker), tp)
+        self.add_leader_and_isr((other for other in partition.assigned.replicas if other != broker), tp)
 
     def _started_deletion(self, replica: PartitionReplica, before: ReplicaState) -> None:
-        self.now.tell_stop(replica.broker, replica.partition, delete=True)
+        self.now.add_stop_replica(replica.broker, replica.partition, delete=True)
 
     def _nonexistent_replica(self, replica: PartitionReplica, before: ReplicaState) -> None:
         del self.state.replicas[replica]
-        partition = self.state.known(replica.partition)
+        partition = self.state.existing(replica.partition)
         partition.assigned = without_replica(partition.assigned, replica.broker)
 
     _steps: ClassVar["dict[ReplicaState, Step]"] = {

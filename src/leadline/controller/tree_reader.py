@@ -21,38 +21,38 @@ T = TypeVar("T")
 
 async def many(calls: Collection[Awaitable[T]]) -> list[T]:
     """Many calls at once, but not all of them."""
-    waiting, found = list(calls), list[T]()
+    waiting, results = list(calls), list[T]()
     for at in range(0, len(waiting), AT_ONCE):
-        found += await asyncio.gather(*waiting[at : at + AT_ONCE])
-    return found
+        results += await asyncio.gather(*waiting[at : at + AT_ONCE])
+    return results
 
 
 async def brokers(tree: Tree) -> list[RegisteredBroker]:
     """Those that are registered; one whose registration nobody can read is as good as not."""
     ids = [int(name) for name in await tree.children(znodes.BROKER_IDS) or [] if name.isdecimal()]
     nodes = await many([tree.get(znodes.broker_path(id)) for id in ids])
-    found = []
+    registered = []
     for id, node in zip(ids, nodes, strict=True):
         try:
             if node is not None:
-                told = registration.decode_registration(id, node.data)
-                found.append(RegisteredBroker(id, node.czxid, told.endpoints, told.rack))
+                stored = registration.decode_registration(id, node.data)
+                registered.append(RegisteredBroker(id, node.czxid, stored.endpoints, stored.rack))
         except MalformedNode as error:
             log.error("broker %d is passed over: %s", id, error)
-    return sorted(found)
+    return sorted(registered)
 
 
 async def topics(tree: Tree, names: Collection[str]) -> list[tuple[str, znodes.TopicNode]]:
     """One that cannot be read is passed over, and said to be."""
     nodes = await many([tree.get(znodes.topic_path(name)) for name in names])
-    found = []
+    readable = []
     for name, node in zip(names, nodes, strict=True):
         try:
             if node is not None:
-                found.append((name, znodes.decode_topic(name, node.data)))
+                readable.append((name, znodes.decode_topic(name, node.data)))
         except MalformedNode as error:
             log.error("topic %s is passed over: %s", name, error)
-    return found
+    return readable
 
 
 async def with_states(tree: Tree, name: str, stored: znodes.TopicNode) -> ControlledTopic:
@@ -60,10 +60,10 @@ async def with_states(tree: Tree, name: str, stored: znodes.TopicNode) -> Contro
     topic = ControlledTopic(name, stored.id)
     numbers = sorted(stored.partitions)
     states = await many([state(tree, TopicPartition(name, number)) for number in numbers])
-    for number, found in zip(numbers, states, strict=True):
+    for number, decided in zip(numbers, states, strict=True):
         partition = topic.partitions[number] = ControlledPartition(stored.partitions[number])
-        if found is not None:
-            partition.decision, partition.controller_epoch = found
+        if decided is not None:
+            partition.decision, partition.controller_epoch = decided
     return topic
 
 
@@ -90,8 +90,8 @@ async def elections(tree: Tree) -> list[TopicPartition]:
 async def contents(tree: Tree, path: str) -> dict[str, bytes]:
     """The children of a node, by their paths."""
     paths = [f"{path}/{name}" for name in await tree.children(path) or []]
-    nodes = await many([tree.get(each) for each in paths])
-    return {each: node.data for each, node in zip(paths, nodes, strict=True) if node is not None}
+    nodes = await many([tree.get(child) for child in paths])
+    return {child: node.data for child, node in zip(paths, nodes, strict=True) if node is not None}
 
 
 async def removal(tree: Tree, path: str) -> list[Operation]:
@@ -100,4 +100,4 @@ async def removal(tree: Tree, path: str) -> list[Operation]:
     if names is None:
         return []
     below = await many([removal(tree, f"{path}/{name}") for name in names])
-    return [*(operation for each in below for operation in each), Delete(path)]
+    return [*(operation for operations in below for operation in operations), Delete(path)]

@@ -19,15 +19,15 @@ async def write(tree: Tree, epoch_version: int, writes: Collection[Write]) -> No
     """`epoch_version`: of /controller_epoch, as this controller left it. BadVersion: there is another by now."""
     operations: list[Operation] = []
     present: dict[str, set[str]] = {}  # children of nodes that were looked at
-    for each in writes:
-        if isinstance(each, Remove):
-            operations += await tree_reader.removal(tree, each.path)
-        elif isinstance(each, Ensure):
-            operations += await _missing(tree, each.path, present)
+    for planned in writes:
+        if isinstance(planned, Remove):
+            operations += await tree_reader.removal(tree, planned.path)
+        elif isinstance(planned, Ensure):
+            operations += await _missing(tree, planned.path, present)
         else:
-            operations.append(each)
-    for some in in_portions(operations):
-        await tree.multi([Check(znodes.CONTROLLER_EPOCH, epoch_version), *some])
+            operations.append(planned)
+    for portion in in_portions(operations):
+        await tree.multi([Check(znodes.CONTROLLER_EPOCH, epoch_version), *portion])
 
 
 async def _missing(tree: Tree, path: str, present: dict[str, set[str]]) -> list[Operation]:

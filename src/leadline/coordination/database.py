@@ -228,7 +228,7 @@ class Database:
         path = sequential_path(operation.path, born) if operation.sequential else operation.path
         self._insert(path, operation)
         self._connection.execute("UPDATE node SET born = born + 1 WHERE parent = ? AND name = ?", _key(parent))
-        self._tell(Change.CREATED, path)
+        self._note_change(Change.CREATED, path)
         return Created(path, self._zxid)
 
     def _insert(self, path: str, operation: Create) -> None:
@@ -255,7 +255,7 @@ class Database:
         if self._connection.execute("SELECT 1 FROM node WHERE parent = ? LIMIT 1", (path,)).fetchone():
             raise NotEmpty(path, "it has children")
         self._connection.execute("DELETE FROM node WHERE parent = ? AND name = ?", _key(path))
-        self._tell(Change.DELETED, path)
+        self._note_change(Change.DELETED, path)
 
     def _check(self, path: str, expected: int) -> int:
         query = "SELECT version FROM node WHERE parent = ? AND name = ?"
@@ -273,7 +273,7 @@ class Database:
         for parent, name in rows:
             self._delete(Delete(child_of(parent, name)))
 
-    def _tell(self, change: Change, path: str) -> None:
+    def _note_change(self, change: Change, path: str) -> None:
         self.events += (Event(change, path), Event(Change.CHILDREN, parent_of(path)))
 
 

@@ -147,11 +147,11 @@ class EmbeddedTree:
         await self.multi([Delete(path, expected_version)])
 
     async def multi(self, operations: Sequence[Operation], /) -> list[Outcome]:
-        given = list(operations)
-        for operation in given:
+        batch = list(operations)
+        for operation in batch:
             check_operation(operation)
-        path = given[0].path if given else ROOT
-        return await self._ask(path, lambda database: database.multi(given), writes=True)
+        path = batch[0].path if batch else ROOT
+        return await self._ask(path, lambda database: database.multi(batch), writes=True)
 
     async def watch(self, path: str, call: Callable[[Event], None], /) -> Subscription[Event]:
         check_path(path)
@@ -182,7 +182,7 @@ class EmbeddedTree:
 
     def _done(self, group: Group) -> None:
         for call in group:
-            self._watches.tell(call.events)
+            self._watches.notify(call.events)
             call.answer()
 
     def _failed(self, group: Group, error: sqlite3.Error) -> None:
@@ -191,7 +191,7 @@ class EmbeddedTree:
             call.answer()
         if self._over is None:
             self._over = f"the database failed: {error}"
-            self._session_watches.tell(SessionState.EXPIRED)
+            self._session_watches.notify(SessionState.EXPIRED)
 
     def _refused(self, group: Group, error: sqlite3.Error) -> None:
         """Nothing of it has happened; what comes next may succeed."""

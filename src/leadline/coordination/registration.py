@@ -92,8 +92,10 @@ def _first_version(fields: Fields) -> tuple[RegisteredEndpoint, ...]:
 
 
 def _endpoints(fields: Fields) -> tuple[RegisteredEndpoint, ...]:
-    given = fields.fields("listener_security_protocol_map")
-    protocols = {name: given.string(name) for name in given.names()} or dict(zip(PROTOCOLS, PROTOCOLS, strict=True))
+    protocol_map = fields.fields("listener_security_protocol_map")
+    protocols = {name: protocol_map.string(name) for name in protocol_map.names()} or dict(
+        zip(PROTOCOLS, PROTOCOLS, strict=True)
+    )
     return tuple(_endpoint(fields, text, protocols) for text in fields.strings("endpoints"))
 
 

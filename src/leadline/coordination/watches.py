@@ -22,7 +22,7 @@ class Subscription(Generic[E]):
             self._cancelled = True
             self._forget(self)
 
-    def tell(self, event: E) -> None:
+    def notify(self, event: E) -> None:
         if not self._cancelled:
             self._call(event)
 
@@ -39,9 +39,9 @@ class SessionWatches:
         self._subscriptions.append(subscription)
         return subscription
 
-    def tell(self, state: SessionState) -> None:
+    def notify(self, state: SessionState) -> None:
         for subscription in self._subscriptions:
-            self._loop.call_soon(subscription.tell, state)
+            self._loop.call_soon(subscription.notify, state)
 
 
 Registry = dict[str, list[Subscription[Event]]]
@@ -71,11 +71,11 @@ class Watches:
         """Of all watches, each once."""
         return list(self._data | self._children)
 
-    def tell(self, events: Iterable[Event]) -> None:
+    def notify(self, events: Iterable[Event]) -> None:
         """What a callback raises goes to the loop's handler and keeps nobody else from being told."""
         for event in events:
             for subscription in self._interested(event):
-                self._loop.call_soon(subscription.tell, event)
+                self._loop.call_soon(subscription.notify, event)
 
     def _interested(self, event: Event) -> list[Subscription[Event]]:
         data = self._data.get(event.path, []) if event.change is not Change.CHILDREN else []

@@ -110,10 +110,10 @@ def desanitize(step: str) -> str:
 
 def sequence(path: str) -> int:
     """The number that a sequential node was given: its last ten digits."""
-    found = re.search(r"[0-9]{10,}$", path)
-    if not found:
+    digits = re.search(r"[0-9]{10,}$", path)
+    if not digits:
         raise MalformedNode(path, "its name does not end in a sequence number")
-    return int(found[0][-10:])
+    return int(digits[0][-10:])
 
 
 class ControllerNode(NamedTuple):

@@ -25,7 +25,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from leadline.cluster.broker_client import Ask, LeaderClient, PeerLost
+from leadline.cluster.broker_client import EncodeRequest, LeaderClient, PeerLost
 from leadline.errors import LogDirFailed, StorageError, UnexpectedAppendOffset, WireError
 from leadline.log.epochs import EpochEnd
 from leadline.log.log import Log
@@ -329,10 +329,10 @@ class Fetcher:
 
     # Responses in the socket's callback
 
-    def _next_frame(self, request: FetchSessionRequest) -> Ask:
+    def _next_frame(self, request: FetchSessionRequest) -> EncodeRequest:
         return partial(fast_frame, request, self._me(), self._config, self._max_wait_ms())
 
-    def _on_response(self, frame: memoryview) -> Ask | None:
+    def _on_response(self, frame: memoryview) -> EncodeRequest | None:
         """Apply a response, and return the next request. None: the task goes over the whole response."""
         now_ms = self._clock.now_ms()
         if len(frame) > YIELD_BYTES or self._needs_task(now_ms):

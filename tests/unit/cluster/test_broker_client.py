@@ -9,7 +9,7 @@ from typing import NoReturn, TypeVar
 
 import pytest
 
-from leadline.cluster.broker_client import Ask, PeerGone, PeerLost, TcpBrokerClient
+from leadline.cluster.broker_client import EncodeRequest, PeerGone, PeerLost, TcpBrokerClient
 from leadline.model import Buffer
 from leadline.runtime.network import TcpNetwork
 from leadline.wire.frames import parse_response, request_frame, request_head, response_frame
@@ -186,7 +186,7 @@ def test_a_conversation_goes_on_until_nothing_more_is_asked() -> None:
     async def scenario(channel: TcpBrokerClient) -> None:
         heard: list[int] = []
 
-        def go_on(frame: memoryview) -> Ask | None:
+        def go_on(frame: memoryview) -> EncodeRequest | None:
             heard.append(told(frame))
             return question if len(heard) < 5 else None
 
@@ -207,7 +207,7 @@ def test_a_conversation_that_breaks_is_told_so(wrong: Answer) -> None:
 
 
 def test_what_fails_on_hearing_an_answer_ends_the_conversation(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(_: memoryview) -> Ask | None:
+    def fail(_: memoryview) -> EncodeRequest | None:
         raise ZeroDivisionError("on hearing it")
 
     async def scenario(channel: TcpBrokerClient) -> None:

@@ -273,7 +273,7 @@ def test_leadership_goes_back_where_too_much_is_led_by_others() -> None:
     for number in (3, 4):
         tp = TopicPartition("t", number)
         now = paper.led(tp)
-        paper.decisions.state.known(tp).assigned = ReplicaAssignment((1, 2))
+        paper.decisions.state.existing(tp).assigned = ReplicaAssignment((1, 2))
         paper.decisions.steps.decide(tp, now._replace(leader=2, leader_epoch=1))
         paper.do(lambda: None)
     assert paper.do(lambda: paper.decisions.rebalance(20)) == []
@@ -487,10 +487,10 @@ def test_every_state_of_a_partition_can_be_left_and_nothing_follows_what_it_may_
     for before, after in itertools.product(PartitionState, PartitionState):
         paper = Paper(2)
         paper.create("t", (1,))
-        paper.decisions.state.known(T0).state = before
+        paper.decisions.state.existing(T0).state = before
         moved = paper.decisions.steps.move_partitions((T0,), after)
         assert bool(moved) is ((before, after) in allowed)
-        assert paper.decisions.state.known(T0).state is (after if moved else before)
+        assert paper.decisions.state.existing(T0).state is (after if moved else before)
     assert {before for before, _ in allowed} == set(PartitionState)
 
 

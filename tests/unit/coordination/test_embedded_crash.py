@@ -16,8 +16,8 @@ from leadline.runtime.ports import SystemTime
 WRITER = """
 import asyncio, sys
 from leadline.coordination.embedded import EmbeddedTree
-from leadline.coordination.tree import Create, Set
-from leadline.runtime.ports import SystemClock
+from leadline.coordination.tree import Create, SetData
+from leadline.runtime.ports import SystemTime
 
 async def write(tree, writer):
     path = f"/writer{writer}"
@@ -27,12 +27,12 @@ async def write(tree, writer):
     while True:
         number += 1
         data = b"%d" % number
-        await tree.multi([Set(path, data), Create(f"{path}/turn_", sequential=True), Set(f"{path}/copy", data)])
+        await tree.multi([SetData(path, data), Create(f"{path}/turn_", sequential=True), SetData(f"{path}/copy", data)])
         sys.stdout.write(f"{writer} {number}\\n")
         sys.stdout.flush()
 
 async def main():
-    tree = await EmbeddedTree.open(sys.argv[1], SystemClock())
+    tree = await EmbeddedTree.open(sys.argv[1], SystemTime())
     await asyncio.gather(*(write(tree, writer) for writer in range(8)))
 
 asyncio.run(main())

@@ -177,9 +177,9 @@ def test_watches_are_told_in_order_and_before_the_answer(run: Run, tree: Tree) -
     assert told == [
         *(created, created, Event(Change.CHILDREN, "/"), "Create"),
         *(children, "Create"),
-        *(changed, "Set"),
+        *(changed, "SetData"),
         *(children, "Delete"),
-        *(changed, "Set"),
+        *(changed, "SetData"),
         *(deleted, deleted),
     ]
 

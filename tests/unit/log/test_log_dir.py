@@ -26,9 +26,9 @@ import asyncio, sys
 from leadline.config.storage import StorageConfig
 from leadline.errors import LogDirLocked
 from leadline.log.log_dirs import LogDirs
-from leadline.runtime.ports import OsFiles, SystemChance, SystemClock
+from leadline.runtime.ports import OsFiles, SystemChance, SystemTime
 async def main():
-    dirs = LogDirs(StorageConfig(log_dirs=(sys.argv[1],)), SystemClock(), SystemChance(), OsFiles())
+    dirs = LogDirs(StorageConfig(log_dirs=(sys.argv[1],)), SystemTime(), SystemChance(), OsFiles())
     try:
         await dirs.open()
     except LogDirLocked as error:

@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 
 import pytest
 
-from leadline.cluster.broker_client import Ask, Heard, PeerLost
+from leadline.cluster.broker_client import EncodeRequest, NextRequest, PeerLost
 from leadline.errors import NotLeaderOrFollower, OffsetOutOfRange
 from leadline.model import TopicId, TopicPartition
 from leadline.replication.fetch_requests import FetchingBroker
@@ -53,8 +53,8 @@ class Leader:
         self.fetches.append(request)
         return cast(M, await self._answer())
 
-    async def converse(self, what: str, first: Ask, heard: Heard, timeout_s: float, /) -> bytearray:
-        ask: Ask | None = first
+    async def converse(self, what: str, first: EncodeRequest, heard: NextRequest, timeout_s: float, /) -> bytearray:
+        ask: EncodeRequest | None = first
         while ask is not None:
             request = follower_fetch.parse_request(memoryview(bytes(ask(1, "broker-1")))[4:])
             assert request is not None

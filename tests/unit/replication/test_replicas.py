@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leadline.api import fetch_sessions
-from leadline.cluster.broker_client import Ask, Heard, LeaderClient, PeerLost
+from leadline.cluster.broker_client import EncodeRequest, LeaderClient, NextRequest, PeerLost
 from leadline.errors import (
     FencedLeaderEpoch,
     LeaderNotAvailable,
@@ -127,7 +127,9 @@ def test_usual_answers_do_not_wake_the_task_that_asked(tmp_path: Path, monkeypat
     begun: list[str] = []
     converse = DirectLeaderClient.converse
 
-    async def counted(self: DirectLeaderClient, what: str, first: Ask, heard: Heard, timeout_s: float, /) -> bytearray:
+    async def counted(
+        self: DirectLeaderClient, what: str, first: EncodeRequest, heard: NextRequest, timeout_s: float, /
+    ) -> bytearray:
         begun.append(what)
         return await converse(self, what, first, heard, timeout_s)
 

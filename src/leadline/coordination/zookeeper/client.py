@@ -135,9 +135,9 @@ class ZooKeeperTree:
         except NodeExists as error:
             if not call.repeated:
                 raise
-            return await self._found(operation, error)
+            return await self._created_before(operation, error)
 
-    async def _found(self, operation: Create, error: NodeExists) -> Created:
+    async def _created_before(self, operation: Create, error: NodeExists) -> Created:
         """The node was there when it was created once more: who was it?"""
         node = await self.get(operation.path)
         if node is not None and operation.ephemeral and node.owner == self.session:
@@ -157,13 +157,13 @@ class ZooKeeperTree:
         await self._ask(path, self._chroot.write(operation), lambda *_: None).answered
 
     async def multi(self, operations: Sequence[Operation], /) -> list[Outcome]:
-        given = list(operations)
-        for operation in given:
+        batch = list(operations)
+        for operation in batch:
             check_operation(operation)
-        if not given:
+        if not batch:
             return []
-        outcomes = partial(self._chroot.outcomes, given)
-        return await self._ask(given[0].path, self._chroot.multi(given), outcomes).answered
+        outcomes = partial(self._chroot.outcomes, batch)
+        return await self._ask(batch[0].path, self._chroot.multi(batch), outcomes).answered
 
     async def watch(self, path: str, call: Callable[[Event], None], /) -> Subscription[Event]:
         check_path(path)
@@ -257,7 +257,7 @@ class ZooKeeperTree:
         if self._first_connected.done():
             log.info("connected to ZooKeeper at %s again, in session %#x", self._address.hosts, self.session)
         self._arm_all()
-        self._session_watches.tell(SessionState.CONNECTED)
+        self._session_watches.notify(SessionState.CONNECTED)
         if not self._first_connected.done():
             self._first_connected.set_result(None)
         self._calls.connected(self._current)
@@ -265,7 +265,7 @@ class ZooKeeperTree:
     def _suspended(self) -> None:
         if self._closing is None:
             log.warning("the connection to ZooKeeper at %s is lost; it is tried again", self._address.hosts)
-        self._session_watches.tell(SessionState.SUSPENDED)
+        self._session_watches.notify(SessionState.SUSPENDED)
         self._arms = {arm: call for arm, call in self._arms.items() if not call.answered.done()}
         self._calls.disconnected()
         if self._closing is not None:
@@ -273,7 +273,7 @@ class ZooKeeperTree:
 
     def _expired(self) -> None:
         self._over = f"session {self._current.id:#x} has expired"
-        self._session_watches.tell(SessionState.EXPIRED)
+        self._session_watches.notify(SessionState.EXPIRED)
         self._fail_all()
         ended = self._loop.create_task(self._current.end())
         self._ending.add(ended)
@@ -309,7 +309,7 @@ class ZooKeeperTree:
             self._arms.pop((kind, event.path), None)
         if self._over is None:
             self._calls.add(*self._arms_missing(event.path))
-        self._watches.tell([event])
+        self._watches.notify([event])
 
     def _arm_all(self) -> None:
         """Before all that waits: who is told of the connection, and looks, looks behind it."""

@@ -164,12 +164,12 @@ class _AtOnce(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no
         self, readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout_s: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """One call of the kernel instead of kazoo's five, several times for each request."""
-        asked = select.poll()
+        poller = select.poll()
         for reader in readers:
-            asked.register(reader, select.POLLIN)
+            poller.register(reader, select.POLLIN)
         for writer in writers:
-            asked.register(writer, select.POLLOUT)
-        ready = {fd for fd, _ in asked.poll(None if timeout_s is None else timeout_s * 1000)}
+            poller.register(writer, select.POLLOUT)
+        ready = {fd for fd, _ in poller.poll(None if timeout_s is None else timeout_s * 1000)}
         return [a for a in readers if a.fileno() in ready], [a for a in writers if a.fileno() in ready], []
 
     def create_connection(self, *args: Any, **options: Any) -> Any:
