@@ -97,7 +97,7 @@ def test_a_broker_that_is_back_before_its_session_is_over_takes_its_place(
 VICTIM = """
 import asyncio, sys
 from leadline.coordination.membership import register, remember_sessions
-from leadline.coordination.registration import Endpoint, Registration
+from leadline.coordination.registration import RegisteredEndpoint, Registration
 from leadline.coordination.zookeeper.client import ZooKeeperTree
 from leadline.runtime.ports import OsFiles
 
@@ -106,7 +106,7 @@ async def main(connect, directory):
         connect, session_timeout_ms=60_000, connection_timeout_ms=60_000, max_in_flight=10
     )
     remember_sessions(OsFiles(), directory, [tree.session])
-    here = Registration((Endpoint("PLAINTEXT", "here", 9092, "PLAINTEXT"),), timestamp_ms=1)
+    here = Registration((RegisteredEndpoint("PLAINTEXT", "here", 9092, "PLAINTEXT"),), timestamp_ms=1)
     print(await register(tree, 7, here, ()), flush=True)
     await asyncio.sleep(600)
 
