@@ -203,11 +203,11 @@ def test_aborted_records_are_left_out_where_that_is_asked(topic: Topic) -> None:
         ({"subscribePattern": "no.*where"}, NoSuchTopic, "subscribePattern=no.*where: no topic at"),
         ({"assign": '{"T": [0, 7]}'}, NoSuchTopic, "has 2 partitions; there is no T-7"),
         ({"startingOffsets": '{"T": {"0": 5}}'}, BadOption, "missing: T-1"),
-        ({"startingOffsets": '{"T": {"0": 5, "1": 5, "2": 5}}'}, BadOption, "not to be read: T-2"),
+        ({"startingOffsets": '{"T": {"0": 5, "1": 5, "2": 5}}'}, BadOption, "not read: T-2"),
         ({"startingOffsets": '{"T": {"0": 21, "1": 0}}'}, BadOption, "T-0 ends at 20; it cannot be read from 21 on"),
-        ({"startingOffsets": '{"T": {"0": 3, "1": 9}}'}, DataLoss, "T-0: offsets 3 to 4 are gone: the log begins at 5"),
+        ({"startingOffsets": '{"T": {"0": 3, "1": 9}}'}, DataLoss, "T-0: offsets 3 to 4 are gone: the log starts at 5"),
         ({"endingOffsets": '{"T": {"0": 21, "1": -1}}'}, BadOption, "T-0 ends at 20; it cannot be read up to 21"),
-        ({"startingTimestamp": "9999999999999"}, BadOption, "T-0 has no record at or behind 9999999999999"),
+        ({"startingTimestamp": "9999999999999"}, BadOption, "T-0 has no record at or after 9999999999999"),
         ({"kafka.bootstrap.servers": "localhost:1"}, Unreachable, "cannot reach localhost:1"),
     ],
 )
@@ -330,7 +330,7 @@ def test_records_that_retention_took_are_told_in_numbers(topic: Topic, tolerant:
     if tolerant:
         assert again.next() == in_order(range(14, 20))
         return
-    with pytest.raises(DataLoss, match=rf"{topic.name}-0: offsets 4 to 6 are gone: the log begins at 7 \(retention"):
+    with pytest.raises(DataLoss, match=rf"{topic.name}-0: offsets 4 to 6 are gone: the log starts at 7 \(retention"):
         again.next()
 
 
@@ -345,7 +345,7 @@ def test_records_that_go_while_they_are_read_are_told(topic: Topic, tolerant: bo
     if tolerant:
         assert values(reader, planned) == in_order(range(12, 20))
         return
-    with pytest.raises(DataLoss, match="offsets 0 to 5 are gone: the log begins at 6 by now"):
+    with pytest.raises(DataLoss, match="offsets 0 to 5 are gone: the log now starts at 6"):
         values(reader, planned)
 
 

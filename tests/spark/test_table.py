@@ -240,7 +240,7 @@ def test_records_that_are_gone_are_told_in_numbers(made: Made) -> None:
     asked = [TopicPartition(tp.topic, tp.partition, end - 1) for tp, end in ends.items()]
     for future in admin.delete_records(asked).values():
         future.result(WAIT_S)
-    with pytest.raises(DataLoss, match=rf"{feed.topic}.*begins at"):
+    with pytest.raises(DataLoss, match=rf"{feed.topic}.*starts at"):
         pipeline.run()
     pipeline.run(fail_on_data_loss=False)
     assert len(pipeline.rows()) == 42

@@ -1,4 +1,4 @@
-"""What all errors have in common that end a job and are told to a person. Imports nothing: it is quick to load."""
+"""The base class of errors that end a job with one line for the user. It imports nothing, so it loads quickly."""
 
 
 class JobFailed(Exception):

@@ -87,7 +87,7 @@ def _version(java: Path) -> str:
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=VERSION_S, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        raise NoJava(f"{java} does not run: {error}; JAVA_HOME tells where a Java 17 or newer is") from None
+        raise NoJava(f"{java} does not run: {error}; set JAVA_HOME to a Java 17 or newer") from None
     return done.stderr
 
 
@@ -127,7 +127,7 @@ def _base_archive(real: Path, home: Path) -> Path | None:
 
 
 def archive_options(java: Java, cache: Path) -> list[str]:
-    """What to tell the virtual machine: to use the archive, or to write one when it ends."""
+    """Options of the virtual machine: use the archive, or write one at the end."""
     if java.base_archive is not None and not java.base_archive.exists():
         return []
     archive = _archive(java, cache)

@@ -1,8 +1,8 @@
 """How far a stream has read: what its checkpoint holds, and what became of it since.
 
-Format: JSON as Spark's own Kafka connector writes it, {"topic": {"0": 17}}, so that a checkpoint of it can be gone on
-with. Beside the topics, under a name that no topic can have, stand the group that the progress is committed to and the
-ids of the topics, by which one that was deleted and created again is known from what it was.
+Format: JSON as Spark's own Kafka connector writes it, {"topic": {"0": 17}}, so that a stream can resume from that
+connector's checkpoint. Beside the topics, under a name that no topic can have, stand the group that the progress is
+committed to and the ids of the topics. The ids tell a topic that was deleted and created again.
 
 Pure: values in, values out.
 """
@@ -16,11 +16,11 @@ from leadline.spark.errors import JobFailed
 from leadline.spark.ranges import Range
 
 BESIDE = "@leadline"
-GONE = "the topic or the partition no longer exists, or is no longer asked for"
+GONE = "the topic or the partition no longer exists, or is no longer selected"
 
 
 class BadCheckpoint(Exception):
-    """What a checkpoint holds is not what this stream could have written."""
+    """This stream could not have written what the checkpoint holds."""
 
 
 class DataLoss(JobFailed):
@@ -68,7 +68,7 @@ def _object(value: object) -> "Mapping[str, Any]":
 
 
 class Loss(NamedTuple):
-    range: Range  # at least these; of a topic that is gone, nobody knows how many
+    range: Range  # at least these; the count is unknown if the topic is gone
     why: str
 
     def __str__(self) -> str:
@@ -91,7 +91,7 @@ class ClusterOffsets:
 
 
 def losses(before: Positions, now: ClusterOffsets) -> list[Loss]:
-    """What lies between the place where a stream stopped and the place where it can go on."""
+    """The offsets between the position where a stream stopped and the one where it can resume."""
     return [loss for tp, offset in sorted(before.offsets.items()) if (loss := _loss(before, now, tp, offset))]
 
 
@@ -101,7 +101,7 @@ def _loss(before: Positions, now: ClusterOffsets, tp: TopicPartition, offset: Of
     if is_recreated(before, now, tp.topic):
         return Loss(Range(tp, offset, offset), "the topic was deleted, and another one has its name")
     if offset < now.earliest[tp]:
-        why = f"the log begins at {now.earliest[tp]} (retention, or records were deleted)"
+        why = f"the log starts at {now.earliest[tp]} (retention, or records were deleted)"
         return Loss(Range(tp, offset, now.earliest[tp]), why)
     if offset > now.latest[tp]:
         why = f"the log ends at {now.latest[tp]} (truncated: an unclean election, or a disk restored from a backup)"
@@ -115,7 +115,7 @@ def is_recreated(before: Positions, now: ClusterOffsets, topic: str) -> bool:
 
 
 def resume_offsets(before: Positions, now: ClusterOffsets) -> dict[TopicPartition, Offset]:
-    """Where to read on, whatever was lost; partitions that are new from their begin."""
+    """Where to resume, whatever was lost. New partitions start at the earliest offset."""
     return {
         tp: now.earliest[tp]
         if tp not in before.offsets or is_recreated(before, now, tp.topic)
@@ -125,6 +125,4 @@ def resume_offsets(before: Positions, now: ClusterOffsets) -> dict[TopicPartitio
 
 
 def data_loss(lost: Iterable[Loss]) -> DataLoss:
-    return DataLoss(
-        "records that were to be read are gone; failOnDataLoss=false reads what is left: " + "; ".join(map(str, lost))
-    )
+    return DataLoss("records to be read are gone; failOnDataLoss=false reads the rest: " + "; ".join(map(str, lost)))

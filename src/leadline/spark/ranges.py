@@ -17,7 +17,7 @@ from leadline.model import Offset, TopicPartition
 
 SPLIT_BYTES = 128 << 20  # a task reads so much of one partition at most
 PACK_BYTES = 16 << 20  # and so much of several
-UNKNOWN_BYTES = 256.0  # of a record, where nobody could tell
+UNKNOWN_BYTES = 256.0  # of a record, if the brokers report no sizes
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -94,7 +94,7 @@ def _launch(conf: SparkConf, options: str, cache: Path) -> None:
 
 @contextmanager
 def _java_home(home: Path) -> Iterator[None]:
-    """For the launcher alone: processes of ours shall find Java by themselves."""
+    """For the launcher alone: other processes find Java by themselves."""
     before = os.environ.get("JAVA_HOME")
     os.environ["JAVA_HOME"] = str(home)
     try:
@@ -124,7 +124,7 @@ def home_without_zips(cache: Path) -> Path:
 
 
 def _usable(cache: Path) -> Path:
-    """The cache, or where the user has no place of his own, one among the temporary files."""
+    """The cache, or a temporary directory if the user has no home directory."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError:
@@ -158,13 +158,13 @@ def run_tasks(spark: SparkSession, work: Callable[[T], R], tasks: Sequence[T]) -
         results: list[R] = spark.sparkContext.parallelize(tasks, max(len(tasks), 1)).map(work).collect()
     except (Py4JJavaError, PySparkException) as error:
         raise TaskFailed(f"a task failed: {_cause(str(error))}") from error
-    except UnboundLocalError as error:  # pyspark's own, where nobody listens any more who has the results
+    except UnboundLocalError as error:  # of pyspark: the process that held the results is gone
         raise TaskFailed(f"Spark did not hand over what its tasks found: {_cause(str(error.__context__))}") from error
     return results
 
 
 def _cause(text: str) -> str:
-    """The line of a long story that tells what went wrong."""
+    """The line of a long error that names the cause."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Failed|Interrupt)\b", line)]
     java = [line for line in lines if line.startswith("Caused by:")]

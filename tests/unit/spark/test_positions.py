@@ -35,7 +35,7 @@ NOW = ClusterOffsets({A0: 10, A1: 0}, {A0: 20, A1: 5}, {"a": "new"})
     [
         (Positions({A0: 15}), "", 15),
         (Positions({A0: 20}), "", 20),
-        (Positions({A0: 7}), "a-0: offsets 7 to 9 are gone: the log begins at 10 (retention", 10),
+        (Positions({A0: 7}), "a-0: offsets 7 to 9 are gone: the log starts at 10 (retention", 10),
         (Positions({A0: 25}), "a-0: offsets 20 to 24 are gone: the log ends at 20 (truncated", 20),
         (Positions({A0: 15}, "", {"a": "old"}), "a-0: all from offset 15 on are gone: the topic was deleted, and", 10),
     ],

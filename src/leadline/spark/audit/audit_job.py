@@ -1,7 +1,7 @@
 """The job `audit`: the replicas of topics, held against each other and against what must hold of each, by their files.
 
 A unit of work is a range of offsets of one partition, with the files of all its replicas; ranges end where segments do.
-A file is told about by the unit in which it begins, and looked at by all that it reaches into. What was compacted is
+A file is reported by the unit in which it starts, and read by all units that it reaches into. What was compacted is
 one unit, as its records can only be judged together.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 UNIT_BYTES = 256 << 20  # of all replicas together; a larger segment is a unit of its own
-MOST_FINDINGS, MOST_KEPT = 1000, 10_000  # of a unit: told one by one, and kept until it is known which are the same
+MOST_FINDINGS, MOST_KEPT = 1000, 10_000  # of a unit: reported one by one, and kept until duplicates are removed
 AGAIN_S = 0.5  # until what was found beside a running broker is looked for once more
 ROUNDS = 4  # of units for each core, between two reports
 

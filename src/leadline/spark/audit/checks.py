@@ -19,7 +19,7 @@ from leadline.model import Offset, TopicPartition
 
 Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-NOWHERE = (1 << 63) - 1  # an offset behind all others
+NOWHERE = (1 << 63) - 1  # an offset after all others
 
 
 class FindingKind(StrEnum):
@@ -72,7 +72,7 @@ class BatchColumns:
 
     @classmethod
     def of(cls, rows: Sequence[int]) -> "BatchColumns":
-        """From the fields of one batch behind those of another."""
+        """From the fields of the batches, one after the other."""
         return cls(*np.array(rows, np.int64).reshape(-1, cls.COLUMNS).T)
 
     def __len__(self) -> int:
@@ -97,7 +97,7 @@ class FileContent:
     tp: TopicPartition
     path: str
     base_offset: Offset
-    next_base: Offset | None  # of the segment behind it
+    next_base: Offset | None  # of the next segment
     batches: BatchColumns
     unreadable: tuple[tuple[int, int], ...] = ()  # from where to where in the file: what should be there is not known
 
@@ -108,7 +108,7 @@ class FileContent:
 
     @property
     def end(self) -> int:
-        """Where the last batch ends, or what could not be read behind it."""
+        """Where the last batch ends, or the unreadable bytes after it."""
         behind = int(self.batches.position[-1] + self.batches.size[-1]) if len(self.batches) else 0
         return max([behind, *(end for _, end in self.unreadable)])
 
@@ -118,7 +118,7 @@ class FileContent:
 
 
 def settle(read: FileContent) -> tuple[FileContent, list[Finding]]:
-    """Batches whose offsets fit in nowhere are told; for all that follows, they get those that would."""
+    """Reports batches whose offsets do not fit, and gives them fitting offsets for the checks that follow."""
     base, last = read.batches.base.copy(), read.batches.last.copy()
     findings: list[Finding] = []
     for n in np.flatnonzero(base[1:] <= last[:-1]).tolist():
@@ -158,7 +158,7 @@ def epochs(read: FileContent, entries: Sequence[EpochEntry]) -> Iterator[Finding
     if not entries:
         back = np.flatnonzero(np.diff(batches.epoch) < 0) + 1
         for n in back.tolist():
-            text = f"epoch {batches.epoch[n]} behind epoch {batches.epoch[n - 1]}"
+            text = f"epoch {batches.epoch[n]} after epoch {batches.epoch[n - 1]}"
             yield read.finding(FindingKind.EPOCH, batches.position[n], text, batches.base[n])
         return
     starts = np.array([_long(entry.start_offset) for entry in entries])
@@ -176,7 +176,7 @@ def _long(number: int) -> int:
 
 
 def short(last: FileContent, high_watermark: Offset | None) -> Iterator[Finding]:
-    """The last file of a log ends at its high watermark or behind it: what lies below was promised to clients."""
+    """The last file of a log ends at its high watermark or after it: clients were promised all records below."""
     end = last.batches.end or last.base_offset
     if high_watermark is not None and end < high_watermark:
         yield last.finding(

@@ -132,10 +132,10 @@ def _lacking(holder: ReplicaContent, lacking: ReplicaContent, first: Offset, unt
     """Batches of the one that the other does not have, or has cut differently."""
     held, lacked = holder.batches, lacking.batches
     rows = np.flatnonzero((held.base >= first) & (held.last < until) & ~np.isin(held.base, lacked.base))
-    holders = np.searchsorted(lacked.last, held.base[rows])  # what holds the offset there, or lies behind it
+    holders = np.searchsorted(lacked.last, held.base[rows])  # the batch there that holds the offset, or follows it
     for at, begin, count in zip(*np.unique(holders, return_index=True, return_counts=True), strict=True):
         if at == len(lacked) or lacking.has_holes:
-            continue  # what cannot be read was told already
+            continue  # unreadable bytes are reported already
         row, last_row = rows[begin], rows[begin + count - 1]
         is_there = lacked.base[at] <= held.base[row]
         kind, what = (

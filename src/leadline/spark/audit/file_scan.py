@@ -87,7 +87,7 @@ class FileWindow:
 
 @dataclass(slots=True)
 class FileScan:
-    """What is found on the way through a file."""
+    """What a scan of a file found."""
 
     rows: "array[int]" = field(default_factory=lambda: array("q"))
     wrong: list[tuple[FindingKind, int, str]] = field(default_factory=list)
@@ -145,7 +145,7 @@ def _scan(window: FileWindow, at: int, size: int, checksums: bool, result: FileS
 
 
 def _next_batch(fd: int, start: int, size: int) -> int | None:
-    """Where the first batch at or behind a position begins whose checksum is right."""
+    """Where the first batch with a right checksum starts, at or after a position."""
     while start + HEADER_BYTES <= size:
         data = os.pread(fd, WINDOW_BYTES, start)
         at = data.find(MAGIC, MAGIC_AT)
@@ -172,7 +172,7 @@ def _is_batch(fd: int, header: Header, position: int, size: int) -> bool:
 
 
 def _tail(fd: int, at: int, size: int, is_last: bool, result: FileScan) -> None:
-    """What is left behind the last batch. Zeros at a log's end are room that was reserved."""
+    """The bytes after the last batch. Zeros at a log's end are reserved space."""
     head = os.pread(fd, HEADER_BYTES, at)
     result.unreadable.append((at, size))
     if not any(head) and _is_zero(fd, at):
@@ -293,7 +293,7 @@ def _txn_index(log: LogFiles, segment: SegmentFile, read: FileContent, content: 
 
 
 def _aborted(log: LogFiles, segment: SegmentFile, content: FileScan) -> tuple[list[AbortedTxn], bool]:
-    """The transactions that were aborted in a segment; and whether all that were open at its begin are known."""
+    """The transactions that were aborted in a segment; and whether all that were open at its start are known."""
     producers, is_known = ProducerState(log.tp, FOREVER_MS), segment.base_offset == 0
     path = segment.beside(names.SNAPSHOT)
     try:

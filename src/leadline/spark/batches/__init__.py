@@ -1,1 +1,1 @@
-"""Record batches and columns: what is decoded and encoded, whoever reads or writes it."""
+"""Record batches and columns: decoding and encoding for all readers and writers."""

@@ -50,11 +50,11 @@ from leadline.spark.batches.record_positions import (
     skip,
 )
 
-END_UNKNOWN: Offset = (1 << 63) - 1  # as last offset of an aborted transaction: its marker in the data tells
+END_UNKNOWN: Offset = (1 << 63) - 1  # as last offset of an aborted transaction: its marker in the data ends it
 PIECE_BYTES = 8 << 20  # of decompressed batches, which become one record batch of Arrow's
 PIECE_RECORDS = 1_000_000  # and so many at most
 MAX_BYTES = (1 << 31) - 1  # of one column
-SLACK = bytes(8)  # behind bodies that are joined, so that numbers can be looked at there
+SLACK = bytes(8)  # after joined bodies: eight bytes can be read at any of their positions
 TIMESTAMP = pa.timestamp("ms", "UTC")
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -103,7 +103,7 @@ def decode(data: Buffer, filter_: RecordFilter) -> pa.RecordBatch:
 
 
 def pieces(data: Buffer, filter_: RecordFilter) -> Iterator[pa.RecordBatch]:
-    """The records in their order, none of them from behind a batch that is damaged."""
+    """The records in their order, none from after a damaged batch."""
     piece = _Piece(data)
     for position, header in _chosen(data, filter_):
         for body in _bodies(data, position, header):
@@ -119,7 +119,7 @@ def pieces(data: Buffer, filter_: RecordFilter) -> Iterator[pa.RecordBatch]:
 
 
 def _chosen(data: Buffer, filter_: RecordFilter) -> Iterator[tuple[int, Header]]:
-    """The batches with records that are wanted. What is skipped is not looked at: whoever wants it checks it."""
+    """The batches with records that pass the filter. Skipped batches are not checked."""
     void = _AbortedRanges(data, filter_.aborted) if filter_.aborted else None
     for position, header in _walk(data):
         if header.last_offset_delta < 0 or header.base_offset < 0:
@@ -137,7 +137,7 @@ def _walk(data: Buffer) -> Iterator[tuple[int, Header]]:
             yield position, header
             behind, last = position + header.size, header.last_offset
     except WireError as error:
-        raise type(error)(f"at byte {behind}, behind offset {last}: {error}") from error
+        raise type(error)(f"at byte {behind}, after offset {last}: {error}") from error
 
 
 class _AbortedRanges:
@@ -364,6 +364,6 @@ def _null_if_none(headers: pa.Array) -> pa.Array:
 
 
 def _microseconds(times: pa.Array) -> pa.Array:
-    """What lies beyond the years that they can tell is put at their ends."""
+    """Times beyond their range become its first or last value."""
     ms = np.clip(times.view(pa.int64()).to_numpy(), -LAST_MS, LAST_MS)
     return pa.array(ms * 1000).view(MICROSECONDS)

@@ -91,7 +91,7 @@ class BatchEncoder:
                 body = self._open[tp] = OpenBatch()
 
     def rest(self) -> Iterator[EncodedBatch]:
-        """What is not full, at the end."""
+        """The batches that are not full, at the end."""
         for tp in sorted(self._open):
             if self._open[tp].count:
                 yield self._close(tp)

@@ -24,7 +24,7 @@ def build(folder: Path = SOURCE.parent) -> Path:
         _run([sys.executable, "-m", "cython", "--module-name", name, str(SOURCE), "-o", str(code)])
         include = f"-I{sysconfig.get_path('include')}"
         _run([*compiler.split(), "-O2", "-fPIC", "-shared", include, str(code), "-o", str(built)])
-        os.replace(built, target)  # whoever has the old one open keeps it
+        os.replace(built, target)  # a process that has the old file open keeps it
     return target
 
 
@@ -36,4 +36,4 @@ if __name__ == "__main__":
     try:
         print(f"built {build()}")
     except (OSError, subprocess.CalledProcessError) as error:
-        sys.exit(f"not built, numpy goes on doing the work: {error}")
+        sys.exit(f"not built; numpy does the work: {error}")

@@ -5,9 +5,9 @@ is found together, then the next; where batches are few, one record after the ot
 A varint is looked up by its first two bytes, which are enough for nearly all of them; of a longer one, eight bytes
 are one number, of which it is the seven-bit groups up to the first byte without its top bit.
 
-What is not plain in this sense, `exact` looks at record by record: it knows the rare (varints of nine and ten bytes)
-from the damaged. `native` holds a compiled way to the same columns, if one was built.
-    all places lie within their record, all records within their batch's body, and each body is used up
+Other bodies are parsed record by record (`by_records`), which tells rare records (varints of nine and ten bytes) from
+damaged ones. `native` builds compiled code for the same columns.
+    all positions lie within their record, all records within their batch's body, and each body is used up
 
 Pure: bytes in, columns out.
 """
@@ -89,7 +89,7 @@ class WrongBody(CorruptMessage):
 def record_positions(bodies: RecordBytes) -> RecordPositions:
     """WrongBody where lengths contradict each other."""
     if (bodies.counts < 0).any() or (bodies.counts * LEAST_RECORD_BYTES > bodies.ends - bodies.starts).any():
-        return by_records(bodies)  # and be told why
+        return by_records(bodies)  # it raises the reason
     fast = by_columns if native_positions is None else by_native_code
     return fast(bodies) or by_records(bodies)
 
@@ -185,7 +185,7 @@ _GROUPS = tuple(
 
 
 class _View:
-    """Bytes, to be looked at from any position on. IndexError for a varint behind the last but one."""
+    """Bytes, to be looked at from any position on. IndexError for a varint after the last but one."""
 
     def __init__(self, data: Buffer) -> None:
         self.data = data
@@ -195,7 +195,7 @@ class _View:
         self.too_long = False  # whether there was a varint of more than eight bytes
 
     def varints(self, at: Longs) -> tuple[Longs, Longs]:
-        """The numbers at these positions, and the positions behind them."""
+        """The numbers at these positions, and the positions after them."""
         pairs = self._pairs[at]
         size, value = _SIZE.take(pairs), _VALUE.take(pairs)
         if not size.all():
@@ -250,7 +250,7 @@ def header_positions(data: Buffer, rows: RecordPositions) -> HeaderPositions | N
 
 
 def _header_counts(view: _View, rows: RecordPositions) -> tuple[Longs, Longs]:
-    """Of each record, and the positions behind them: for nearly all, a single byte of zero, perhaps the very last."""
+    """Of each record, and the positions after them: for nearly all, a single byte of zero, perhaps the very last."""
     counts, at = np.zeros(len(rows.end), np.int64), rows.headers_at + 1
     some = np.flatnonzero(np.frombuffer(view.data, np.uint8)[rows.headers_at])
     if len(some):

@@ -1,8 +1,8 @@
-"""A cluster as the pipeline sees it: who leads what, where partitions begin and end, what groups have committed.
+"""A client of a cluster for the pipeline: leaders, the first and last offsets of partitions, committed offsets.
 
-A blocking client for drivers and tasks, over `connection`. Leaders and coordinators are looked up when they are first
-needed and again when a broker says that it is not the one; what may pass is tried again until default.api.timeout.ms
-are over (60 s), and then told with the last reason.
+It blocks, for drivers and tasks, over `connection`. It looks up leaders and coordinators when it first needs them, and
+again when a broker answers that it is not the one. It retries retriable errors for default.api.timeout.ms (60 s), and
+then raises the last one.
 """
 
 import time
@@ -52,7 +52,7 @@ PASSING = {code for code, kind in BY_CODE.items() if kind.retriable}
 
 
 class RequestFailed(JobFailed):
-    """A broker said no: what was asked, and its code."""
+    """A broker answered with an error: the request, and the code."""
 
     def __init__(self, what: str, code: int, more: str | None = None) -> None:
         name = BY_CODE[code].__name__ if code in BY_CODE else f"error {code}"
@@ -65,7 +65,7 @@ class RequestFailed(JobFailed):
 
 
 class NoSuchTopic(JobFailed):
-    """What was asked for is not there; says what is, if it is nearly that."""
+    """The topic does not exist; names one with a similar name."""
 
 
 class TopicMetadata(NamedTuple):
@@ -81,7 +81,7 @@ class TopicMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class Retries:
-    """How long something is tried again, with longer and longer pauses."""
+    """Retries up to a deadline, with growing pauses."""
 
     timeout_s: float
     pause_s: float = FIRST_PAUSE_S
@@ -91,7 +91,7 @@ class Retries:
         self.deadline_s = time.monotonic() + self.timeout_s
 
     def wait(self, error: Exception) -> None:
-        """Until the next try; the error itself if there is none."""
+        """Pauses before the next try. Raises the error if the deadline would pass."""
         if time.monotonic() + self.pause_s > self.deadline_s:
             raise error
         time.sleep(self.pause_s)
@@ -124,7 +124,7 @@ class ClusterClient:
     # Who is where
 
     def topics(self, names: Collection[str] | None = None) -> dict[str, TopicMetadata]:
-        """As they are now: those of the names that exist, or all."""
+        """The current metadata of the named topics that exist, or of all topics."""
         requested = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         answer = self._metadata(MetadataRequest(topics=requested, allow_auto_topic_creation=False))
         topics: dict[str, TopicMetadata] = {}
@@ -167,7 +167,7 @@ class ClusterClient:
         return answer
 
     def ask_any_broker(self, request: Message, kind: type[M]) -> M:
-        """The first broker that answers."""
+        """The answer of the first broker that can be reached."""
         patience = Retries(self.timeout_s)
         while True:
             error: Exception = AccessRefused(
@@ -188,12 +188,12 @@ class ClusterClient:
         return connection
 
     def forget(self, address: BrokerAddress) -> None:
-        """Nobody answers there, for now."""
+        """Closes the connection: the broker does not answer."""
         if (connection := self._connections.pop(address, None)) is not None:
             connection.close()
 
     def ask_brokers(self, request: Message, kind: type[M]) -> list[M]:
-        """What each of the brokers answers that there are now."""
+        """The answers of all brokers of the cluster."""
 
         def ask() -> list[M]:
             self.topics([])
@@ -203,14 +203,14 @@ class ClusterClient:
         return self.retry(ask)
 
     def controller(self) -> BlockingConnection:
-        """Whoever it is now."""
+        """A connection to the current controller."""
         self.topics([])
         if self._controller not in self._brokers:
             raise RequestFailed("the controller", LeaderNotAvailable.code)
         return self._connection(self._brokers[self._controller])
 
     def leader(self, tp: TopicPartition) -> BlockingConnection:
-        """Of the partition, as far as is known. Answered or Unreachable while there is none."""
+        """A connection to the partition's leader. RequestFailed or Unreachable while there is none."""
         topic = self._topics.get(tp.topic) or self.existing_topics([tp.topic])[tp.topic]
         if tp.partition not in topic.leaders:
             raise NoSuchTopic(f"topic {tp.topic} has {len(topic.leaders)} partitions; there is no {tp}")
@@ -220,11 +220,11 @@ class ClusterClient:
         return self._connection(self._brokers[leader])
 
     def forget_leaders(self, topic: str) -> None:
-        """What is known of it is no longer so: look it up before it is next needed."""
+        """The leaders of the topic changed: the next use looks them up."""
         self._topics.pop(topic, None)
 
     def retry(self, what: Callable[[], T], topics: Collection[str] = (), timeout_s: float | None = None) -> T:
-        """The answer, also if it takes some tries; leaders are looked up again before each."""
+        """Retries `what`; looks up the leaders of the topics again before each try."""
         patience = Retries(self.timeout_s if timeout_s is None else timeout_s)
         while True:
             try:
@@ -241,7 +241,7 @@ class ClusterClient:
         partitions: Collection[TopicPartition],
         ask: Callable[[BlockingConnection, list[TopicPartition]], Mapping[TopicPartition, tuple[int, T]]],
     ) -> dict[TopicPartition, T]:
-        """What the leaders answer, each for its own: `ask` returns an error code and an answer for each partition."""
+        """The answers of the leaders: `ask` returns an error code and an answer for each partition."""
         answers: dict[TopicPartition, T] = {}
 
         def ask_for_the_rest() -> dict[TopicPartition, T]:
@@ -263,7 +263,7 @@ class ClusterClient:
         return self.retry(ask_for_the_rest, {tp.topic for tp in partitions})
 
     def using(self, connection: BlockingConnection, ask: Callable[[], T]) -> T:
-        """What happens on a connection; a broken one is forgotten."""
+        """Runs `ask` on a connection, and forgets a broken one."""
         try:
             return ask()
         except Unreachable:
@@ -275,9 +275,9 @@ class ClusterClient:
     def offsets(
         self, times: Mapping[TopicPartition, int], *, committed: bool = False
     ) -> dict[TopicPartition, Offset | None]:
-        """For each partition that of the first record at or behind a time (EARLIEST, LATEST); None: no such record.
+        """The offset of the first record at or after a time (EARLIEST, LATEST), by partition; None: no such record.
 
-        `committed`: the latest is the end of what is decided, not that of what is replicated.
+        `committed`: the latest is the last stable offset, not the high watermark.
         """
 
         def ask(
@@ -313,7 +313,7 @@ class ClusterClient:
         return _or_zero(self.offsets(dict.fromkeys(partitions, LATEST), committed=committed))
 
     def sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """In bytes on the leaders' disks. Answered if we may not know."""
+        """In bytes on the leaders' disks. RequestFailed without the permission to describe log directories."""
 
         def ask(connection: BlockingConnection, tps: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
             topics = [
@@ -345,7 +345,7 @@ class ClusterClient:
         return self._connection(address)
 
     def ask_coordinator(self, kind: int, key: str, ask: Callable[[BlockingConnection], T]) -> T:
-        """What the coordinator answers, whoever that is by then."""
+        """The answer of the coordinator; looks it up again if it moved."""
 
         def once() -> T:
             try:
@@ -361,7 +361,7 @@ class ClusterClient:
     def committed(
         self, group: str, partitions: Collection[TopicPartition] | None = None
     ) -> dict[TopicPartition, "GroupOffset"]:
-        """What a group has committed, of these partitions or of all; what may yet change is waited for."""
+        """The offsets that a group has committed, of some partitions or all; waits for pending transactions."""
 
         def ask(connection: BlockingConnection) -> dict[TopicPartition, GroupOffset]:
             topics = None
@@ -421,7 +421,7 @@ class GroupOffset(NamedTuple):
 
 
 def addresses(servers: str) -> Iterator[BrokerAddress]:
-    """Out of host:port,host:port; a protocol in front is passed over, as Kafka's clients do."""
+    """Out of host:port,host:port; a protocol prefix is ignored, as Kafka's clients do."""
     for server in filter(None, (part.strip() for part in servers.split(","))):
         host, colon, port = server.rpartition("://")[2].rpartition(":")
         if not (colon and host and port.isdigit() and int(port) < 1 << 16):

@@ -47,11 +47,11 @@ NEWEST = {
 
 
 class Unreachable(JobFailed):
-    """Nobody answers there, or not as a broker would; worth another try, or another broker."""
+    """The broker does not answer, or not with the protocol. A retry or another broker may help."""
 
 
 class AccessRefused(JobFailed):
-    """The broker does not let us in, or a property that says how to get in is wrong: no use to try again."""
+    """The broker refuses the client, or a security property is wrong. A retry does not help."""
 
 
 class BrokerAddress(NamedTuple):
@@ -64,7 +64,7 @@ class BrokerAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """How to get into a cluster, out of a client's properties."""
+    """The security settings of a client, from its properties."""
 
     client_id: str
     timeout_s: float  # of one request

@@ -1,7 +1,7 @@
-"""Ranges out of brokers: raw fetches from the leader of a partition, its bytes untouched.
+"""Ranges fetched from brokers: raw fetches from the leader of a partition, its bytes unchanged.
 
-While the bytes of one answer are worked on, the next one is already asked for. Leaders that move and brokers that are
-away are waited for; offsets that are gone are told in numbers, or passed over.
+The next fetch is sent while the caller works on the last answer. The fetch waits for leaders that move and brokers that
+are down. Offsets that are gone raise DataLoss with their numbers, or are skipped.
 """
 
 from collections.abc import Iterator
@@ -36,9 +36,9 @@ class FetchOptions:
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatches:
-    data: Buffer  # whole batches, and perhaps the begin of another; good until the next ones are asked for
-    first: Offset  # what lies before it in the data was not asked for
-    aborted: tuple[AbortedTxn, ...] | None  # None: of readers who want all records
+    data: Buffer  # whole batches, and perhaps the start of another; valid until the next fetch
+    first: Offset  # records before it in the data were not requested
+    aborted: tuple[AbortedTxn, ...] | None  # None: read_uncommitted
 
 
 def rows(cluster: ClusterClient, range_: Range, options: FetchOptions, *, headers: bool) -> Iterator[pa.RecordBatch]:
@@ -49,7 +49,7 @@ def rows(cluster: ClusterClient, range_: Range, options: FetchOptions, *, header
 
 
 def fetch(cluster: ClusterClient, range_: Range, options: FetchOptions) -> Iterator[FetchedBatches]:
-    """All bytes of a range, in order. DataLoss if some are gone and that matters."""
+    """All batches of a range, in order. DataLoss if some are gone, unless the options allow that."""
     yield from _Fetch(cluster, range_, options).run()
 
 
@@ -79,7 +79,7 @@ class _Fetch:
             self._close()
 
     def _answer(self) -> FetchResponse.PartitionData:
-        """What the leader has from the position on; asked for already, or now."""
+        """The leader's answer from the position on, requested before or now."""
         if self._due is None:
             self._connection = self.cluster.leader(self.tp)
             self._ask()
@@ -109,7 +109,7 @@ class _Fetch:
         self._due = self._connection.send(request)
 
     def _move_on(self, part: FetchResponse.PartitionData, behind: Offset) -> FetchedBatches:
-        """Ask for what comes next, into another buffer, and hand out what came."""
+        """Requests the next data into another buffer, and returns the data at hand."""
         assert self._connection is not None
         assert isinstance(part.records, memoryview)
         self._patience = Retries(self.cluster.timeout_s)
@@ -117,12 +117,12 @@ class _Fetch:
         self.position = behind
         if behind < self.until:
             self._spare = self._connection.swap_buffer(self._spare)
-            with suppress(Unreachable):  # then it is asked for again, when it is due
+            with suppress(Unreachable):  # then the next turn requests it again
                 self._ask()
         return fetched
 
     def _has_no_more(self, part: FetchResponse.PartitionData) -> bool:
-        """Whether nothing is left of the range, as after compaction; else it is not yet there: wait."""
+        """Whether the range holds no more records, as after compaction. Otherwise waits for them."""
         end = part.last_stable_offset if self.options.committed else part.high_watermark
         if end >= self.until:
             return True
@@ -131,7 +131,7 @@ class _Fetch:
         return False
 
     def _recover(self, error: Exception) -> None:
-        """So that another try makes sense; raises if it makes none."""
+        """Prepares another try; raises if a retry cannot help."""
         if isinstance(error, NoSuchTopic):
             self._lose(self.until, "the topic or the partition no longer exists")
         elif isinstance(error, RequestFailed) and error.code == OffsetOutOfRange.code:
@@ -150,9 +150,9 @@ class _Fetch:
         latest = self.cluster.latest([self.tp], committed=False)[self.tp]
         if self.position < earliest:
             begin = min(earliest, self.until)
-            self._lose(begin, f"the log begins at {earliest} by now (retention, or records were deleted)")
+            self._lose(begin, f"the log now starts at {earliest} (retention, or records were deleted)")
         elif self.position > latest:
-            self._lose(self.until, f"the log ends at {latest} by now (truncated, or another topic of that name)")
+            self._lose(self.until, f"the log now ends at {latest} (truncated, or another topic of that name)")
         else:
             self._patience.wait(Unreachable(f"{self.tp}: offset {self.position} is there, and is refused"))
 
@@ -162,13 +162,13 @@ class _Fetch:
         self.position = until
 
     def _close(self) -> None:
-        """An answer that nobody takes would be taken for that to the next request."""
+        """Closes a connection with an unread answer: the next request would take it for its own."""
         if self._connection is not None and self._due is not None:
             self.cluster.forget(self._connection.address)
 
 
 def _next_offset(part: FetchResponse.PartitionData, position: Offset) -> Offset | None:
-    """The offset behind the whole batches at hand; None if there is none of use."""
+    """The offset after the whole batches; None if none of them reaches the position."""
     assert part.records is None or isinstance(part.records, bytes | memoryview)
     last = None
     for _, header in walk(part.records or b""):

@@ -1,12 +1,12 @@
-"""One transaction, by one producer that no other outlives: what the driver does to make a batch of many tasks visible.
+"""One transaction of one producer: the driver makes the batches of many tasks visible at once.
 
-    begin   the producer's epoch is raised: whoever held the id before is fenced, and what it left open is aborted
-    add     the coordinator learns of the partitions
-    send    batches, in order, each of a partition with the next sequence: what is sent twice is stored once
-    note    offsets and a remark for a group, visible together with the records or not at all
+    begin   raises the producer's epoch: an earlier producer of the id is fenced, and its open transaction is aborted
+    add     registers the partitions with the coordinator
+    send    sends the batches of each partition in order, with sequence numbers: one that is sent twice is stored once
+    commit_offsets   commits offsets and metadata for a group, together with the records
     commit  or abort
 
-The state of a transaction is the coordinator's; a crash between any two of these steps leaves nothing to be read.
+The state of a transaction is the coordinator's; a crash between any two of these steps leaves no visible record.
 """
 
 from collections import defaultdict, deque
@@ -43,12 +43,12 @@ FENCED = {InvalidProducerEpoch.code, ProducerFenced.code, TransactionCoordinator
 
 
 class Fenced(JobFailed):
-    """Another producer has taken the transactional id over: what is written is its business from now on."""
+    """Another producer has taken over the transactional id."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedBatch:
-    """A batch on its way: its bytes are read when it is its turn."""
+    """A batch to be sent. Its bytes are loaded just before."""
 
     tp: TopicPartition
     size: int
@@ -65,8 +65,8 @@ class ClientTransaction:
     producer_id: int = NO_PRODUCER_ID
     epoch: int = -1
     sequences: dict[TopicPartition, int] = field(default_factory=dict)  # the next of each partition
-    ends: dict[TopicPartition, Offset] = field(default_factory=dict)  # behind the last record of each
-    on_stored: Callable[[StagedBatch, Offset], None] | None = None  # told of each batch, with its first offset
+    ends: dict[TopicPartition, Offset] = field(default_factory=dict)  # after the last record of each
+    on_stored: Callable[[StagedBatch, Offset], None] | None = None  # called with each stored batch and its base offset
 
     def begin(self) -> None:
         def ask(connection: BlockingConnection) -> None:
@@ -182,7 +182,7 @@ class ClientTransaction:
     # The end
 
     def commit_offsets(self, group: str, notes: Mapping[TopicPartition, GroupOffset]) -> None:
-        """Committed for a group, if the transaction is."""
+        """Offsets that the group commits if the transaction commits."""
         request = AddOffsetsToTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -228,7 +228,7 @@ class ClientTransaction:
         self._end(committed=True)
 
     def abort(self) -> None:
-        """As far as that is possible: what is left open is aborted by the next `begin`, or when its time is over."""
+        """Best effort: the next `begin`, or the transaction timeout, aborts what stays open."""
         with suppress(RequestFailed, Fenced, Unreachable, AccessRefused):
             self._end(committed=False)
 

@@ -2,7 +2,7 @@
 
 Columns carry the names that Kafka's tools print, in Python's spelling; times are ms since 1970, as they stand in the
 files. Files that are damaged do not end a view of files: a row with `error` says where, and the next file is read.
-Records are another matter: who reads them must not miss any, so damage is an error there.
+The view of records differs: its readers must not miss any record, so damage is an error there.
 """
 
 import os

@@ -62,7 +62,7 @@ class LogFiles:
     topic_id: TopicId | None
     segments: tuple[SegmentFile, ...]  # by base offset; there may be none
     log_start: Offset
-    high_watermark: Offset | None  # None: no checkpoint tells
+    high_watermark: Offset | None  # None: no checkpoint holds it
     cleaned_until: Offset | None  # None: was never compacted
 
     @property
@@ -209,7 +209,7 @@ def _whole(path: str, position: int, data: bytes) -> int:
 
 
 def offset_index(segment: SegmentFile) -> tuple[Sequence[int], Sequence[int]]:
-    """Relative offsets and positions. Zeros behind the last entry are room that a running broker reserved."""
+    """Relative offsets and positions. Zeros after the last entry are space that a running broker reserved."""
     try:
         data = read_file(FILES, segment.beside(names.INDEX))
     except FileNotFoundError:
@@ -221,7 +221,7 @@ def offset_index(segment: SegmentFile) -> tuple[Sequence[int], Sequence[int]]:
 
 
 def position_of(segment: SegmentFile, offset: Offset) -> int:
-    """Where to start looking for an offset; the begin, should the index not be of use."""
+    """Where to start looking for an offset; the start of the file if the index is of no use."""
     offsets, positions = offset_index(segment)
     n = bisect_right(offsets, offset - segment.base_offset)
     if n == 0:
@@ -247,7 +247,7 @@ def _may_begin(head: bytes, offset: Offset) -> bool:
 
 
 def batches_of(log: LogFiles, first: Offset, until: Offset) -> Iterator[tuple[str, int, memoryview]]:
-    """All batches with offsets in [first, until), and perhaps some before and behind: file, position, bytes."""
+    """All batches with offsets in [first, until), and perhaps some before and after: file, position, bytes."""
     for segment, above in segments_of(log, first, until):
         position = position_of(segment, first) if first > segment.base_offset else 0
         for at, data in batches_in(segment.path, position, is_last=above is None):
@@ -257,7 +257,7 @@ def batches_of(log: LogFiles, first: Offset, until: Offset) -> Iterator[tuple[st
 
 
 def segments_of(log: LogFiles, first: Offset, until: Offset) -> Iterator[tuple[SegmentFile, SegmentFile | None]]:
-    """The segments with offsets in [first, until), each with the one behind it."""
+    """The segments with offsets in [first, until), each with the next one."""
     for segment, above in pairwise([*log.segments, None]):
         assert segment is not None
         if segment.base_offset < until and (above is None or above.base_offset > first):
@@ -287,7 +287,7 @@ def headers_of(log: LogFiles, first: Offset, until: Offset) -> Iterator[tuple[He
 
 
 def log_end(log: LogFiles) -> Offset:
-    """The offset behind the last whole batch."""
+    """The offset after the last whole batch."""
     if not log.segments:
         return log.log_start
     last = log.segments[-1]
@@ -302,14 +302,14 @@ def log_end(log: LogFiles) -> Offset:
 
 
 def readable_until(log: LogFiles, *, committed: bool, to_log_end: bool = False) -> Offset:
-    """The high watermark, or the last stable offset; the log's end where no checkpoint tells, or it tells of more."""
+    """The high watermark, or the last stable offset; the log's end if no checkpoint holds a lower one."""
     end = log_end(log)
     until = end if log.high_watermark is None or to_log_end else min(log.high_watermark, end)
     return last_stable_offset(log, until) if committed else until
 
 
 def last_stable_offset(log: LogFiles, until: Offset) -> Offset:
-    """Where the first transaction begins that is still open at an offset: from snapshots, and the log behind them."""
+    """Where the first transaction begins that is still open at an offset: from snapshots, and the log after them."""
     producers = ProducerState(log.tp, FOREVER_MS)
     producers.end_offset = log.log_start
     for at in reversed([offset for offset in snapshots_in(log.directory) if offset <= until]):
@@ -318,7 +318,7 @@ def last_stable_offset(log: LogFiles, until: Offset) -> Offset:
             producers.load(decode_snapshot(path, read_file(FILES, path)), at, 0)
             break
         except (CorruptFile, FileNotFoundError):
-            continue  # an older one, and more of the log, tell the same
+            continue  # an older snapshot, and more of the log, give the same
     for header, batch in headers_of(log, producers.end_offset, until):
         if header.has_producer_id:
             marker = read_end_marker(batch, 0, header) if header.is_control else None

@@ -2,7 +2,7 @@
 
 Batches go over with their bytes unopened: keys, values, headers, times and compression stay. Opened and built again are
 only those that another cluster would not take, or would take for something else: with records removed by compaction,
-stamped by the broker, or only partly in the range. Markers and records of aborted transactions stay behind.
+stamped by the broker, or only partly in the range. Markers and records of aborted transactions are not copied.
     a batch whose checksum is wrong is not given a new one
 """
 

@@ -3,7 +3,7 @@
 A round copies what has come since the last one. Tasks stage batches, the driver sends them in one transaction, and in
 the same transaction go the runs of the offset map and, as a group's committed offsets, how far the source is copied:
     what is over there, what the map says of it and where the next round begins are never at odds
-Nothing else is kept: a mirror goes on where the transaction of its last round ended, whoever starts it and where.
+Nothing else is kept: a mirror resumes where the transaction of its last round ended, on any machine.
 A second one of the same name takes over: the first one's transaction is fenced.
 
     over there                      holds
@@ -46,12 +46,12 @@ UNCHANGED = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes"
 
 
 class BadMirror(JobFailed):
-    """What was noted over there is not what a mirror writes."""
+    """The group at the target holds offsets that no mirror committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorSpec:
-    """What a person asked for."""
+    """The mirror that a user asks for."""
 
     name: str
     source: Mapping[str, str]  # properties of a client
@@ -67,7 +67,7 @@ class MirrorSpec:
 
 @dataclass(frozen=True, slots=True)
 class RoundSummary:
-    """What a round has done, and what is left."""
+    """What a round copied, and what remains."""
 
     records: int
     size: int
@@ -128,7 +128,7 @@ class Mirror:
         return TopicPartition(self.id, 0)
 
     def load(self) -> None:
-        """What earlier rounds left, read once."""
+        """Loads the offset map of earlier rounds."""
         create_topic(self.target, self.id, 1, UNCHANGED)
         range_ = Range(
             self.map_tp,
@@ -150,7 +150,7 @@ class Mirror:
             return RoundSummary(0, 0, 0, 0, NO_TIMESTAMP, time.monotonic() - started, moved, busy)
         self._prepare(at)
         transaction = ClientTransaction(self.target, self.id, TRANSACTION_MS)
-        transaction.begin()  # from here on nobody else moves what was noted
+        transaction.begin()  # from here on no other mirror can commit positions
         places = self._positions()
         begin = self._start_offsets(places, at)
         sizes = resolution.bytes_per_offset(self.source, at)
@@ -185,7 +185,7 @@ class Mirror:
     def _start_offsets(
         self, places: Mapping[TopicPartition, CopyPosition], at: ClusterOffsets
     ) -> dict[TopicPartition, Offset]:
-        """Where each partition goes on; one that is new, from what is there of it."""
+        """Where each partition resumes; a new one starts at its earliest offset."""
         copied = {tp: places[self._target_of(tp)] for tp in at.latest if self._target_of(tp) in places}
         ids = {tp.topic: place.id for tp, place in copied.items() if place.id}
         before = Positions({tp: place.source for tp, place in copied.items()}, "", ids)

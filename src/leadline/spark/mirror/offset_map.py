@@ -38,7 +38,7 @@ class OffsetMap:
         self._runs: dict[TopicPartition, list[OffsetRun]] = defaultdict(list)
 
     def add(self, tp: TopicPartition, run: OffsetRun) -> None:
-        """Behind those that are there; what goes on where the last one ends becomes one with it."""
+        """Appends a run; one that continues the last run extends it."""
         runs = self._runs[tp]
         last = runs[-1] if runs else None
         if last is not None and (last.source + last.length, last.target + last.length) == (run.source, run.target):
@@ -47,7 +47,7 @@ class OffsetMap:
             runs.append(run)
 
     def translate(self, tp: TopicPartition, source: Offset) -> Offset | None:
-        """Where who has read all before `source` goes on over there; None if nothing was copied."""
+        """The target offset at which a reader of everything before `source` resumes; None if nothing was copied."""
         return self._across(tp, source, _SOURCE, _TARGET)
 
     def translate_back(self, tp: TopicPartition, target: Offset) -> Offset | None:

@@ -1,1 +1,1 @@
-"""The job `report`: topics measured and told on one page."""
+"""The job `report`: topics measured and shown on one page."""

@@ -1,4 +1,4 @@
-"""What a report tells of a topic, gathered from the bytes of its batches in one pass, by many tasks.
+"""The figures of a topic, gathered from the bytes of its batches in one pass, by many tasks.
 
 Each task measures the ranges that it was given; the figures of all tasks are merged. A batch counts where its last
 offset lies, so that ranges may begin and end within one. Two measures of size are told apart:
@@ -103,7 +103,7 @@ class TopicFigures:
         return self.codecs.setdefault(codec, CodecFigures())
 
     def kept(self) -> CompactionEstimate:
-        """What compaction would leave; an estimate never tells more than there is."""
+        """What compaction would leave; an estimate never exceeds the topic's own figures."""
         estimate, keyed = self.last.kept(), self.records - sum(part.keyless for part in self.parts.values())
         return replace(estimate, keys=min(estimate.keys, keyed), bytes=min(estimate.bytes, self.stored))
 
@@ -136,7 +136,7 @@ class RangeMeasure:
         self._to_try = TRIED_BYTES
 
     def add(self, data: Buffer) -> None:
-        """Whole batches, in order, and perhaps some that are none of ours. CorruptMessage if one is damaged."""
+        """Whole batches, in order, and perhaps some outside the range. CorruptMessage if one is damaged."""
         ours = [(at, header) for at, header in walk(data) if self.first <= header.last_offset < self.until]
         part = self.figures.part(self.partition)
         part.batches += len(ours)

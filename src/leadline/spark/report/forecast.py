@@ -4,7 +4,7 @@ The rate is that of the latest quarter of the time that the log covers, or of al
     with retention.ms, size settles at rate × retention.ms, once the log is that old
     with retention.bytes, a partition settles at that size
     with neither met, the disk is full after free / rate
-    of a log that covers less than TOO_SHORT_MS, nothing is foretold
+    of a log that covers less than TOO_SHORT_MS, there is no forecast
 
 Pure: figures in, forecasts out.
 """
@@ -18,8 +18,8 @@ from leadline.spark.report.figures import PartitionFigures
 from leadline.spark.report.traffic import DAY_MS, TimeSlots, bulk, joined
 
 RECENT = 0.25
-FORESEEN_MS = 10 * 365 * DAY_MS  # what lies beyond is not worth a date
-TOO_SHORT_MS = 10 * 60_000  # a log that covers less tells of no day
+FORESEEN_MS = 10 * 365 * DAY_MS  # later dates are not shown
+TOO_SHORT_MS = 10 * 60_000  # a log that covers less gives no rate for a day
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Forecast:
     settles_ms: int | None = None  # when; in the past: it has settled
     by: str = ""  # the setting that does it
     disk_full_ms: int | None = None  # None: not in sight
-    is_too_short: bool = False  # nothing is foretold
+    is_too_short: bool = False  # no forecast
 
 
 def forecast(parts: Mapping[int, PartitionFigures], limits: TopicLimits) -> Forecast | None:

@@ -1,4 +1,4 @@
-"""How far behind groups were, over time: what they committed, held against the log's end at that time.
+"""The lag of groups over time: their committed offsets against the log end offset at that time.
 
 The journal of the groups is compacted: of old times it has fewer commits, at last one for each group and partition.
 
@@ -86,7 +86,7 @@ def _history(group: str, commits: CommitHistory, topic: str, slots: Mapping[int,
 
 
 def _times(commits: Iterable[list[CommitPoint]], slots: Iterable[TimeSlots]) -> Longs:
-    """When the lag is told: at the end of each slot with records or commits, from the first commit on."""
+    """The times of the lag: the end of each slot with records or commits, from the first commit on."""
     all_slots = list(slots)
     width = max((points.width_ms for points in all_slots), default=1000)
     committed = np.array([commit.ms for partition_slots in commits for commit in partition_slots], np.int64)

@@ -1,7 +1,7 @@
 """A report as one HTML page, which needs nothing but itself: plots are SVG within it, nothing is loaded or run.
 
-On top what is remarkable, in words; then a chapter for each topic, each figure of which has a plot, and below it the
-numbers. Light or dark, as the reader's system is set.
+The page starts with remarks. A chapter for each topic follows: each figure has a plot, and the numbers below it. Light
+or dark follows the reader's system.
 
 Pure: figures in, text out.
 """
@@ -64,7 +64,7 @@ def _title(report: Report) -> str:
 def _span(report: Report) -> str:
     forecasts = [topic.forecast for topic in report.topics if topic.forecast]
     if not forecasts:
-        return "The records carry no times."
+        return "The records have no timestamps."
     first, last = min(forecast.first_ms for forecast in forecasts), max(forecast.last_ms for forecast in forecasts)
     covered = quantities.length(last - first)
     return f"Records from {quantities.moment(first)} to {quantities.moment(last)} UTC: {covered}"
@@ -102,7 +102,8 @@ def _pace(report: Report) -> tuple[str, str]:
 def _remarks(report: Report) -> str:
     all_remarks = remarks(report)
     if not all_remarks:
-        return '<section class="remarks"><h2>Remarkable</h2><p>Nothing: even, packed, caught up.</p></section>'
+        nothing = "Nothing: the topics are balanced and compressed, and the groups have caught up."
+        return f'<section class="remarks"><h2>Remarkable</h2><p>{nothing}</p></section>'
     numbers = {topic.name: n for n, topic in enumerate(report.topics[:CHAPTERS])}
     items = []
     for remark in all_remarks:

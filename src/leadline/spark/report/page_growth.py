@@ -1,4 +1,4 @@
-"""The card of a report that tells how a topic grows, and where that ends.
+"""The card of a report on the growth of a topic, and on its limits.
 
 Pure: figures in, HTML out.
 """
@@ -20,13 +20,14 @@ SECONDS_A_DAY = 86_400
 def growth(topic: TopicReport) -> str:
     forecast = topic.forecast
     if forecast is None:
-        return lead("The records carry no times, so nothing can be said of growth.")
+        return lead("The records have no timestamps: growth is unknown.")
     if forecast.is_too_short:
         covered = quantities.length(forecast.last_ms - forecast.first_ms)
-        said = f"The log covers {covered}: too little to foretell anything. "
+        said = f"The log covers {covered}: too little for a forecast. "
     else:
         rate, overall = quantities.size(forecast.rate), quantities.size(forecast.overall_rate)
-        said = f"Lately it grew by {rate} a day, overall by {overall}. {_outcome(forecast, topic.limits)}"
+        said = f"The topic grew by {rate} a day recently, and by {overall} a day overall. "
+        said += _outcome(forecast, topic.limits)
     slots = bulk(joined(part.slots for part in topic.figures.parts.values()))
     limits = _limit_lines(forecast, topic)
     history = list(zip((slots.starts + slots.width_ms).tolist(), np.cumsum(slots.bytes).tolist(), strict=True))
@@ -38,7 +39,7 @@ def growth(topic: TopicReport) -> str:
     legend = plots.legend([("written", "c1"), ("forecast", "c1 dashed")][: len(drawn)])
     rows = [
         ["on disk", quantities.size(forecast.size)],
-        ["a second, lately", quantities.size(forecast.rate / SECONDS_A_DAY)],
+        ["a second, recently", quantities.size(forecast.rate / SECONDS_A_DAY)],
         ["retention.ms", _kept_for(topic.limits.retention_ms)],
         ["retention.bytes, a partition", _kept_up_to(topic.limits.retention_bytes)],
         ["cleanup.policy", topic.limits.cleanup_policy],
@@ -59,15 +60,15 @@ def _outcome(forecast: Forecast, limits: TopicLimits) -> str:
         return f"At that rate the disk is full on {quantities.day(forecast.disk_full_ms)}."
     if forecast.settles_at is None or forecast.settles_ms is None:
         is_known = limits.retention_ms is not None
-        return "Nothing bounds it but the disk." if is_known else "What its retention is, files do not tell."
+        return "Only the disk limits it." if is_known else "The retention is unknown: files do not hold it."
     size = quantities.size(forecast.settles_at)
     if forecast.settles_ms <= forecast.last_ms:
-        return f"{forecast.by} holds it at about {size}."
-    return f"{forecast.by} ends that on {quantities.day(forecast.settles_ms)}, at about {size}."
+        return f"{forecast.by} limits it to about {size}."
+    return f"{forecast.by} stops the growth on {quantities.day(forecast.settles_ms)}, at about {size}."
 
 
 def _future(forecast: Forecast) -> list[tuple[int, float]]:
-    """As long again as the log covers, or to where it settles, if that is in sight."""
+    """The forecast: for as long again as the log covers, or until shortly after the size settles."""
     span = max(forecast.last_ms - forecast.first_ms, 1)
     until = forecast.last_ms + span
     if forecast.settles_ms is not None and forecast.last_ms < forecast.settles_ms < forecast.last_ms + 6 * span:

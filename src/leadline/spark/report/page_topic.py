@@ -126,7 +126,7 @@ def _keys(topic: TopicReport) -> str:
     ]
     heads = ["key", "partition", "records", "share of records", "on disk"]
     error = quantities.number(figures.hot.error)
-    below = note(f"Counted in one pass: each may have up to {error} more.") if figures.hot.error else ""
+    below = note(f"Counted in one pass: each key may have up to {error} more records.") if figures.hot.error else ""
     draw = partial(plots.bars, drawn, "most frequent keys", whole=figures.records)
     return lead(said) + plot(draw) + table(heads, rows) + below
 
@@ -194,7 +194,7 @@ def _traffic(topic: TopicReport) -> str:
     parts = topic.figures.parts
     slots = bulk(joined(part.slots for part in parts.values()))
     if not len(slots.starts):
-        return lead("The records carry no times.")
+        return lead("The records have no timestamps.")
     seconds = slots.width_ms / 1000
     full = _filled(slots)
     records = [(at, count / seconds) for at, count, _ in full]
@@ -276,8 +276,8 @@ def _compaction(topic: TopicReport) -> str:
     remain = f"{about}{quantities.number(kept.keys)} of {all_records} would remain"
     said = f"The topic {policy}: {remain}, {quantities.share(kept.bytes, figures.stored)} of the bytes."
     if keyless:
-        verb = "stands" if keyless == 1 else "stand"
-        said += f" {quantities.counted(keyless, 'record')} without a key {verb} in the way."
+        verb = "prevents" if keyless == 1 else "prevent"
+        said += f" {quantities.counted(keyless, 'record')} without a key {verb} it."
     drawn = [
         Bar("records now", figures.records, quantities.number(figures.records), "c6"),
         Bar("would remain", kept.keys, quantities.number(kept.keys), "c1"),
@@ -304,7 +304,11 @@ def _lag(topic: TopicReport) -> str:
     lags.sort(key=lambda lag: (-int(lag.behind[-1]), lag.group))
     behind = [lag for lag in lags if int(lag.behind[-1]) > 0]
     said = f"{quantities.counted(len(lags), 'group')} {'reads' if len(lags) == 1 else 'read'} this topic: "
-    said += f"{len(behind)} had something left to read at last." if behind else "nothing was left to read at last."
+    said += (
+        f"{len(behind)} had records left to read at the end."
+        if behind
+        else "no group had records left to read at the end."
+    )
     drawn = [
         Line(lag.group, list(zip(lag.times.tolist(), lag.behind.tolist(), strict=True)), f"c{n + 1}", steps=True)
         for n, lag in enumerate(lags[:LINES])

@@ -79,7 +79,7 @@ def day(ms: int) -> str:
 
 
 def shown(data: bytes, most: int = 40) -> str:
-    """A key: as text where it is text, else in hex; its begin, if it is long."""
+    """A key: as text where it is text, else in hex; shortened if it is long."""
     try:
         text = data.decode()
         is_text = text.isprintable()

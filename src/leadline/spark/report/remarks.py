@@ -1,4 +1,4 @@
-"""What is remarkable about topics, in words: what one would tell a colleague after a look at the figures.
+"""Remarks on topics: what an engineer would point out in the figures.
 
 Pure: figures in, sentences out.
 """
@@ -18,7 +18,7 @@ from leadline.spark.report.sketches import HotKey
 from leadline.spark.report.topic_report import Report, TopicReport
 from leadline.spark.report.traffic import DAY_MS
 
-FEW_RECORDS = 100  # of which one should not say much
+FEW_RECORDS = 100  # too few for a remark
 LARGE_BYTES = 100_000  # of a message
 LITTLE_BYTES = 1_000_000  # of disk: to save less, or to grow by less in a day, is not remarkable
 
@@ -41,8 +41,8 @@ Rule = Callable[[TopicReport], Iterator[Remark]]
 
 
 def remarks(report: Report) -> list[Remark]:
-    """The weightiest first, of those the ones about the largest topics."""
-    result = [Remark(Weight.TROUBLE, "", f"not all could be read: {error}", "") for error in report.errors]
+    """Sorted by weight, then by the size of the topic."""
+    result = [Remark(Weight.TROUBLE, "", f"some records could not be read: {error}", "") for error in report.errors]
     for topic in report.topics:
         for rule in RULES:
             result += rule(topic)

@@ -1,9 +1,9 @@
-"""What there is to know of topics, measured by Spark in one pass over their batches (measure.py, lag.py, forecast.py).
+"""The report job: topics measured by Spark in one pass over their batches (figures.py, lag.py, forecast.py).
 
 Read from brokers, or from the files of log directories, of which the fullest replica of each partition counts. Tasks
 hand back figures, never records; the figures of all tasks are merged on the way to the driver. The journal of the
-groups is read along with the topics: it tells who lagged behind them.
-    what cannot be read is told beside the figures, which then lack it
+groups is read along with the topics: it yields the lag of each group.
+    errors of reading are listed beside the figures, which then lack those records
 """
 
 import os
@@ -38,14 +38,14 @@ from leadline.wire.messages import (
     DescribeLogDirsResponse,
 )
 
-LEAST_TASKS = 8  # where there is as much to read: for all cores, and for a progress that moves
+LEAST_TASKS = 8  # if there is enough to read: uses all cores, and lets the progress move
 TOPIC_RESOURCE = 2
 SETTINGS = ("retention.ms", "retention.bytes", "cleanup.policy")
 EXPECTED = (RequestFailed, CorruptFile, NoSuchTopic, OSError, AccessRefused, Unreachable, WireError)
 
 
 class NothingToReport(JobFailed):
-    """There is no such topic, or no record in any."""
+    """No such topic exists, or no topic has a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ Task = tuple[ReportRange, ...]
 
 @dataclass(frozen=True, slots=True)
 class ReportPlan:
-    """What is to be read, split into tasks."""
+    """The ranges to read, split into tasks."""
 
     where: str  # for a person
     tasks: list[Task]
@@ -97,14 +97,14 @@ def plan_from_brokers(properties: Mapping[str, str], topics: Sequence[str]) -> R
 def _limits(
     cluster: ClusterClient, topics: Sequence[str], partitions: Sequence[TopicPartition]
 ) -> dict[str, TopicLimits]:
-    """As far as the brokers tell."""
+    """The limits that the brokers report."""
     disks: dict[TopicPartition, tuple[int, int]] = {}
     settings: dict[str, dict[str, str]] = {}
     try:
         disks = cluster.ask_leaders(partitions, _disks)
         settings = _settings(cluster, topics)
     except (RequestFailed, AccessRefused):
-        pass  # without the right to know, a report does without
+        pass  # without the permission to describe, a report shows no limits
     limits = {}
     for topic in topics:
         of_topic = [disk for tp, disk in disks.items() if tp.topic == topic and disk[1] > 0]
@@ -171,7 +171,7 @@ def plan_from_files(paths: Sequence[str], topics: Sequence[str]) -> ReportPlan:
 
 
 def _limits_of_files(logs: Sequence[LogFiles]) -> TopicLimits:
-    """Files do not tell how long they are to be kept; the disk tells what it has."""
+    """Files do not hold the retention; the disk reports its free space."""
     disks = [os.statvfs(log.log_dir) for log in logs]
     free, total = min((disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize) for disk in disks)
     policy = "compact" if any(log.cleaned_until is not None for log in logs) else "unknown"

@@ -30,7 +30,7 @@ class TimeSlots:
     starts: Longs = field(default_factory=_none)  # in ms since 1970, ascending, multiples of the width
     records: Longs = field(default_factory=_none)
     bytes: Longs = field(default_factory=_none)  # as they lie in the log
-    ends: Longs = field(default_factory=_none)  # the offset behind the last record of the slot
+    ends: Longs = field(default_factory=_none)  # the offset after the last record of the slot
     untimed: int = 0  # records without a time
 
     def add(self, times: Longs, sizes: Longs, offsets: Longs) -> None:
@@ -62,7 +62,7 @@ class TimeSlots:
             self.widen(wider[0])
 
     def end_at(self, times: Longs) -> Longs:
-        """The log's end at each of the times, as far as the records with a time tell."""
+        """The log end offset at each of the times, derived from records with a timestamp."""
         if not len(self.starts):
             return np.zeros(len(times), np.int64)
         reached = np.maximum.accumulate(self.ends)

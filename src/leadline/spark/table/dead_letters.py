@@ -1,7 +1,7 @@
-"""Dead letters, tried again: those that fit by now become rows of their table and are no dead letters any more.
+"""A replay of dead letters: those that fit the table now become rows, and leave the dead-letter table.
 
-Two commits: the table gets the rows, then the dead-letter table loses them. Ended in between, the next try finds the
-rows in the table by partition and offset, and does not add them again.
+Two commits: the table gets the rows, then the dead-letter table loses them. If the process ends in between, the next
+replay finds the rows in the table by partition and offset, and does not add them again.
 """
 
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def replay(table: Table, dead: Table, registry: str) -> DeadLetterReplay:
 def _shaped(
     letters: pa.Table, table: Table, state: TableState, registry: str
 ) -> tuple[list[ShapedRecords], TableState]:
-    """By partition; again, if the table had to get columns first."""
+    """The records by partition; shaped again if the table had to get columns first."""
     shape = shape_of(state.origin.format, registry, by_key=state.origin.mode == "upsert")
     batches = list(_decoded(letters))
     for _ in range(2):
@@ -64,11 +64,11 @@ def _shaped(
         newest = table.state()
         assert newest is not None
         state = newest
-    raise TableError(f"{table.uri}: dead letters have fields that its columns do not get to hold: {unknown[0]}")
+    raise TableError(f"{table.uri}: its columns cannot hold some fields of the dead letters: {unknown[0]}")
 
 
 def _decoded(letters: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """As they came from the topic."""
+    """Dead letters as record batches, as they came from the topic."""
     for partition in pc.unique(letters["partition"]).to_pylist():
         rows = letters.filter(pc.equal(letters["partition"], partition)).combine_chunks()
         columns = {
@@ -84,7 +84,7 @@ def _decoded(letters: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
 
 
 def _rows(shaped: list[ShapedRecords], columns: OriginColumns, table: Table, *, by_key: bool) -> pa.Table | None:
-    """Those that are not in the table yet; by key, those that nothing newer took the place of."""
+    """The rows that the table lacks; in a table by key, without those that have a newer row."""
     batches = [records.rows.append_column(DELETED, records.deleted) for records in shaped if records.rows.num_rows]
     if not batches:
         return None

@@ -7,7 +7,7 @@ Offsets, batch number and writer's epoch are `txn` actions, which stay in the ta
     leadline:writer               the epoch of the writer
 
 Two commits with a `txn` action of the same name exclude each other, unless one has seen the other. Every commit of a
-writer names its epoch, so that one that was overtaken cannot commit.
+writer names its epoch, so that a writer whose table was taken over cannot commit.
 """
 
 import json
@@ -148,7 +148,7 @@ class Delta:
         self._guarded(before, commit, tries=1)  # the rows can be read once
 
     def _guarded(self, before: TableProgress, commit: Callable[[DeltaTable], object], tries: int = TRIES) -> None:
-        """Commit upon the newest version, unless this writer was overtaken in it; again, if others were quicker."""
+        """Commits on the newest version, unless another writer took over; retries if others committed first."""
         for left in reversed(range(tries)):
             table = self._mine(before)
             try:
@@ -163,7 +163,7 @@ class Delta:
             flush_newest(self._local / "_delta_log")
 
     def _mine(self, before: TableProgress) -> DeltaTable:
-        """The newest version, if it is the one that this writer left behind."""
+        """The newest version. WriterRefused if another writer made it."""
         table = DeltaTable(self.uri)
         check_writer(self.uri, _noted(table, WRITER, 0), _noted(table, BATCH, NO_BATCH), before)
         return table
@@ -207,7 +207,7 @@ def _properties(progress: TableProgress) -> CommitProperties:
 
 
 def flush_newest(folder: Path) -> None:
-    """What was just committed there survives a power failure, too."""
+    """The newest commit survives a power failure."""
     for path in (max(folder.glob("*.json"), default=folder), folder):
         fd = os.open(path, os.O_RDONLY)
         try:

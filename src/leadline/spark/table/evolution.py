@@ -20,7 +20,7 @@ class Conflict(Exception):
     """A value does not fit into the table; says which and why."""
 
 
-# What tells the type of a value of JSON: a Python type; of an array "array" and that of each kind of element;
+# The type of a JSON value: a Python type; of an array "array" and that of each kind of element;
 # of an object "object" and name and that of each field.
 Signature = type | tuple[str, tuple[Any, ...]]
 SCALARS = {type(None): pa.null(), bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
@@ -101,7 +101,7 @@ def _merged_structs(column: pa.StructType, value: pa.StructType, widen: bool, at
 
 def check_name(name: str, path: str, spellings: Mapping[str, str]) -> None:
     if not name or not UNFIT_FOR_NAMES.isdisjoint(name):
-        raise Conflict(f"{path!r} can be no column's name: it is empty or has one of space , ; {{ }} ( ) = in it")
+        raise Conflict(f"{path!r} cannot name a column: it is empty or contains one of space , ; {{ }} ( ) =")
     if (other := spellings.get(name.lower())) is not None:
         raise Conflict(f"{path} differs from {other} by upper and lower case only")
 
@@ -121,12 +121,12 @@ def storable(kind: pa.DataType) -> pa.DataType | None:
 
 
 def additions(schema: pa.Schema, seen: Iterable[pa.DataType]) -> pa.DataType:
-    """Known columns and all that was seen beside them, by several. Of what contradicts, the first stays."""
+    """The columns of a table and the new fields of several records. Of contradicting fields, the first stays."""
     columns: pa.DataType = pa.struct(list(schema))
     for struct in seen:
         for field in struct:
             try:
                 columns = merged(columns, pa.struct([field]), widen=True)
             except Conflict:
-                continue  # whoever has it will be told once the table has the other
+                continue  # its record becomes a dead letter once the table has the other type
     return columns

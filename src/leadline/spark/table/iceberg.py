@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from pyiceberg.table import FileScanTask
 
 PROGRESS = f"{PROPERTY}progress"
-ALONE = {"commit.retry.num-retries": "0"}  # pyiceberg would make the commit again upon what others wrote
+ALONE = {"commit.retry.num-retries": "0"}  # pyiceberg would retry the commit on top of other writers' commits
 TRIES = 5  # of a commit, while others compact the table
 NAMESPACE = "leadline"
-SMALL_BYTES, WHOLE_BYTES = 64 << 20, 256 << 20  # files that are worth to be put together, and how big they get
+SMALL_BYTES, WHOLE_BYTES = 64 << 20, 256 << 20  # files small enough to compact, and the size that they get
 
 
 class Iceberg:
@@ -163,7 +163,7 @@ class Iceberg:
         properties: Mapping[str, str] | None = None,
         tries: int = TRIES,
     ) -> None:
-        """Upon the newest version, unless this writer was overtaken in it; again, if others were quicker."""
+        """Commits on the newest version, unless another writer took over; retries if others committed first."""
         for left in reversed(range(tries)):
             transaction = self._mine(before).transaction()
             transaction.set_properties({**(properties or {}), PROGRESS: _text(after)})
@@ -213,7 +213,7 @@ class Iceberg:
         return {"removed": removed, "added": added}
 
     def vacuum(self, older_than_hours: int, dry_run: bool) -> list[str]:
-        """Snapshots, and files that no snapshot that is left knows of."""
+        """Removes old snapshots, and files that no remaining snapshot refers to."""
         table = self._table()
         oldest = datetime.now(UTC) - timedelta(hours=older_than_hours)
         if not dry_run:

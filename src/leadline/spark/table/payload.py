@@ -46,7 +46,7 @@ Parser = Callable[[bytes], Document]  # Conflict: it is none
 
 @dataclass(frozen=True, slots=True)
 class ShapedRecords:
-    """What became of some records."""
+    """Records as rows, bad records, and fields without a column."""
 
     rows: pa.RecordBatch
     deleted: pa.Array  # of each row, whether it is a tombstone
@@ -54,7 +54,7 @@ class ShapedRecords:
     unknown: pa.DataType = NOTHING  # fields without a column, as a struct; if there are any, the rows are of no use
 
     def with_bad(self, more: pa.RecordBatch, topic: str, partition: int, cause: str) -> "ShapedRecords":
-        """And these records, as they were decoded, all for the same cause."""
+        """Adds decoded records that are bad for one cause."""
         dead = _dead(more, topic, partition, [cause] * more.num_rows)
         both = dead if self.bad is None else pa.concat_batches([self.bad, dead])
         return replace(self, bad=both)
@@ -65,7 +65,7 @@ def raw(batch: pa.RecordBatch, topic: str, partition: int, _: pa.Schema) -> Shap
 
 
 def documents(parse: Parser, quick: "Quick | None" = None) -> "Shape":
-    """Records whose values are documents. `quick` does all of them at once, or gives up."""
+    """Records whose values are documents. `quick` parses all of them at once, or returns None."""
 
     def shape(batch: pa.RecordBatch, topic: str, partition: int, schema: pa.Schema) -> ShapedRecords:
         fields = pa.schema([field for field in schema if field.name not in RESERVED])
@@ -131,7 +131,7 @@ def _flat(documents: Sequence[dict[str, object]], columns_type: pa.DataType) -> 
 
 
 class _Fit:
-    """Whether types fit into that of the table, and all of them together. Most are the same object: looked at once."""
+    """Whether the types of documents fit the table and each other. Most are the same object, which is checked once."""
 
     def __init__(self, known: pa.DataType) -> None:
         self._known = self.seen = known
@@ -176,11 +176,11 @@ def _dead(bad: pa.RecordBatch, topic: str, partition: int, causes: Sequence[str]
 
 
 def _no_number(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def _whole_number(text: str) -> int | float:
-    """As Arrow's parser takes it: beyond 64 bits, it is one like any other."""
+    """As Arrow's parser does: beyond 64 bits, it is a double."""
     if len(text) < SURELY_64_BITS:
         return int(text)
     number = int(text) if len(text) <= SURELY_64_BITS + 1 else LONGEST
@@ -239,7 +239,7 @@ def _all_objects(values: pa.Array) -> bool:
 
 @lru_cache(maxsize=8)
 def shape_of(format: str, registry: str, *, by_key: bool) -> Shape:
-    """What a task does with its records. `registry`: where schemas are, for formats that need them."""
+    """How a task shapes its records. `registry`: the source of schemas, for formats that need one."""
     if format == "raw":
         shape: Shape = raw
     elif format == "json":

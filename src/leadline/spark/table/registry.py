@@ -44,7 +44,7 @@ def parser_of(format: str, registry: str) -> Parser:
 
 
 def remembered(find: Callable[P, T]) -> Callable[P, T]:
-    """What was found stays; that nothing was found is believed for a while, so that not every record asks again."""
+    """Caches results for ever, and misses for MISSING_S, so that not every record asks the registry."""
     results: dict[object, T] = {}
     missing: dict[object, tuple[float, Conflict]] = {}
 

@@ -1,10 +1,10 @@
 """A table, or Parquet files, back into a topic: exactly once, in the original partitions and their order.
 
-Each batch is one transaction (sink.py). In it, beside the records, a group commits how far each partition has come:
-for the partition of the topic, as a remark, {"next": the next offset of the source}. So a replay that was interrupted
-goes on where it stopped, whatever else is in the topic, as long as the cluster keeps the offsets of a group that nobody
-uses (offsets.retention.minutes); and a second one of the same name takes over from the first.
-    a row of the source is in the topic once if its offset lies below the remark's, and not at all otherwise
+Each batch is one transaction (sink.py). Beside the records, it commits the progress of each partition for a group: the
+metadata of the committed offset is {"next": the next offset of the source}. An interrupted replay resumes there,
+whatever else is in the topic, as long as the cluster keeps the offsets of a group without members
+(offsets.retention.minutes). A second replay of the same name takes over from the first.
+    a row of the source is in the topic once if its offset lies below `next`, and not at all otherwise
 """
 
 import hashlib
@@ -108,7 +108,7 @@ class Replay:
         check_partitions(cluster, spec, self.ends)
 
     def batches(self) -> Iterator[ReplaySummary]:
-        """Until all is in the topic. No faster than the rate asks for."""
+        """Batch after batch until the topic has all rows, no faster than the rate."""
         started, records = time.monotonic(), 0
         while (summary := self._batch()) is not None:
             records += summary.records
@@ -119,7 +119,7 @@ class Replay:
     def _batch(self) -> ReplaySummary | None:
         began = time.monotonic()
         transaction = ClientTransaction(self.cluster, self.spec.id, TRANSACTION_MS)
-        transaction.begin()  # first: from here on nobody else can move the remarks
+        transaction.begin()  # first: from here on no other replay can commit progress
         places = positions_of(self.cluster, self.spec)
         ranges = self._ranges(places)
         if not ranges:
@@ -139,7 +139,7 @@ class Replay:
         return ReplaySummary(records, left_over, time.monotonic() - began)
 
     def _ranges(self, places: Mapping[int, Offset]) -> list[Range]:
-        """The same number of offsets of each partition that has any left."""
+        """The same number of offsets of each partition that is not finished."""
         starts = {partition: max(places.get(partition, first), first) for partition, (first, _) in self.ends.items()}
         unfinished = [partition for partition, (_, end) in self.ends.items() if starts[partition] < end]
         most = self.spec.batch_records if self.spec.rate is None else min(self.spec.batch_records, int(self.spec.rate))
@@ -179,7 +179,7 @@ def _stage(source: ReplaySource, options: WriteOptions, staging: Staging, range_
 
 
 def ends_of(source: ReplaySource) -> dict[int, tuple[Offset, Offset]]:
-    """Of each partition, the lowest offset and the one behind the highest."""
+    """Of each partition, the lowest offset and the one after the highest."""
     ends: dict[int, tuple[Offset, Offset]] = {}
     for batch in source.columns(["partition", "offset"]):
         grouped = pa.Table.from_batches([batch]).group_by("partition").aggregate([("offset", "min"), ("offset", "max")])
@@ -199,7 +199,7 @@ def check_partitions(cluster: ClusterClient, spec: ReplaySpec, ends: Mapping[int
 
 
 def positions_of(cluster: ClusterClient, spec: ReplaySpec) -> dict[int, Offset]:
-    """How far each partition has come."""
+    """The next offset of the source, for each partition."""
     noted = cluster.committed(spec.id)
     return {
         tp.partition: int(json.loads(note.metadata)["next"]) for tp, note in noted.items() if tp.topic == spec.topic

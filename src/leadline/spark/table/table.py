@@ -1,9 +1,9 @@
-"""A table that follows a topic: what it is made from, how far it has come, and what its homes (Delta, Iceberg) can do.
+"""A table that follows a topic: its origin, its progress, and what each table format (Delta, Iceberg) can do.
 
 One commit of the table holds the files of a batch, the next offset of every partition, the batch's number and the
 epoch of its writer. The table is its own checkpoint: there is no other place that could contradict it or get lost.
     a record is in the table once if its offset lies below the table's next offset, and not at all otherwise
-    who writes has the highest epoch; a commit under a lower one is refused
+    the writer has the highest epoch; a commit under a lower one is refused
 
 Pure: values and their text.
 """
@@ -23,7 +23,7 @@ PROPERTY = "leadline."  # in front of the names under which a table keeps its or
 
 
 class TableError(JobFailed):
-    """What is wrong with a table, or with what it is asked to follow; one line."""
+    """A table, or the topic that it is to follow, is wrong; one line says how."""
 
 
 class WriterRefused(TableError):
@@ -115,7 +115,7 @@ class OffsetSlice:
 
 
 class Table(Protocol):
-    """A home of tables. What commits is all or nothing, and refused for a writer that was overtaken."""
+    """A table in one format. A commit is all or nothing, and refused if another writer took over."""
 
     uri: str
 
@@ -132,7 +132,7 @@ class Table(Protocol):
     def create(self, origin: TableOrigin, schema: pa.Schema, progress: TableProgress) -> None: ...
 
     def take_over(self, origin: TableOrigin) -> TableState:
-        """Begin a new writer's epoch; whoever wrote until now is refused from now on."""
+        """Starts a new writer's epoch. Commits of the previous writer are refused from now on."""
 
     def add_columns(self, fields: Sequence[pa.Field], before: TableProgress) -> None: ...
 
@@ -142,7 +142,7 @@ class Table(Protocol):
         """Rows with the column DELETED: one for each key, which takes the place of what the table has for it."""
 
     def rewrite(self, rows: pa.RecordBatchReader, before: TableProgress) -> None:
-        """These rows take the place of all."""
+        """Replaces all rows by these."""
 
     def columns(self, names: Sequence[str] | None = None, where: OffsetSlice | None = None) -> pa.RecordBatchReader:
         """All rows, or those of a slice, in no order."""
@@ -179,5 +179,5 @@ def check_writer(uri: str, epoch: int, batch: int, before: TableProgress) -> Non
 
 
 def one_line(error: Exception) -> str:
-    """What libraries say in many lines, and in colours."""
+    """The message of a library's error, without its line breaks and colours."""
     return " ".join(re.sub(r"\x1b\[\d+m|\u21b3", " ", str(error)).split())

@@ -1,4 +1,4 @@
-"""Where tables live, by the name of their format."""
+"""The table formats, by name."""
 
 from leadline.spark.table.table import Table
 
@@ -6,7 +6,7 @@ TABLE_FORMATS = ("delta", "iceberg")
 
 
 def open_table(kind: str, uri: str) -> Table:
-    """A table that is there, or may be created. What its format needs is loaded now."""
+    """A table that exists or can be created. The libraries of its format are loaded only now."""
     if kind == "iceberg":
         from leadline.spark.table.iceberg import Iceberg
 

@@ -1,14 +1,15 @@
 """A topic becomes a table, exactly once, batch after batch.
 
-A batch: take offsets from where the table ends, have tasks write files (tasks.py), and commit. Commits of a
-batch, in this order:
+A batch starts at the offsets where the table ends. Tasks write its files (write_task.py), and the driver commits them.
+The commits of a batch, in this order:
 
     1. columns that the table lacks               no row depends on it; again, it changes nothing
     2. bad records, to the dead-letter table      with the batch's number and the offsets where it ends
     3. files, offsets, batch number               the table's own commit, which makes the batch part of it
 
-Ended before 3, the batch never was, but for 2: if the dead letters are one batch ahead, the next start takes that very
-batch again, to the same offsets, and leaves out 2. The columns are there by then, so the same records are bad.
+If the process ends before 3, the table has nothing of the batch. If it ends between 2 and 3, the dead letters are one
+batch ahead: the next start repeats that batch up to the same offsets and skips 2. The columns exist by then, so the
+same records are bad.
 """
 
 import time
@@ -42,13 +43,13 @@ from leadline.spark.table.upserts import PendingRows, last_of_each_key, rows_by_
 from leadline.spark.table.write_task import TaskOutput, WriteTask, write_files
 
 BATCH_BYTES, BY_KEY_BYTES = 512 << 20, 64 << 20  # of a topic, at most, in one commit
-ROUNDS = 3  # of tasks that find columns which the table lacks: one finds, one writes
+ROUNDS = 3  # of tasks: one reports the columns that the table lacks, the next one writes
 DEAD = "_dead_letters"
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """What a person asked for."""
+    """The table that a user asks for."""
 
     topic: str
     properties: Mapping[str, str]  # of the client
@@ -64,7 +65,7 @@ class TableSpec:
 
 @dataclass(frozen=True, slots=True)
 class BatchSummary:
-    """What a batch has done, and what is left."""
+    """What a batch wrote, and what remains."""
 
     batch: int
     records: int
@@ -79,7 +80,7 @@ class BatchSummary:
 
 @dataclass(frozen=True, slots=True)
 class PlannedBatch:
-    """Which offsets a batch takes, and what is known of the rest."""
+    """The offsets of a batch, and the figures of the rest."""
 
     start: Mapping[TopicPartition, Offset]
     end: Mapping[TopicPartition, Offset]
@@ -91,14 +92,14 @@ class PlannedBatch:
         return [Range(tp, self.start[tp], until) for tp, until in self.end.items() if until > self.start[tp]]
 
     def remaining(self) -> tuple[int, int]:
-        """Offsets and bytes behind the batch."""
+        """Offsets and bytes after the batch."""
         rest = {tp: latest - self.end.get(tp, latest) for tp, latest in self.latest.items()}
         size = sum(count * self.bytes_per_offset.get(tp, 0.0) for tp, count in rest.items())
         return sum(rest.values()), int(size)
 
 
 class TableWriter:
-    """A table that follows its topic. It is this writer's from the start on."""
+    """Writes a topic into its table. The table belongs to this writer from the start."""
 
     def __init__(self, spark: SparkSession, cluster: ClusterClient, table: Table, dead: Table, spec: TableSpec) -> None:
         self.spark, self.cluster, self.table, self.dead, self.spec = spark, cluster, table, dead, spec
@@ -117,7 +118,9 @@ class TableWriter:
             return table.take_over(origin)
         check_origin(existing.origin, origin, table.uri)
         if (existing.origin.mode, origin.mode) == ("append", "upsert"):
-            before = table.take_over(existing.origin).progress  # it is not by key before its rows are
+            before = table.take_over(
+                existing.origin
+            ).progress  # the rows are rewritten by key first, then the mode changes
             table.rewrite(rows_by_key(table, OriginColumns.of(origin.format)), before)
         return table.take_over(origin)
 
@@ -132,7 +135,7 @@ class TableWriter:
     # One batch
 
     def next_batch(self) -> PlannedBatch | None:
-        """None: the table has all there is."""
+        """None: the table has all records of the topic."""
         self.topic = self.cluster.existing_topics([self.spec.topic])[self.spec.topic]
         check_origin(self.origin, origin_of(self.spec, self.topic), self.table.uri)
         partitions = self.topic.partitions
@@ -147,11 +150,11 @@ class TableWriter:
 
     @property
     def _batch_bytes(self) -> int:
-        """Rows that are to take the place of others are in the driver's memory for a while."""
+        """Upserts are limited: their rows are in the driver's memory for a while."""
         return min(self.spec.batch_bytes, BY_KEY_BYTES) if self.spec.mode == "upsert" else self.spec.batch_bytes
 
     def _resumed(self, latest: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset] | None:
-        """Where the batch ends whose dead letters are there already, and which is not."""
+        """Where an interrupted batch ends: one whose dead letters are committed and whose rows are not."""
         if self.dead_state is None or self.dead_state.progress.batch <= self.state.progress.batch:
             return None
         ends = self.dead_state.progress.offsets
@@ -164,7 +167,7 @@ class TableWriter:
         latest: Mapping[TopicPartition, Offset],
     ) -> dict[TopicPartition, Offset]:
         gone = [
-            Loss(Range(tp, first, earliest[tp]), f"the log begins at {earliest[tp]} by now (retention, or deleted)")
+            Loss(Range(tp, first, earliest[tp]), f"the log now starts at {earliest[tp]} (retention, or deleted)")
             for tp, first in begin.items()
             if first < earliest[tp]
         ]
@@ -208,7 +211,7 @@ class TableWriter:
         )
 
     def _task_outputs(self, batch: PlannedBatch) -> list[TaskOutput]:
-        """Until the table has all columns that the records need."""
+        """Runs the tasks, again where the table first had to get columns that the records need."""
         tasks = plan(batch.ranges, batch.bytes_per_offset, min_tasks=self.spark.sparkContext.defaultParallelism)
         done: list[TaskOutput] = []
         unknown: list[pa.DataType] = []
@@ -220,7 +223,7 @@ class TableWriter:
                 return done
             tasks = [task for task, output in zip(tasks, results, strict=True) if output.lacks_columns]
             self._add_columns(unknown)
-        raise TableError(f"{self.table.uri}: records have fields that its columns do not get to hold: {unknown[0]}")
+        raise TableError(f"{self.table.uri}: its columns cannot hold some fields of the records: {unknown[0]}")
 
     def _run(self, tasks: Sequence[Task]) -> list[TaskOutput]:
         results: list[TaskOutput] = run_tasks(self.spark, partial(write_files, self._job()), tasks)
@@ -254,7 +257,7 @@ class TableWriter:
         self.state = replace(self.state, schema=newest.schema)
 
     def _upsert(self, files: Sequence[DataFile], after: TableProgress) -> None:
-        """Files of tasks are read here, never part of the table, and gone afterwards."""
+        """Reads the files of the tasks, which are never part of the table, and deletes them afterwards."""
         with PendingRows(self._directory, files) as waiting:
             rows = last_of_each_key(waiting.rows(), self.columns)
             if slot := self.table.slot(self.origin):
@@ -263,7 +266,7 @@ class TableWriter:
 
     @property
     def _directory(self) -> str:
-        """Where tasks put their files."""
+        """The directory that tasks write their files to."""
         return f"{self.table.data_directory}/_by_key" if self.spec.mode == "upsert" else self.table.data_directory
 
     def _commit_dead(self, files: Sequence[DataFile], after: TableProgress) -> None:
@@ -278,13 +281,13 @@ class TableWriter:
         self.dead_state = replace(self.dead_state, progress=ahead)
 
     def batches(self) -> Iterator[BatchSummary]:
-        """One after the other, until the table has all there is by then."""
+        """Batch after batch, until the table has all records of the topic."""
         while (batch := self.next_batch()) is not None:
             yield self.write_batch(batch)
 
 
 def check_table(cluster: ClusterClient, table: Table, spec: TableSpec) -> None:
-    """Before anything is written anywhere: there is such a topic, and a table, if there is one, is its own."""
+    """Before anything is written: the topic exists, and an existing table follows it."""
     origin = origin_of(spec, cluster.existing_topics([spec.topic])[spec.topic])
     if (existing := table.state()) is not None:
         check_origin(existing.origin, origin, table.uri)

@@ -1,4 +1,4 @@
-"""Rows by key: of all records with the same key the last one counts, and a tombstone takes the row away.
+"""Rows by key: the last record of a key is its row, and a tombstone removes the row.
 
 The last one is that with the highest offset. Where a key is in several partitions, which happens when a topic gets more
 of them, offsets say nothing, and the later time decides.
@@ -63,7 +63,7 @@ def with_slot(rows: pa.Table, slot: str, partition_by: str, columns: OriginColum
 
 
 def rows_by_key(table: Table, columns: OriginColumns) -> pa.RecordBatchReader:
-    """What a table would hold if it had been by key from the start."""
+    """The rows of an append-only table, reduced to the last one of each key."""
     ids = ids_of(last_places(table.columns(columns.names), columns).values())
     reader = table.columns()
     return pa.RecordBatchReader.from_batches(reader.schema, _living(reader, columns, ids))

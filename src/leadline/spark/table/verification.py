@@ -69,7 +69,7 @@ class Verdict:
         return not (self.missing or self.repeated or self.wrong or self.different)
 
     def and_then(self, other: "Verdict") -> "Verdict":
-        """Both, of the same partition, the other one behind this one."""
+        """Both, of the same partition, the other one after this one."""
         assert self.partition == other.partition
         sums = {
             name: getattr(self, name) + getattr(other, name)

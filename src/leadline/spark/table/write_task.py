@@ -1,7 +1,7 @@
-"""What a task does for a table: fetch ranges, shape the records, write Parquet files into the table's directory.
+"""A task of a table's batch: fetch ranges, shape the records, write Parquet files into the table's directory.
 
-Records stay in the task: the driver hears of files and counts only. A file belongs to the table once the driver has
-committed it; one of a task that failed, or was tried twice, never does, and is left to vacuum.
+The driver gets files and counts only, never records. A file belongs to the table once the driver has committed it. The
+files of a task that failed or ran twice are never committed; vacuum removes them.
 """
 
 import os
@@ -33,7 +33,7 @@ ROW_GROUP_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """What all tasks of a batch must know."""
+    """What all tasks of a batch have in common."""
 
     properties: Mapping[str, str]  # of the client
     fetch_options: FetchOptions
@@ -50,7 +50,7 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True)
 class TaskOutput:
-    """What became of a task."""
+    """What a task wrote, or why it could not."""
 
     files: list[DataFile] = field(default_factory=list)
     dead: list[DataFile] = field(default_factory=list)

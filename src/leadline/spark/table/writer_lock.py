@@ -1,4 +1,4 @@
-"""One writer for one table, on one machine: a lock that its owner's end gives up, however it ends.
+"""One writer for one table, on one machine: a lock that the kernel releases when its process ends, however it ends.
 
 Across machines, and where the table is not in a local directory, the writer's epoch in the table itself decides.
 """
@@ -12,7 +12,7 @@ from types import TracebackType
 
 from leadline.spark.table.table import WriterRefused
 
-NAME = "_leadline.lock"  # readers of tables pass over names that begin like this
+NAME = "_leadline.lock"  # readers of tables skip names that start with an underscore
 
 
 class WriterLock:

@@ -7,9 +7,9 @@
     includeTimestamp          of a write: records get the time of the column `timestamp`
     stagingLocation           of a write: where tasks leave what the driver sends; default: the checkpoint's directory
 
-Names are case-insensitive, as Spark hands them over in lower case. What is unknown is refused with the nearest name.
+Names are case-insensitive, as Spark passes them in lower case. An unknown name is refused with the nearest known one.
 
-Pure: text in, what is wanted out.
+Pure: text in, options out.
 """
 
 import json
@@ -52,7 +52,7 @@ class AssignedPartitions:
 TopicSelection = SubscribedTopics | TopicPattern | AssignedPartitions
 
 
-# Where to begin, where to end
+# Where to start, where to end
 
 
 class Edge(Enum):
@@ -152,7 +152,7 @@ WRITING = """
     transactional.id transaction.timeout.ms compression.type batch.size delivery.timeout.ms max.request.size acks
     enable.idempotence
 """.split()
-# How another kind of client polls, batches and waits: without meaning here, without harm.
+# How another kind of client polls, batches and waits: ignored here.
 TUNING = """
     auto.commit.interval.ms buffer.memory check.crcs client.dns.lookup client.rack connections.max.idle.ms
     fetch.max.bytes fetch.max.wait.ms fetch.min.bytes heartbeat.interval.ms linger.ms max.block.ms
@@ -161,19 +161,19 @@ TUNING = """
     send.buffer.bytes session.timeout.ms socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms
 """.split()
 REFUSED = {
-    "auto.offset.reset": "startingOffsets tells where to begin",
-    "enable.auto.commit": "commitProgress tells whether progress is committed",
+    "auto.offset.reset": "startingOffsets sets where to start",
+    "enable.auto.commit": "commitProgress sets whether progress is committed",
     "key.deserializer": "keys are bytes: cast them",
     "value.deserializer": "values are bytes: cast them",
     "key.serializer": "keys are bytes or strings",
     "value.serializer": "values are bytes or strings",
     "interceptor.classes": "there is no Java client to put them into",
-    "partitioner.class": "the column partition tells where a record goes",
+    "partitioner.class": "the column partition sets the partition of a record",
 }
 
 
 class SourceOptions:
-    """Options as they came, looked up by any case; what was wrong is told with the name as it is documented."""
+    """Options as given, looked up in any case; errors show the documented name."""
 
     def __init__(self, options: Mapping[str, str], names: list[str], kafka: list[str]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
@@ -335,7 +335,7 @@ def _starting(source: SourceOptions, streaming: bool) -> OffsetBound:
         where = StartingOffsets(_by_partition("startingOffsets", text, EARLIEST))
     latest = where is Edge.LATEST or (isinstance(where, StartingOffsets) and LATEST in where.by_partition.values())
     if latest and not streaming:
-        raise BadOption(f"startingOffsets={text}: a batch read cannot begin at the latest offset")
+        raise BadOption(f"startingOffsets={text}: a batch read cannot start at the latest offset")
     return where
 
 
@@ -369,7 +369,7 @@ def _of_group(text: str, source: SourceOptions) -> StartingGroup | None:
     if text.lower() != "committed":
         return None
     if "group.id" not in source.client:
-        raise BadOption("startingOffsets=committed: kafka.group.id is missing, which tells whose offsets")
+        raise BadOption("startingOffsets=committed: kafka.group.id is missing, which names the group")
     return StartingGroup(source.client["group.id"])
 
 

@@ -1,4 +1,4 @@
-"""What the options leave open, asked of the cluster: which partitions, and at which offsets to begin and to end."""
+"""Options resolved against the cluster: the partitions, and the offsets at which to start and to end."""
 
 import re
 import time
@@ -35,7 +35,7 @@ class ResolvedTopics:
 
 
 def resolve_topics(cluster: ClusterClient, topics: TopicSelection, *, all_of_them: bool = True) -> ResolvedTopics:
-    """The partitions that are meant. `all_of_them`: NoSuchTopic if one that is named is missing."""
+    """The partitions that the options select. `all_of_them`: NoSuchTopic if one that is named is missing."""
     if isinstance(topics, SubscribedTopics):
         metadata = cluster.existing_topics(topics.names) if all_of_them else cluster.topics(topics.names)
         return _resolved(metadata, [tp for topic in metadata.values() for tp in topic.partitions])
@@ -69,7 +69,7 @@ def current_offsets(cluster: ClusterClient, topics: ResolvedTopics, *, committed
 
 
 def start_offsets(cluster: ClusterClient, at: ClusterOffsets, options: ReadOptions) -> dict[TopicPartition, Offset]:
-    """Where a new reader begins. DataLoss if it is told to begin with what is gone."""
+    """Where a new reader starts. DataLoss if the options name offsets that are gone."""
     where = options.start
     offsets = _by_time(cluster, at, where, "starting", strict=not options.no_later_record_is_latest)
     if offsets is None:
@@ -78,7 +78,7 @@ def start_offsets(cluster: ClusterClient, at: ClusterOffsets, options: ReadOptio
         if offset > at.latest[tp]:
             raise BadOption(f"startingOffsets: {tp} ends at {at.latest[tp]}; it cannot be read from {offset} on")
     lost = [
-        Loss(Range(tp, offset, at.earliest[tp]), f"the log begins at {at.earliest[tp]}")
+        Loss(Range(tp, offset, at.earliest[tp]), f"the log starts at {at.earliest[tp]}")
         for tp, offset in sorted(offsets.items())
         if offset < at.earliest[tp]
     ]
@@ -124,18 +124,18 @@ def _offsets_by_partition(
 
 
 def _check_same(name: str, named: Mapping[TopicPartition, object], at: ClusterOffsets) -> None:
-    """The connector's law: who names partitions names all."""
+    """A rule of the connector: options that name partitions name all of them."""
     if named.keys() != at.latest.keys():
         missing = ", ".join(map(str, sorted(at.latest.keys() - named.keys())))
         unknown = ", ".join(map(str, sorted(named.keys() - at.latest.keys())))
-        wrong = [f"missing: {missing}"] * bool(missing) + [f"not to be read: {unknown}"] * bool(unknown)
+        wrong = [f"missing: {missing}"] * bool(missing) + [f"not read: {unknown}"] * bool(unknown)
         raise BadOption(f"{name} must name all partitions that are read, and no others; {'; '.join(wrong)}")
 
 
 def _by_time(
     cluster: ClusterClient, at: ClusterOffsets, where: OffsetBound, name: str, *, strict: bool
 ) -> dict[TopicPartition, Offset] | None:
-    """The first offsets at or behind times; None if `where` is no time. `strict`: there must be such records."""
+    """The first offsets at or after times; None if `where` is no time. `strict`: there must be such records."""
     match where:
         case StartingTimes(times):
             _check_same(f"{name}OffsetsByTimestamp", times, at)
@@ -149,14 +149,14 @@ def _by_time(
     for tp, offset in sorted(offsets.items()):
         if offset is None and strict:
             raise BadOption(
-                f"{name}Timestamp: {tp} has no record at or behind {times[tp]}; "
-                "startingOffsetsByTimestampStrategy=latest begins at its end instead"
+                f"{name}Timestamp: {tp} has no record at or after {times[tp]}; "
+                "startingOffsetsByTimestampStrategy=latest starts at its end instead"
             )
     return {tp: at.latest[tp] if offset is None else min(offset, at.latest[tp]) for tp, offset in offsets.items()}
 
 
 def bytes_per_offset(cluster: ClusterClient, at: ClusterOffsets) -> dict[TopicPartition, float]:
-    """As it is on average; nothing where the brokers do not tell."""
+    """On average; empty if the brokers do not report sizes."""
     try:
         sizes = cluster.sizes(list(at.latest))
     except RequestFailed:

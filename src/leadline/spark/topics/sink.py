@@ -46,12 +46,12 @@ TYPES: dict[str, tuple[type[DataType], ...]] = {
     "timestamp": (TimestampType,),
 }
 MOST_OPEN = 100  # staged files at a time
-QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # what Spark tells tasks of a stream
+QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # local properties of a stream's tasks
 
 
 @dataclass
 class TaskStaged(WriterCommitMessage):
-    """What a task has left behind, and of which batch."""
+    """The staged batches of a task, and its query."""
 
     staging: Staging
     staged: Staged
@@ -59,12 +59,12 @@ class TaskStaged(WriterCommitMessage):
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
-    """One line about what is wrong with the columns, before anything is done."""
+    """BadOption, with one line, if a column is missing or has a wrong type."""
     kinds = {column.name: column.dataType for column in schema}
     if "value" not in kinds:
         raise BadOption(f"there is no column value among {', '.join(kinds)}")
     if "topic" not in kinds and options.topic is None:
-        raise BadOption("there is neither a column topic nor an option topic: where are the records to go?")
+        raise BadOption("there is neither a column topic nor an option topic")
     if options.timestamps and "timestamp" not in kinds:
         raise BadOption(f"includeTimestamp=true, and there is no column timestamp among {', '.join(kinds)}")
     for name, expected in TYPES.items():
@@ -77,7 +77,7 @@ def check_columns(schema: StructType, options: WriteOptions) -> None:
 
 
 class RowEncoder:
-    """Rows of a task on their way into batches."""
+    """Encodes the rows of a task into record batches."""
 
     def __init__(self, cluster: ClusterClient, options: WriteOptions) -> None:
         self._cluster, self._options = cluster, options
@@ -153,7 +153,7 @@ def stage(rows: Iterator[pa.RecordBatch], options: WriteOptions, staging: Stagin
 
 @contextmanager
 def staged_batches(lefts: Sequence[TaskStaged], tags: Sequence[object] | None = None) -> Iterator[list[StagedBatch]]:
-    """What the tasks left behind, in the order of the tasks; `tags`: one for each batch of it."""
+    """The staged batches, in the order of the tasks; `tags`: one for each batch."""
     with closing(StagedFiles()) as files:
         batches = [
             StagedBatch(piece.tp, piece.size, piece.count, partial(files.load, left, piece))
@@ -164,7 +164,7 @@ def staged_batches(lefts: Sequence[TaskStaged], tags: Sequence[object] | None = 
 
 
 class StagedFiles:
-    """Some of them open, of however many tasks there were."""
+    """Staged files for reading; at most MOST_OPEN are open."""
 
     def __init__(self) -> None:
         self._open: dict[str, BinaryIO] = {}  # the one that was opened first comes first
@@ -184,7 +184,7 @@ class StagedFiles:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """A DataFrame, written once: all of it or nothing is to be seen."""
+    """Writes a DataFrame in one transaction: readers see all of it or nothing."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         check_columns(schema, options)
@@ -216,7 +216,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         assert context is not None
         query, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
-        assert query is not None, "Spark tells tasks of a stream which query they are of"
+        assert query is not None, "Spark sets the query id in the tasks of a stream"
         return stage(iterator, self.options, Staging.of(self.options.staging, f"{query}-{batch}"), query)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
@@ -239,7 +239,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 @dataclass(frozen=True, slots=True)
 class BatchNote:
-    """That a batch of a query is written: the remark of a group's committed offsets."""
+    """The note that a batch of a query is written: metadata of a group's committed offsets."""
 
     query: str
     batch: int
@@ -253,7 +253,7 @@ class BatchNote:
         return json.dumps({"batch": self.batch})
 
     def is_committed(self, cluster: ClusterClient) -> bool:
-        """Whether this batch, or a later one, has been noted."""
+        """Whether the note of this batch, or of a later one, is committed."""
         return any(_batch(offset.metadata) >= self.batch for offset in cluster.committed(self.group).values())
 
 
@@ -267,8 +267,8 @@ def _batch(remark: str) -> int:
 def write_once(
     cluster: ClusterClient, transaction: ClientTransaction, lefts: Sequence[TaskStaged], note: BatchNote | None
 ) -> bool:
-    """All that the tasks left behind, and the note; False if the note says that it is there already."""
-    transaction.begin()  # first: from here on nobody else can write the note
+    """Sends all staged batches and the note in one transaction; False if the note was committed before."""
+    transaction.begin()  # first: from here on no other writer can commit the note
     if note is not None and note.is_committed(cluster):
         return False
     try:

@@ -3,7 +3,7 @@
     LOCATION/leadline-staging/JOB/NAME    batches, back to back
 
 What lies where in a file is in the task's message to the driver. Nothing here outlives its job's commit for a purpose:
-a job that is done again stages again, and files that a crash left behind go with the next commit of that job.
+a job that is done again stages again, and the next commit of that job deletes files that a crash left.
 """
 
 import os
@@ -24,7 +24,7 @@ FOLDER = "leadline-staging"
 
 
 class StagingFailed(JobFailed):
-    """What a task has left behind cannot be written, or not be found by the driver."""
+    """A task cannot write its staged file, or the driver cannot find it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class StagedPiece:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What one task has left behind."""
+    """The staged file of one task."""
 
     path: str
     pieces: tuple[StagedPiece, ...]

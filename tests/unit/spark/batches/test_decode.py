@@ -167,7 +167,7 @@ def test_formats_from_before_kafka_0_11_are_refused_by_name(magic: int) -> None:
 
 def test_what_is_no_batch_is_named_by_its_position() -> None:
     data = log_of(batch(3)) + b"\x07" * 100
-    with pytest.raises(CorruptMessage, match=f"at byte {len(data) - 100}, behind offset 2"):
+    with pytest.raises(CorruptMessage, match=f"at byte {len(data) - 100}, after offset 2"):
         decode(data, ALL)
 
 

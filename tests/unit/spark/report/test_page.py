@@ -120,7 +120,7 @@ def test_a_group_that_lags_is_told_with_its_trend(behind: list[int], told: str |
 
 def test_what_could_not_be_read_comes_first() -> None:
     found = remarks(Report("here", [topic("t", [records(400, EVEN), []])], ["t-0: damaged"]))
-    assert (found[0].weight, found[0].text) == (Weight.TROUBLE, "not all could be read: t-0: damaged")
+    assert (found[0].weight, found[0].text) == (Weight.TROUBLE, "some records could not be read: t-0: damaged")
 
 
 # The page

@@ -50,7 +50,7 @@ def test_documents_have_a_column_for_each_field() -> None:
         (b"[1]", "no JSON object, but a list"),
         (b'{"id": "x"}', "id is string, where the table has int64"),
         (b'{"id": 1.5}', "id is double, where the table has int64"),
-        (b'{"price": NaN}', "NaN is no number of JSON"),
+        (b'{"price": NaN}', "NaN is not a JSON number"),
         (b'{"_offset": 1}', "_offset is the name of a column that every table has"),
         (b'{"id": 1}{"id": 2}', "no JSON"),
     ],
