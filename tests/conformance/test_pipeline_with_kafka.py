@@ -18,7 +18,7 @@ from leadline.spark.mirror.copy_task import run_copy_task
 from leadline.spark.mirror.mirror import Mirror, MirrorSpec
 from leadline.spark.topics.options import SubscribedTopics, read_options, write_options
 from leadline.spark.topics.sink import BatchNote, stage, write_once
-from leadline.spark.topics.source import BatchReader, close_clusters
+from leadline.spark.topics.source import CLUSTERS, BatchReader
 from leadline.spark.topics.staging import Staging
 from tests.conformance.kafka.broker import Broker, broker, zookeeper
 from tests.support.broker import leadline
@@ -97,7 +97,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
             for future in admin.alter_user_scram_credentials([wanted]).values():
                 future.result(120)
         yield Kafka(running, ports, pem)
-        close_clusters()
+        CLUSTERS.close()
 
 
 def write(client: Mapping[str, str], topic: str, batch: int, staging: Path) -> bool:
@@ -170,4 +170,4 @@ def test_a_topic_of_ours_is_mirrored_to_kafka(kafka: Kafka, tmp_path: Path) -> N
             assert mirror.round().records == 3 * ROWS
             assert mirror.round().records == 0
         assert read(far, "mirrored") == read(near, "mirrored")
-        close_clusters()
+        CLUSTERS.close()

@@ -5,8 +5,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.spark.files import segments
-from leadline.spark.report import report_job
-from leadline.spark.report.report_job import ReportOutcome, ReportPlan
+from leadline.spark.report import report_job, report_plan, report_task
+from leadline.spark.report.report_plan import (
+    ReportPlan,
+)
+from leadline.spark.report.report_task import (
+    ReportOutcome,
+)
 from leadline.spark.report.topic_report import TopicReport
 from tests.conformance.both import Both, until
 
@@ -37,7 +42,7 @@ def is_checkpointed(dirs: list[str], topic: str) -> bool:
 def made(work: ReportPlan, server: str) -> TopicReport:
     outcome = ReportOutcome()
     for task in work.tasks:
-        outcome.merge(report_job.run_report_task({"bootstrap.servers": server}, work.topics, task))
+        outcome.merge(report_task.run_report_task({"bootstrap.servers": server}, work.topics, task))
     assert outcome.errors == []
     (found,) = report_job.finished_report(work, outcome).topics
     return found
@@ -56,7 +61,9 @@ def test_it_is_the_same_for_both_from_brokers_and_from_files(both: Both) -> None
     topic = both.create("reported", 3, retention_ms=10**12, retention_bytes=10**9)
     for side in both.sides:
         fill(side.bootstrap, topic)
-    from_brokers = [report_job.plan_from_brokers({"bootstrap.servers": side.bootstrap}, [topic]) for side in both.sides]
+    from_brokers = [
+        report_plan.plan_from_brokers({"bootstrap.servers": side.bootstrap}, [topic]) for side in both.sides
+    ]
     theirs, ours = (made(work, side.bootstrap) for work, side in zip(from_brokers, both.sides, strict=True))
     assert facts(theirs) == facts(ours)
     assert theirs.figures.records == ORDERS
@@ -65,4 +72,4 @@ def test_it_is_the_same_for_both_from_brokers_and_from_files(both: Both) -> None
         assert (limits.disk_free or 0) > 0
     for side in both.sides:
         until(lambda side=side: is_checkpointed(side.dirs, topic), 60)  # type: ignore[misc]
-        assert facts(made(report_job.plan_from_files(side.dirs, [topic]), side.bootstrap)) == facts(ours)
+        assert facts(made(report_plan.plan_from_files(side.dirs, [topic]), side.bootstrap)) == facts(ours)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from leadline.cli.pipeline import report as command
 from leadline.records.compression import Codec
 from leadline.spark.files import segments
-from leadline.spark.report import report_job
+from leadline.spark.report import report_job, report_plan
 from leadline.spark.report.topic_report import TopicReport
 from tests.support import commands
 from tests.support.broker import RunningBroker, leadline
@@ -33,10 +33,10 @@ class Filled:
     partitions: Counter[int]
     payload: int
 
-    def work(self, kind: str, *topics: str) -> report_job.ReportPlan:
+    def work(self, kind: str, *topics: str) -> report_plan.ReportPlan:
         if kind == "files":
-            return report_job.plan_from_files([str(self.broker.directory)], topics)
-        return report_job.plan_from_brokers({"bootstrap.servers": self.broker.bootstrap}, topics)
+            return report_plan.plan_from_files([str(self.broker.directory)], topics)
+        return report_plan.plan_from_brokers({"bootstrap.servers": self.broker.bootstrap}, topics)
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_brokers_tell_the_limits_that_files_do_not(filled: Filled) -> None:
 def test_a_report_of_one_topic_has_that_topic_alone(filled: Filled) -> None:
     for kind in ("brokers", "files"):
         assert filled.work(kind, "users").topics == {"users"}
-    with pytest.raises(report_job.NothingToReport, match=r"no topic user in .*there are .*users"):
+    with pytest.raises(report_plan.NothingToReport, match=r"no topic user in .*there are .*users"):
         filled.work("files", "user")
 
 
@@ -140,7 +140,7 @@ def test_damage_is_told_and_the_rest_reported(spark: SparkSession, filled: Fille
                 data[len(data) // 2] ^= 1
             (tmp_path / name / log.name).write_bytes(data)
     (tmp_path / "meta.properties").touch()
-    found = report_job.make_report(spark, report_job.plan_from_files([str(tmp_path)], ()), {})
+    found = report_job.make_report(spark, report_plan.plan_from_files([str(tmp_path)], ()), {})
     assert [error.partition(":")[0] for error in found.errors] == ["orders-0"]
     assert found.topics[0].figures.parts[1].records == filled.partitions[1]
 

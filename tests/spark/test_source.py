@@ -16,8 +16,13 @@ from leadline.model import TopicPartition
 from leadline.spark.client.cluster import ClusterClient, NoSuchTopic
 from leadline.spark.client.connection import BlockingConnection, Unreachable
 from leadline.spark.positions import BadCheckpoint, DataLoss, Positions
-from leadline.spark.topics.options import BadOption, read_options
-from leadline.spark.topics.source import BatchReader, StreamReader, TaskPartition, close_clusters
+from leadline.spark.topics.options import (
+    read_options,
+)
+from leadline.spark.topics.source import CLUSTERS, BatchReader, StreamReader, TaskPartition
+from leadline.spark.topics.source_options import (
+    BadOption,
+)
 from leadline.wire.classes import Message
 from leadline.wire.messages import FetchResponse, MetadataResponse
 from tests.support.broker import RunningBroker, leadline
@@ -31,7 +36,7 @@ Json = dict[str, object]
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     with leadline(tmp_path_factory.mktemp("source") / "data") as running:
         yield running
-        close_clusters()
+        CLUSTERS.close()
 
 
 class Topic:

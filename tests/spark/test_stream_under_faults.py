@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 
 from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.topics.options import read_options
-from leadline.spark.topics.source import BatchReader, close_clusters
+from leadline.spark.topics.source import CLUSTERS, BatchReader
 from tests.support.broker import RunningBroker, leadline
 from tests.support.pipeline_faults import kill_workers, little_room, small_disk
 from tests.support.topics import create_topic
@@ -140,7 +140,7 @@ def _read(broker: RunningBroker) -> list[int]:
     given = {"kafka.bootstrap.servers": broker.bootstrap, "subscribe": "out", "kafka.isolation.level": "read_committed"}
     reader = BatchReader(read_options(given, streaming=False))
     found = [rows.column("value").to_pylist() for part in reader.partitions() for rows in reader.read(part)]
-    close_clusters()
+    CLUSTERS.close()
     return sorted(int(value) for values in found for value in values)
 
 

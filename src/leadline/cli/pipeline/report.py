@@ -28,7 +28,9 @@ from leadline.cli.terminal import Paint
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from leadline.spark.report.report_job import ReportPlan
+    from leadline.spark.report.report_plan import (
+        ReportPlan,
+    )
     from leadline.spark.report.topic_report import Report
 
 LOOK_S = 0.3
@@ -94,11 +96,11 @@ def _check_writable(path: Path) -> None:
 
 def _work(options: argparse.Namespace) -> "ReportPlan":
     """What is to be read."""
-    from leadline.spark.report import report_job
+    from leadline.spark.report import report_plan
 
     if options.dir:
-        return report_job.plan_from_files(options.dir, options.topics)
-    return report_job.plan_from_brokers(client_properties(options), options.topics)
+        return report_plan.plan_from_files(options.dir, options.topics)
+    return report_plan.plan_from_brokers(client_properties(options), options.topics)
 
 
 def write(options: argparse.Namespace, spark: "SparkSession", work: "ReportPlan", started: float) -> int:

@@ -13,7 +13,6 @@ from leadline.spark.topics.options import (
     EARLIEST,
     LATEST,
     AssignedPartitions,
-    BadOption,
     Edge,
     LastOffsets,
     OffsetBound,
@@ -25,6 +24,9 @@ from leadline.spark.topics.options import (
     StartingTimes,
     SubscribedTopics,
     TopicSelection,
+)
+from leadline.spark.topics.source_options import (
+    BadOption,
 )
 
 

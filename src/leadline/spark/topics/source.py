@@ -48,7 +48,6 @@ from leadline.spark.ranges import Range, Task, admit, plan
 from leadline.spark.topics import resolution
 from leadline.spark.topics.options import (
     AssignedPartitions,
-    BadOption,
     ReadOptions,
     SubscribedTopics,
     TopicPattern,
@@ -57,6 +56,9 @@ from leadline.spark.topics.options import (
     write_options,
 )
 from leadline.spark.topics.sink import BatchWriter, StreamWriter
+from leadline.spark.topics.source_options import (
+    BadOption,
+)
 
 log = logging.getLogger(__name__)
 
@@ -98,24 +100,28 @@ class TaskPartition(InputPartition):
     task: Task
 
 
-_clusters: dict[
-    frozenset[tuple[str, str]], ClusterClient
-] = {}  # a process runs many tasks, one by one: connections stay
+class ClusterPool:
+    """Clients of a process, by their properties: its tasks run one by one and keep the connections."""
+
+    def __init__(self) -> None:
+        self._clusters: dict[frozenset[tuple[str, str]], ClusterClient] = {}
+
+    def get(self, client: Mapping[str, str]) -> ClusterClient:
+        key = frozenset(client.items())
+        if key not in self._clusters:
+            if len(self._clusters) >= MOST_CLUSTERS:
+                self.close()
+            self._clusters[key] = ClusterClient(client)
+        return self._clusters[key]
+
+    def close(self) -> None:
+        for cluster in self._clusters.values():
+            cluster.close()
+        self._clusters.clear()
 
 
-def cluster_of(client: Mapping[str, str]) -> ClusterClient:
-    key = frozenset(client.items())
-    if key not in _clusters:
-        if len(_clusters) >= MOST_CLUSTERS:
-            close_clusters()
-        _clusters[key] = ClusterClient(client)
-    return _clusters[key]
-
-
-def close_clusters() -> None:
-    for cluster in _clusters.values():
-        cluster.close()
-    _clusters.clear()
+# Spark unpickles a reader anew for each task: only the process itself can keep the connections.
+CLUSTERS = ClusterPool()
 
 
 def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -126,7 +132,7 @@ def read_task(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Re
         options.fail_on_data_loss,
         int(options.client.get("max.partition.fetch.bytes", FETCH_BYTES)),
     )
-    cluster = cluster_of(options.client)
+    cluster = CLUSTERS.get(options.client)
     for range_ in partition.task:
         for batch in rows(cluster, range_, fetch_options, headers=options.headers):
             yield spark_columns(batch, *range_.tp)
@@ -200,7 +206,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _cluster(self) -> ClusterClient:
-        return cluster_of(self.options.client)
+        return CLUSTERS.get(self.options.client)
 
     def _now(self, *, all_of_them: bool) -> ClusterOffsets:
         topics = resolution.resolve_topics(self._cluster, self.options.topics, all_of_them=all_of_them)

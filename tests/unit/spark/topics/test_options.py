@@ -8,7 +8,6 @@ from leadline.model import TopicPartition
 from leadline.records.compression import Codec
 from leadline.spark.topics.options import (
     AssignedPartitions,
-    BadOption,
     Edge,
     LastOffsets,
     StartingAgo,
@@ -20,6 +19,9 @@ from leadline.spark.topics.options import (
     TopicPattern,
     read_options,
     write_options,
+)
+from leadline.spark.topics.source_options import (
+    BadOption,
 )
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
@@ -97,7 +99,7 @@ def test_what_is_said_of_a_stream() -> None:
         ({"assign": "{}"}, "expected one of subscribe, subscribePattern and assign, not subscribe and assign"),
         ({"startingOffset": "earliest"}, "no option startingoffset (did you mean startingoffsets?)"),
         ({"kafka.group.idd": "g"}, "no option kafka.group.idd (did you mean kafka.group.id?)"),
-        ({"kafka.auto.offset.reset": "latest"}, "startingOffsets tells"),
+        ({"kafka.auto.offset.reset": "latest"}, "startingOffsets sets where to start"),
         ({"kafka.bootstrap.servers": " "}, "kafka.bootstrap.servers is missing"),
         ({"startingOffsets": "yesterday"}, "startingOffsets=yesterday: expected JSON"),
         ({"startingOffsets": "5 fortnights ago"}, "expected a length of time"),
