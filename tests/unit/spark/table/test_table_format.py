@@ -1,6 +1,5 @@
 """What a table promises its writer, in each of its homes: commits are all or nothing, and the writer is one."""
 
-import os
 import threading
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from leadline.spark.table.table import (
 )
 from leadline.spark.table.table_format import TABLE_FORMATS, open_table
 from leadline.spark.table.write_task import ParquetFiles
-from leadline.spark.table.writer_lock import WriterLock
 
 COLUMNS = OriginColumns.of("raw")
 SCHEMA = pa.schema(
@@ -220,10 +218,3 @@ def test_a_table_that_follows_no_topic_is_refused(tmp_path: Path) -> None:
     DeltaTable.create(tmp_path / "theirs", SCHEMA)
     with pytest.raises(TableError, match="follows no topic"):
         open_table("delta", str(tmp_path / "theirs")).state()
-
-
-def test_the_lock_of_a_table_has_one_owner_and_says_who(tmp_path: Path) -> None:
-    with WriterLock(tmp_path, "orders"), pytest.raises(WriterRefused, match=f"process {os.getpid()} on"):
-        WriterLock(tmp_path, "orders").__enter__()
-    with WriterLock(tmp_path, "orders"):
-        pass
