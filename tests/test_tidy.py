@@ -39,6 +39,9 @@ IMPURE = set(
 IMPURE_CALLS = {"input", "open", "print"}
 OPENS_SOCKET = {"create_connection", "create_server", "open_connection", "start_server", "sock_connect"}
 
+# Each has a reason to know the system's time: a process of its own, a thread that only writes back, a format of dates.
+BESIDE_THE_CLOCK = {"leadline.log.compaction", "leadline.log.write_pressure", "leadline.log.checkpoints"}
+
 # Written so that no pattern matches its own text.
 UNWANTED = re.compile(
     r"""
@@ -154,6 +157,34 @@ def sockets_opened(modules: Iterable[Module]) -> list[str]:
     return complaints
 
 
+def clocks_and_dice(modules: Iterable[Module]) -> list[str]:
+    """What reads a clock or draws a number other than through the ports, between `broker` and `runtime`."""
+    floors = HOUSE[HOUSE.index("broker") : HOUSE.index("runtime")]
+    complaints = []
+    for module in modules:
+        if module.floor not in floors or module.name in BESIDE_THE_CLOCK:
+            continue
+        for line, name in imports(module):
+            if name.split(".")[0] in {"random", "secrets", "time"} or name in {"uuid.uuid1", "uuid.uuid4"}:
+                complaints.append(f"{module.where}:{line}: import {name} beside the ports")
+        complaints += [
+            f"{module.where}:{node.lineno}: {ast.unparse(node)} beside the ports"
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Attribute) and ast.unparse(node) in {"uuid.uuid1", "uuid.uuid4", "os.urandom"}
+        ]
+    return complaints
+
+
+def names_taken_twice(modules: Iterable[Module]) -> list[str]:
+    """Public classes that share their name with one elsewhere: one name, one meaning."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for module in modules:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(module.where)
+    return [f"class {name}: {', '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
+
+
 def is_run_with_dash_m(module: Module) -> bool:
     conditions = [ast.unparse(node.test) for node in module.tree.body if isinstance(node, ast.If)]
     return "__name__ == '__main__'" in conditions
@@ -249,6 +280,14 @@ def test_sockets_are_opened_through_the_network_port() -> None:
     assert_none(sockets_opened(SOURCE))
 
 
+def test_clocks_and_chance_are_ports() -> None:
+    assert_none(clocks_and_dice(SOURCE))
+
+
+def test_a_public_class_name_exists_once() -> None:
+    assert_none(names_taken_twice(SOURCE))
+
+
 def test_every_module_is_imported_or_an_entry_point() -> None:
     assert_none(dead_modules(SOURCE, entry_points()))
 
@@ -321,6 +360,26 @@ def test_the_check_of_purity(name: str, source: str, pure: bool) -> None:
 )
 def test_the_check_of_sockets(name: str, source: str, allowed: bool) -> None:
     assert (sockets_opened([parse(name, source)]) == []) is allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "allowed"),
+    [
+        ("leadline.api.x", "import time", False),
+        ("leadline.log.x", "from random import randint", False),
+        ("leadline.cluster.x", "import uuid\nid = uuid.uuid4()", False),
+        ("leadline.cluster.x", "import uuid\nid: uuid.UUID", True),
+        ("leadline.runtime.x", "import time", True),
+        ("leadline.cli.x", "import time", True),
+    ],
+)
+def test_the_check_of_clocks_and_chance(name: str, source: str, allowed: bool) -> None:
+    assert (not clocks_and_dice([parse(name, source)])) == allowed
+
+
+def test_the_check_of_class_names() -> None:
+    modules = [parse("leadline.a", "class Log: ..."), parse("leadline.b", "class Log: ...\nclass _Log: ...")]
+    assert names_taken_twice(modules) == ["class Log: leadline.a, leadline.b"]
 
 
 def test_the_check_for_dead_modules() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from leadline.cli.connection import LEAST_S, ClusterConnection, no_topic
 from leadline.cli.errors import Failure, client_error_text
 from leadline.cli.groups.reset_plan import OffsetChange
-from leadline.cli.partitions import GroupOffset, OffsetRange
+from leadline.cli.partitions import OffsetRange, PartitionOffset
 from leadline.model import NO_EPOCH, Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ MOVED = frozenset(
 )  # errors of a partition that is on its way to another leader
 
 
-def committed_by(connection: ClusterConnection, admin: "AdminClient", group: str) -> dict[TopicPartition, GroupOffset]:
+def committed_by(
+    connection: ClusterConnection, admin: "AdminClient", group: str
+) -> dict[TopicPartition, PartitionOffset]:
     """Everything that a group has committed."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
@@ -34,7 +36,7 @@ def committed_by(connection: ClusterConnection, admin: "AdminClient", group: str
             raise Failure(f"group {group}, {tp}: {client_error_text(partition.error)}")
         if partition.offset >= 0:
             epoch = partition.leader_epoch if partition.leader_epoch is not None else NO_EPOCH
-            committed[tp] = GroupOffset(partition.offset, epoch, _remark(partition))
+            committed[tp] = PartitionOffset(partition.offset, epoch, _remark(partition))
     return committed
 
 

@@ -54,7 +54,7 @@ def topic_in(text: str) -> tuple[str, list[int] | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupOffset:
+class PartitionOffset:
     offset: Offset
     epoch: LeaderEpoch = NO_EPOCH
     metadata: str = ""

@@ -23,7 +23,7 @@ from leadline.cli.kafka_python.admin import KafkaPythonAdmin, kafka_python_admin
 from leadline.cli.kafka_python.groups import describe_group, list_groups
 from leadline.cli.leaders import partitions_with_leader
 from leadline.cli.offsets import committed_by, list_offsets
-from leadline.cli.partitions import GroupOffset
+from leadline.cli.partitions import PartitionOffset
 from leadline.cli.terminal import Paint, print_table
 from leadline.config.settings import nearest
 from leadline.model import BrokerId, Offset, TopicPartition
@@ -37,7 +37,7 @@ class GroupProgress:
     """How far a group has come in a partition."""
 
     tp: TopicPartition
-    committed: GroupOffset | None
+    committed: PartitionOffset | None
     log_end: Offset | None  # None: there is no such partition any longer, or no leader that answers
     owner: MemberDescription | None  # who reads it now
 

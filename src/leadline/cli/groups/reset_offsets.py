@@ -40,7 +40,7 @@ from leadline.cli.offsets import (
     resolve_partitions,
 )
 from leadline.cli.options import add_command, topic_argument
-from leadline.cli.partitions import GroupOffset, OffsetRange
+from leadline.cli.partitions import OffsetRange, PartitionOffset
 from leadline.cli.terminal import print_table
 from leadline.cli.times import duration_ms, moment_ms
 from leadline.config.settings import nearest
@@ -185,7 +185,7 @@ def _new_offsets(
     admin: "AdminClient",
     options: argparse.Namespace,
     partitions: Sequence[TopicPartition],
-    committed: dict[TopicPartition, GroupOffset],
+    committed: dict[TopicPartition, PartitionOffset],
     edges: dict[TopicPartition, OffsetRange],
 ) -> dict[TopicPartition, Offset]:
     if options.from_file is not None:
@@ -256,7 +256,7 @@ def change_row(change: OffsetChange, times: Times) -> list[str]:
     return [*cells, change.meaning]
 
 
-def _time_text(change: OffsetChange, committed: GroupOffset | None, times: Times) -> str:
+def _time_text(change: OffsetChange, committed: PartitionOffset | None, times: Times) -> str:
     if committed is None:
         return "-"
     if (at_ms := times.get((change.tp, committed.offset))) is not None:
@@ -269,7 +269,7 @@ def _time_text(change: OffsetChange, committed: GroupOffset | None, times: Times
 
 
 def change_json(change: OffsetChange, times: Times) -> Json:
-    def position(committed: GroupOffset | None) -> Json:
+    def position(committed: PartitionOffset | None) -> Json:
         if committed is None:
             return None
         return {"offset": committed.offset, "timestamp": times.get((change.tp, committed.offset))}
@@ -309,7 +309,7 @@ def _undo(
     connection: ClusterConnection,
     admin: "AdminClient",
     options: argparse.Namespace,
-    committed: dict[TopicPartition, GroupOffset],
+    committed: dict[TopicPartition, PartitionOffset],
 ) -> int:
     here = existing_partitions(connection, admin, committed)
     reset = undo(committed, offset_ranges(connection, admin, here))

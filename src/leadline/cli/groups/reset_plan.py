@@ -15,7 +15,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from leadline.cli.partitions import GroupOffset, OffsetRange, partitions_in, partitions_text
+from leadline.cli.partitions import OffsetRange, PartitionOffset, partitions_in, partitions_text
 from leadline.model import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 NOTE = "leadline.reset"
@@ -32,8 +32,8 @@ class OffsetChange:
     """Of one partition."""
 
     tp: TopicPartition
-    before: GroupOffset | None  # None: nothing was committed
-    after: GroupOffset | None  # None: what is committed there is deleted
+    before: PartitionOffset | None  # None: nothing was committed
+    after: PartitionOffset | None  # None: what is committed there is deleted
     edges: OffsetRange | None  # None: there is no such partition any longer
     remark: str = ""
 
@@ -60,7 +60,7 @@ class OffsetChange:
 # Where to
 
 
-def shifted_offset(tp: TopicPartition, committed: GroupOffset | None, by: int) -> Offset:
+def shifted_offset(tp: TopicPartition, committed: PartitionOffset | None, by: int) -> Offset:
     if committed is None:
         raise ImpossibleReset(f"{tp}: nothing is committed there that could be shifted by {by}")
     return committed.offset + by
@@ -68,7 +68,7 @@ def shifted_offset(tp: TopicPartition, committed: GroupOffset | None, by: int) -
 
 def changes(
     offsets: Mapping[TopicPartition, Offset],
-    committed: Mapping[TopicPartition, GroupOffset],
+    committed: Mapping[TopicPartition, PartitionOffset],
     edges: Mapping[TopicPartition, OffsetRange],
 ) -> list[OffsetChange]:
     """One for each partition, in order; an offset that a partition does not hold becomes the nearest that it does."""
@@ -78,7 +78,7 @@ def changes(
         offset = min(max(offsets[tp], within.start), within.end)
         where = "end" if offsets[tp] > within.end else "beginning"
         remark = f"{offsets[tp]} is not there, so the {where}" if offset != offsets[tp] else ""
-        planned.append(OffsetChange(tp, committed.get(tp), GroupOffset(offset), within, remark))
+        planned.append(OffsetChange(tp, committed.get(tp), PartitionOffset(offset), within, remark))
     return planned
 
 
@@ -155,11 +155,11 @@ def _read(metadata: str) -> _Note | None:
 class ResetUndo:
     reset_ms: int  # when the reset was that is to be undone
     changes: list[OffsetChange]
-    too_late: dict[TopicPartition, GroupOffset | None]  # the group has committed there since: what
+    too_late: dict[TopicPartition, PartitionOffset | None]  # the group has committed there since: what
 
 
 def undo(
-    committed: Mapping[TopicPartition, GroupOffset], edges: Mapping[TopicPartition, OffsetRange]
+    committed: Mapping[TopicPartition, PartitionOffset], edges: Mapping[TopicPartition, OffsetRange]
 ) -> ResetUndo | None:
     """The way back from the last reset; None if no note of one is left."""
     notes = {tp: note for tp, offset in committed.items() if (note := _read(offset.metadata)) is not None}
@@ -175,8 +175,8 @@ def undo(
     return ResetUndo(last_ms, back, {tp: committed.get(tp) for tp in sorted(together - last.keys())})
 
 
-def _as_it_was(note: _Note) -> GroupOffset | None:
-    return GroupOffset(note.offset, note.epoch, note.metadata) if note.offset is not None else None
+def _as_it_was(note: _Note) -> PartitionOffset | None:
+    return PartitionOffset(note.offset, note.epoch, note.metadata) if note.offset is not None else None
 
 
 def _caution(note: _Note, edges: OffsetRange | None) -> str:

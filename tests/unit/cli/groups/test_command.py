@@ -9,7 +9,7 @@ from leadline.cli.errors import Failure
 from leadline.cli.groups.describe import GroupProgress, description_json, member_row, print_description, progress_rows
 from leadline.cli.groups.group import GroupDescription, MemberDescription, refuse_active
 from leadline.cli.groups.rebalances import NO_HISTORY
-from leadline.cli.partitions import GroupOffset
+from leadline.cli.partitions import PartitionOffset
 from leadline.cli.terminal import Paint
 from leadline.model import TopicPartition as Partition
 
@@ -28,10 +28,10 @@ def group(*members: MemberDescription, state: str = "Stable", kind: str = "consu
 BROKERS = {1: ServerAddress("here", 9092)}
 READER = member(0, 0, 1)
 FOUND = [
-    GroupProgress(Partition("orders", 0), GroupOffset(40, 0, "m"), 60, READER),
+    GroupProgress(Partition("orders", 0), PartitionOffset(40, 0, "m"), 60, READER),
     GroupProgress(Partition("orders", 1), None, 60, READER),
-    GroupProgress(Partition("users", 3), GroupOffset(7), None, None),
-    GroupProgress(Partition("users", 4), GroupOffset(9), 8, None),
+    GroupProgress(Partition("users", 3), PartitionOffset(7), None, None),
+    GroupProgress(Partition("users", 4), PartitionOffset(9), 8, None),
 ]
 
 

@@ -8,7 +8,7 @@ from leadline.cli.errors import Failure
 from leadline.cli.formatting import moment_text
 from leadline.cli.groups.reset_offsets import change_json, change_row, offsets_in, too_late_lines
 from leadline.cli.groups.reset_plan import OffsetChange, ResetUndo
-from leadline.cli.partitions import GroupOffset, OffsetRange
+from leadline.cli.partitions import OffsetRange, PartitionOffset
 from leadline.model import TopicPartition
 
 ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 3)
@@ -19,19 +19,19 @@ THEN_MS = 1_700_000_000_000
     ("change", "row"),
     [
         (
-            OffsetChange(ORDERS, GroupOffset(60), GroupOffset(20), OffsetRange(10, 60)),
+            OffsetChange(ORDERS, PartitionOffset(60), PartitionOffset(20), OffsetRange(10, 60)),
             ["orders-0", "60", "the end", "20", moment_text(THEN_MS), "reads 40 again"],
         ),
         (
-            OffsetChange(ORDERS, None, GroupOffset(20), OffsetRange(10, 60)),
+            OffsetChange(ORDERS, None, PartitionOffset(20), OffsetRange(10, 60)),
             ["orders-0", "-", "-", "20", moment_text(THEN_MS), "nothing was committed; 40 to read"],
         ),
         (
-            OffsetChange(ORDERS, GroupOffset(5), GroupOffset(30), OffsetRange(10, 60)),
+            OffsetChange(ORDERS, PartitionOffset(5), PartitionOffset(30), OffsetRange(10, 60)),
             ["orders-0", "5", "deleted", "30", "unknown", "skips 25"],
         ),
         (
-            OffsetChange(ORDERS, GroupOffset(5), None, None),
+            OffsetChange(ORDERS, PartitionOffset(5), None, None),
             ["orders-0", "5", "deleted", "-", "-", "nothing committed, as before"],
         ),
     ],
@@ -41,7 +41,7 @@ def test_a_change_is_shown_with_the_times_of_its_records(change: OffsetChange, r
 
 
 def test_a_program_gets_the_same_as_numbers() -> None:
-    change = OffsetChange(ORDERS, GroupOffset(60), GroupOffset(20), OffsetRange(10, 60), "so")
+    change = OffsetChange(ORDERS, PartitionOffset(60), PartitionOffset(20), OffsetRange(10, 60), "so")
     assert change_json(change, {(ORDERS, 20): THEN_MS}) == {
         "topic": "orders",
         "partition": 0,
@@ -76,7 +76,7 @@ def test_a_file_with_anything_else_is_refused_as_a_whole(text: str, said: str, t
 
 
 def test_where_it_is_too_late_for_an_undo_is_told() -> None:
-    found = ResetUndo(THEN_MS, [], {ORDERS: GroupOffset(9), USERS: None})
+    found = ResetUndo(THEN_MS, [], {ORDERS: PartitionOffset(9), USERS: None})
     assert too_late_lines(found) == [
         "too late for orders-0: the group has committed 9 there since",
         "too late for users-3: nothing is committed there",

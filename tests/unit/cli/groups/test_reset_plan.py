@@ -17,7 +17,7 @@ from leadline.cli.groups.reset_plan import (
     undo,
     with_notes,
 )
-from leadline.cli.partitions import GroupOffset, OffsetRange
+from leadline.cli.partitions import OffsetRange, PartitionOffset
 from leadline.model import TopicPartition
 
 ORDERS, USERS = TopicPartition("orders", 0), TopicPartition("users", 3)
@@ -26,8 +26,8 @@ NOW_MS = 1_700_000_000_000
 
 
 def reset(
-    committed: dict[TopicPartition, GroupOffset], to: int, now_ms: int = NOW_MS
-) -> dict[TopicPartition, GroupOffset]:
+    committed: dict[TopicPartition, PartitionOffset], to: int, now_ms: int = NOW_MS
+) -> dict[TopicPartition, PartitionOffset]:
     """What is committed after a reset of everything."""
     found = with_notes(changes(dict.fromkeys(EDGES, to), committed, EDGES), now_ms)
     return {change.tp: change.after for change in found if change.after is not None}
@@ -48,9 +48,9 @@ def reset(
     ],
 )
 def test_a_change_says_what_it_means(before: int | None, wanted: int, after: int, meaning: str) -> None:
-    committed = {ORDERS: GroupOffset(before)} if before is not None else {}
+    committed = {ORDERS: PartitionOffset(before)} if before is not None else {}
     (change,) = changes({ORDERS: wanted}, committed, EDGES)
-    assert (change.after, change.meaning) == (GroupOffset(after), meaning)
+    assert (change.after, change.meaning) == (PartitionOffset(after), meaning)
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,19 @@ def test_a_change_says_what_it_means(before: int | None, wanted: int, after: int
     ],
 )
 def test_the_total_of_all_changes(offsets: list[tuple[int, int]], said: str) -> None:
-    assert total([OffsetChange(ORDERS, GroupOffset(old), GroupOffset(new), None) for old, new in offsets]) == said
+    assert (
+        total([OffsetChange(ORDERS, PartitionOffset(old), PartitionOffset(new), None) for old, new in offsets]) == said
+    )
 
 
 def test_what_was_never_committed_cannot_be_shifted() -> None:
-    assert shifted_offset(ORDERS, GroupOffset(10), -3) == 7
+    assert shifted_offset(ORDERS, PartitionOffset(10), -3) == 7
     with pytest.raises(ImpossibleReset, match="orders-0: nothing is committed there that could be shifted by -3"):
         shifted_offset(ORDERS, None, -3)
 
 
 def test_a_note_says_what_was_there_before() -> None:
-    after = reset({ORDERS: GroupOffset(42, 3, "mine")}, to=20)
+    after = reset({ORDERS: PartitionOffset(42, 3, "mine")}, to=20)
     assert json.loads(after[ORDERS].metadata) == {
         NOTE: {"at": NOW_MS, "of": "orders:0 users:3", "offset": 42, "epoch": 3, "metadata": "mine"}
     }
@@ -81,7 +83,7 @@ def test_a_note_says_what_was_there_before() -> None:
 
 
 def test_undo_restores_offset_epoch_and_metadata_and_forgets_what_was_not_there() -> None:
-    before = {ORDERS: GroupOffset(42, 3, 'as "it" was')}
+    before = {ORDERS: PartitionOffset(42, 3, 'as "it" was')}
     found = undo(reset(before, to=20), EDGES)
     assert found is not None
     assert {change.tp: change.after for change in found.changes} == {ORDERS: before[ORDERS], USERS: None}
@@ -89,33 +91,33 @@ def test_undo_restores_offset_epoch_and_metadata_and_forgets_what_was_not_there(
 
 
 def test_undo_is_too_late_where_the_group_has_committed_since() -> None:
-    after = reset({ORDERS: GroupOffset(42)}, to=20) | {USERS: GroupOffset(33)}
+    after = reset({ORDERS: PartitionOffset(42)}, to=20) | {USERS: PartitionOffset(33)}
     found = undo(after, EDGES)
     assert found is not None
     assert [change.tp for change in found.changes] == [ORDERS]
-    assert found.too_late == {USERS: GroupOffset(33)}
-    assert undo({ORDERS: GroupOffset(1), USERS: GroupOffset(33)}, EDGES) is None
+    assert found.too_late == {USERS: PartitionOffset(33)}
+    assert undo({ORDERS: PartitionOffset(1), USERS: PartitionOffset(33)}, EDGES) is None
 
 
 def test_of_two_resets_only_the_last_is_undone() -> None:
-    first = reset({ORDERS: GroupOffset(42, 1, "mine"), USERS: GroupOffset(7)}, to=20)
+    first = reset({ORDERS: PartitionOffset(42, 1, "mine"), USERS: PartitionOffset(7)}, to=20)
     (change,) = with_notes(changes({ORDERS: 30}, first, EDGES), NOW_MS + 1)
     assert change.after is not None
     found = undo(first | {ORDERS: change.after}, EDGES)
     assert found is not None
-    assert [(change.tp, change.after) for change in found.changes] == [(ORDERS, GroupOffset(20, metadata="mine"))]
+    assert [(change.tp, change.after) for change in found.changes] == [(ORDERS, PartitionOffset(20, metadata="mine"))]
     assert found.too_late == {}
 
 
 def test_a_note_is_never_longer_than_metadata_may_be() -> None:
-    long = {ORDERS: GroupOffset(42, 1, "x" * NOTE_BYTES)}
+    long = {ORDERS: PartitionOffset(42, 1, "x" * NOTE_BYTES)}
     (change,) = with_notes(changes({ORDERS: 20}, long, EDGES), NOW_MS)
     assert change.after is not None
     assert len(change.after.metadata) < NOTE_BYTES
     assert change.remark == "an undo will not bring its long metadata back"
     found = undo({ORDERS: change.after}, EDGES)
     assert found is not None
-    assert found.changes[0].after == GroupOffset(42, 1, "")
+    assert found.changes[0].after == PartitionOffset(42, 1, "")
 
 
 def test_the_partitions_of_a_wide_reset_are_not_listed_in_each_note() -> None:
@@ -128,7 +130,7 @@ def test_the_partitions_of_a_wide_reset_are_not_listed_in_each_note() -> None:
 
 
 def test_what_has_been_deleted_since_the_reset_is_told() -> None:
-    after = reset({ORDERS: GroupOffset(12)}, to=50)
+    after = reset({ORDERS: PartitionOffset(12)}, to=50)
     found = undo(after, EDGES | {ORDERS: OffsetRange(30, 100)})
     assert found is not None
     assert found.changes[0].meaning == "reads 38 again; the partition holds 30 to 100 by now"
@@ -142,22 +144,26 @@ HUGE_OFFSET = f'{{"{NOTE}": {{"at": 1, "of": "", "offset": 99999999999999999999,
     "metadata", ["", "x", "[]", "7", "null", '{"a": 1}', f'{{"{NOTE}": 7}}', NOTE_WITH_TEXT_OFFSET, HUGE_OFFSET]
 )
 def test_metadata_of_others_is_no_note(metadata: str) -> None:
-    assert undo({ORDERS: GroupOffset(1, metadata=metadata)}, EDGES) is None
+    assert undo({ORDERS: PartitionOffset(1, metadata=metadata)}, EDGES) is None
 
 
 @given(st.text(max_size=200))
 def test_no_metadata_breaks_an_undo(metadata: str) -> None:
-    assert undo({ORDERS: GroupOffset(1, metadata=f'{{"{NOTE}": {metadata}}}')}, EDGES) is None or "offset" in metadata
+    assert (
+        undo({ORDERS: PartitionOffset(1, metadata=f'{{"{NOTE}": {metadata}}}')}, EDGES) is None or "offset" in metadata
+    )
 
 
 @given(
     st.dictionaries(
         st.sampled_from([ORDERS, USERS]),
-        st.builds(GroupOffset, st.integers(0, 2**63 - 1), st.integers(-1, 9), st.text()),
+        st.builds(PartitionOffset, st.integers(0, 2**63 - 1), st.integers(-1, 9), st.text()),
     ),
     st.integers(-5, 200),
 )
-def test_an_undo_brings_back_exactly_what_was_committed(committed: dict[TopicPartition, GroupOffset], to: int) -> None:
+def test_an_undo_brings_back_exactly_what_was_committed(
+    committed: dict[TopicPartition, PartitionOffset], to: int
+) -> None:
     found = undo(reset(committed, to), EDGES)
     assert found is not None
     assert {change.tp: change.after for change in found.changes} == {tp: committed.get(tp) for tp in EDGES}
