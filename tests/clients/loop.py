@@ -12,6 +12,7 @@ from collections.abc import Callable
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from tests.clients.client import ROOT
+from tests.support import waiting
 
 PARTITIONS = 6
 FED_PER_S = 200
@@ -91,10 +92,7 @@ class Loop:
 
 
 def until(done: Callable[[], bool], what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + ALL_S
-    while not done():
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.1)
+    waiting.until(done, what, ALL_S)
 
 
 def ends(bootstrap: str, topic: str) -> dict[int, int]:

@@ -31,6 +31,7 @@ from leadline.wire.messages import (
 )
 from tests.conformance.kafka.broker import broker, zookeeper
 from tests.support.broker import RunningBroker, leadline
+from tests.support.waiting import until
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
@@ -292,13 +293,6 @@ def _leads(side: Side, topic: str) -> bool:
     )
     (found,) = side.ask(MetadataResponse, request, 9).topics
     return found.error_code == 0 and all(partition.leader_id >= 0 for partition in found.partitions)
-
-
-def until(condition: Callable[[], bool], seconds: float = ANSWER_S) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"still not so after {seconds} s"
-        time.sleep(0.02)
 
 
 def differences(theirs: object, ours: object, path: str = "") -> Iterator[str]:

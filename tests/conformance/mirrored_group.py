@@ -28,7 +28,8 @@ from leadline.wire.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from tests.conformance.both import Both, Connection, Side, until
+from tests.conformance.both import Both, Connection, Side
+from tests.support.waiting import until
 
 M = TypeVar("M", bound=Message)
 

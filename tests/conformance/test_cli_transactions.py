@@ -12,9 +12,10 @@ from confluent_kafka import Producer
 from leadline.records.build import BatchFields, build
 from leadline.records.record import Record
 from leadline.wire.messages import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
-from tests.conformance.both import ANSWER_S, Both, Side, produced, until
+from tests.conformance.both import ANSWER_S, Both, Side, produced
 from tests.conformance.kafka.tools import tool
 from tests.support.commands import leadline, lines
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 

@@ -25,11 +25,11 @@ from leadline.wire.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from tests.conformance.both import CREATABLE, Side, _leads, produced, until
+from tests.conformance.both import CREATABLE, Side, _leads, produced
 from tests.conformance.kafka.broker import broker, zookeeper
-from tests.support import brokers
 from tests.support.crash_disk import Unsynced
 from tests.support.logs import batch, whole_log
+from tests.support.waiting import eventually, until
 
 pytestmark = pytest.mark.conformance
 
@@ -102,7 +102,7 @@ def test_our_copy_is_kafkas_log(kafka: Side, tmp_path: Path) -> None:
                 await replicas.follow(tp, topic_id, decision)
             for tp in tps:
                 await asyncio.to_thread(produce, kafka, tp.partition, 30)
-            await brokers.until(lambda: holds(60, 60, 60))
+            await eventually(lambda: holds(60, 60, 60))
             for tp in tps:
                 assert whole_log(dirs.logs[tp]) == bytes_of_kafka(kafka, tp)
                 assert dirs.logs[tp].epochs.entries == [(0, 0)]
@@ -112,9 +112,9 @@ def test_our_copy_is_kafkas_log(kafka: Side, tmp_path: Path) -> None:
             log.append_as_leader(batch(5), 0)  # which Kafka never saw
             await asyncio.to_thread(delete_records, kafka, tps[1], 25)
             await replicas.follow(tps[0], topic_id, decision)
-            await brokers.until(lambda: log.log_end == 60 and dirs.logs[tps[1]].log_start == 25)
+            await eventually(lambda: log.log_end == 60 and dirs.logs[tps[1]].log_start == 25)
             await asyncio.to_thread(produce, kafka, 0, 3)
-            await brokers.until(lambda: holds(66, 60, 60))
+            await eventually(lambda: holds(66, 60, 60))
             assert whole_log(log) == bytes_of_kafka(kafka, tps[0])
         finally:
             await replicas.stop()

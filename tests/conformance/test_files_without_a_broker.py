@@ -11,9 +11,9 @@ from leadline.model import TopicPartition
 from leadline.spark.audit.audit_job import audit_unit, logs_of, units
 from leadline.spark.files import segments
 from leadline.spark.files.segments import LogFiles, logs_in
-from tests.conformance.both import until
 from tests.conformance.kafka.broker import broker, zookeeper
 from tests.conformance.kafka.tools import tool
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 

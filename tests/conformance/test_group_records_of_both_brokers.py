@@ -35,12 +35,13 @@ from leadline.wire.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from tests.conformance.both import Both, Connection, Side, until
+from tests.conformance.both import Both, Connection, Side
 from tests.conformance.kafka.broker import broker, zookeeper
 from tests.conformance.kafka.tools import tool
 from tests.conformance.mirrored_group import committed_topic, coordinators, mirrored_group, subscription
 from tests.conformance.test_requests_on_kafkas_directory import Client
 from tests.support.broker import leadline
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 

@@ -26,6 +26,7 @@ from tests.clients.client import Client
 from tests.conformance.kafka.broker import broker, zookeeper
 from tests.support.broker import leadline
 from tests.support.topics import create_topic
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 
@@ -50,13 +51,6 @@ SETTINGS = {
     "transactional.id.expiration.ms": 15_000,
     "transaction.remove.expired.transaction.cleanup.interval.ms": 300,
 }
-
-
-def until(condition: Callable[[], object], what: object = "") -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"still not so after {PATIENCE_S} s: {what}"
-        time.sleep(0.02)
 
 
 def code(call: Callable[[], object]) -> str:

@@ -20,6 +20,7 @@ from leadline.wire.messages import MetadataRequest, MetadataResponse
 from tests.conformance.both import Connection
 from tests.conformance.kafka.broker import Broker, broker, zookeeper
 from tests.support.broker import RunningBroker, leadline
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 
@@ -35,13 +36,6 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "zookeeper.session.timeout.ms": 6000,
 }
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"in vain: {what}"
-        time.sleep(0.1)
 
 
 @dataclass

@@ -13,7 +13,8 @@ from leadline.spark.report.report_task import (
     ReportOutcome,
 )
 from leadline.spark.report.topic_report import TopicReport
-from tests.conformance.both import Both, until
+from tests.conformance.both import Both
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 

@@ -18,7 +18,8 @@ from leadline.wire.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from tests.conformance.both import Both, Side, until
+from tests.conformance.both import Both, Side
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 

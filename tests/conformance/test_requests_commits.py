@@ -16,7 +16,7 @@ from leadline.wire.messages import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
 )
-from tests.conformance.both import Both, until
+from tests.conformance.both import Both
 from tests.conformance.mirrored_group import (
     MirroredGroup,
     committed_topic,
@@ -25,6 +25,7 @@ from tests.conformance.mirrored_group import (
     mirrored_group,
     subscription,
 )
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 

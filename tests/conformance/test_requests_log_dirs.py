@@ -12,8 +12,9 @@ from leadline.wire.messages import (
     FetchRequest,
     FetchResponse,
 )
-from tests.conformance.both import Both, Side, until
+from tests.conformance.both import Both, Side
 from tests.support.logs import batch
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 

@@ -32,10 +32,11 @@ from leadline.wire.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from tests.conformance.both import Connection, produced, until
+from tests.conformance.both import Connection, produced
 from tests.conformance.kafka.broker import broker, zookeeper
 from tests.support.broker import leadline
 from tests.support.logs import START_MS, batch
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 

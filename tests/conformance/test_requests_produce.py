@@ -23,8 +23,9 @@ from leadline.wire.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from tests.conformance.both import Both, Side, produced, until
+from tests.conformance.both import Both, Side, produced
 from tests.support.logs import START_MS, batch
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 

@@ -33,9 +33,10 @@ from leadline.wire.messages import (
     SaslHandshakeRequest,
     UpdateFeaturesRequest,
 )
-from tests.conformance.both import Both, Closed, Side, until
+from tests.conformance.both import Both, Closed, Side
 from tests.conformance.kafka.tools import run
 from tests.support.brokers import joined
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 

@@ -14,7 +14,8 @@ from leadline.wire.messages import (
     MetadataRequest,
     MetadataResponse,
 )
-from tests.conformance.both import CREATABLE, Both, Side, until
+from tests.conformance.both import CREATABLE, Both, Side
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 

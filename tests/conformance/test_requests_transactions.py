@@ -44,8 +44,9 @@ from leadline.wire.messages import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from tests.conformance.both import SETTINGS, Both, Side, both_brokers, produced, until
+from tests.conformance.both import SETTINGS, Both, Side, both_brokers, produced
 from tests.support.logs import batch
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 

@@ -26,7 +26,7 @@ from leadline.wire.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from tests.conformance.both import Connection, produced, until
+from tests.conformance.both import Connection, produced
 from tests.conformance.kafka import jars
 from tests.conformance.kafka.broker import Broker, broker, zookeeper
 from tests.conformance.kafka.tools import TOOLS
@@ -35,6 +35,7 @@ from tests.support.broker import RunningBroker, leadline
 from tests.support.commands import leadline as command
 from tests.support.commands import lines
 from tests.support.logs import batch
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 

@@ -39,12 +39,13 @@ from leadline.wire.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from tests.conformance.both import Connection, produced, until
+from tests.conformance.both import Connection, produced
 from tests.conformance.kafka.broker import broker, zookeeper
 from tests.conformance.kafka.tools import tool
 from tests.support.broker import leadline
 from tests.support.dirs import log_dirs
 from tests.support.logs import batch, whole_log
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.conformance
 

@@ -24,11 +24,12 @@ from leadline.wire.messages import (
     ProduceRequest,
     ProduceResponse,
 )
-from tests.conformance.both import Connection, produced, until
+from tests.conformance.both import Connection, produced
 from tests.support import in_memory
 from tests.support.broker import RunningBroker, leadline, until_killed
 from tests.support.in_process import broker_in_process
 from tests.support.logs import batch, records_in
+from tests.support.waiting import until
 
 DESCRIPTORS, PARTITIONS = 160, 120
 NONE, STORAGE_ERROR = 0, 56

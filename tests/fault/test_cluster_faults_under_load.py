@@ -21,7 +21,8 @@ from leadline.records.batch import walk
 from leadline.runtime.ports import OsFiles
 from tests.fault.load import PARTITIONS, Load, check, running
 from tests.support import in_memory
-from tests.support.cluster import ROUNDS, Cluster, cluster, until
+from tests.support.cluster import ROUNDS, Cluster, cluster
+from tests.support.waiting import until
 
 PRODUCER: dict[str, str | bool] = {
     "enable.idempotence": True,

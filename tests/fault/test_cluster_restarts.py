@@ -9,7 +9,8 @@ import pytest
 from tests.conformance.kafka.broker import _brokers_known_to
 from tests.fault.load import Load, check, running
 from tests.support import in_memory
-from tests.support.cluster import PATIENCE_S, Cluster, cluster, until
+from tests.support.cluster import PATIENCE_S, Cluster, cluster
+from tests.support.waiting import until
 
 AT_ONCE_S = 60.0  # half of what a broker would wait for others to lead instead of it
 

@@ -16,8 +16,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.support import in_memory
-from tests.support.cluster import Cluster, cluster, until
+from tests.support.cluster import Cluster, cluster
 from tests.support.commands import COMMAND_S, LEADLINE, leadline, lines
+from tests.support.waiting import until
 
 SLOW_S = 45  # what a busy machine may add to a command that keeps its --timeout
 SHORT_S, LONG_S = 4, 9  # --timeout

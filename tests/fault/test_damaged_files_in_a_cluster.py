@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.support import in_memory
-from tests.support.cluster import PATIENCE_S, Cluster, cluster, until
+from tests.support.cluster import PATIENCE_S, Cluster, cluster
+from tests.support.waiting import until
 
 PARTITIONS = 4
 

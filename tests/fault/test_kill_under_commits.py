@@ -23,10 +23,11 @@ from leadline.wire.messages import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from tests.conformance.both import Connection, until
+from tests.conformance.both import Connection
 from tests.conformance.mirrored_group import committed_topic
 from tests.support.broker import RunningBroker, leadline
 from tests.support.topics import create_topic
+from tests.support.waiting import until
 
 KILLS = 3
 ALIVE_S = 0.5

@@ -14,7 +14,8 @@ import pytest
 
 from tests.fault.load import PARTITIONS, Load, check, running
 from tests.support import in_memory
-from tests.support.cluster import ROUNDS, Cluster, cluster, until
+from tests.support.cluster import ROUNDS, Cluster, cluster
+from tests.support.waiting import until
 
 HOURS_MS = 10 * 3_600_000
 STOPS = 6

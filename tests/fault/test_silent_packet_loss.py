@@ -25,8 +25,9 @@ from tests.conformance.kafka import jars
 from tests.fault.load import PARTITIONS, Load, check, running
 from tests.support import in_memory
 from tests.support.broker import RunningBroker
-from tests.support.cluster import SETTINGS, until
+from tests.support.cluster import SETTINGS
 from tests.support.namespaces import Namespaces, namespaces
+from tests.support.waiting import until
 
 BROKERS = (1, 2, 3)
 ZOOKEEPER_PORT, BROKER_PORT = 2181, 9092

@@ -44,6 +44,7 @@ from leadline.wire.primitives import BUFFERS, Piece
 from tests.support.chance import SeededChance
 from tests.support.crash_disk import Unsynced
 from tests.support.replicas import Controller, ControllerUpdate
+from tests.support.waiting import eventually
 
 TP = TopicPartition("orders", 0)
 TOPIC_ID = uuid.UUID(int=77)
@@ -62,12 +63,6 @@ class NoSocket:
 
     def __init__(self) -> None:
         self.client = ClientConnection("localhost", "PLAINTEXT")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110  nobody tells when it begins to hold
-            await asyncio.sleep(0.005)
 
 
 class Node:
@@ -275,9 +270,9 @@ class Brokers:
 
     async def all_hold(self, offset: Offset) -> None:
         """Wait until all that run have so much, and know that it is safe."""
-        await until(lambda: all(TP in node.replicas.hosted for node in self.nodes.values()))
-        await until(lambda: all(node.log.high_watermark == offset for node in self.nodes.values()))
-        await until(lambda: all(node.log.log_end == offset for node in self.nodes.values()))
+        await eventually(lambda: all(TP in node.replicas.hosted for node in self.nodes.values()))
+        await eventually(lambda: all(node.log.high_watermark == offset for node in self.nodes.values()))
+        await eventually(lambda: all(node.log.log_end == offset for node in self.nodes.values()))
 
 
 def _altered(partition: int, decision: LeaderAndIsr | int) -> AlterPartitionResponse.PartitionData:

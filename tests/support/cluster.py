@@ -40,10 +40,10 @@ from tests.conformance.kafka import jars
 from tests.conformance.kafka.broker import _free_port
 from tests.support.broker import RunningBroker
 from tests.support.network import Network, network
+from tests.support.waiting import until
 
 ROUNDS = int(os.environ.get("LEADLINE_ROUNDS", "1"))  # how often each sequence of steps runs
 PATIENCE_S = 120.0
-POLL_S = 0.05
 METADATA_VERSION = 9
 ROOM_BYTES = 65536  # on a disk that is full, for what a broker says before it ends
 SETTINGS = {
@@ -60,13 +60,6 @@ SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "log.retention.ms": "-1",
 }
-
-
-def until(condition: Callable[[], bool], told: Callable[[], object] = lambda: "") -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not so after {PATIENCE_S} s: {told()}"
-        time.sleep(POLL_S)
 
 
 class Cluster:

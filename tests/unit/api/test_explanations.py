@@ -11,8 +11,9 @@ import pytest
 from leadline.api.explanations import PREFIX, explanations
 from leadline.wire.messages import ProduceRequest, ProduceResponse
 from tests.support import in_memory
-from tests.support.brokers import PATIENCE_S, TP, Brokers, Node, brokers, until
+from tests.support.brokers import PATIENCE_S, TP, Brokers, Node, brokers
 from tests.support.logs import batch
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -47,13 +48,15 @@ def test_a_leader_tells_of_its_followers_and_a_follower_of_itself(tmp_path: Path
     async def test(cluster: Brokers) -> None:
         await produce(cluster.leader, acks=-1)
         await cluster.all_hold(2)
-        await until(lambda: all(each["log_end"] == 2 for each in told(cluster.leader)["leads"]["followers"]))
+        await eventually(lambda: all(each["log_end"] == 2 for each in told(cluster.leader)["leads"]["followers"]))
         leader, follower = told(cluster.nodes[1]), told(cluster.nodes[3])
         assert (leader["broker"], leader["leader"], leader["high_watermark"], leader["epochs"]) == (1, 1, 2, [[0, 0]])
         assert (leader["leads"]["isr"], leader["leads"]["asked_isr"]) == ([1, 2, 3], None)
         assert [each["id"] for each in leader["leads"]["followers"]] == [2, 3]
         before = leader["leads"]["followers"][0]["fetched_ms"]
-        await until(lambda: told(cluster.leader)["leads"]["followers"][0]["caught_up_ms"] > before)  # idle, but there
+        await eventually(
+            lambda: told(cluster.leader)["leads"]["followers"][0]["caught_up_ms"] > before
+        )  # idle, but there
         assert (follower["leads"], follower["follows"]["state"], follower["follows"]["offset"]) == (None, "FETCHING", 2)
         assert [each["leader"] for each in follower["history"]["elections"]] == [1]
 
@@ -66,12 +69,12 @@ def test_a_former_leader_remembers_what_it_truncated_and_the_new_one_who_joined(
         await produce(old, acks=-1)
         await cluster.all_hold(2)
         cluster.cut_off.add(old.id)
-        await until(lambda: not old.is_asked)  # fetches under way would still carry it out
+        await eventually(lambda: not old.is_asked)  # fetches under way would still carry it out
         await produce(old, acks=1)
         await cluster.kill(old.id)
         cluster.cut_off.clear()
         await cluster.restart(old.id)
-        await until(lambda: cluster.isr == {1, 2, 3})
+        await eventually(lambda: cluster.isr == {1, 2, 3})
         (truncation,) = told(cluster.nodes[1])["history"]["truncations"]
         assert (truncation["log_end"], truncation["to_offset"], truncation["leader"]) == (4, 2, 2)
         assert truncation["warning"] is None
@@ -91,7 +94,7 @@ def test_who_is_late_is_out_for_a_reason_that_is_told(tmp_path: Path) -> None:
         while cluster.isr != {1, 2}:
             await asyncio.sleep(0.02)
             await leader.replicas.tasks.expire_isrs()
-        await until(lambda: bool(told(leader)["history"]["isr_changes"]))
+        await eventually(lambda: bool(told(leader)["history"]["isr_changes"]))
         (change,) = told(leader)["history"]["isr_changes"]
         assert (change["before"], change["after"]) == ([1, 2, 3], [1, 2])
         assert "replica 3 is at 0, the log ends at 2" in change["why"]

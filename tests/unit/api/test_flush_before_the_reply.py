@@ -17,10 +17,11 @@ from leadline.runtime.ports import Files
 from leadline.wire.frames import parse_response, request_frame
 from leadline.wire.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from tests.support import in_memory
-from tests.support.brokers import PATIENCE_S, TP, Brokers, Node, NoSocket, brokers, joined, until
+from tests.support.brokers import PATIENCE_S, TP, Brokers, Node, NoSocket, brokers, joined
 from tests.support.in_process import broker_in_process
 from tests.support.logs import batch, offsets_in, whole_log
 from tests.support.slow_disk import SlowDisk
+from tests.support.waiting import eventually
 
 SILENT, LEADER, ALL = 0, 1, -1
 CALM_S = 0.2  # in which what must not happen would have happened
@@ -102,7 +103,7 @@ def test_the_reply_and_the_consumers_wait_for_the_fsync(tmp_path: Path, acks: in
             before = broker.dirs.logs[FLUSHED].log_end
             with disk.slow():
                 produced = produce(broker, FLUSHED, acks, timeout_ms=1)  # the time of others, not of our own disk
-                await until(lambda: disk.waiting == 1)
+                await eventually(lambda: disk.waiting == 1)
                 await asyncio.wait([produced], timeout=CALM_S)
                 assert not produced.done()
                 assert broker.dirs.logs[FLUSHED].log_end == before + 1
@@ -122,7 +123,7 @@ def test_other_partitions_are_served_while_the_disk_is_busy(tmp_path: Path, acks
         async with one_broker(tmp_path, disk) as broker:
             with disk.slow():
                 produced = produce(broker, FLUSHED, acks)
-                await until(lambda: disk.waiting == 1)
+                await eventually(lambda: disk.waiting == 1)
                 part = await produce(broker, OTHER, LEADER)
                 assert part is not None
                 assert part.error_code == 0
@@ -140,10 +141,10 @@ def test_those_who_come_while_an_fsync_runs_share_the_next_one(tmp_path: Path) -
             disk.synced.clear()
             with disk.slow():
                 produced = [produce(broker, FLUSHED, LEADER)]
-                await until(lambda: disk.waiting == 1)
+                await eventually(lambda: disk.waiting == 1)
                 second = TopicPartition(FLUSHED.topic, 1)
                 produced += [produce(broker, tp, LEADER) for tp in (FLUSHED, second) * 20]
-                await until(lambda: broker.dirs.logs[second].log_end == 20)
+                await eventually(lambda: broker.dirs.logs[second].log_end == 20)
             parts = await asyncio.gather(*produced)
             assert [part.error_code for part in parts if part is not None] == [0] * 41
             assert sorted(disk.synced) == ["flushed-0", "flushed-0", "flushed-1"]
@@ -163,7 +164,7 @@ def test_records_that_trigger_no_flush_are_acknowledged_at_once(tmp_path: Path) 
                 for _ in range(2):
                     await produce(broker, third, ALL)
                 triggering = produce(broker, third, LEADER)
-                await until(lambda: disk.waiting == 1)
+                await eventually(lambda: disk.waiting == 1)
                 behind = produce(broker, third, LEADER)
                 await asyncio.wait([triggering, behind], timeout=CALM_S)
                 assert not triggering.done()
@@ -188,7 +189,7 @@ def test_an_fsync_that_fails_fails_the_produce_and_takes_the_directory_offline(
             high_watermark, log = broker.dirs.logs[FLUSHED].high_watermark, broker.dirs.logs[FLUSHED]
             with disk.slow():
                 produced = [produce(broker, FLUSHED, acks) for _ in range(5)]
-                await until(lambda: disk.waiting == 1)
+                await eventually(lambda: disk.waiting == 1)
                 disk.fails = True
             for part in await asyncio.gather(*produced):
                 assert part is not None
@@ -206,7 +207,7 @@ def test_an_fsync_that_fails_closes_the_connection_of_one_who_wants_no_answer(tm
         async with one_broker(tmp_path, disk, tmp_path / "two") as broker:
             with disk.slow():
                 produced = produce(broker, FLUSHED, SILENT)
-                await until(lambda: disk.waiting == 1)
+                await eventually(lambda: disk.waiting == 1)
                 disk.fails = True
             with pytest.raises(CloseConnection, match="log directory failed"):
                 await produced
@@ -222,7 +223,7 @@ def test_flush_messages_counts_from_the_moment_it_is_changed(tmp_path: Path) -> 
             log, config = broker.dirs.logs[FLUSHED], broker.dirs.logs[FLUSHED].config
             with disk.slow():
                 waiting = produce(broker, FLUSHED, LEADER)
-                await until(lambda: disk.waiting == 1)
+                await eventually(lambda: disk.waiting == 1)
                 log.update_config(config.with_values({"flush.messages": "1000"}))
                 behind = produce(broker, FLUSHED, LEADER)
                 await asyncio.wait([waiting, behind], timeout=CALM_S)
@@ -233,7 +234,7 @@ def test_flush_messages_counts_from_the_moment_it_is_changed(tmp_path: Path) -> 
                 await produce(broker, FLUSHED, LEADER)
                 log.update_config(config)
                 waiting = produce(broker, FLUSHED, LEADER)
-                await until(lambda: disk.waiting == 1)
+                await eventually(lambda: disk.waiting == 1)
                 assert not waiting.done()
             await waiting
 
@@ -246,7 +247,7 @@ def test_what_is_being_flushed_is_acknowledged_before_the_broker_stops(tmp_path:
         async with one_broker(tmp_path, disk) as broker:
             with disk.slow():
                 produced = produce(broker, FLUSHED, LEADER)
-                await until(lambda: disk.waiting == 1)
+                await eventually(lambda: disk.waiting == 1)
                 stopping = asyncio.create_task(broker.services.replicas.stop())
                 await asyncio.wait([stopping], timeout=CALM_S)
                 assert not stopping.done()
@@ -285,11 +286,11 @@ def test_a_coordinator_answers_once_its_journal_is_flushed(tmp_path: Path) -> No
             cluster = broker.services.cluster
             await cluster.create_topic(OFFSETS_TOPIC, ((cluster.metadata.me.id,),), {})
             journal = broker.services.groups.runtime
-            await until(lambda: 0 in journal.shards)
+            await eventually(lambda: 0 in journal.shards)
             with disk.slow():
                 end = journal.write(0, [(b"k", b"v")])
                 committed = asyncio.create_task(journal.committed(0, end))
-                await until(lambda: disk.waiting == 1)
+                await eventually(lambda: disk.waiting == 1)
                 assert not journal.is_committed(0, end)
                 await asyncio.wait([committed], timeout=CALM_S)
                 assert not committed.done()
@@ -334,7 +335,7 @@ def test_a_follower_tells_of_no_record_before_it_is_flushed(tmp_path: Path, sock
         with disks[follower].slow():
             of_all = asyncio.create_task(produce_to(leader, ALL))
             assert await produce_to(leader, LEADER) == 0
-            await until(lambda: disks[follower].waiting > 0)
+            await eventually(lambda: disks[follower].waiting > 0)
             await asyncio.wait([of_all], timeout=CALM_S)
             assert not of_all.done()
             assert leader.log.high_watermark == 3
@@ -356,7 +357,7 @@ def test_the_high_watermark_waits_for_the_leaders_own_flush(tmp_path: Path) -> N
         with disks[leader.id].slow():
             of_all = asyncio.create_task(produce_to(leader, ALL))
             followers = leader.hosted.leader.followers
-            await until(lambda: all(follower.log_end == 2 for follower in followers.values()))
+            await eventually(lambda: all(follower.log_end == 2 for follower in followers.values()))
             assert (leader.log.log_end, leader.log.high_watermark) == (2, 1)
             assert not of_all.done()
         assert await of_all == 0
@@ -375,7 +376,7 @@ def test_a_follower_whose_disk_fails_is_not_counted(tmp_path: Path) -> None:
         follower = next(id for id in cluster.nodes if id != leader.id)
         with disks[follower].slow():
             of_all = asyncio.create_task(produce_to(leader, ALL))
-            await until(lambda: disks[follower].waiting > 0)
+            await eventually(lambda: disks[follower].waiting > 0)
             disks[follower].fails = True
         leader.hosted.leader.lag_ms = 100
         assert await of_all == 0  # once the follower has left the ISR

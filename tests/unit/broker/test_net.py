@@ -31,6 +31,7 @@ from leadline.runtime.network import UNPACED, ListeningSocket, Network, Socket, 
 from leadline.runtime.ports import OsFiles
 from leadline.runtime.step_scheduler import Step
 from leadline.wire.primitives import Piece
+from tests.support.waiting import eventually
 
 Served = Reply | PendingReply | Awaitable[Reply | None] | None
 SECONDS = 60
@@ -110,13 +111,6 @@ async def loopback_server(
 
 def is_blocked(server: LoopbackServer) -> bool:
     return any(connection.receive_state is ReceiveState.BLOCKED for connection in server.net.connections)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    deadline = asyncio.get_running_loop().time() + SECONDS
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, "still not so"
-        await asyncio.sleep(0.005)
 
 
 async def turns(count: int = 100) -> None:
@@ -271,9 +265,9 @@ def test_a_peer_that_leaves_in_the_middle_of_a_frame_is_forgotten_quietly(caplog
         async with loopback_server(queued_max_request_bytes=1000) as server:
             peer = await server.peer()
             peer.writer.write((5000).to_bytes(4, "big") + b"half")
-            await until(lambda: len(server.net.connections) == 1 and server.net.memory.is_full)
+            await eventually(lambda: len(server.net.connections) == 1 and server.net.memory.is_full)
             peer.close()
-            await until(lambda: not server.net.connections and not server.net.memory.is_full)
+            await eventually(lambda: not server.net.connections and not server.net.memory.is_full)
 
     run(test)
     assert complaints(caplog) == []
@@ -294,7 +288,7 @@ def test_a_request_under_way_is_cancelled_when_the_broker_closes_its_connection(
         async with loopback_server(lambda *_: wait()) as server:
             peer = await server.peer()
             peer.send(b"wait")
-            await until(lambda: is_blocked(server))
+            await eventually(lambda: is_blocked(server))
             server.net.connections.copy().pop().close("it is enough")
             await asyncio.wait_for(cancelled.wait(), SECONDS)
 
@@ -327,7 +321,7 @@ def test_a_request_under_way_is_carried_out_though_its_peer_leaves(
             go_on.set()
             assert await other.receive() == b"answer" * 10_000
             assert done.is_set()
-            await until(lambda: len(server.net.connections) == 1)
+            await eventually(lambda: len(server.net.connections) == 1)
 
     run(test)
     assert complaints(caplog) == []
@@ -357,10 +351,10 @@ def test_a_peer_that_sends_no_more_still_gets_its_answer() -> None:
             peer = await server.peer()
             peer.send(b"work")
             peer.writer.write_eof()
-            await until(lambda: is_blocked(server))
+            await eventually(lambda: is_blocked(server))
             go_on.set()
             assert await peer.receive() == b"answer"
-            await until(lambda: not server.net.connections)
+            await eventually(lambda: not server.net.connections)
 
     run(test)
 
@@ -390,7 +384,7 @@ def test_a_reply_that_does_not_block_does_not_hold_up_the_next_requests() -> Non
         async with loopback_server(replies) as server:
             peer = await server.peer()
             peer.send(b"p1", b"p2", b"now", b"p3")
-            await until(lambda: replies.served == [b"p1", b"p2", b"now", b"p3"])
+            await eventually(lambda: replies.served == [b"p1", b"p2", b"now", b"p3"])
             replies.complete(b"p2")
             replies.complete(b"p1")
             assert [await peer.receive() for _ in range(3)] == [b"p1", b"p2", b"now"]
@@ -408,11 +402,11 @@ def test_no_further_request_is_served_while_the_queue_of_replies_is_full() -> No
         async with loopback_server(replies) as server:
             peer = await server.peer()
             peer.send(*requests)
-            await until(lambda: len(replies.served) == MAX_QUEUED)
+            await eventually(lambda: len(replies.served) == MAX_QUEUED)
             await turns()
             assert replies.served == requests[:MAX_QUEUED]
             for request in requests:
-                await until(lambda request=request: request in replies.pending)  # type: ignore[misc]
+                await eventually(lambda request=request: request in replies.pending)  # type: ignore[misc]
                 replies.complete(request)
                 assert await peer.receive() == request
 
@@ -425,7 +419,7 @@ def test_an_answer_that_fails_ends_its_connection_after_the_replies_before_it() 
         async with loopback_server(replies) as server:
             peer = await server.peer()
             peer.send(b"p1", b"p2")
-            await until(lambda: len(replies.pending) == 2)
+            await eventually(lambda: len(replies.pending) == 2)
             replies.complete(b"p1")
             replies.pending[b"p2"].set_exception(CloseConnection("it cannot be answered"))
             assert [await peer.receive(), await peer.receive()] == [b"p1", None]
@@ -439,10 +433,10 @@ def test_an_acknowledgement_is_cancelled_when_its_peer_leaves() -> None:
         async with loopback_server(replies) as server:
             peer = await server.peer()
             peer.send(b"p1")
-            await until(lambda: len(replies.pending) == 1)
+            await eventually(lambda: len(replies.pending) == 1)
             peer.close()
             peer = await server.peer()
-            await until(lambda: len(server.net.connections) == 1)
+            await eventually(lambda: len(server.net.connections) == 1)
             assert replies.pending[b"p1"].cancelled()
 
     run(test)
@@ -496,13 +490,15 @@ def test_small_requests_are_served_between_large_ones(monkeypatch: pytest.Monkey
             peers.extend(Raw(server) for _ in range(3))
             for large in peers[1:]:
                 large.send(LARGE[:70_000])
-            await until(lambda: sum(connection._reader._filled == 70_000 for connection in server.net.connections) == 2)
+            await eventually(
+                lambda: sum(connection._reader._filled == 70_000 for connection in server.net.connections) == 2
+            )
             peers[0].send(sized(b"small"))
-            await until(lambda: len(served) == 1)
+            await eventually(lambda: len(served) == 1)
             peers[0].send(sized(b"small"))
             for large in peers[1:]:
                 large.send(LARGE[70_000:])
-            await until(lambda: len(served) == 6)
+            await eventually(lambda: len(served) == 6)
             for peer in peers:
                 peer.close()
 
@@ -529,7 +525,7 @@ def test_a_connection_that_waits_for_its_step_does_not_read_until_then(monkeypat
             assert await small.ask(b"small") == b"small"
             peer.send(LARGE, LARGE)
             for _ in range(100):
-                await until(lambda: bool(waiting))
+                await eventually(lambda: bool(waiting))
                 (connection,) = [
                     connection for connection in server.net.connections if connection._reader.partial is not None
                 ]
@@ -550,9 +546,9 @@ def test_large_requests_are_served_at_once_while_no_small_ones_come() -> None:
         async with loopback_server(serve) as server:
             peer = Raw(server)
             peer.send(LARGE[:70_000])
-            await until(lambda: any(connection._reader._filled == 70_000 for connection in server.net.connections))
+            await eventually(lambda: any(connection._reader._filled == 70_000 for connection in server.net.connections))
             peer.send(LARGE[70_000:])
-            await until(lambda: len(lines) == 1)
+            await eventually(lambda: len(lines) == 1)
             peer.close()
 
     def serve(connection: Connection, frame: memoryview) -> Served:
@@ -641,7 +637,7 @@ def test_small_requests_are_served_between_the_steps_of_a_large_reply(
         async with loopback_server(serve) as server:
             raw.append(Raw(server))
             raw[0].send(sized(b"small"))
-            await until(lambda: len(happened) == 1)
+            await eventually(lambda: len(happened) == 1)
             assert await (await server.peer()).ask(b"much") == bytes(4 * STEP_BYTES)
             raw[0].close()
 
@@ -676,7 +672,7 @@ def test_a_fast_reader_gets_part_of_a_large_reply_in_one_turn(tmp_path: Path, mo
         async with loopback_server(serve) as server:
             raw.append(Raw(server))
             (await server.peer()).send(b"much")
-            await until(lambda: happened.count("step") >= 5)
+            await eventually(lambda: happened.count("step") >= 5)
             raw[0].close()
 
     file, raw = OpenFile(OsFiles(), str(path)), list[Raw]()
@@ -783,7 +779,7 @@ def test_beyond_max_connections_per_ip_new_ones_are_closed(caplog: pytest.LogCap
             second = await server.peer()
             assert await second.receive() is None
             first.close()
-            await until(lambda: not server.net.connections)
+            await eventually(lambda: not server.net.connections)
             assert await (await server.peer()).ask(b"3") == b"3"
 
     run(test)
@@ -826,7 +822,7 @@ def test_a_connection_whose_request_is_waiting_is_not_idle() -> None:
         async with loopback_server(lambda *_: wait(), connections_max_idle_ms=2000) as server:
             waiting = await server.peer()
             waiting.send(b"wait")
-            await until(lambda: is_blocked(server))
+            await eventually(lambda: is_blocked(server))
             idle = await server.peer()  # which came later
             assert await idle.receive() is None
             other_is_gone.set()
@@ -888,7 +884,7 @@ def test_requests_under_way_may_finish_before_the_connections_are_closed() -> No
         async with loopback_server(lambda *_: finish()) as server:
             peer = await server.peer()
             peer.send(b"x")
-            await until(lambda: is_blocked(server))
+            await eventually(lambda: is_blocked(server))
             closing = asyncio.create_task(server.net.close(SECONDS))
             await turns()
             assert not closing.done()
@@ -918,7 +914,7 @@ def test_a_burst_of_connections_is_accepted_at_once_and_served() -> None:
             clients[-1].settimeout(SECONDS)
             clients[-1].connect(("127.0.0.1", port))
         net.start(echo)
-        await until(lambda: len(net.connections) == BURST)
+        await eventually(lambda: len(net.connections) == BURST)
         for client in clients:
             client.sendall(sized(b"here"))
         for client in clients:
@@ -994,7 +990,7 @@ def test_a_shortage_makes_new_connections_wait_and_the_loop_does_not_spin(
             assert await first.ask(b"first") == b"first"
             network.listener.error, network.listener.accepts = error, 0
             waiting = await server.peer()
-            await until(lambda: network.listener.accepts > 2)
+            await eventually(lambda: network.listener.accepts > 2)
             turns = 0
             began = time.monotonic()
             while time.monotonic() - began < 2 * SHORTAGE_SECONDS:
@@ -1022,7 +1018,7 @@ def test_a_connection_that_ends_lets_the_next_one_in_at_once(
             assert await first.ask(b"first") == b"first"
             network.listener.error = errno.EMFILE
             waiting = await server.peer()
-            await until(lambda: "connections cannot be accepted for now" in caplog.text)
+            await eventually(lambda: "connections cannot be accepted for now" in caplog.text)
             network.listener.error = 0
             first.close()
             assert await waiting.ask(b"at last") == b"at last"

@@ -17,6 +17,7 @@ from leadline.coordination.tree import Create
 from leadline.model import TopicPartition
 from tests.support import in_memory
 from tests.support.in_process import broker_in_process
+from tests.support.waiting import eventually
 
 TP = TopicPartition("talk", 0)
 SECONDS = 30
@@ -49,14 +50,7 @@ async def write(broker: Broker, kind: str, name: str, **config: str) -> None:
         await broker.tree.set(path, data)
     change = znodes.encode_config_change(f"{kind}/{name}")
     await broker.tree.multi([Create(znodes.CONFIG_CHANGE, change, sequential=True)])
-    await until(lambda: (kind, name) in told)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    deadline = asyncio.get_running_loop().time() + SECONDS
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, "still not so"
-        await asyncio.sleep(0.005)
+    await eventually(lambda: (kind, name) in told)
 
 
 async def with_topic(broker: Broker) -> None:

@@ -13,6 +13,7 @@ from leadline.cluster.peer_monitor import PeerMonitor
 from leadline.model import BrokerId
 from leadline.wire.classes import Message
 from leadline.wire.messages import UpdateMetadataRequest
+from tests.support.waiting import eventually
 
 ME, OTHER, CONTROLLER, NOBODY = 1, 2, 3, -1
 SILENCE_S = 600.0  # longer than any test
@@ -268,23 +269,17 @@ SHORT_S = 0.04
 NO_ANSWER = PeerLost("no answer in time")
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not condition():  # noqa: ASYNC110  nobody tells
-            await asyncio.sleep(0.001)
-
-
 def test_a_broker_that_does_not_answer_for_long_enough_is_silent_until_it_is_heard() -> None:
     async def test(watched: Watched) -> None:
         changes: list[BrokerId] = []
         watched.peer_monitor.on_silence.append(changes.append)
         watched.peers[OTHER].fails_with = NO_ANSWER
-        await until(lambda: watched.peer_monitor.silent == {OTHER})
+        await eventually(lambda: watched.peer_monitor.silent == {OTHER})
         assert changes == [OTHER]
         assert watched.peer_monitor.unheard == {OTHER}
         assert watched.peer_monitor.hears_most
         watched.peers[OTHER].fails_with = None
-        await until(lambda: watched.peer_monitor.silent == set())
+        await eventually(lambda: watched.peer_monitor.silent == set())
         assert changes == [OTHER, OTHER]
         assert watched.peer_monitor.unheard == set()
 
@@ -295,10 +290,10 @@ def test_a_broker_that_missed_one_look_is_unheard_and_not_yet_silent() -> None:
     async def test(watched: Watched) -> None:
         peer = watched.peers[OTHER]
         peer.break_off(NO_ANSWER)
-        await until(lambda: watched.peer_monitor.unheard == {OTHER})
+        await eventually(lambda: watched.peer_monitor.unheard == {OTHER})
         assert watched.peer_monitor.silent == set()
         peer.fails_with = None
-        await until(lambda: watched.peer_monitor.unheard == set())
+        await eventually(lambda: watched.peer_monitor.unheard == set())
 
     run(test)
 
@@ -309,7 +304,7 @@ def test_a_broker_that_refuses_connections_has_ended_and_is_not_silent() -> None
         watched.peers[OTHER].break_off(PeerGone("nobody listens"))
         watched.peers[CONTROLLER].fails_with = NO_ANSWER
         watched.peer_monitor.on_silence.append(lambda _: looks.append(None))
-        await until(lambda: bool(looks))
+        await eventually(lambda: bool(looks))
         assert watched.peer_monitor.silent == {CONTROLLER}
 
     run(test, SHORT_S)
@@ -319,7 +314,7 @@ def test_who_hears_nobody_is_isolated_and_does_not_hear_most() -> None:
     async def test(watched: Watched) -> None:
         for peer in watched.peers.values():
             peer.fails_with = NO_ANSWER
-        await until(lambda: watched.peer_monitor.is_isolated)
+        await eventually(lambda: watched.peer_monitor.is_isolated)
         assert not watched.peer_monitor.hears_most
         assert watched.resigned == []
 
@@ -329,7 +324,7 @@ def test_who_hears_nobody_is_isolated_and_does_not_hear_most() -> None:
 def test_a_broker_that_hears_most_resigns_on_behalf_of_a_silent_controller() -> None:
     async def test(watched: Watched) -> None:
         watched.peers[CONTROLLER].fails_with = NO_ANSWER
-        await until(lambda: watched.resigned[:1] == [CONTROLLER])
+        await eventually(lambda: watched.resigned[:1] == [CONTROLLER])
         assert watched.peer_monitor.silent == {CONTROLLER}
 
     run(test, SHORT_S)
@@ -339,7 +334,7 @@ def test_a_broker_that_is_not_one_of_the_cluster_any_longer_is_not_silent() -> N
     async def test(watched: Watched) -> None:
         changes: list[BrokerId] = []
         watched.peers[OTHER].fails_with = NO_ANSWER
-        await until(lambda: watched.peer_monitor.silent == {OTHER})
+        await eventually(lambda: watched.peer_monitor.silent == {OTHER})
         watched.peer_monitor.on_silence.append(changes.append)
         watched.tell(ME, CONTROLLER)
         assert changes == [OTHER]

@@ -17,6 +17,7 @@ from leadline.coordination.tree import SessionState
 from leadline.model import BrokerId, TopicPartition, new_id
 from leadline.wire.classes import Message
 from leadline.wire.messages import MetadataRequest, MetadataResponse
+from tests.support.waiting import eventually
 
 ME, OTHER, THIRD = 1, 2, 3
 T0 = TopicPartition("t", 0)
@@ -109,12 +110,6 @@ class CutOff:
         return SimpleNamespace(cancel=lambda: None)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not condition():  # noqa: ASYNC110  nobody tells
-            await asyncio.sleep(0.001)
-
-
 def run(test: Callable[[CutOff], Awaitable[None]]) -> None:
     async def main() -> None:
         cut_off = CutOff()
@@ -131,15 +126,15 @@ def test_an_isolated_broker_is_fenced_until_somebody_tells_who_leads(monkeypatch
 
     async def test(cut_off: CutOff) -> None:
         cut_off.peer_monitor.silence(OTHER, THIRD)
-        await until(lambda: cut_off.replicas.is_fenced)
+        await eventually(lambda: cut_off.replicas.is_fenced)
         assert cut_off.metadata.is_isolated
         assert cut_off.peer.questions == 0  # there is nobody to ask
         cut_off.peer.trouble = True
         cut_off.peer_monitor.silence(THIRD)
-        await until(lambda: cut_off.peer.questions > 1)
+        await eventually(lambda: cut_off.peer.questions > 1)
         assert cut_off.replicas.is_fenced
         cut_off.peer.trouble = False
-        await until(lambda: not cut_off.replicas.is_fenced)
+        await eventually(lambda: not cut_off.replicas.is_fenced)
         assert not cut_off.metadata.is_isolated
         assert cut_off.replicas.led_by == ME
 
@@ -152,11 +147,11 @@ def test_a_controller_in_touch_with_zookeeper_is_not_fenced(monkeypatch: pytest.
     async def test(cut_off: CutOff) -> None:
         cut_off.controller.is_active = True
         cut_off.peer_monitor.silence(OTHER, THIRD)
-        await until(lambda: sorted(cut_off.replicas.broken_off) == [OTHER, THIRD])
+        await eventually(lambda: sorted(cut_off.replicas.broken_off) == [OTHER, THIRD])
         await asyncio.sleep(0.03)
         assert not cut_off.replicas.is_fenced
         cut_off.session(SessionState.SUSPENDED)
-        await until(lambda: cut_off.replicas.is_fenced)
+        await eventually(lambda: cut_off.replicas.is_fenced)
 
     run(test)
 
@@ -168,11 +163,11 @@ def test_without_zookeeper_it_leads_until_others_know_of_a_later_epoch(
 
     async def test(cut_off: CutOff) -> None:
         cut_off.session(SessionState.SUSPENDED)
-        await until(lambda: cut_off.peer.questions > 2)
+        await eventually(lambda: cut_off.peer.questions > 2)
         assert cut_off.replicas.led_by == ME
         assert not cut_off.replicas.is_fenced
         cut_off.peer.leader, cut_off.peer.epoch = OTHER, 1
-        await until(lambda: cut_off.replicas.led_by == OTHER)
+        await eventually(lambda: cut_off.replicas.led_by == OTHER)
         assert cut_off.metadata.leader_of(T0) == OTHER
 
     run(test)
@@ -182,7 +177,7 @@ def test_in_touch_with_zookeeper_nobody_is_asked() -> None:
     async def test(cut_off: CutOff) -> None:
         cut_off.session(SessionState.CONNECTED)
         cut_off.peer_monitor.silence(THIRD)
-        await until(lambda: bool(cut_off.replicas.shrunk_by))
+        await eventually(lambda: bool(cut_off.replicas.shrunk_by))
         assert cut_off.replicas.shrunk_by[-1] == {THIRD}
         assert cut_off.peer.questions == 0
 

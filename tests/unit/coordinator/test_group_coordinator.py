@@ -35,6 +35,7 @@ from leadline.model import TopicPartition
 from leadline.records.control import ControlType, EndMarker, end_marker
 from leadline.runtime.ports import SystemTime
 from tests.support.in_process import broker_in_process
+from tests.support.waiting import eventually
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("u", 0)
 QUICK = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "2"}
@@ -52,19 +53,13 @@ def in_loop(test: Callable[P, Coroutine[None, None, None]]) -> Callable[P, None]
     return run
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - what changes it has no event
-            await asyncio.sleep(0.01)
-
-
 async def commits_of(broker: Broker) -> OffsetCoordinator:
     """With its journal, loaded."""
     for name in (OFFSETS_TOPIC, "t", "u"):
         if name not in broker.cluster.metadata.topics:
             config = {"cleanup.policy": "compact"} if name == OFFSETS_TOPIC else {}
             await broker.cluster.create_topic(name, assign({broker.cluster.metadata.me.id: None}, 2, 1), config)
-    await until(lambda: not broker.groups.is_loading)
+    await eventually(lambda: not broker.groups.is_loading)
     return broker.groups.offsets
 
 
@@ -151,7 +146,7 @@ async def test_a_member_that_does_not_come_back_after_a_restart_is_expelled(tmp_
     async with broker_in_process(tmp_path, settings=shortest) as broker:
         groups = await groups_of(broker)
         assert found(groups).members
-        await until(lambda: not found(groups).members)
+        await eventually(lambda: not found(groups).members)
         assert (found(groups).state, found(groups).generation) == (GroupState.EMPTY, 2)
 
 
@@ -230,7 +225,7 @@ async def test_old_offsets_are_forgotten(tmp_path: Path) -> None:
         old = OffsetAndMetadata(1, "", groups.clock.now_ms() - 60_000)
         assert commits.commit(ConsumerGroupMetadata("g", "", None, -1), {TP: old}) == {TP: 0}
         commit(commits, {OTHER: 2}, who=ConsumerGroupMetadata("other", "", None, -1))
-        await until(lambda: groups.find("g") is None)
+        await eventually(lambda: groups.find("g") is None)
         assert offsets(commits, "other") == {OTHER: 2}
     async with broker_in_process(tmp_path, settings=QUICK) as broker:
         groups = await groups_of(broker)

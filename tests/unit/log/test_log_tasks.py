@@ -2,10 +2,7 @@
 
 import asyncio
 import errno
-from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from leadline.log.checkpoints import read_offsets
 from leadline.log.log_tasks import LogTasks
@@ -13,6 +10,7 @@ from leadline.model import TopicPartition
 from leadline.runtime.ports import OsFiles
 from tests.support.dirs import fill, log_dirs, opened
 from tests.support.logs import TP, ManualClock, batch
+from tests.support.waiting import eventually
 from tests.support.watched_files import Failing, WatchedFiles
 
 OFTEN = {
@@ -24,14 +22,6 @@ OFTEN = {
     "producer.id.expiration.check.interval.ms": "1",
     "log.cleaner.backoff.ms": "1",
 }
-
-
-async def until(met: Callable[[], bool]) -> None:
-    for _ in range(20_000):
-        if met():
-            return
-        await asyncio.sleep(0.005)
-    pytest.fail("it did not happen")
 
 
 def offsets(path: Path, name: str) -> dict[TopicPartition, int]:
@@ -49,13 +39,13 @@ def test_every_task_does_its_work(tmp_path: Path) -> None:
             log.append_as_leader(batch(producer_id=5), 0)
             tasks = LogTasks(dirs)
             tasks.start()
-            await until(lambda: log.flushed_to == 5)
-            await until(lambda: offsets(tmp_path, "recovery-point-offset-checkpoint") == {TP: 5})
+            await eventually(lambda: log.flushed_to == 5)
+            await eventually(lambda: offsets(tmp_path, "recovery-point-offset-checkpoint") == {TP: 5})
             log.delete_records(1)
             clock.ms += 1001
-            await until(lambda: log.log_start == 4)
+            await eventually(lambda: log.log_start == 4)
             clock.ms += 90_000_000
-            await until(lambda: not log.producer_state.by_id)
+            await eventually(lambda: not log.producer_state.by_id)
             await tasks.stop()
 
     asyncio.run(scenario())
@@ -69,7 +59,7 @@ def test_log_starts_are_checkpointed_where_the_files_do_not_tell(tmp_path: Path)
             log.delete_records(3)
             tasks = LogTasks(dirs)
             tasks.start()
-            await until(lambda: offsets(tmp_path, "log-start-offset-checkpoint") == {TP: 3})
+            await eventually(lambda: offsets(tmp_path, "log-start-offset-checkpoint") == {TP: 3})
             await tasks.stop()
 
     asyncio.run(scenario())
@@ -85,8 +75,8 @@ def test_a_compacted_log_is_cleaned(tmp_path: Path) -> None:
             size = log.size
             tasks = LogTasks(dirs)
             tasks.start()
-            await until(lambda: log.size < size)
-            await until(lambda: offsets(tmp_path, "cleaner-offset-checkpoint") == {TP: 4})
+            await eventually(lambda: log.size < size)
+            await eventually(lambda: offsets(tmp_path, "cleaner-offset-checkpoint") == {TP: 4})
             await tasks.stop()
 
     asyncio.run(scenario())
@@ -105,13 +95,15 @@ def test_the_failure_of_a_directory_ends_none_of_it(tmp_path: Path) -> None:
             tasks.start()
             bad.offline = True
             fill(good, 2)
-            await until(lambda: good.flushed_to == 2)
+            await eventually(lambda: good.flushed_to == 2)
             watch.left = 1
             fill(good, 1)
-            await until(lambda: len(dirs.dirs) == 1)
+            await eventually(lambda: len(dirs.dirs) == 1)
             checkpoint = Path(*dirs.dirs) / "recovery-point-offset-checkpoint"
             written = {checkpoint.stat().st_mtime_ns}
-            await until(lambda: len(written | {checkpoint.stat().st_mtime_ns}) > 1)  # it is replaced: the tasks go on
+            await eventually(
+                lambda: len(written | {checkpoint.stat().st_mtime_ns}) > 1
+            )  # it is replaced: the tasks go on
             running = [task.get_name() for task in asyncio.all_tasks()]
             for name in ("kafka-log-retention", "kafka-log-flusher", "producer-id-expiration", "kafka-log-cleaner-0"):
                 assert name in running

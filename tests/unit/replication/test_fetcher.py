@@ -20,9 +20,10 @@ from leadline.wire.classes import Message
 from leadline.wire.frames import response_frame
 from leadline.wire.messages import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from tests.support import in_memory
-from tests.support.brokers import joined, until
+from tests.support.brokers import joined
 from tests.support.hosted import TP, Partition, partition
 from tests.support.logs import at_offset, batch, offsets_in, whole_log
+from tests.support.waiting import eventually
 
 LEADER, SESSION, TOPIC_ID = 2, 77, TopicId(int=9)
 M = TypeVar("M", bound=Message)
@@ -144,7 +145,7 @@ def test_the_first_fetch_is_full_and_each_later_one_goes_on_from_the_end_of_the_
         at.leader.put(records(2, high_watermark=2))
         at.leader.put(records(4, high_watermark=4))
         await at.follow()
-        await until(lambda: len(at.leader.frames) == 3)
+        await eventually(lambda: len(at.leader.frames) == 3)
         assert at.offsets == [0, 1, 2, 3, 4, 5]
         assert at.log.high_watermark == 4
         assert [fetch.session_epoch for fetch in at.leader.fetches] == [0]
@@ -164,12 +165,12 @@ def test_an_error_makes_the_partition_rest_and_then_it_asks_again(tmp_path: Path
         await at.follow()
         following = at.at.hosted.follower_state
         assert following is not None
-        await until(lambda: following.rests_until_ms > 0)
+        await eventually(lambda: following.rests_until_ms > 0)
         assert at.offsets == []
         at.at.context.clock.ms += 1000  # type: ignore[attr-defined]
         at.leader.put(nothing())
         at.leader.put(records(0))
-        await until(lambda: at.offsets == [0, 1])
+        await eventually(lambda: at.offsets == [0, 1])
 
     run(tmp_path, test)
 
@@ -184,7 +185,7 @@ def test_records_that_the_leader_does_not_have_are_truncated_and_remembered(tmp_
         at.leader.put(part)
         at.leader.put(records(0, epoch=1))
         await at.follow(epoch=1)
-        await until(lambda: bool(at.at.hosted.history.truncations))
+        await eventually(lambda: bool(at.at.hosted.history.truncations))
         (truncation,) = at.at.hosted.history.truncations
         assert (truncation.log_end, truncation.leader, truncation.warning) == (3, LEADER, None)
         assert truncation.to_offset < 3
@@ -201,7 +202,7 @@ def test_a_position_that_the_leader_does_not_have_is_asked_for_with_list_offsets
         at.leader.put(nothing())
         at.leader.put(records(1, epoch=1))
         await at.follow(epoch=1)
-        await until(lambda: at.offsets == [0, 1, 2])
+        await eventually(lambda: at.offsets == [0, 1, 2])
         assert at.state is FetchState.FETCHING
 
     run(tmp_path, test)
@@ -211,14 +212,14 @@ def test_after_a_lost_connection_the_next_fetch_is_full_again(tmp_path: Path) ->
     async def test(at: FetcherBench) -> None:
         at.leader.put(records(0))
         await at.follow()
-        await until(lambda: len(at.leader.frames) == 1)
+        await eventually(lambda: len(at.leader.frames) == 1)
         at.leader.put(records(2))
         at.fetcher.break_off()
         following = at.at.hosted.follower_state
         assert following is not None
-        await until(lambda: at.offsets == [0, 1, 2, 3] or following.rests_until_ms > 0)
+        await eventually(lambda: at.offsets == [0, 1, 2, 3] or following.rests_until_ms > 0)
         at.at.context.clock.ms += 1000  # type: ignore[attr-defined]
-        await until(lambda: at.offsets == [0, 1, 2, 3])
+        await eventually(lambda: at.offsets == [0, 1, 2, 3])
         assert at.leader.closed
 
     run(tmp_path, test)
@@ -228,11 +229,11 @@ def test_a_partition_that_is_forgotten_is_changed_no_longer(tmp_path: Path) -> N
     async def test(at: FetcherBench) -> None:
         at.leader.put(records(0))
         await at.follow()
-        await until(lambda: len(at.leader.frames) == 1)
+        await eventually(lambda: len(at.leader.frames) == 1)
         await at.fetcher.forget(TP)
         at.leader.put(records(2))
         at.leader.put()
-        await until(lambda: len(at.leader.fetches) == 2)
+        await eventually(lambda: len(at.leader.fetches) == 2)
         assert at.offsets == [0, 1]
         assert [topic.partitions for topic in at.leader.fetches[1].forgotten_topics_data] == [[0]]
 
@@ -250,15 +251,15 @@ def test_what_was_applied_before_the_task_took_over_is_not_applied_again(tmp_pat
         await at.fetcher.follow(other, Followed(second.follower_state, second), effects)
         at.leader.put(nothing(), Part(partition_index=1, high_watermark=0, log_start_offset=0, records=b""))
         await at.follow()
-        await until(lambda: len(at.leader.frames) == 1)
+        await eventually(lambda: len(at.leader.frames) == 1)
         broken = bytearray(at_offset(batch(2), 0))
         broken[-1] ^= 1
         at.leader.put(records(0), Part(partition_index=1, high_watermark=0, log_start_offset=0, records=bytes(broken)))
         state = second.follower_state
-        await until(lambda: state.rests_until_ms > 0)
+        await eventually(lambda: state.rests_until_ms > 0)
         assert at.offsets == [0, 1]
         assert (second.log.log_end, at.state) == (0, FetchState.FETCHING)
         at.leader.put(records(2))
-        await until(lambda: at.offsets == [0, 1, 2, 3])
+        await eventually(lambda: at.offsets == [0, 1, 2, 3])
 
     run(tmp_path, test)

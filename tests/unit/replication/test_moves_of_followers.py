@@ -8,8 +8,9 @@ import pytest
 
 from leadline.config.values import LONG_MAX
 from tests.support import in_memory
-from tests.support.brokers import PATIENCE_S, TP, Brokers, Node, brokers, until
+from tests.support.brokers import PATIENCE_S, TP, Brokers, Node, brokers
 from tests.support.logs import batch, whole_log
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -67,12 +68,12 @@ def test_what_is_truncated_on_the_way_is_not_in_the_copy(tmp_path: Path) -> None
         fill(old, 20)
         await cluster.all_hold(20)
         cluster.cut_off.add(old.id)
-        await until(lambda: not old.is_asked)
+        await eventually(lambda: not old.is_asked)
         fill(old, 20)
         target, moves = elsewhere(old), old.replicas.throttles.moves
         moves.limit = 0
         old.replicas.moves.move(TP, target)
-        await until(lambda: TP in old.dirs.future and old.dirs.future[TP].log_end == 40)
+        await eventually(lambda: TP in old.dirs.future and old.dirs.future[TP].log_end == 40)
         assert cluster.controller is not None
         cluster.controller.failed(old.id)
         await cluster.tell()
@@ -80,9 +81,9 @@ def test_what_is_truncated_on_the_way_is_not_in_the_copy(tmp_path: Path) -> None
         cluster.cut_off.clear()
         cluster.controller.started(old.id, old.incarnation)
         await cluster.tell()
-        await until(lambda: old.log.log_end == cluster.leader.log.log_end)
+        await eventually(lambda: old.log.log_end == cluster.leader.log.log_end)
         moves.limit = LONG_MAX
-        await until(lambda: not old.replicas.moves._moves)
+        await eventually(lambda: not old.replicas.moves._moves)
         assert await alike(cluster)
         assert old.log.parent == target
 

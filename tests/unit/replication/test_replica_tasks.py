@@ -9,9 +9,9 @@ import pytest
 from leadline.config.broker import broker_settings
 from leadline.replication.replica_tasks import ReplicaTasks
 from tests.support import in_memory
-from tests.support.brokers import until
 from tests.support.hosted import FOLLOWER, ME, TP, partition
 from tests.support.logs import ManualClock, batch
+from tests.support.waiting import eventually
 
 OFTEN = broker_settings(
     {
@@ -41,7 +41,7 @@ def test_a_late_follower_is_to_leave_and_high_watermarks_are_written(tmp_path: P
             tasks.start()
             tasks.start()
             file = next(iter(at.dirs.dirs.values())).file("replication-offset-checkpoint")
-            await until(lambda: at.hosted.leader.pending is not None and "orders 0 2" in _text(file))
+            await eventually(lambda: at.hosted.leader.pending is not None and "orders 0 2" in _text(file))
             assert at.hosted.leader.pending is not None
             assert at.hosted.leader.pending.proposed.isr == (ME,)
             await tasks.stop()

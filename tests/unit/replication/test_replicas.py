@@ -32,8 +32,9 @@ from leadline.wire.messages import (
     ProduceResponse,
 )
 from tests.support import in_memory
-from tests.support.brokers import PATIENCE_S, TOPIC_ID, TP, Brokers, DirectLeaderClient, Node, brokers, until
+from tests.support.brokers import PATIENCE_S, TOPIC_ID, TP, Brokers, DirectLeaderClient, Node, brokers
 from tests.support.logs import batch, offsets_in, whole_log
+from tests.support.waiting import eventually
 
 ALL, LONG_MS = -1, 60_000
 
@@ -158,7 +159,7 @@ def test_acks_all_waits_for_all_in_sync_replicas(tmp_path: Path, version: int) -
         assert (late.error_code, late.base_offset) == (RequestTimedOut.code, 2)
         assert (await produce(leader, acks=1, version=version)).error_code == 0
         waiting = asyncio.create_task(produce(leader, version=version))
-        await until(lambda: leader.log.log_end == 8)
+        await eventually(lambda: leader.log.log_end == 8)
         assert not waiting.done()
         cluster.cut_off.clear()
         assert (await waiting).error_code == 0
@@ -174,7 +175,7 @@ def test_who_is_gone_leaves_the_isr_and_joins_again(tmp_path: Path) -> None:
         await cluster.kill(3, noticed=False)
         leader.hosted.leader.lag_ms = 3000  # one that lives is never so late
         waiting = asyncio.create_task(produce(leader))
-        await until(lambda: leader.log.log_end == 8)
+        await eventually(lambda: leader.log.log_end == 8)
         await leader.replicas.tasks.expire_isrs()
         while cluster.isr != {1, 2}:
             await asyncio.sleep(0.02)
@@ -182,7 +183,7 @@ def test_who_is_gone_leaves_the_isr_and_joins_again(tmp_path: Path) -> None:
         assert (await waiting).error_code == 0
         leader.hosted.leader.lag_ms = LONG_MS
         await cluster.restart(3)
-        await until(lambda: cluster.isr == {1, 2, 3})
+        await eventually(lambda: cluster.isr == {1, 2, 3})
         await produced(leader, 2)
         await cluster.all_hold(12)
         assert are_alike(cluster)
@@ -195,7 +196,7 @@ def test_what_a_former_leader_wrote_alone_goes(tmp_path: Path) -> None:
         old = cluster.leader
         await produced(old, 3)
         cluster.cut_off.add(old.id)
-        await until(lambda: not old.is_asked)  # fetches under way would still carry it out
+        await eventually(lambda: not old.is_asked)  # fetches under way would still carry it out
         await produced(old, 4, acks=1)
         await cluster.kill(old.id)
         cluster.cut_off.clear()
@@ -204,7 +205,7 @@ def test_what_a_former_leader_wrote_alone_goes(tmp_path: Path) -> None:
         await cluster.restart(old.id)
         await cluster.all_hold(10)
         assert are_alike(cluster)
-        await until(lambda: cluster.isr == {1, 2, 3})
+        await eventually(lambda: cluster.isr == {1, 2, 3})
 
     run(tmp_path, test)
 
@@ -215,13 +216,13 @@ def test_who_had_to_truncate_still_hears_what_is_safe(tmp_path: Path) -> None:
         await produced(old, 3)
         await cluster.all_hold(6)
         cluster.cut_off.add(old.id)
-        await until(lambda: not old.is_asked)
+        await eventually(lambda: not old.is_asked)
         await produced(old, 1, acks=1)
         await cluster.kill(old.id)
         cluster.cut_off.clear()
         (tmp_path / str(old.id) / "replication-offset-checkpoint").unlink()
         await cluster.restart(old.id)
-        await until(lambda: cluster.isr == {1, 2, 3})
+        await eventually(lambda: cluster.isr == {1, 2, 3})
         await cluster.all_hold(6)  # though nothing is written any more
 
     run(tmp_path, test)
@@ -239,7 +240,7 @@ def test_a_leader_that_there_is_no_way_to_yet_is_tried_again_after_a_rest(tmp_pa
         node = cluster.nodes[3]
         node.replicas._connect = nowhere
         await node.replicas.follow(TP, TOPIC_ID, LeaderAndIsr(9, 5, (9,)))
-        await until(lambda: len(tried) > 2)
+        await eventually(lambda: len(tried) > 2)
         assert len(tried) < 1000
 
     run(tmp_path, test)
@@ -251,9 +252,9 @@ def test_a_leader_that_follows_tells_who_waits(tmp_path: Path) -> None:
         old.replicas.on_drop.append(resigned.append)
         await produced(old, 1)
         cluster.cut_off |= {2, 3}
-        await until(lambda: not old.is_asked)
+        await eventually(lambda: not old.is_asked)
         waiting = asyncio.create_task(produce(old))
-        await until(lambda: old.log.log_end == 4)
+        await eventually(lambda: old.log.log_end == 4)
         await old.replicas.follow(TP, TOPIC_ID, LeaderAndIsr(2, 5, (1, 2, 3)))
         assert (await waiting).error_code == NotLeaderOrFollower.code
         assert resigned == [TP]
@@ -269,7 +270,7 @@ def test_a_follower_behind_the_log_start_begins_there(tmp_path: Path) -> None:
         await cluster.kill(3)
         await produced(leader, 10)
         leader.log.delete_records(20)
-        await until(lambda: cluster.nodes[2].log.log_start == 20)
+        await eventually(lambda: cluster.nodes[2].log.log_start == 20)
         await cluster.restart(3)
         await cluster.all_hold(24)
         log = cluster.nodes[3].log
@@ -334,12 +335,12 @@ def test_a_broken_disk_stops_its_partition_and_no_other(tmp_path: Path) -> None:
         node.log.offline = True  # as it is when its directory has failed
         cluster.leader.replicas.append(TP, batch())
         cluster.leader.replicas.append(other, batch())
-        await until(lambda: node.dirs.logs[other].log_end == 1)
-        await until(
+        await eventually(lambda: node.dirs.logs[other].log_end == 1)
+        await eventually(
             lambda: node.hosted.follower_state is not None and node.hosted.follower_state.state is FetchState.FAILED
         )
         cluster.leader.replicas.append(other, batch())
-        await until(lambda: node.dirs.logs[other].log_end == 2)
+        await eventually(lambda: node.dirs.logs[other].log_end == 2)
 
     run(tmp_path, test)
 
@@ -400,11 +401,11 @@ def test_a_consumer_is_told_of_a_replica_in_its_rack(tmp_path: Path) -> None:
         cluster.settings["replica.selector.class"] = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
         await cluster.kill(1)
         await cluster.restart(1)
-        await until(lambda: cluster.isr == {1, 2, 3})
+        await eventually(lambda: cluster.isr == {1, 2, 3})
         await cluster.all_hold(2)
         await cluster.kill(2)
         await cluster.restart(2)
-        await until(lambda: cluster.isr == {1, 2, 3})
+        await eventually(lambda: cluster.isr == {1, 2, 3})
         leader = cluster.leader
         for rack, preferred in (("rack1", 1), ("rack2", 2), ("rack9", -1)):
             part = await fetch(leader, 0, rack=rack)
@@ -463,9 +464,9 @@ def test_a_partition_that_comes_does_not_wait_for_a_fetch_of_others(tmp_path: Pa
                 await lead()
             hosted = await follower.replicas.follow(second, TOPIC_ID, LeaderAndIsr(1, 0, (1, 2)))
             if not leader_is_first:
-                await until(lambda: hosted.follower_state is not None and hosted.follower_state.rests_until_ms > 0)
+                await eventually(lambda: hosted.follower_state is not None and hosted.follower_state.rests_until_ms > 0)
                 await lead()
-            await until(lambda: follower.dirs.logs[second].log_end == 2)
+            await eventually(lambda: follower.dirs.logs[second].log_end == 2)
         finally:
             for id in list(cluster.nodes):
                 await cluster.kill(id, noticed=False)
@@ -506,11 +507,11 @@ def test_who_waits_goes_on_when_a_broker_is_gone(tmp_path: Path) -> None:
         leader.isr, leader.lag_ms = (1, 2), LONG_MS  # but it keeps up, for all we know
         acknowledged = asyncio.create_task(produce(node))
         deleted = asyncio.create_task(node.hosted.deleted(2))
-        await until(
+        await eventually(
             lambda: node.hosted.acknowledgements.next_deadline_s < float("inf") and leader.followers[2].log_end == 6
         )
         node.log.delete_records(2)
-        await until(lambda: leader.followers[2].log_start == 2)
+        await eventually(lambda: leader.followers[2].log_start == 2)
         assert not acknowledged.done()
         assert not deleted.done()
         node.replicas.alive({1: 1, 2: 1}, 1)
@@ -533,8 +534,8 @@ def test_a_follower_that_has_everything_joins_again_without_a_new_record(
         hosted, leader = cluster.leader.hosted, cluster.leader.hosted.leader
         proposal = leader._propose(tuple(replica for replica in leader.isr if replica != 3))
         hosted._carry_out(LeaderEffects(proposal, "the test wants it"))
-        await until(lambda: 3 not in leader.isr)
-        await until(lambda: 3 in leader.isr)
+        await eventually(lambda: 3 not in leader.isr)
+        await eventually(lambda: 3 in leader.isr)
 
     run(tmp_path, test, sockets=sockets)
 
@@ -548,7 +549,7 @@ def test_a_fenced_leader_sends_clients_away_and_goes_on_when_it_is_not_any_longe
         await produced(leader, 1)
         cluster.cut_off.add(leader.id)
         waiting = asyncio.create_task(produce(leader))
-        await until(lambda: leader.log.log_end == 4)
+        await eventually(lambda: leader.log.log_end == 4)
         leader.replicas.fence()
         assert (await waiting).error_code == NotLeaderOrFollower.code
         for acks in (ALL, 1):
@@ -572,7 +573,7 @@ def test_followers_of_a_fenced_leader_catch_up_nevertheless(tmp_path: Path) -> N
         await produced(leader, 1)
         leader.replicas.fence()
         await cluster.all_hold(4)
-        await until(lambda: leader.log.high_watermark == 4)
+        await eventually(lambda: leader.log.high_watermark == 4)
 
     run(tmp_path, test)
 
@@ -583,7 +584,7 @@ def test_a_leader_that_is_in_sync_alone_is_not_fenced(tmp_path: Path) -> None:
         cluster.cut_off.update(set(cluster.ids) - {leader.id})
         leader.hosted.leader.lag_ms = 100
         await produced(leader, 1, acks=1)
-        await until(lambda: cluster.isr == {leader.id})
+        await eventually(lambda: cluster.isr == {leader.id})
         leader.replicas.fence()
         await produced(leader, 1)
 
@@ -596,7 +597,7 @@ def test_a_leader_that_hears_of_a_later_epoch_leads_no_longer(tmp_path: Path) ->
         await produced(leader, 1)
         cluster.cut_off.add(leader.id)
         waiting = asyncio.create_task(produce(leader))
-        await until(lambda: leader.log.log_end == 4)
+        await eventually(lambda: leader.log.log_end == 4)
         leader.replicas.superseded(TP, 2, leader.hosted.epoch)
         assert leader.hosted.leader_state is not None  # that is no later epoch
         leader.replicas.superseded(TP, 2, leader.hosted.epoch + 1)

@@ -9,8 +9,9 @@ import pytest
 
 from leadline.replication.throttle import Throttle
 from tests.support import in_memory
-from tests.support.brokers import PATIENCE_S, TP, Brokers, Node, brokers, until
+from tests.support.brokers import PATIENCE_S, TP, Brokers, Node, brokers
 from tests.support.logs import batch, whole_log
+from tests.support.waiting import eventually
 
 BYTES, LIMIT = 200_000, 200_000  # to be copied; and how many of them in a second
 AT_ONCE = 20_000
@@ -29,7 +30,7 @@ def limit(throttle: Throttle) -> None:
 async def filled_while_one_is_away(cluster: Brokers) -> Node:
     await cluster.kill(3)
     leader = cluster.leader
-    await until(lambda: cluster.isr == {1, 2})
+    await eventually(lambda: cluster.isr == {1, 2})
     while leader.log.size < BYTES:
         leader.replicas.append(TP, batch(1, size=10_000))
     await cluster.all_hold(leader.log.log_end)
@@ -52,11 +53,11 @@ def test_who_comes_back_is_fed_at_the_rate_of_the_throttle(tmp_path: Path, side:
             late = cluster.nodes[3]
             limit(late.replicas.throttles.follower)
             leader.replicas.append(TP, batch(1, size=10_000))
-            await until(lambda: leader.log.high_watermark == leader.log.log_end)
+            await eventually(lambda: leader.log.high_watermark == leader.log.log_end)
             assert late.log.size < BYTES / 2, "who was in sync all the time had to wait"
             await cluster.all_hold(leader.log.log_end)
             assert time.monotonic() - began > LEAST_S
-            await until(lambda: cluster.isr == {1, 2, 3})
+            await eventually(lambda: cluster.isr == {1, 2, 3})
             assert whole_log(late.log) == whole_log(leader.log)
 
     asyncio.run(test())

@@ -19,8 +19,9 @@ from leadline.wire.frames import request_frame
 from leadline.wire.messages import FetchRequest, FetchResponse
 from leadline.wire.primitives import Piece
 from tests.support import in_memory
-from tests.support.brokers import PATIENCE_S, TOPIC_ID, TP, Brokers, Node, brokers, joined, until
+from tests.support.brokers import PATIENCE_S, TOPIC_ID, TP, Brokers, Node, brokers, joined
 from tests.support.logs import batch
+from tests.support.waiting import eventually
 
 FOLLOWER = 2
 
@@ -73,7 +74,7 @@ async def leading(path: Path, **topic: str) -> AsyncIterator[tuple[Brokers, Node
         await cluster.all_hold(10)
         leader.hosted.leader.lag_ms = 1 << 40
         cluster.cut_off |= set(cluster.ids) - {leader.id}
-        await until(lambda: not leader.is_asked)
+        await eventually(lambda: not leader.is_asked)
         yield cluster, leader
 
 
@@ -281,7 +282,7 @@ def test_a_session_that_is_not_used_watches_no_longer_and_misses_nothing(tmp_pat
         assert len(leader.hosted.follower_watchers) == 1
         for _ in range(MOST_CHANGES):
             leader.replicas.append(TP, batch(1, size=100))
-        await until(lambda: not leader.hosted.follower_watchers)
+        await eventually(lambda: not leader.hosted.follower_watchers)
         found = fast(leader, request((session_id, 1)))
         assert isinstance(found, list)
         assert len(decode(FetchResponse, bytearray(joined(found))[9:], 16).responses) == 1
