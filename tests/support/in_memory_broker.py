@@ -80,13 +80,19 @@ class InMemoryClient:
         assert [result.error_code for result in response.topics] == [0], response
 
     async def produce(
-        self, tp: TopicPartition, records: bytes | bytearray | None = None, *, acks: int = -1, version: int = 9
+        self,
+        tp: TopicPartition,
+        records: bytes | bytearray | None = None,
+        *,
+        acks: int = -1,
+        version: int = 9,
+        transactional_id: str | None = None,
     ) -> ProduceResponse.PartitionProduceResponse:
         data = ProduceRequest.PartitionProduceData(
             index=tp.partition, records=bytes(batch(1, size=100) if records is None else records)
         )
         topic = ProduceRequest.TopicProduceData(name=tp.topic, partition_data=[data])
-        request = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[topic])
+        request = ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=10_000, topic_data=[topic])
         response = await self.send(request, ProduceResponse, version)
         return response.responses[0].partition_responses[0]
 
