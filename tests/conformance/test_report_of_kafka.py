@@ -6,12 +6,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.spark.files import segments
 from leadline.spark.report import report_job, report_plan, report_task
-from leadline.spark.report.report_plan import (
-    ReportPlan,
-)
-from leadline.spark.report.report_task import (
-    ReportOutcome,
-)
+from leadline.spark.report.report_plan import ReportPlan
+from leadline.spark.report.report_task import ReportOutcome
 from leadline.spark.report.topic_report import TopicReport
 from tests.conformance.both import Both
 from tests.support.waiting import until

@@ -14,9 +14,7 @@ from pyspark.sql import SparkSession
 
 from leadline.spark.files.log_source import LogReader, log_options, tasks
 from leadline.spark.files.log_views import VIEWS
-from leadline.spark.topics.source_options import (
-    BadOption,
-)
+from leadline.spark.topics.source_options import BadOption
 from tests.support.broker import leadline
 
 RECORDS = 300

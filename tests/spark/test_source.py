@@ -13,16 +13,13 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from leadline.model import TopicPartition
-from leadline.spark.client.cluster import ClusterClient, NoSuchTopic
+from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.client.connection import BlockingConnection, Unreachable
+from leadline.spark.client.failures import NoSuchTopic
 from leadline.spark.positions import BadCheckpoint, DataLoss, Positions
-from leadline.spark.topics.options import (
-    read_options,
-)
+from leadline.spark.topics.options import read_options
 from leadline.spark.topics.source import CLUSTERS, BatchReader, StreamReader, TaskPartition
-from leadline.spark.topics.source_options import (
-    BadOption,
-)
+from leadline.spark.topics.source_options import BadOption
 from leadline.wire.classes import Message
 from leadline.wire.messages import FetchResponse, MetadataResponse
 from tests.support.broker import RunningBroker, leadline

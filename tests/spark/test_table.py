@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from leadline.spark.client.cluster import ClusterClient, NoSuchTopic
+from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.client.connection import Unreachable
+from leadline.spark.client.failures import NoSuchTopic
 from leadline.spark.positions import DataLoss
 from leadline.spark.table.dead_letters import replay
 from leadline.spark.table.table import TableError, WriterRefused

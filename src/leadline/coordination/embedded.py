@@ -45,7 +45,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 GROUP_CALLS = 1000  # in one commit: the first of them waits for the last
-PASSING = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM)  # disk or memory are full: nothing is in doubt
+RETRIABLE_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM)  # disk or memory are full: nothing is in doubt
 
 
 class QueuedCall(Generic[T]):
@@ -225,7 +225,7 @@ class EmbeddedTree:
                 if failure is None:
                     _run(database, group)
             except sqlite3.Error as error:
-                if getattr(error, "sqlite_errorcode", 0) & 0xFF in PASSING and database.undo():
+                if getattr(error, "sqlite_errorcode", 0) & 0xFF in RETRIABLE_CODES and database.undo():
                     self._loop.call_soon_threadsafe(self._refused, group, error)
                     continue
                 failure = error

@@ -28,9 +28,7 @@ from leadline.cli.terminal import Paint
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from leadline.spark.report.report_plan import (
-        ReportPlan,
-    )
+    from leadline.spark.report.report_plan import ReportPlan
     from leadline.spark.report.topic_report import Report
 
 LOOK_S = 0.3

@@ -5,15 +5,13 @@ again when a broker answers that it is not the one. It retries retriable errors 
 then raises the last one.
 """
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 from leadline.config.settings import nearest
-from leadline.errors import BY_CODE, LeaderNotAvailable, NotCoordinator, UnknownTopicOrPartition
+from leadline.errors import LeaderNotAvailable, NotCoordinator, UnknownTopicOrPartition
 from leadline.model import NO_LEADER, BrokerId, Offset, TopicId, TopicPartition, by_topic
 from leadline.spark.client.connection import (
     AccessRefused,
@@ -22,7 +20,8 @@ from leadline.spark.client.connection import (
     ClientSecurity,
     Unreachable,
 )
-from leadline.spark.errors import JobFailed
+from leadline.spark.client.failures import NoSuchTopic, RequestFailed
+from leadline.spark.client.retries import Retries
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
     DescribeLogDirsRequest,
@@ -44,28 +43,7 @@ T = TypeVar("T")
 
 EARLIEST, LATEST = -2, -1  # as times of ListOffsets
 GROUP, TRANSACTION = 0, 1  # as kinds of coordinators
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 1.0
 CREATION_S = 5.0  # for which a topic may be on its way
-
-
-PASSING = {code for code, kind in BY_CODE.items() if kind.retriable}
-
-
-class RequestFailed(JobFailed):
-    """A broker answered with an error: the request, and the code."""
-
-    def __init__(self, what: str, code: int, more: str | None = None) -> None:
-        name = BY_CODE[code].__name__ if code in BY_CODE else f"error {code}"
-        super().__init__(f"{what}: {name} ({code}){f': {more}' if more else ''}")
-        self.code = code
-
-    @property
-    def retriable(self) -> bool:
-        return self.code in PASSING
-
-
-class NoSuchTopic(JobFailed):
-    """The topic does not exist; names one with a similar name."""
 
 
 class TopicMetadata(NamedTuple):
@@ -77,25 +55,6 @@ class TopicMetadata(NamedTuple):
     @property
     def partitions(self) -> list[TopicPartition]:
         return [TopicPartition(self.name, partition) for partition in sorted(self.leaders)]
-
-
-@dataclass(slots=True)
-class Retries:
-    """Retries up to a deadline, with growing pauses."""
-
-    timeout_s: float
-    pause_s: float = FIRST_PAUSE_S
-    deadline_s: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.deadline_s = time.monotonic() + self.timeout_s
-
-    def wait(self, error: Exception) -> None:
-        """Pauses before the next try. Raises the error if the deadline would pass."""
-        if time.monotonic() + self.pause_s > self.deadline_s:
-            raise error
-        time.sleep(self.pause_s)
-        self.pause_s = min(2 * self.pause_s, LONGEST_PAUSE_S)
 
 
 class ClusterClient:

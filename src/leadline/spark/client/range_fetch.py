@@ -15,8 +15,10 @@ from leadline.log.txn_index import AbortedTxn
 from leadline.model import Buffer, Offset
 from leadline.records.batch import walk
 from leadline.spark.batches.decode import END_UNKNOWN, RecordFilter, pieces
-from leadline.spark.client.cluster import ClusterClient, NoSuchTopic, RequestFailed, Retries
+from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.client.connection import BlockingConnection, Unreachable
+from leadline.spark.client.failures import NoSuchTopic, RequestFailed
+from leadline.spark.client.retries import Retries
 from leadline.spark.positions import Loss, data_loss
 from leadline.spark.ranges import Range
 from leadline.wire.messages import FetchRequest, FetchResponse

@@ -19,8 +19,10 @@ from leadline.errors import InvalidProducerEpoch, ProducerFenced, TransactionCoo
 from leadline.model import NO_PRODUCER_ID, Offset, TopicPartition, by_topic
 from leadline.records.batch import sequence_after
 from leadline.spark.batches.encode import signed
-from leadline.spark.client.cluster import GROUP, TRANSACTION, ClusterClient, GroupOffset, RequestFailed, Retries
+from leadline.spark.client.cluster import GROUP, TRANSACTION, ClusterClient, GroupOffset
 from leadline.spark.client.connection import AccessRefused, BlockingConnection, Unreachable
+from leadline.spark.client.failures import RequestFailed
+from leadline.spark.client.retries import Retries
 from leadline.spark.errors import JobFailed
 from leadline.wire.messages import (
     AddOffsetsToTxnRequest,

@@ -31,10 +31,7 @@ from leadline.spark.files.log_split import LogSplit, in_columns
 from leadline.spark.files.log_views import CHECKPOINTS, RECORDS_WITH_HEADERS, VIEWS, SplitBy, checkpoints_of
 from leadline.spark.files.segments import LogFiles, SegmentFile
 from leadline.spark.ranges import SPLIT_BYTES, Range, plan
-from leadline.spark.topics.source_options import (
-    BadOption,
-    SourceOptions,
-)
+from leadline.spark.topics.source_options import BadOption, SourceOptions
 
 NAMES = "path paths view topic until includeHeaders minPartitions".split()
 UNTIL = {"high-watermark": False, "log-end": True}

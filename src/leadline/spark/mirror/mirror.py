@@ -25,7 +25,8 @@ from leadline.errors import UnknownMemberId
 from leadline.model import NO_TIMESTAMP, Offset, TopicPartition
 from leadline.records.compression import Codec
 from leadline.spark.batches.encode import BatchEncoder, RecordColumns
-from leadline.spark.client.cluster import ClusterClient, GroupOffset, RequestFailed
+from leadline.spark.client.cluster import ClusterClient, GroupOffset
+from leadline.spark.client.failures import RequestFailed
 from leadline.spark.client.range_fetch import FetchOptions, rows
 from leadline.spark.client.transaction import ClientTransaction, StagedBatch
 from leadline.spark.errors import JobFailed

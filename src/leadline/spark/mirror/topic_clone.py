@@ -1,7 +1,8 @@
 """What a mirror needs beside records: topics made like those of another cluster, and the groups that there are."""
 
 from leadline.errors import TopicAlreadyExists
-from leadline.spark.client.cluster import ClusterClient, RequestFailed, TopicMetadata
+from leadline.spark.client.cluster import ClusterClient, TopicMetadata
+from leadline.spark.client.failures import RequestFailed
 from leadline.spark.errors import JobFailed
 from leadline.wire.messages import (
     CreateTopicsRequest,

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.model import TopicPartition, by_topic
-from leadline.spark.client.cluster import ClusterClient, RequestFailed
+from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.client.connection import AccessRefused, BlockingConnection
+from leadline.spark.client.failures import RequestFailed
 from leadline.spark.errors import JobFailed
 from leadline.spark.files import segments
 from leadline.spark.files.segments import LogFiles

@@ -9,8 +9,9 @@ from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.errors import CorruptFile, WireError
 from leadline.model import Buffer, Offset
 from leadline.spark.batches.decode import RecordFilter, pieces
-from leadline.spark.client.cluster import ClusterClient, NoSuchTopic, RequestFailed
+from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.client.connection import AccessRefused, Unreachable
+from leadline.spark.client.failures import NoSuchTopic, RequestFailed
 from leadline.spark.client.range_fetch import FetchOptions, fetch
 from leadline.spark.files import segments
 from leadline.spark.report.figures import RangeMeasure, TopicFigures

@@ -17,8 +17,9 @@ import pyarrow.fs
 import pyarrow.parquet as pq
 
 from leadline.errors import CorruptMessage
-from leadline.spark.client.cluster import ClusterClient, NoSuchTopic, RequestFailed
+from leadline.spark.client.cluster import ClusterClient
 from leadline.spark.client.connection import AccessRefused, Unreachable
+from leadline.spark.client.failures import NoSuchTopic, RequestFailed
 from leadline.spark.client.range_fetch import FetchOptions, rows
 from leadline.spark.positions import DataLoss
 from leadline.spark.ranges import Task

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from leadline.model import NO_ID, Offset, TopicPartition, format_id
-from leadline.spark.client.cluster import ClusterClient, NoSuchTopic, RequestFailed, TopicMetadata
+from leadline.spark.client.cluster import ClusterClient, TopicMetadata
+from leadline.spark.client.failures import NoSuchTopic, RequestFailed
 from leadline.spark.positions import ClusterOffsets, Loss, data_loss
 from leadline.spark.ranges import Range
 from leadline.spark.topics.options import (
@@ -25,9 +26,7 @@ from leadline.spark.topics.options import (
     SubscribedTopics,
     TopicSelection,
 )
-from leadline.spark.topics.source_options import (
-    BadOption,
-)
+from leadline.spark.topics.source_options import BadOption
 
 
 @dataclass(frozen=True, slots=True)

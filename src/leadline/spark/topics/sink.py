@@ -33,12 +33,8 @@ from leadline.spark.batches.encode import BatchEncoder, EncodedBatch, RecordColu
 from leadline.spark.batches.partitioning import Ints, partitions_of_keys
 from leadline.spark.client.cluster import ClusterClient, GroupOffset
 from leadline.spark.client.transaction import ClientTransaction, StagedBatch
-from leadline.spark.topics.options import (
-    WriteOptions,
-)
-from leadline.spark.topics.source_options import (
-    BadOption,
-)
+from leadline.spark.topics.options import WriteOptions
+from leadline.spark.topics.source_options import BadOption
 from leadline.spark.topics.staging import Staged, StagedPiece, Staging
 
 HEADERS = "array<struct<key: string, value: binary>>"

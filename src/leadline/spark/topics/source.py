@@ -33,7 +33,8 @@ from pyspark.sql.types import StructType
 
 from leadline.model import Offset, TopicPartition
 from leadline.spark.batches.decode import SPARK_SCHEMA, SPARK_SCHEMA_WITH_HEADERS, spark_columns
-from leadline.spark.client.cluster import ClusterClient, NoSuchTopic, RequestFailed
+from leadline.spark.client.cluster import ClusterClient
+from leadline.spark.client.failures import NoSuchTopic, RequestFailed
 from leadline.spark.client.range_fetch import FETCH_BYTES, FetchOptions, rows
 from leadline.spark.positions import (
     BadCheckpoint,
@@ -56,9 +57,7 @@ from leadline.spark.topics.options import (
     write_options,
 )
 from leadline.spark.topics.sink import BatchWriter, StreamWriter
-from leadline.spark.topics.source_options import (
-    BadOption,
-)
+from leadline.spark.topics.source_options import BadOption
 
 log = logging.getLogger(__name__)
 

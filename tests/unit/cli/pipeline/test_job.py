@@ -125,7 +125,7 @@ def test_without_a_broker_a_job_says_so_within_a_second_and_starts_nothing(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     clock = ManualTime()
-    monkeypatch.setattr("leadline.spark.client.cluster.time", clock)
+    monkeypatch.setattr("leadline.spark.client.retries.time", clock)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
     assert main(["pipeline", *job.split(), "--bootstrap-server", address]) == 1

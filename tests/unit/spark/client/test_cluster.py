@@ -2,8 +2,9 @@
 
 import pytest
 
-from leadline.spark.client.cluster import RequestFailed, addresses
+from leadline.spark.client.cluster import addresses
 from leadline.spark.client.connection import AccessRefused, BrokerAddress, ClientSecurity, credentials, tls_context
+from leadline.spark.client.failures import RequestFailed
 
 
 def test_addresses_are_read_with_protocols_and_ipv6() -> None:

@@ -20,9 +20,7 @@ from leadline.spark.topics.options import (
     read_options,
     write_options,
 )
-from leadline.spark.topics.source_options import (
-    BadOption,
-)
+from leadline.spark.topics.source_options import BadOption
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 ORDERS = {**SERVERS, "subscribe": "orders"}

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from leadline.model import Offset, TopicPartition
-from leadline.spark.client.cluster import GroupOffset, NoSuchTopic, RequestFailed, TopicMetadata
+from leadline.spark.client.cluster import GroupOffset, TopicMetadata
+from leadline.spark.client.failures import NoSuchTopic, RequestFailed
 from leadline.spark.positions import ClusterOffsets, DataLoss
 from leadline.spark.topics import resolution
 from leadline.spark.topics.options import AssignedPartitions, SubscribedTopics, TopicPattern, read_options
