@@ -1,10 +1,10 @@
-"""What a broker knows of the cluster, as the controller told it: brokers, topics, who leads what.
+"""A broker's cache of the cluster's metadata: brokers, topics, leaders.
 
-Pure: fed by UpdateMetadata, read by all who answer clients. Whoever waits for a change is called back.
+Pure: UpdateMetadata changes it, the handlers of requests read it. `on_change` is called after each change.
 
-    the brokers are replaced whole by each request; a topic's partitions are told one by one
-    a partition whose leader is -2 is gone; a topic without partitions is
-    controllers follow each other: what an older one says does not count
+    each request replaces all brokers, and the partitions that it names
+    a partition whose leader is -2 is deleted, and so is a topic without partitions
+    a request of an older controller is refused
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -62,11 +62,11 @@ class MetadataCache:
         self.me, self.cluster_id = me, cluster_id
         self.broker_epoch = NO_BROKER_EPOCH  # of this run of this broker; -1: not registered yet
         self.brokers: dict[BrokerId, BrokerInfo] = {}
-        self.suspected: set[BrokerId] = set()  # of these, the ones that may have ended a moment ago: see PeerMonitor
-        self.is_isolated = False  # others may lead what this broker leads: see Leadership
-        self.departed: dict[BrokerId, BrokerInfo] = {}  # not of these any longer, since a moment ago: see PeerMonitor
+        self.suspected: set[BrokerId] = set()  # those that may have ended a moment ago: see PeerMonitor
+        self.is_isolated = False  # other brokers may lead what this one led: see Leadership
+        self.departed: dict[BrokerId, BrokerInfo] = {}  # left a moment ago: see PeerMonitor
         self.controller: BrokerId = NO_CONTROLLER
-        self.controller_epoch = 0  # the latest that was heard of
+        self.controller_epoch = 0  # the latest in any request
         self.topics: dict[str, CachedTopic] = {}
         self.by_id: dict[TopicId, CachedTopic] = {}
         self.on_change: list[Callable[[], None]] = []
@@ -85,13 +85,13 @@ class MetadataCache:
         return None if topic is None else len(topic.partitions)
 
     def leader_of(self, tp: TopicPartition) -> BrokerId:
-        """NO_LEADER also for what there is not."""
+        """NO_LEADER also for a partition that does not exist."""
         topic = self.topics.get(tp.topic)
         partition = None if topic is None else topic.partitions.get(tp.partition)
         return NO_LEADER if partition is None else partition.leader
 
     def reachable(self, leader: BrokerId, listener: str) -> Endpoint | None:
-        """Where clients find a leader. None: nowhere, as far as we know; they should ask again."""
+        """Where clients reach a leader. None: it is not known to run, and clients should ask again."""
         broker = None if leader in self.suspected else self.brokers.get(leader)
         return None if broker is None else broker.endpoints.get(listener)
 
@@ -100,7 +100,7 @@ class MetadataCache:
         return self.is_isolated and partition.leader == self.me.id and len(partition.isr) > 1
 
     def learn(self, leaders: Mapping[TopicPartition, LeaderAndReplicas]) -> list[TopicPartition]:
-        """What another broker knows and this one was not told. The partitions of which it is later than we knew."""
+        """Takes newer leaders over from another broker's metadata. Returns the partitions that changed."""
         later = [tp for tp, leading in leaders.items() if self._learn(tp, leading)]
         if later:
             for changed in list(self.on_change):
@@ -123,7 +123,7 @@ class MetadataCache:
             raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.") from None
 
     def check(self, controller_epoch: int, broker_epoch: int) -> None:
-        """Of any request that a controller sends. StaleBrokerEpoch: meant for an earlier run of this broker."""
+        """Checks any request of a controller. StaleBrokerEpoch: it was sent to an earlier run of this broker."""
         if NO_BROKER_EPOCH != broker_epoch < self.broker_epoch:
             raise StaleBrokerEpoch(f"broker epoch {broker_epoch} is over; it is {self.broker_epoch}")
         if controller_epoch < self.controller_epoch:
@@ -131,7 +131,7 @@ class MetadataCache:
         self.controller_epoch = controller_epoch
 
     def update(self, request: UpdateMetadataRequest) -> list[str]:
-        """StaleBrokerEpoch, StaleControllerEpoch. The topics that are gone now."""
+        """Returns the topics that are deleted now. StaleBrokerEpoch, StaleControllerEpoch."""
         self.check(request.controller_epoch, request.broker_epoch)
         self.controller = request.controller_id
         before, self.brokers = self.brokers, {broker.id: _broker(broker) for broker in request.live_brokers}
@@ -144,7 +144,7 @@ class MetadataCache:
         return gone
 
     def _update(self, name: str, topic_id: TopicId, states: Iterable[_State]) -> bool:
-        """Whether the topic is gone now."""
+        """Whether the topic is deleted now."""
         before = self.topics.get(name)
         if before is not None and topic_id == NO_ID:
             topic_id = before.id  # older controllers know of no ids

@@ -1,7 +1,7 @@
-"""What a broker asks of others, and of the controller, whoever that is at the moment.
+"""Requests to other brokers, and to the present controller.
 
-Where they are is what the last UpdateMetadata said. A connection to each is kept while it stays there. A broker that is
-silent is not asked: nobody waits for it until it is heard again.
+The last UpdateMetadata says where they are. One connection to each is kept while it stays there. A request to a silent
+broker fails at once.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Peers:
-    """The other brokers. PeerLost also for one that nobody told us of."""
+    """The other brokers. PeerLost also for a broker that the metadata do not name."""
 
     def __init__(self, metadata: MetadataCache, listener: str, connect: Callable[[Endpoint], BrokerClient]) -> None:
         self._metadata, self._listener, self._connect = metadata, listener, connect
@@ -36,13 +36,13 @@ class Peers:
         return info.endpoints[self._listener]
 
     def heard_at(self, broker: BrokerId) -> Endpoint:
-        """As `where`. PeerLost also for one that is silent."""
+        """As `where`. PeerLost also for a silent broker."""
         if broker in self.silent:
             raise PeerLost(f"broker {broker} is silent")
         return self.where(broker)
 
     def silence_changed(self, broker: BrokerId, *, is_silent: bool) -> None:
-        """Whoever waits for an answer of a broker that has fallen silent is told so."""
+        """When a broker falls silent, requests to it fail."""
         if not is_silent:
             self.silent.discard(broker)
         elif broker not in self.silent:

@@ -1,9 +1,8 @@
-"""The cluster as requests see it: what is asked of it, and when that is done.
+"""Changes of the cluster that requests ask for: topics, settings, producer ids.
 
-What is asked for is written into the tree, where the controller hears of it, as it does of what tools write. For
-clients the controller's own broker writes it; a topic that is made because it is needed, any broker does. That
-something is written does not mean that it is done: a topic can be used when its partitions have leaders, and all that
-is here waits for that.
+A change is written into the tree, where the controller finds it, as it finds what tools write. The controller's own
+broker writes what clients ask for; any broker creates a topic that a client uses. A change that is written is not yet
+done: a topic can be used when its partitions have leaders. The methods return when the change is done.
 """
 
 import asyncio
@@ -36,9 +35,9 @@ from leadline.runtime.periodic import spawn
 from leadline.runtime.ports import Chance
 from leadline.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
-PATIENCE_MS = 60_000  # with what nobody gave a time for
-ANSWER_S = 5.0  # for brokers to say whether they could create what they shall lead
-ASK_AGAIN_S = 5.0  # until partitions are tried again for which a resource was short
+PATIENCE_MS = 60_000  # for requests without a time-out
+ANSWER_S = 5.0  # for brokers to answer whether they could create the partitions that they are to lead
+ASK_AGAIN_S = 5.0  # before partitions are tried again that lacked a resource
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,9 +45,9 @@ _Change = Callable[Concatenate["ClusterAdmin", P], Coroutine[None, None, T]]
 
 
 def _to_its_end(change: _Change[P, T]) -> _Change[P, T]:
-    """A change goes through to its end, also if who asked for it goes away: the tree and we must agree.
+    """Runs a change to completion even if the caller is cancelled, so that memory and the tree stay consistent.
 
-    UnknownServerError if the tree is out of reach: it may be done or not.
+    UnknownServerError if the tree is out of reach: the change may be done or not.
     """
 
     @wraps(change)
@@ -82,7 +81,7 @@ class ClusterAdmin:
         self._asks_again: asyncio.TimerHandle | None = None
 
     async def stop(self) -> None:
-        """Changes go through to their end, but nobody waits any longer for what the controller makes of them."""
+        """Changes are written, but their callers no longer wait for the controller to carry them out."""
         self._stopping = True
         if self._asks_again is not None:
             self._asks_again.cancel()
@@ -96,7 +95,7 @@ class ClusterAdmin:
     async def create_topic(
         self, name: str, assignment: Assignment, config: Mapping[str, str], timeout_ms: int = PATIENCE_MS
     ) -> CachedTopic:
-        """TopicAlreadyExists, InvalidTopic, RequestTimedOut. When this returns, it can be used."""
+        """TopicAlreadyExists, InvalidTopic, RequestTimedOut. When this returns, the topic can be used."""
         await self._until_free(name, timeout_ms)
         async with self._changing:
             check_name(name, self.metadata.topics)
@@ -114,7 +113,7 @@ class ClusterAdmin:
         return assign(racks, partitions, factor, start=start, shift=shift)
 
     async def _write_topic(self, name: str, assignment: Assignment, config: Mapping[str, str]) -> TopicId:
-        """Settings and topic come at once: none is without the other."""
+        """Creates the topic and its settings in one transaction."""
         topic = znodes.TopicNode(
             new_id(self._chance.new_uuid),
             {number: ReplicaAssignment(replicas) for number, replicas in enumerate(assignment)},
@@ -132,7 +131,7 @@ class ClusterAdmin:
     async def add_partitions(
         self, name: str, more: Callable[[CachedTopic], Assignment], timeout_ms: int = PATIENCE_MS
     ) -> None:
-        """Worked out from how many there are: nothing comes between."""
+        """`more` works out the new partitions from the present ones; no other change comes between."""
         async with self._changing:
             self.check_controller()
             count = await self._write_partitions(name, more)
@@ -142,7 +141,7 @@ class ClusterAdmin:
         await self._check_created(name)
 
     async def _write_partitions(self, name: str, more: Callable[[CachedTopic], Assignment]) -> int:
-        """How many there shall be."""
+        """Returns the new number of partitions."""
         path = znodes.topic_path(name)
         while True:
             added = more(self.metadata.topic(name))
@@ -161,7 +160,7 @@ class ClusterAdmin:
 
     @_to_its_end
     async def delete_topic(self, name: str, timeout_ms: int = PATIENCE_MS) -> None:
-        """When this returns the name is free again, unless a broker that holds a replica is away: then it will be."""
+        """When this returns the name is free again, or will be once the brokers of all replicas are back."""
         async with self._changing:
             self.check_controller()
             self.metadata.topic(name)
@@ -176,7 +175,7 @@ class ClusterAdmin:
         if not self.controller.is_active:
             raise NotController(f"broker {self.metadata.me.id} is not the controller")
 
-    # Until it is done
+    # Waiting until a change is done
 
     def _has_leaders(self, name: str, count: int) -> bool:
         topic = self.metadata.topics.get(name)
@@ -187,7 +186,7 @@ class ClusterAdmin:
     async def _check_created(self, name: str) -> None:
         """StorageError if brokers could not create partitions that they were to lead, and nobody else leads them.
 
-        A broker that does not answer soon is taken at its word, as Kafka takes it.
+        A broker that does not answer within ANSWER_S is trusted to create them, as Kafka trusts it.
         """
         topic = self.metadata.topics.get(name)
         if topic is None or not self.controller.is_active:
@@ -203,7 +202,7 @@ class ClusterAdmin:
                 )
 
     def ask_again(self) -> None:
-        """A little later: the controller is to tell this broker once more what it holds, as some is not there yet."""
+        """Later, asks the controller to send LeaderAndIsr again, since some partitions could not be created."""
         if self._asks_again is None and not self._stopping:
             self._asks_again = asyncio.get_running_loop().call_later(ASK_AGAIN_S, self._ask_again)
 
@@ -212,7 +211,7 @@ class ClusterAdmin:
         self.log_dir_failed()
 
     async def _until_free(self, name: str, timeout_ms: int) -> None:
-        """A topic of this name that is about to go is waited for."""
+        """Waits until an older topic of this name is deleted."""
         check_name(name)
         if self.controller.is_active and await self.tree.exists(znodes.delete_topic_path(name)):
             await self._until(lambda: self._is_gone(name), timeout_ms, f"the topic {name} before it is not gone yet")
@@ -225,7 +224,7 @@ class ClusterAdmin:
         return decisions is None or name not in decisions.state.topics or name in decisions.state.undeletable
 
     async def until_led(self, tp: TopicPartition, is_so: Callable[[int], bool], timeout_ms: int) -> None:
-        """Until this broker knows a partition to be led by somebody that answers the question. RequestTimedOut."""
+        """Returns once this broker knows a leader of the partition for which `is_so` holds. RequestTimedOut."""
 
         def led() -> bool:
             topic = self.metadata.topics.get(tp.topic)
@@ -252,7 +251,7 @@ class ClusterAdmin:
                 listeners.remove(changed.set)
 
     def log_dir_failed(self) -> None:
-        """Tell the controller: it asks which replicas are affected."""
+        """Notifies the controller, which then asks this broker which replicas are affected."""
 
         async def tell() -> None:
             data = znodes.encode_log_dir_event(self.metadata.me.id)
@@ -264,7 +263,7 @@ class ClusterAdmin:
 
     @_to_its_end
     async def alter_topic_config(self, name: str, altered: Altered) -> None:
-        """All of what differs from the defaults, worked out from what did so far. The logs obey at once."""
+        """`altered` works out the new overrides from the present ones. They take effect at once."""
         async with self._changing:
             self.metadata.topic(name)
             await self.configs.alter_topic(name, altered)
@@ -286,7 +285,7 @@ class ClusterAdmin:
             return first
 
     async def _claim_producer_ids(self) -> range:
-        """A block of ids that no other broker hands out. CoordinatorLoadInProgress: later, as Kafka says it."""
+        """A block of ids that no other broker hands out. CoordinatorLoadInProgress: the client is to try again."""
         if self.controller.is_active:
             return await self.controller.producer_ids(self.metadata.me.id)
         timeout_s = self._settings.request_timeout_s

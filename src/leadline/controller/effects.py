@@ -1,10 +1,10 @@
-"""What follows from a decision: nodes to be written, then requests to brokers, each in its order.
+"""The effects of a decision: nodes to write, then requests to brokers, both in order.
 
-Pure: collects, and shapes requests out of what the controller knows when the decision is complete.
+Pure: collects the effects, and builds the requests from the controller's state at the end of the decision.
 
-    persist before you publish: nobody is told what is not written
-    what is told of a partition is how it stands at the end of a decision, not on the way to it
-    in one round: who leads and follows (LeaderAndIsr), what clients are told (UpdateMetadata), what ends (StopReplica)
+    nothing is sent before it is written
+    a request shows a partition's state at the end of a decision, not on the way to it
+    the order within one batch is LeaderAndIsr, UpdateMetadata, StopReplica
 """
 
 from collections.abc import Iterable
@@ -25,14 +25,14 @@ _Stopped = StopReplicaRequest.StopReplicaPartitionState
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """A node and all below it, if it is there."""
+    """Deletes a node and all below it, if it exists."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Ensure:
-    """An empty node, and its parents, unless they are there."""
+    """Creates an empty node and its parents, unless they exist."""
 
     path: str
 
@@ -50,7 +50,7 @@ class ControllerEffects(NamedTuple):
 
     writes: list[Write]
     requests: list[BrokerRequest]
-    stranded: set[str]  # topics with partitions that only an unclean election could help: may they have one?
+    stranded: set[str]  # topics with partitions that need an unclean election: their settings decide
 
     def __bool__(self) -> bool:
         return bool(self.writes or self.requests or self.stranded)
@@ -58,13 +58,13 @@ class ControllerEffects(NamedTuple):
 
 @dataclass(slots=True)
 class RequestBatch:
-    """What is to be told at the same time."""
+    """Requests that are sent together."""
 
     leader_and_isr: dict[BrokerId, dict[TopicPartition, bool]] = field(
         default_factory=dict
     )  # whether the replica is new
     update_metadata: dict[BrokerId, None] = field(default_factory=dict)
-    partitions: dict[TopicPartition, None] = field(default_factory=dict)  # of which these are told
+    partitions: dict[TopicPartition, None] = field(default_factory=dict)  # that UpdateMetadata includes
     stop_replica: dict[BrokerId, dict[TopicPartition, bool]] = field(default_factory=dict)  # whether to delete it
 
     def add_leader_and_isr(self, brokers: Iterable[BrokerId], tp: TopicPartition, *, is_new: bool = False) -> None:
@@ -81,7 +81,7 @@ class RequestBatch:
         self.partitions.update(dict.fromkeys(partitions))
 
     def requests(self, state: ControllerState, listener: str) -> list[BrokerRequest]:
-        """Brokers that are not there are told nothing."""
+        """Brokers that are not registered get none."""
         there = state.brokers
         return [
             *(
