@@ -1,7 +1,7 @@
-"""That a broker is there: registered in the tree as long as its session lives, and handed over before it leaves.
+"""A broker's registration in the tree, and the controlled shutdown before it leaves.
 
-A session that expired took the registration with it: others lead by now what this broker led. It registers again as
-soon as it has a new session, with a new epoch, and the controller tells it what it is from then on.
+The registration ends with the session: other brokers then lead what this broker led. It registers again as soon as it
+has a new session, with a new epoch, and the controller then sends it LeaderAndIsr.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ RETRY_SECONDS = 1.0
 NEXT_CONTROLLER_SECONDS = 0.1
 SHUTDOWN_VERSION = 3
 
-Registered = Callable[[int], None]  # told the broker's new epoch
+Registered = Callable[[int], None]  # called with the broker's new epoch
 Ask = Callable[[ControlledShutdownRequest, int], Awaitable[ControlledShutdownResponse]]
 
 
@@ -64,7 +64,7 @@ class Presence:
         if not self._is_connected:
             self._hurry()
         if state is SessionState.EXPIRED:
-            log.warning("the session is over: broker %d counts as gone until it has another", self._me)
+            log.warning("the session expired: broker %d counts as gone until it has another one", self._me)
         elif state is SessionState.CONNECTED and (self._again is None or self._again.done()):
             self._again = asyncio.create_task(self._register_again(), name="registering again")
 
@@ -75,7 +75,7 @@ class Presence:
             except NodeExists as error:  # of the session before, for a moment; or of another broker, for ever
                 log.error("broker %d cannot register: %s", self._me, error)
             except (TreeError, OSError) as error:
-                log.warning("broker %d could not register, and tries again: %s", self._me, error)
+                log.warning("broker %d could not register and tries again: %s", self._me, error)
             else:
                 continue
             await asyncio.sleep(RETRY_SECONDS)
@@ -83,7 +83,7 @@ class Presence:
     async def hand_over(self, epoch: int, config: BrokerConfig, ask: Ask) -> bool:
         """Let the controller give to others what this broker leads, before it stops. False: it could not be done.
 
-        Without ZooKeeper no controller can decide anything, so nobody is waited for.
+        Without ZooKeeper no controller can decide anything, so there is no wait.
         """
         request = ControlledShutdownRequest(broker_id=self._me, broker_epoch=epoch)
         backoff_s = config.controlled_shutdown_retry_backoff_ms / 1000
@@ -91,28 +91,28 @@ class Presence:
             async with asyncio.timeout(config.controlled_shutdown_max_retries * backoff_s) as self._handing_over:
                 if not self._is_connected:
                     self._hurry()
-                while not await self._is_handed_over(request, ask):  # noqa: ASYNC110  nobody tells when another can
+                while not await self._is_handed_over(request, ask):  # noqa: ASYNC110  nothing announces it
                     await asyncio.sleep(backoff_s)
         except TimeoutError:
-            log.warning("broker %d stops before others lead all that it leads", self._me)
+            log.warning("broker %d stops while it still leads partitions that others could lead", self._me)
             return False
         finally:
             self._handing_over = None
         return True
 
     def _hurry(self) -> None:
-        """There is nobody to hand over to."""
+        """No controller can elect other leaders."""
         if self._handing_over is not None:
             self._handing_over.reschedule(0)
             self._handing_over = None
 
     async def _is_handed_over(self, request: ControlledShutdownRequest, ask: Ask) -> bool:
-        """Asks as long as there is nobody to ask: a controller that has gone is soon followed by another."""
+        """Repeats the request while there is no controller: another one is elected soon."""
         while True:
             try:
                 answer = await ask(request, SHUTDOWN_VERSION)
             except PeerLost as error:
-                log.info("no controller can be asked for others to lead instead of broker %d: %s", self._me, error)
+                log.info("broker %d reaches no controller for its controlled shutdown: %s", self._me, error)
             else:
                 if answer.error_code != NotController.code:
                     break

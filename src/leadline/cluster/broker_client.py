@@ -3,7 +3,7 @@
 Answers come in the order of the requests, as Kafka promises. A channel connects when it is first asked, and again
 after it broke; whoever waits on a broken one is told so: what was asked may have been done or not.
 
-    PeerGone    the peer refuses connections: nobody listens there, the process is gone
+    PeerGone    the peer refuses connections: its process has ended
     PeerLost    the connection broke, or no answer came in time
 """
 
@@ -28,7 +28,7 @@ SIZE_BYTES = 4
 MOST_DOUBLINGS = 10  # of the time that connecting may take
 MAX_ANSWER_BYTES = 256 * 1024 * 1024  # more than a broker ever answers to another
 
-EncodeRequest = Callable[[int, str], Buffer]  # a request's frame, with this correlation id and the name of who asks
+EncodeRequest = Callable[[int, str], Buffer]  # correlation id and client id in, the frame of a request out
 NextRequest = Callable[
     [memoryview], EncodeRequest | None
 ]  # what to ask next, after an answer that is to be looked at only now
@@ -54,7 +54,7 @@ class BrokerClient(Protocol):
     """Another broker, as replication and the controller see it."""
 
     async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
-        """Raises PeerLost, PeerGone. Records in the answer are slices of a buffer that is nobody else's."""
+        """Raises PeerLost, PeerGone. Records in the answer are slices of a buffer that only the caller holds."""
 
     def close(self) -> None: ...
 
@@ -70,7 +70,7 @@ class LeaderClient(BrokerClient, Protocol):
 
 
 class _Waiting:
-    """For an answer; with `heard`, perhaps for another one behind it."""
+    """A request that waits for its answer. `next_request` may send another one after it."""
 
     __slots__ = ("answer", "correlation_id", "deadline_s", "next_request", "timeout_s", "timer", "what")
 
@@ -84,7 +84,7 @@ class _Waiting:
 
 
 class TcpBrokerClient:
-    """A peer at an address. `lost` is told when a connection that stood breaks."""
+    """A peer at an address. `lost` is called when an open connection breaks."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class TcpBrokerClient:
         self._timed_out = 0  # attempts in a row
         self._line: _BrokerConnection | None = None
         self._connecting = asyncio.Lock()
-        self._reaching: set[asyncio.Timeout] = set()  # of those who wait for a connection
+        self._reaching: set[asyncio.Timeout] = set()  # of callers that wait for a connection
         self._ids = map((0x7FFF_FFFF).__and__, count(1))
         self._closed = False
 
@@ -176,7 +176,7 @@ class TcpBrokerClient:
 
 
 class _BrokerConnection(asyncio.BufferedProtocol):
-    """One connection. An answer comes in a buffer of its own, which belongs to who asked.
+    """One connection. An answer comes in its own buffer, which belongs to the caller.
 
     What comes is first read into a buffer that all share, so that a small answer takes one read; of a larger one the
     rest is read to where it belongs.
@@ -211,14 +211,14 @@ class _BrokerConnection(asyncio.BufferedProtocol):
         self._transport.write(frame)
 
     def _look_at(self, waiting: _Waiting) -> None:
-        """If it is late, the answers behind it would be, too."""
+        """If one answer is late, so are all after it."""
         if self._loop.time() < waiting.deadline_s:
             waiting.timer = self._loop.call_at(waiting.deadline_s, self._look_at, waiting)
         else:
             self.break_off(PeerLost(f"{self._name} did not answer {waiting.what} in {waiting.timeout_s:g} s"))
 
     def break_off(self, why: PeerLost) -> None:
-        """Everybody who waits is told."""
+        """All waiting requests fail."""
         if self.broken is not None:
             return
         self.broken = why
@@ -262,25 +262,25 @@ class _BrokerConnection(asyncio.BufferedProtocol):
                 self.break_off(PeerLost(f"{self._name} sent an answer of {size} bytes"))
                 return
             at += SIZE_BYTES
-            behind = at + size
-            if behind > end:
+            after = at + size
+            if after > end:
                 self._answer = bytearray(size)
                 self._filled = end - at
                 self._answer[: self._filled] = data[at:]
                 self._size = b""
                 return
-            self._answered(data[at:behind])
-            at = behind
+            self._answered(data[at:after])
+            at = after
         self._size = bytes(data[at:])
 
     def _answered(self, view: memoryview, answer: bytearray | None = None) -> None:
-        """`answer`: the same, where it is nobody else's."""
+        """`answer`: the same bytes, if they are in a buffer that nothing else uses."""
         (correlation_id,) = _SIZE.unpack_from(view)
         if not self._waiting or self._waiting[0].correlation_id != correlation_id:
             self.break_off(PeerLost(f"{self._name} answered {correlation_id}, which was not asked"))
             return
         waiting = self._waiting[0]
-        is_over = waiting.answer.done()  # whoever gave up waiting left it here
+        is_over = waiting.answer.done()  # the caller was cancelled
         ask = None if is_over or waiting.next_request is None else waiting.next_request(view)
         self._waiting.popleft()
         if ask is not None:

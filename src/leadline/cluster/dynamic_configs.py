@@ -37,7 +37,7 @@ TOPICS, BROKERS = "topics", "brokers"
 
 
 class DynamicConfigs:
-    """`await start()`; then `topics` has those that were read, and changes of them are told to `on_change`."""
+    """`await start()`; then `topics` has the topics read so far, and `on_change` is called for each change."""
 
     def __init__(self, tree: Tree, me: BrokerId, clock: Time) -> None:
         self.tree, self.me, self.clock = tree, me, clock
@@ -132,7 +132,7 @@ class DynamicConfigs:
     # What others announce
 
     def _session(self, state: SessionState) -> None:
-        """What was announced while nobody listened may be swept away: then all is read again."""
+        """Announcements may be deleted while there is no connection: then everything is read again."""
         if state is SessionState.CONNECTED:
             self._is_behind = True
             self._look()

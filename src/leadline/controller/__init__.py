@@ -1,1 +1,1 @@
-"""One broker decides for all: which topics there are, where their partitions lie, who leads them."""
+"""The controller: it creates and deletes topics, assigns their partitions and elects their leaders."""

@@ -144,7 +144,7 @@ class BrokerChannel:
                 return response
 
     async def _until_back(self, error: PeerGone) -> None:
-        """Queued requests are dropped: when the broker is back, the controller sends it everything anew."""
+        """Queued requests are dropped: when the broker is back, the controller sends it everything again."""
         self._drop_queued()
         log.warning("broker %d counts as gone: %s", self.broker.id, error)
         self._events.gone(self.broker)

@@ -24,7 +24,7 @@ class BrokerChannels:
         self._listening = {broker.epoch for broker in state.brokers.values()}
 
     def update(self, state: ControllerState) -> None:
-        """Opens channels to new brokers, and closes those to brokers that left or registered anew."""
+        """Opens channels to new brokers, and closes those to brokers that left or registered again."""
         registered = {broker.id: broker for broker in (*state.gone.values(), *state.brokers.values())}
         for id, channel in list(self._channels.items()):
             if id not in registered or registered[id].epoch != channel.broker.epoch:

@@ -169,7 +169,7 @@ class ClusterAdmin:
             except NodeExists:
                 await self.controller.do(lambda decisions: decisions.deletions.resume_for((name,)))  # tried before
         await self._until(lambda: self._is_gone(name), timeout_ms, f"topic {name} is not gone yet")
-        await self.controller.do(lambda decisions: None)  # behind what is about to be written
+        await self.controller.do(lambda decisions: None)  # after what is about to be written
 
     def check_controller(self) -> None:
         if not self.controller.is_active:
@@ -184,7 +184,7 @@ class ClusterAdmin:
         return all(partition.leader >= 0 for partition in topic.partitions.values())
 
     async def _check_created(self, name: str) -> None:
-        """StorageError if brokers could not create partitions that they were to lead, and nobody else leads them.
+        """StorageError if brokers could not create partitions that they were to lead, and no other broker leads them.
 
         A broker that does not answer within ANSWER_S is trusted to create them, as Kafka trusts it.
         """
@@ -215,7 +215,7 @@ class ClusterAdmin:
         check_name(name)
         if self.controller.is_active and await self.tree.exists(znodes.delete_topic_path(name)):
             await self._until(lambda: self._is_gone(name), timeout_ms, f"the topic {name} before it is not gone yet")
-            await self.controller.do(lambda decisions: None)  # behind what is about to be written
+            await self.controller.do(lambda decisions: None)  # after what is about to be written
 
     def _is_gone(self, name: str) -> bool:
         if name in self.metadata.topics:
@@ -253,11 +253,11 @@ class ClusterAdmin:
     def log_dir_failed(self) -> None:
         """Notifies the controller, which then asks this broker which replicas are affected."""
 
-        async def tell() -> None:
+        async def notify() -> None:
             data = znodes.encode_log_dir_event(self.metadata.me.id)
             await self.tree.create(znodes.LOG_DIR_EVENT, data, sequential=True)
 
-        spawn(tell(), self.under_way, "telling that a log directory failed", quiet=True)
+        spawn(notify(), self.under_way, "notify the controller of a failed log directory", quiet=True)
 
     # Settings
 

@@ -1,9 +1,9 @@
-"""What the controller does when something happens to brokers, topics or partitions.
+"""The controller's decisions about brokers, topics and partitions.
 
-Pure: events in, as calls; `take` hands out what follows, in order. A call that is a question of somebody returns the
-answer, which may be given once the effects are carried out.
+Pure: events come in as calls, and `take` returns their effects in order. A call that serves a request returns the
+response, which may be sent once the effects are carried out.
 
-    one leader per leader epoch; who leads is in sync, assigned and alive
+    one leader per leader epoch; a leader is in sync, assigned and alive
     epochs only grow
     a topic that is deleted is gone with all its replicas, or still there
 """
@@ -55,7 +55,7 @@ class PendingChanges(NamedTuple):
 
 
 class Decisions:
-    """Of one controller, for its epoch. `State` as it was read from the tree; then `start`, once."""
+    """The decisions of one controller epoch. `state`: as read from the tree. Call `start` once."""
 
     def __init__(self, state: ControllerState, listener: str, *, delete_topic_enable: bool = True) -> None:
         self.state = state
@@ -65,7 +65,7 @@ class Decisions:
         self.take = self.steps.take
 
     def start(self, pending: PendingChanges) -> None:
-        """Everybody is told who is there, then who leads; what another controller began is finished."""
+        """All brokers get the list of brokers, then the leaders. What another controller began is finished."""
         self.deletions.begin(pending.deletions)
         self.steps.now.add_update_metadata(self.state.brokers)
         self.steps.then()
@@ -116,14 +116,14 @@ class Decisions:
             self.steps.now.add_update_metadata(before)
 
     def broker_gone(self, id: BrokerId, epoch: int) -> None:
-        """Nobody listens there any longer, whatever the tree says: as failed, until it is heard of again."""
+        """The broker is unreachable, whatever the tree says: it counts as failed until it answers again."""
         broker = self.state.brokers.get(id)
         if broker is not None and broker.epoch == epoch:
             self.state.gone[id] = broker
             self._went([id])
 
     def broker_back(self, id: BrokerId, epoch: int) -> None:
-        """It was thought gone, and answers."""
+        """The broker counted as gone, and answers again."""
         broker = self.state.gone.get(id)
         if broker is not None and broker.epoch == epoch:
             del self.state.gone[id]
@@ -228,11 +228,11 @@ class Decisions:
     # Log directories
 
     def log_dir_failed(self, brokers: Iterable[BrokerId]) -> None:
-        """They are told again what they hold; what they cannot find is in their answers."""
+        """They get LeaderAndIsr again; their responses name the replicas that they have lost."""
         self.steps.move_replicas(self.state.replicas_on(brokers), ReplicaState.ONLINE)
 
     def replicas_answered(self, id: BrokerId, epoch: int, codes: Mapping[TopicPartition, int]) -> None:
-        """What a broker said about the partitions that it was told to lead or follow."""
+        """A broker's response to LeaderAndIsr: an error code for each partition."""
         broker = self.state.brokers.get(id)
         if broker is None or broker.epoch != epoch:
             return
@@ -249,7 +249,7 @@ class Decisions:
             self._elect_offline()
 
     def leaderless(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic that nobody leads."""
+        """The partitions of a topic that have no leader."""
         partitions = ((tp, self.state.partition(tp)) for tp in self.state.of_topic(topic))
         return [tp for tp, it in partitions if it is None or it.decision is None or it.decision.leader == NO_LEADER]
 
@@ -258,7 +258,7 @@ class Decisions:
     def topics(self, names: Collection[str], new: Iterable[tuple[str, znodes.TopicNode]]) -> None:
         """All that there are now, and those that were not known so far."""
         for name in [name for name in self.state.topics if name not in names]:
-            self.state.forget_topic(name)  # somebody removed its node: there is nothing that could be done about it
+            self.state.forget_topic(name)  # its node was removed by hand: nothing can be done about that
         for name, topic in new:
             if name not in self.state.topics:
                 assert topic.id is not None
@@ -289,7 +289,7 @@ class Decisions:
     def alter_partition(
         self, id: BrokerId, epoch: int, proposals: Mapping[TopicPartition, Proposal]
     ) -> dict[TopicPartition, LeaderAndIsr | WireError]:
-        """Other in-sync replicas, as leaders see them. StaleBrokerEpoch for who is not there, or no longer."""
+        """AlterPartition: new ISRs that a leader proposes. StaleBrokerEpoch if it is not registered with this epoch."""
         broker = self.state.brokers.get(id)
         if broker is None or broker.epoch != epoch:
             current = "it is not there" if broker is None else f"it is {broker.epoch}"
@@ -326,7 +326,7 @@ class Decisions:
     def elect(
         self, partitions: Iterable[TopicPartition], *, unclean: bool
     ) -> dict[TopicPartition, BrokerId | WireError]:
-        """ElectLeaders: who leads now, or why nobody was elected."""
+        """ElectLeaders: the leader of each partition now, or why none was elected."""
         answers: dict[TopicPartition, BrokerId | WireError] = {}
         for tp in partitions:
             try:

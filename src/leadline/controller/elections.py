@@ -1,11 +1,11 @@
-"""Who leads a partition, and who is in sync: the controller's rules.
+"""The rules by which the controller elects leaders and changes ISRs.
 
 Each takes the decision in force and returns the next one, or None if nobody qualifies. Every change of leader, and
 every removal of a replica, begins a new leader epoch; a change of the ISR that the leader asked for does not. The
 partition epoch stays: it is the version on which the next decision is to be written, and writing counts it up.
 
     a leader is assigned, alive and, unless it is an unclean election, in sync
-    the ISR is never empty: the last replica stays in it, as nobody else may have what it has
+    the ISR is never empty: the last replica stays in it, since only it has all records
 
 Pure: decisions over broker ids and epochs.
 """
@@ -18,7 +18,7 @@ from leadline.replication.partition import ANY_EPOCH, LeaderAndIsr, Proposal
 
 
 def first(assigned: Iterable[BrokerId], alive: Collection[BrokerId]) -> LeaderAndIsr | None:
-    """Of a new partition: nobody has anything yet, so all that are alive are in sync."""
+    """The first leader of a new partition: it has no records yet, so all live replicas are in sync."""
     isr = tuple(replica for replica in assigned if replica in alive)
     return LeaderAndIsr(isr[0], 0, isr) if isr else None
 
@@ -57,13 +57,13 @@ def controlled_shutdown(
 
 
 def reassigned(current: LeaderAndIsr, target: Iterable[BrokerId], alive: Collection[BrokerId]) -> LeaderAndIsr | None:
-    """Of a partition whose leader is not among the replicas that it shall have. The ISR shrinks afterwards."""
+    """A leader among the target replicas of a reassignment. The ISR shrinks afterwards."""
     leader = _first(target, lambda replica: replica in alive and replica in current.isr)
     return None if leader is None else _elected(current, leader, current.isr)
 
 
 def is_reassigned(current: LeaderAndIsr, target: Collection[BrokerId]) -> bool:
-    """Whether all replicas that a partition shall have are in sync, so that the others may go."""
+    """Whether all target replicas are in sync, so that the others may be removed."""
     return set(target) <= set(current.isr)
 
 
@@ -73,7 +73,7 @@ def new_epoch(current: LeaderAndIsr) -> LeaderAndIsr:
 
 
 def without(current: LeaderAndIsr, replica: BrokerId) -> LeaderAndIsr | None:
-    """A replica went offline, or is not to be one any longer. None: nothing changes, it was not in sync."""
+    """Removes a replica from the ISR. None: nothing changes, since it was not in sync."""
     if replica not in current.isr:
         return None
     isr = current.isr if len(current.isr) == 1 else tuple(other for other in current.isr if other != replica)
@@ -108,7 +108,7 @@ def altered(current: LeaderAndIsr, proposal: Proposal, brokers: Mapping[BrokerId
 
 
 def _is_alive(replica: BrokerId, epoch: int, brokers: Mapping[BrokerId, int]) -> bool:
-    """A process that was started anew may have lost what the one before it had."""
+    """A broker that was restarted may have lost records."""
     registered = brokers.get(replica)
     return registered is not None and (ANY_EPOCH in (epoch, registered) or epoch == registered)
 

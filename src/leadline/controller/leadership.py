@@ -1,7 +1,7 @@
-"""Whether this broker still leads what it leads, where the controller cannot tell it.
+"""Whether this broker still leads its partitions while the controller cannot reach it.
 
-A broker that has lost ZooKeeper, or most of the others, hears of no election. Its clients would wait for it until they
-time out, or write what is truncated later.
+A broker that has lost ZooKeeper, or most of the others, does not learn of elections. Its clients would wait until they
+time out, or write records that are truncated later.
 
     isolated        more than half of the brokers are silent: they may have elected others. Clients are sent away
                     until a broker can be asked who leads. A controller in touch with ZooKeeper knows that nobody has.

@@ -27,9 +27,9 @@ log = logging.getLogger(__name__)
 OUR_STOP = -2  # in place of a broker epoch in .kafka_cleanshutdown, where Kafka with ZooKeeper writes -1
 CLEANUP_POLICY, RETENTION_MS = "cleanup.policy", "retention.ms"
 FIRST_CONTROLLER = 1
-SPARSE_COUNT = 1000  # for each partition that is here, a topic that is taken over has so many at most
+SPARSE_COUNT = 1000  # a topic that is taken over has at most this many partitions for each one that is here
 PRODUCER_IDS_IN_ALL = 1 << 40
-FAR_PRODUCER_ID = 1 << 44  # and yet a number that any language can tell exactly
+FAR_PRODUCER_ID = 1 << 44  # and yet exact as a double
 
 
 SINGLE_NODES: dict[str, Callable[[bytes], object]] = {
@@ -81,7 +81,7 @@ class LogDirReconciliation:
         return len(topics) == len(names)
 
     async def _drop_unreadable(self) -> None:
-        """Nodes to which damage left no sense: a topic is taken over from its logs then, a state is decided anew."""
+        """Deletes damaged nodes: a topic is then taken over from its logs, a state is decided again."""
         for name in await self.tree.children(znodes.TOPICS) or []:
             path = znodes.topic_path(name)
             if not await self._is_readable(path, partial(znodes.decode_topic, name)):

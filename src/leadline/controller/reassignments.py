@@ -3,8 +3,8 @@
 Pure: steps of partitions and replicas, and assignments to be written.
 
     asked     the new replicas are assigned beside the old ones, and a new leader epoch makes all take notice
-    in sync   once all that shall stay are in sync, a leader among them leads, the others are stopped and deleted
-    done      only then the assignment names the new replicas alone: until then, whoever takes over knows both
+    in sync   once all target replicas are in sync, one of them leads, and the others are stopped and deleted
+    done      only then the assignment names the target replicas alone: until then the next controller sees both
 
 Another target, or the way back, may be asked for in between: what was to come and no longer is goes again.
 """
@@ -34,7 +34,7 @@ class Reassignments:
         self.steps, self.state, self.deletions = steps, steps.state, deletions
 
     def resume(self, requested: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
-        """What is under way when a controller begins, and what the tree asks for besides."""
+        """Reassignments in progress when the controller is elected, and those that the tree requests."""
         self.state.reassigning |= {
             tp for tp, partition in self.state.partitions() if is_reassigning(partition.assigned)
         }
@@ -164,7 +164,7 @@ class Reassignments:
             self.steps.add_leader_and_isr(assigned.adding, tp, is_new=True)
 
     def _stop(self, replicas: list[PartitionReplica]) -> None:
-        """Stopped and deleted; nobody waits for their answers."""
+        """Stops and deletes replicas, without waiting for the responses."""
         for state in (
             ReplicaState.OFFLINE,
             ReplicaState.DELETION_STARTED,

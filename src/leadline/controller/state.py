@@ -2,7 +2,7 @@
 
 Pure: memory and questions about it. What changes in it is decided in `transitions` and `decisions`.
 
-The tree says the same: a decision is in memory a moment before it is written, and nobody is told of it before it is.
+The tree says the same: a decision is in memory a moment before it is written, and is sent after that.
 Whenever the two turn out to differ the controller resigns, and its successor reads everything again.
 """
 
@@ -31,7 +31,7 @@ class ReplicaState(Enum):
     NEW = "about to become a follower"
     ONLINE = "on a broker that is there"
     OFFLINE = "on a broker, or in a directory, that is not"
-    DELETION_STARTED = "its broker was told to delete it"
+    DELETION_STARTED = "its broker was asked to delete it"
     DELETION_INELIGIBLE = "cannot be deleted now"
     DELETION_SUCCESSFUL = "its broker has deleted it"
 
@@ -91,7 +91,7 @@ class ControllerState:
     brokers: dict[BrokerId, RegisteredBroker] = field(
         default_factory=dict
     )  # those that run, also if they are about to stop
-    gone: dict[BrokerId, RegisteredBroker] = field(default_factory=dict)  # registered still, but nobody listens there
+    gone: dict[BrokerId, RegisteredBroker] = field(default_factory=dict)  # still registered, but unreachable
     shutting_down: set[BrokerId] = field(default_factory=set)
     topics: dict[str, ControlledTopic] = field(default_factory=dict)
     names: dict[TopicId, str] = field(default_factory=dict)
@@ -172,20 +172,20 @@ def is_reassigning(assigned: ReplicaAssignment) -> bool:
 
 
 def origin(assigned: ReplicaAssignment) -> tuple[BrokerId, ...]:
-    """As they were before."""
+    """The replicas before the reassignment."""
     return _without(assigned.replicas, assigned.adding)
 
 
 def target(assigned: ReplicaAssignment) -> tuple[BrokerId, ...]:
-    """As they shall be."""
+    """The replicas after the reassignment."""
     return _without(assigned.replicas, assigned.removing)
 
 
 def reassigned(assigned: ReplicaAssignment, to: tuple[BrokerId, ...]) -> ReplicaAssignment:
     """On the way to others, from where it began: those to come first."""
     before = origin(assigned)
-    everybody = tuple(dict.fromkeys((*to, *before)))
-    return ReplicaAssignment(everybody, _without(everybody, before), _without(everybody, to))
+    all_replicas = tuple(dict.fromkeys((*to, *before)))
+    return ReplicaAssignment(all_replicas, _without(all_replicas, before), _without(all_replicas, to))
 
 
 def without_replica(assigned: ReplicaAssignment, broker: BrokerId) -> ReplicaAssignment:
@@ -210,7 +210,7 @@ def leaders_of(state: ControllerState, broker: BrokerId) -> list[TopicPartition]
 
 
 def imbalanced(state: ControllerState, percentage: int) -> list[TopicPartition]:
-    """Partitions whose preferred leader, who could lead, does not; of brokers for which this holds too often."""
+    """Partitions to give back to their preferred leader, of brokers that lead too few of those they should."""
     preferred: dict[BrokerId, list[tuple[TopicPartition, ControlledPartition]]] = {}
     for tp, partition in state.partitions():
         if not state.is_going(tp) and partition.assigned.replicas:

@@ -40,7 +40,7 @@ class Transitions:
         self._rounds = [RequestBatch()]
         self._dirty: dict[TopicPartition, int] = {}  # decisions to be written, and the version they replace
         self._assigned: dict[str, None] = {}  # topics whose assignment is to be written
-        self._more: list[Write] = []  # written behind these
+        self._more: list[Write] = []  # written after these
         self._stranded: set[str] = set()
 
     @property
@@ -49,12 +49,14 @@ class Transitions:
         return self._rounds[-1]
 
     def then(self) -> None:
-        """What is told from here on is told behind all before it."""
+        """Requests from here on are sent after all before them."""
         self._rounds.append(RequestBatch())
 
     def take(self) -> ControllerEffects:
-        """All that follows from what was decided since the last time. States first: an assignment says what is done,
-        and whoever finds it undone does it again."""
+        """The effects of all decisions since the last call.
+
+        States are written first: an assignment says what is done, and the next controller repeats what is not.
+        """
         writes: list[Write] = []
         for tp, version in self._dirty.items():
             if (partition := self.state.partition(tp)) is not None:
@@ -122,7 +124,7 @@ class Transitions:
         return moved
 
     def bring_online(
-        self, partitions: Iterable[TopicPartition], elect: Elect, tell: Recipients | None = None
+        self, partitions: Iterable[TopicPartition], elect: Elect, recipients: Recipients | None = None
     ) -> list[TopicPartition]:
         """Elect leaders; the first of a partition's life needs no election. Those that have one now."""
         online = []
@@ -138,7 +140,9 @@ class Transitions:
             if elected is not None:
                 self.decide(tp, elected)
                 partition.state = PartitionState.ONLINE
-                self.add_leader_and_isr(elected.isr if is_first else (tell or self.online)(tp), tp, is_new=is_first)
+                self.add_leader_and_isr(
+                    elected.isr if is_first else (recipients or self.online)(tp), tp, is_new=is_first
+                )
                 online.append(tp)
         return online
 
@@ -148,7 +152,7 @@ class Transitions:
         return tuple(broker for broker in assigned if self.state.is_online(broker, tp))
 
     def elect_offline(self, tp: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr | None:
-        """A clean election. One that finds nobody in sync strands the partition."""
+        """A clean election. Without a live replica in sync the partition is stranded."""
         online = self.online(tp)
         elected = elections.offline(current, self.state.existing(tp).assigned.replicas, online)
         if elected is None and online:
@@ -203,7 +207,7 @@ class Transitions:
             self.add_leader_and_isr((replica.broker,), replica.partition, is_new=True)
 
     def _online_replica(self, replica: PartitionReplica, before: ReplicaState) -> None:
-        """One that was new has been told already, by the election."""
+        """A new replica got its LeaderAndIsr with the election."""
         if before is not ReplicaState.NEW and self.state.existing(replica.partition).decision is not None:
             self.add_leader_and_isr((replica.broker,), replica.partition)
 

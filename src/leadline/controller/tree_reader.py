@@ -28,7 +28,7 @@ async def many(calls: Collection[Awaitable[T]]) -> list[T]:
 
 
 async def brokers(tree: Tree) -> list[RegisteredBroker]:
-    """Those that are registered; one whose registration nobody can read is as good as not."""
+    """The registered brokers. A broker whose registration is malformed counts as not registered."""
     ids = [int(name) for name in await tree.children(znodes.BROKER_IDS) or [] if name.isdecimal()]
     nodes = await many([tree.get(znodes.broker_path(id)) for id in ids])
     registered = []
@@ -43,7 +43,7 @@ async def brokers(tree: Tree) -> list[RegisteredBroker]:
 
 
 async def topics(tree: Tree, names: Collection[str]) -> list[tuple[str, znodes.TopicNode]]:
-    """One that cannot be read is passed over, and said to be."""
+    """Topics whose node is malformed are left out and logged."""
     nodes = await many([tree.get(znodes.topic_path(name)) for name in names])
     readable = []
     for name, node in zip(names, nodes, strict=True):

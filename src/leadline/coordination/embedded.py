@@ -2,9 +2,9 @@
 
 Calls go to the thread through a queue and are answered in their order. The thread takes all that wait at once, as one
 group: each call that writes is a transaction, done or not done, and one commit, which waits for the disk, makes the
-group durable. Only then, back on the loop, watches are told and calls are answered.
+group durable. Only then, back on the loop, watches are notified and calls are answered.
 
-The session is that of the process. If the disk fails, nobody can say what is on it: the group fails with
+The session is that of the process. If the disk fails, it is unknown what is on it: the group fails with
 ConnectionLost, the session expires, and every call from then on finds it so. If the disk is full, the group fails
 likewise, but nothing of it has happened, and the next one may succeed.
 """
@@ -49,7 +49,7 @@ RETRIABLE_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM)  # disk or memory 
 
 
 class QueuedCall(Generic[T]):
-    """A job for the thread and who waits for it. The thread settles it, the loop hands the answer over."""
+    """A job for the thread, and the future of its caller. The thread settles it, the loop hands the answer over."""
 
     def __init__(self, path: str, job: Callable[[Database], T], writes: bool, answered: asyncio.Future[T]) -> None:
         self.path, self._job, self.writes, self._answered = path, job, writes, answered
@@ -63,7 +63,7 @@ class QueuedCall(Generic[T]):
                 result = self._job(database)
         except sqlite3.Error:
             raise
-        except Exception as error:  # noqa: BLE001  an answer for who asked, like any other
+        except Exception as error:  # noqa: BLE001  the caller gets it
             self.fail(error)
         else:
             self._settle = partial(self._answered.set_result, result)
@@ -74,7 +74,7 @@ class QueuedCall(Generic[T]):
         self.events = []
 
     def answer(self) -> None:
-        if not self._answered.done():  # who asked may have been cancelled
+        if not self._answered.done():  # the caller may have been cancelled
             self._settle()
 
 
@@ -206,7 +206,7 @@ class EmbeddedTree:
         back = self._loop.call_soon_threadsafe
         try:
             database = Database(directory, clock)
-        except Exception as error:  # noqa: BLE001  for who opened it
+        except Exception as error:  # noqa: BLE001  the caller of open gets it
             back(_settle, self._opened.set_exception, error)
             return
         back(_settle, self._opened.set_result, database.session)
@@ -259,5 +259,5 @@ def _run(database: Database, group: Group) -> None:
 
 
 def _settle(set_it: Callable[[T], object], to: T) -> None:
-    with suppress(asyncio.InvalidStateError):  # who opened it was cancelled
+    with suppress(asyncio.InvalidStateError):  # the caller of open was cancelled
         set_it(to)

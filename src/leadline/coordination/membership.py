@@ -42,7 +42,7 @@ SESSIONS_FILE = "coordination.sessions"  # lines as in a checkpoint: the id of a
 async def make_persistent_nodes(tree: Tree) -> None:
     for path in znodes.PERSISTENT:
         while not await tree.exists(path):
-            with suppress(NodeExists, ConnectionLost):  # somebody was quicker, or it may be done
+            with suppress(NodeExists, ConnectionLost):  # another broker was quicker, or it may be done
                 await tree.create(path, make_parents=True)
 
 

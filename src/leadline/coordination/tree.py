@@ -6,10 +6,10 @@ its parent has had before. Each transaction has an id greater than all before it
 
     calls are carried out and answered in the order in which they were made
     all operations of a `multi` take effect, or none
-    a watch is told of a change before the call that made it is answered, and before any read that shows it
+    a watch is called for a change before the call that made it is answered, and before any read that shows it
 
 Watches are persistent callbacks on the loop. One that fires says that something changed, not what is there now:
-several changes may be told once, so look again. After a session state of CONNECTED, look at everything again.
+several changes may cause one call, so read again. After a session state of CONNECTED, read everything again.
 
 A call that is cancelled, or fails with ConnectionLost, may still take effect.
 """
@@ -127,7 +127,7 @@ class Event(NamedTuple):
 
 
 class SessionState(Enum):
-    CONNECTED = "connected"  # look at everything again; under another session id, ephemerals have to be made again
+    CONNECTED = "connected"  # read everything again; under another session id, ephemerals have to be made again
     SUSPENDED = "suspended"  # out of reach: may come back as the same session, or as another
     EXPIRED = "expired"  # over: ephemerals are gone, or go before anybody else can ask for them
 
@@ -183,7 +183,7 @@ class Tree(Protocol):
 
 
 def check_path(path: str) -> None:
-    """ValueError for what can be no path: that is a bug of who calls."""
+    """ValueError for a malformed path: a bug of the caller."""
     if path == ROOT:
         return
     steps = path.split("/")

@@ -1,4 +1,4 @@
-"""Who wants to hear of which path. Calls are made on the loop, one after the other, in the order of the events."""
+"""Watches by path. Callbacks run on the loop, one after the other, in the order of the events."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ class Subscription(Generic[E]):
 
 
 class SessionWatches:
-    """Who wants to hear of the session."""
+    """Watches of the session."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -72,7 +72,7 @@ class Watches:
         return list(self._data | self._children)
 
     def notify(self, events: Iterable[Event]) -> None:
-        """What a callback raises goes to the loop's handler and keeps nobody else from being told."""
+        """An exception of a callback goes to the loop's handler; the other callbacks still run."""
         for event in events:
             for subscription in self._interested(event):
                 self._loop.call_soon(subscription.notify, event)

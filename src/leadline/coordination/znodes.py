@@ -2,7 +2,7 @@
 
 Pure: values in and bytes out, or the reverse.
 
-    /controller                                 who decides; ephemeral
+    /controller                                 the controller's broker; ephemeral
     /controller_epoch                           a number: how many controllers there have been
     /brokers/ids/<id>                           a broker, ephemeral; its creation transaction is the broker's epoch
     /brokers/topics/<topic>                     id and assignment
@@ -241,7 +241,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """Nothing if the node is empty, as that of a user is who has settings only together with a client."""
+    """Empty if the node is: so is that of a user who has settings only for some clients."""
     if not data:
         return {}
     config = loads(path, data).fields("config")

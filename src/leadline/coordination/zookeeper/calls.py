@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(eq=False, slots=True)
 class PendingCall(Generic[T]):
-    """What is asked, and who waits for the answer."""
+    """A request, and the future of its caller."""
 
     path: str
     request: Request
@@ -35,7 +35,7 @@ class PendingCall(Generic[T]):
     refused: Callable[[], None] = lambda: None  # called at once, before anything that ZooKeeper says later
 
     def fail(self, error: Exception) -> None:
-        if not self.answered.done():  # who asked may have been cancelled
+        if not self.answered.done():  # the caller may have been cancelled
             self.answered.set_exception(error)
 
 
@@ -94,7 +94,7 @@ class PendingCalls:
         assert first is call, "ZooKeeper answers in order"
         try:
             result = call.read(answer, zxid)
-        except Exception as error:  # noqa: BLE001  an answer for who asked, like any other
+        except Exception as error:  # noqa: BLE001  the caller gets it
             call.refused()
             call.fail(error)
         else:

@@ -4,9 +4,9 @@ A loss of the connection is a wait for those whose calls can be made again (`zoo
 the others. An ephemeral node that is created again and found, our own, counts as created. When the session has expired,
 all that waits fails with SessionExpired, and so does all that is asked for before the next session has begun.
 
-A watch of ZooKeeper's fires once and is gone. It is set again as soon as it has fired, before anybody is told: who is
-told and looks again looks behind it, and misses nothing. One on children needs the node to be there, so a second one on
-the node itself tells when it comes to be. All are set again after each loss of the connection, before that is told.
+A watch of ZooKeeper's fires once and is gone. It is set again as soon as it has fired, before callbacks
+run: a callback that reads again misses nothing. A watch on children needs the node to exist, so a second watch, on the
+node itself, reports its creation. All are set again after each loss of the connection, before that is reported.
 """
 
 import asyncio
@@ -138,13 +138,13 @@ class ZooKeeperTree:
             return await self._created_before(operation, error)
 
     async def _created_before(self, operation: Create, error: NodeExists) -> Created:
-        """The node was there when it was created once more: who was it?"""
+        """A repeated create found the node: was it created by this session?"""
         node = await self.get(operation.path)
         if node is not None and operation.ephemeral and node.owner == self.session:
             return Created(operation.path, node.czxid)
         if node is not None and (operation.ephemeral or node.owner):
             raise error
-        raise ConnectionLost(operation.path, "it was created by this call or by somebody else")
+        raise ConnectionLost(operation.path, "it was created by this call or by another session")
 
     async def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> int:
         operation = SetData(path, data, expected_version)
@@ -297,7 +297,7 @@ class ZooKeeperTree:
                     await asyncio.wait([call.answered])
                     call.answered.result()
         except BaseException as error:
-            if isinstance(error, NoNode):  # of children; the watch on the node itself tells when it is there
+            if isinstance(error, NoNode):  # of children; the watch on the node itself reports its creation
                 return subscription
             subscription.cancel()
             raise
@@ -312,7 +312,7 @@ class ZooKeeperTree:
         self._watches.notify([event])
 
     def _arm_all(self) -> None:
-        """Before all that waits: who is told of the connection, and looks, looks behind it."""
+        """Before all waiting calls: reads that follow the notice of the connection come after it."""
         calls = [call for path in self._watches.paths() for call in self._arms_missing(path)]
         self._calls.add_first(calls)
 
@@ -352,6 +352,6 @@ def _above(path: str) -> list[str]:
 
 
 def _look_away(answered: asyncio.Future[Any]) -> None:
-    """Nobody may be waiting for it; that is no reason to complain of an error that nobody has seen."""
+    """asyncio must not report the exception as lost if nothing awaits the call."""
     if not answered.cancelled():
         answered.exception()

@@ -33,7 +33,7 @@ from leadline.coordination.tree import (
 T = TypeVar("T")
 Request = Any  # one of kazoo's, which has no types
 
-MAX_REQUEST_BYTES = 0xFFFFF  # jute.maxbuffer: ZooKeeper hangs up on whoever sends more
+MAX_REQUEST_BYTES = 0xFFFFF  # jute.maxbuffer: ZooKeeper closes the connection of a client that sends more
 HEADER_BYTES = 8
 
 ERRORS: dict[type[Exception], tuple[type[TreeError], str]] = {
