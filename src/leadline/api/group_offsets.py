@@ -5,9 +5,6 @@ from typing import TypedDict, TypeVar
 
 from leadline.api.context import Context
 from leadline.api.verification import verify_offsets
-from leadline.coordination import znodes
-from leadline.coordination.node_json import MalformedNode
-from leadline.coordination.tree import TreeError, check_path
 from leadline.coordinator.group_offsets import OffsetAndMetadata, is_longer
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.offset_coordinator import ConsumerGroupMetadata, ErrorCodes, FetchedOffset, OffsetTransaction
@@ -16,7 +13,6 @@ from leadline.errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     OffsetMetadataTooLarge,
-    UnknownServerError,
     UnknownTopicOrPartition,
     WireError,
 )
@@ -119,16 +115,10 @@ async def _commit_to_tree(request: OffsetCommitRequest, ctx: Context) -> OffsetC
 
 
 async def _into_tree(group_id: str, tp: TopicPartition, offset: Offset, ctx: Context) -> int:
-    tree, path = ctx.services.cluster.tree, znodes.consumer_offset_path(group_id, tp)
     try:
-        check_path(path)
-        data = znodes.encode_consumer_offset(offset)
-        if await tree.exists(path):
-            await tree.set(path, data)
-        else:
-            await tree.create(path, data, make_parents=True)
-    except (ValueError, TreeError):
-        return UnknownServerError.code
+        await ctx.services.cluster.write_consumer_offset(group_id, tp, offset)
+    except WireError as error:
+        return error.code
     return NONE
 
 
@@ -142,17 +132,15 @@ async def _fetch_from_tree(request: OffsetFetchRequest, ctx: Context) -> OffsetF
 
 
 async def _in_tree(group_id: str, tp: TopicPartition, ctx: Context) -> FetchedOffset:
-    path = znodes.consumer_offset_path(group_id, tp)
     if not ctx.services.metadata.has_partition(tp):
         return FetchedOffset(None, UnknownTopicOrPartition.code)
     try:
-        check_path(path)
-        node = await ctx.services.cluster.tree.get(path)
-        if node is None:
-            return FetchedOffset(None, UnknownTopicOrPartition.code)
-        return FetchedOffset(OffsetAndMetadata(znodes.decode_consumer_offset(path, node.data), NO_METADATA, DEFAULT))
-    except (ValueError, TreeError, MalformedNode):
-        return FetchedOffset(None, UnknownServerError.code)
+        offset = await ctx.services.cluster.read_consumer_offset(group_id, tp)
+    except WireError as error:
+        return FetchedOffset(None, error.code)
+    if offset is None:
+        return FetchedOffset(None, UnknownTopicOrPartition.code)
+    return FetchedOffset(OffsetAndMetadata(offset, NO_METADATA, DEFAULT))
 
 
 def offset_fetch(request: OffsetFetchRequest, ctx: Context) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:

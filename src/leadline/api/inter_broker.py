@@ -4,27 +4,25 @@ ControlledShutdown, AlterPartition and AllocateProducerIds to it.
 A request of an older controller, or one for an earlier run of this broker, is rejected.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.errors import (
-    BrokerIdNotRegistered,
     ClusterAuthorizationFailed,
     FencedLeaderEpoch,
     InconsistentTopicId,
     IneligibleReplica,
     LogDirFailed,
     OperationNotAttempted,
-    StaleBrokerEpoch,
     StaleControllerEpoch,
     StorageError,
     UnknownTopicId,
     UnknownTopicOrPartition,
     WireError,
 )
-from leadline.model import DURING_DELETE, NO_EPOCH, NO_ID, NONE, TopicId, TopicPartition
+from leadline.model import DURING_DELETE, NO_EPOCH, NO_ID, NONE, BrokerId, TopicId, TopicPartition
 from leadline.replication.partition import ANY_EPOCH, LeaderAndIsr, Proposal
 from leadline.wire.classes import Message
 from leadline.wire.messages import (
@@ -242,38 +240,55 @@ async def controlled_shutdown(request: ControlledShutdownRequest, ctx: Context) 
 
 async def alter_partition(request: AlterPartitionRequest, ctx: Context) -> AlterPartitionResponse:
     """AlterPartition, v0-3: a new ISR.  v1 recovery · v2 topic ids · v3 broker epochs of the ISR."""
-    controller = ctx.services.controller
-    names = {} if controller.decisions is None else controller.decisions.state.names
+    controller, names = ctx.services.controller, ctx.services.controller.topic_names
+    by_id = ctx.version >= IDS_TO_ALTER_FROM
     proposals: dict[TopicPartition, Proposal] = {}
     response = AlterPartitionResponse()
-    by_id = ctx.version >= IDS_TO_ALTER_FROM
     for topic in request.topics:
         name = names.get(topic.topic_id) if by_id else topic.topic_name
         if name is None:
-            unknown = [
-                _AlteredPartition(partition_index=partition.partition_index, error_code=UnknownTopicId.code)
-                for partition in topic.partitions
-            ]
-            response.topics.append(AlterPartitionResponse.TopicData(topic_id=topic.topic_id, partitions=unknown))
-            continue
-        for partition in topic.partitions:
-            proposals[TopicPartition(name, partition.partition_index)] = _proposal(
-                request.broker_id, partition, ctx.version
-            )
+            response.topics.append(_unknown_topic(topic))
+        else:
+            proposals |= _proposals(name, topic, request.broker_id, ctx.version)
     try:
         decided = await controller.do(
             lambda decisions: decisions.alter_partition(request.broker_id, request.broker_epoch, proposals)
         )
     except WireError as error:
         return AlterPartitionResponse(error_code=error.code)
+    response.topics += _altered_topics(decided, names, ctx.version)
+    return response
+
+
+def _unknown_topic(topic: AlterPartitionRequest.TopicData) -> AlterPartitionResponse.TopicData:
+    return AlterPartitionResponse.TopicData(
+        topic_id=topic.topic_id,
+        partitions=[
+            _AlteredPartition(partition_index=partition.partition_index, error_code=UnknownTopicId.code)
+            for partition in topic.partitions
+        ],
+    )
+
+
+def _altered_topics(
+    decided: Mapping[TopicPartition, LeaderAndIsr | WireError], names: Mapping[TopicId, str], version: int
+) -> Iterable[AlterPartitionResponse.TopicData]:
     ids = {name: topic_id for topic_id, name in names.items()}
     topics: dict[str, AlterPartitionResponse.TopicData] = {}
     for tp, decision in decided.items():
         if tp.topic not in topics:
             topics[tp.topic] = AlterPartitionResponse.TopicData(topic_name=tp.topic, topic_id=ids.get(tp.topic, NO_ID))
-        topics[tp.topic].partitions.append(_altered(tp.partition, decision, ctx.version))
-    response.topics += topics.values()
-    return response
+        topics[tp.topic].partitions.append(_altered(tp.partition, decision, version))
+    return topics.values()
+
+
+def _proposals(
+    name: str, topic: AlterPartitionRequest.TopicData, leader: BrokerId, version: int
+) -> dict[TopicPartition, Proposal]:
+    return {
+        TopicPartition(name, partition.partition_index): _proposal(leader, partition, version)
+        for partition in topic.partitions
+    }
 
 
 def _proposal(leader: int, requested: AlterPartitionRequest.PartitionData, version: int) -> Proposal:
@@ -304,13 +319,7 @@ async def allocate_producer_ids(request: AllocateProducerIdsRequest, ctx: Contex
     """AllocateProducerIds, v0: a block of producer ids for a broker to assign."""
     controller = ctx.services.controller
     try:
-        ctx.services.cluster.check_controller()
-        assert controller.decisions is not None
-        broker = controller.decisions.state.brokers.get(request.broker_id)
-        if broker is None:
-            raise BrokerIdNotRegistered(f"broker {request.broker_id} is not registered")
-        if broker.epoch != request.broker_epoch:
-            raise StaleBrokerEpoch(f"broker {broker.id} sent epoch {request.broker_epoch}, but has {broker.epoch}")
+        controller.check_broker_epoch(request.broker_id, request.broker_epoch)
         block = await controller.producer_ids(request.broker_id)
     except WireError as error:
         return AllocateProducerIdsResponse(error_code=error.code)

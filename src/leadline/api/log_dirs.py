@@ -79,8 +79,7 @@ def _move(tp: TopicPartition, path: str, ctx: Context) -> _Moved:
             if path in services.dirs.offline:
                 raise StorageError(f"log directory {path} is offline")
             raise LogDirNotFound(f"{path} is not one of log.dirs: {', '.join(services.dirs.dirs)}")
-        services.replicas.holding(tp)
-        services.replicas.moves.move(tp, path)
+        services.replicas.move(tp, path)
     except WireError as error:
         return _Moved(partition_index=tp.partition, error_code=error.code)
     return _Moved(partition_index=tp.partition, error_code=NONE)

@@ -19,7 +19,8 @@ from leadline.config.live_settings import LiveSettings
 from leadline.controller.controller import Controller
 from leadline.controller.topics import Assignment, assign, check_name
 from leadline.coordination import znodes
-from leadline.coordination.tree import BadVersion, Create, NodeExists, Operation, SetData, TreeError
+from leadline.coordination.node_json import MalformedNode
+from leadline.coordination.tree import BadVersion, Create, NodeExists, Operation, SetData, TreeError, check_path
 from leadline.coordination.znodes import ReplicaAssignment
 from leadline.errors import (
     CoordinatorLoadInProgress,
@@ -30,7 +31,7 @@ from leadline.errors import (
     UnknownServerError,
     UnknownTopicOrPartition,
 )
-from leadline.model import BrokerId, TopicId, TopicPartition, new_id
+from leadline.model import BrokerId, Offset, TopicId, TopicPartition, new_id
 from leadline.runtime.periodic import spawn
 from leadline.runtime.ports import Chance
 from leadline.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -272,6 +273,31 @@ class ClusterAdmin:
     async def alter_broker_config(self, altered: Callable[[], dict[str, str]], *, of_all: bool) -> None:
         async with self._changing:
             await self.configs.alter_broker(altered, of_all=of_all)
+
+    # Offsets of the oldest clients, which are kept in the tree
+
+    async def write_consumer_offset(self, group_id: str, tp: TopicPartition, offset: Offset) -> None:
+        """Raises UnknownServerError if the group makes no valid path, or the tree is out of reach."""
+        path = znodes.consumer_offset_path(group_id, tp)
+        try:
+            check_path(path)
+            data = znodes.encode_consumer_offset(offset)
+            if await self.tree.exists(path):
+                await self.tree.set(path, data)
+            else:
+                await self.tree.create(path, data, make_parents=True)
+        except (ValueError, TreeError) as error:
+            raise UnknownServerError(f"{path} was not written: {error}") from error
+
+    async def read_consumer_offset(self, group_id: str, tp: TopicPartition) -> Offset | None:
+        """Returns None if the group has none. Raises UnknownServerError as `write_consumer_offset` does."""
+        path = znodes.consumer_offset_path(group_id, tp)
+        try:
+            check_path(path)
+            node = await self.tree.get(path)
+            return None if node is None else znodes.decode_consumer_offset(path, node.data)
+        except (ValueError, TreeError, MalformedNode) as error:
+            raise UnknownServerError(f"{path} was not read: {error}") from error
 
     # Producer ids
 

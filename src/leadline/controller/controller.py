@@ -10,7 +10,7 @@ tree contradicts its memory, it resigns. The next controller, perhaps the same b
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -32,8 +32,8 @@ from leadline.controller.tree_writer import write
 from leadline.coordination import znodes
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import NodeExists, SessionState, SetData, TreeError, TreeWatch
-from leadline.errors import NotController
-from leadline.model import BrokerId, ProducerId, new_id
+from leadline.errors import BrokerIdNotRegistered, NotController, StaleBrokerEpoch
+from leadline.model import BrokerId, ProducerId, TopicId, new_id
 from leadline.runtime.ports import Chance
 from leadline.wire.classes import Message
 
@@ -376,6 +376,19 @@ class Controller:
         self._rebalance_in(config.leader_imbalance_check_interval_seconds)
 
     # Producer ids
+
+    @property
+    def topic_names(self) -> Mapping[TopicId, str]:
+        """The topics by id. Empty if this broker is not the controller."""
+        return {} if self.decisions is None else self.decisions.state.names
+
+    def check_broker_epoch(self, id: BrokerId, epoch: int) -> None:
+        """Raises NotController, BrokerIdNotRegistered or StaleBrokerEpoch."""
+        broker = self._elected.state.brokers.get(id)
+        if broker is None:
+            raise BrokerIdNotRegistered(f"broker {id} is not registered")
+        if broker.epoch != epoch:
+            raise StaleBrokerEpoch(f"broker {id} sent epoch {epoch}, but has {broker.epoch}")
 
     async def producer_ids(self, broker: BrokerId) -> range:
         """A block of producer ids that no broker has or will have. NotController."""

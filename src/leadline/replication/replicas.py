@@ -307,6 +307,11 @@ class Replicas:
         """Wait until everything below an offset is on every in-sync replica. NotLeaderOrFollower once another leads."""
         await self.leading(tp).committed(offset)
 
+    def move(self, tp: TopicPartition, path: str) -> None:
+        """Moves a replica to another log directory in the background. Raises if this broker does not hold it."""
+        self.holding(tp)
+        self.moves.move(tp, path)
+
     @asynccontextmanager
     async def _standstill(self, hosted: HostedPartition) -> AsyncIterator[None]:
         async with self._deciding, AsyncExitStack() as held:

@@ -8,22 +8,38 @@ from pathlib import Path
 import pytest
 
 from leadline.api.context import ClientConnection, Context, Services
-from leadline.api.inter_broker import among_brokers, leader_and_isr, stop_replica
+from leadline.api.inter_broker import (
+    allocate_producer_ids,
+    alter_partition,
+    among_brokers,
+    leader_and_isr,
+    stop_replica,
+)
 from leadline.broker.broker import Broker
 from leadline.errors import (
+    BrokerIdNotRegistered,
     ClusterAuthorizationFailed,
     FencedLeaderEpoch,
     InconsistentTopicId,
     LogDirFailed,
+    NotController,
     StaleBrokerEpoch,
     StaleControllerEpoch,
     StorageError,
+    UnknownTopicId,
     UnknownTopicOrPartition,
 )
 from leadline.model import TopicPartition
 from leadline.replication.watchers import Watcher
-from leadline.wire.messages import LeaderAndIsrRequest, LeaderAndIsrResponse, StopReplicaRequest
-from tests.support import in_memory
+from leadline.wire.messages import (
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    StopReplicaRequest,
+)
+from tests.support import in_memory, in_memory_broker
+from tests.support.in_memory_broker import InMemoryClient
 from tests.support.in_process import broker_in_process
 from tests.support.logs import batch
 
@@ -193,3 +209,53 @@ def test_what_lies_in_a_failed_directory_has_no_leader_any_longer(tmp_path: Path
         assert answer.topics[0].partition_errors[0].error_code == StorageError.code
 
     run(tmp_path, test, directories=2)
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "epoch", "code"), [(0, 0, 0), (99, 0, BrokerIdNotRegistered.code), (0, 1, StaleBrokerEpoch.code)]
+)
+def test_only_a_registered_broker_gets_producer_ids(broker_id: int, epoch: int, code: int) -> None:
+    """`broker_id` and `epoch` are relative to those of the broker."""
+
+    async def test(client: InMemoryClient) -> None:
+        services = client.broker.services
+        request = AllocateProducerIdsRequest(
+            broker_id=services.metadata.me.id + broker_id, broker_epoch=services.metadata.broker_epoch + epoch
+        )
+        response = await allocate_producer_ids(request, context_of(services, 0))
+        assert (response.error_code, response.producer_id_len) == (code, 0 if code else 1000)
+
+    in_memory_broker.run(test)
+
+
+def test_a_broker_that_is_not_the_controller_has_no_producer_ids() -> None:
+    async def test(client: InMemoryClient) -> None:
+        client.broker.controller.decisions = None
+        response = await allocate_producer_ids(AllocateProducerIdsRequest(), context_of(client.broker.services, 0))
+        assert response.error_code == NotController.code
+
+    in_memory_broker.run(test)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_an_isr_is_altered_by_name_or_by_id(version: int) -> None:
+    async def test(client: InMemoryClient) -> None:
+        await client.create("orders")
+        metadata = client.broker.services.metadata
+        me, topic = metadata.me.id, metadata.topics["orders"]
+        partition = AlterPartitionRequest.PartitionData(
+            partition_index=0, leader_epoch=0, new_isr=[me], partition_epoch=0
+        )
+        if version >= 3:
+            replica = AlterPartitionRequest.BrokerState(broker_id=me, broker_epoch=metadata.broker_epoch)
+            partition.new_isr_with_epochs = [replica]
+        requested = AlterPartitionRequest.TopicData(topic_name="orders", topic_id=topic.id, partitions=[partition])
+        missing = AlterPartitionRequest.TopicData(topic_name="missing", topic_id=uuid.uuid4(), partitions=[partition])
+        request = AlterPartitionRequest(broker_id=me, broker_epoch=metadata.broker_epoch, topics=[requested, missing])
+        response = await alter_partition(request, context_of(client.broker.services, version))
+        codes = {(topic.topic_name, topic.topic_id): topic.partitions[0].error_code for topic in response.topics}
+        unknown = ("", missing.topic_id) if version >= 2 else ("missing", uuid.UUID(int=0))
+        code = UnknownTopicId.code if version >= 2 else UnknownTopicOrPartition.code
+        assert codes == {("orders", topic.id): 0, unknown: code}
+
+    in_memory_broker.run(test)
