@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from leadline.cluster.broker_client import PeerLost
-from leadline.coordinator.marker_writer import MarkerWriter, PartitionErrors, TransactionOutcome
+from leadline.coordinator.marker_writer import AppendedMarkers, MarkerWriter, PartitionErrors, TransactionOutcome
 from leadline.errors import (
     InvalidProducerEpoch,
     LeaderNotAvailable,
@@ -56,24 +56,29 @@ class MarkerChannel:
         self._me, self._writer = me, writer
         self._leaders, self._brokers, self._request_timeout_s = leaders, brokers, request_timeout_s
 
+    def append_own(self, outcome: TransactionOutcome, partitions: Iterable[TopicPartition]) -> AppendedMarkers:
+        """Append the markers of the partitions that are led here, at once."""
+        leaders = self._leaders
+        own = [tp for tp in sorted(partitions) if leaders.has_partition(tp) and leaders.leader_of(tp) == self._me]
+        return self._writer.append(outcome, own)
+
     async def send(
         self,
-        outcome: TransactionOutcome,
+        own: AppendedMarkers,
         partitions: Iterable[TopicPartition],
         marked: Callable[[TopicPartition], None],
     ) -> None:
-        """Get a marker into each partition, however long it takes.
+        """Get a marker into each partition, however long it takes. `own`: see `append_own`.
 
         `marked` is called with each partition that has its marker, or is deleted. TransactionCoordinatorFenced if a
         newer coordinator has taken over.
         """
-        remaining, logged = set(partitions), False
+        outcome, remaining = own.outcome, set(partitions)
+        others = remaining - own.ends.keys() - own.errors.keys()
+        ours, theirs = await asyncio.gather(self._writer.committed(own), self._send_once(outcome, others))
+        errors, logged = ours | theirs, False
         while True:
-            for tp in [tp for tp in remaining if not self._leaders.has_partition(tp)]:
-                log.info("%s is deleted: it needs no marker of %s", tp, outcome)
-                remaining.remove(tp)
-                marked(tp)
-            for tp, error in (await self._send_once(outcome, sorted(remaining))).items():
+            for tp, error in errors.items():
                 if _is_done(error):
                     remaining.remove(tp)
                     marked(tp)
@@ -83,13 +88,22 @@ class MarkerChannel:
             if not remaining:
                 return
             await asyncio.sleep(RETRY_S)
+            errors = await self._send_once(outcome, remaining)
 
     async def _send_once(self, outcome: TransactionOutcome, partitions: Iterable[TopicPartition]) -> PartitionErrors:
+        """A partition that is deleted needs no marker."""
+        errors: PartitionErrors = {}
         by_leader: dict[BrokerId, list[TopicPartition]] = {}
-        for tp in partitions:
-            by_leader.setdefault(self._leaders.leader_of(tp), []).append(tp)
+        for tp in sorted(partitions):
+            if self._leaders.has_partition(tp):
+                by_leader.setdefault(self._leaders.leader_of(tp), []).append(tp)
+            else:
+                log.info("%s is deleted: it needs no marker of %s", tp, outcome)
+                errors[tp] = None
         sends = [self._send_to(leader, outcome, led) for leader, led in by_leader.items()]
-        return {tp: error for errors in await asyncio.gather(*sends) for tp, error in errors.items()}
+        for result in await asyncio.gather(*sends):
+            errors |= result
+        return errors
 
     async def _send_to(
         self, leader: BrokerId, outcome: TransactionOutcome, partitions: list[TopicPartition]

@@ -27,6 +27,14 @@ class TransactionOutcome(NamedTuple):
     committed: bool
 
 
+class AppendedMarkers(NamedTuple):
+    """Markers that were appended and are not known to be committed yet."""
+
+    outcome: TransactionOutcome
+    ends: dict[TopicPartition, Offset]
+    errors: PartitionErrors  # of partitions that did not take theirs
+
+
 class PendingOffsets(Protocol):
     """The offsets that transactions have written to `__consumer_offsets`."""
 
@@ -39,13 +47,21 @@ class MarkerWriter:
 
     async def write(self, outcome: TransactionOutcome, partitions: Iterable[TopicPartition]) -> PartitionErrors:
         """Write a marker to each partition. Returns once the markers are committed."""
-        ends: dict[TopicPartition, Offset] = {}
-        errors: PartitionErrors = {}
+        return await self.committed(self.append(outcome, partitions))
+
+    def append(self, outcome: TransactionOutcome, partitions: Iterable[TopicPartition]) -> AppendedMarkers:
+        """Append a marker to each partition, at once: no later record of the producer gets before it."""
+        appended = AppendedMarkers(outcome, {}, {})
         for tp in partitions:
             try:
-                ends[tp] = self._append(outcome, tp)
+                appended.ends[tp] = self._append(outcome, tp)
             except WireError as error:
-                errors[tp] = error
+                appended.errors[tp] = error
+        return appended
+
+    async def committed(self, appended: AppendedMarkers) -> PartitionErrors:
+        """Returns once the markers are committed. A pending offset is committed or dropped with its marker."""
+        outcome, ends, errors = appended
         for tp, end in ends.items():
             try:
                 await self._replicas.committed(tp, end)

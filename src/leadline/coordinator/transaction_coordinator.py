@@ -18,7 +18,7 @@ from itertools import islice
 
 from leadline.config.coordinators import CoordinatorConfig
 from leadline.coordinator.marker_channel import MarkerChannel
-from leadline.coordinator.marker_writer import TransactionOutcome
+from leadline.coordinator.marker_writer import AppendedMarkers, TransactionOutcome
 from leadline.coordinator.runtime import CoordinatorRuntime, InternalTopic, OnCommitted
 from leadline.coordinator.transaction import (
     COMPLETED,
@@ -276,21 +276,30 @@ class TransactionCoordinator:
                 self._complete(shard, transactional_id)
 
     def _complete(self, shard: TransactionShard, transactional_id: TransactionalId) -> None:
-        """Decide the completion now, so that nothing else is decided meanwhile. It is written after the markers."""
+        """Decide the completion now, so that nothing else is decided meanwhile. It is written after the markers.
+
+        The markers of our own partitions are appended before the producer gets its reply: what it writes next, even
+        against the protocol, is never part of the transaction that ended.
+        """
         name = transactional_id.name
         transactional_id.pending = completion = transactional_id.complete(self._clock.now_ms())
-        work = self._write_markers(shard, transactional_id, completion)
+        prepared = transactional_id.metadata
+        producer = ProducerIdAndEpoch(prepared.producer_id, prepared.producer_epoch)
+        outcome = TransactionOutcome(producer, shard.epoch, prepared.state is TransactionState.PREPARE_COMMIT)
+        own = self._markers.append_own(outcome, prepared.partitions)
+        work = self._write_markers(own, shard, transactional_id, completion)
         task = shard.completing[name] = asyncio.create_task(work, name=f"completing {name}")
         task.add_done_callback(lambda _: shard.completing.pop(name))
 
     async def _write_markers(
-        self, shard: TransactionShard, transactional_id: TransactionalId, completion: TransactionMetadata
+        self,
+        own: AppendedMarkers,
+        shard: TransactionShard,
+        transactional_id: TransactionalId,
+        completion: TransactionMetadata,
     ) -> None:
-        prepared = transactional_id.metadata
-        producer = ProducerIdAndEpoch(prepared.producer_id, prepared.producer_epoch)
-        outcome = TransactionOutcome(producer, shard.epoch, prepared.state is TransactionState.PREPARE_COMMIT)
         try:
-            await self._markers.send(outcome, prepared.partitions, transactional_id.marked)
+            await self._markers.send(own, transactional_id.metadata.partitions, transactional_id.marked)
             await self._write_completion(shard, transactional_id, completion)
         except TransactionCoordinatorFenced as error:
             log.warning("%s is left to a newer coordinator: %s", transactional_id.name, error)

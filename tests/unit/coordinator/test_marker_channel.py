@@ -1,7 +1,7 @@
 """The way of a transaction's markers to the leaders of its partitions."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any, cast
 
 import pytest
@@ -9,7 +9,7 @@ import pytest
 from leadline.cluster.broker_client import PeerLost
 from leadline.coordinator import marker_channel
 from leadline.coordinator.marker_channel import MarkerChannel
-from leadline.coordinator.marker_writer import MarkerWriter, PartitionErrors, TransactionOutcome
+from leadline.coordinator.marker_writer import AppendedMarkers, MarkerWriter, PartitionErrors, TransactionOutcome
 from leadline.coordinator.transaction import ProducerIdAndEpoch
 from leadline.errors import InvalidProducerEpoch, NotLeaderOrFollower, TransactionCoordinatorFenced
 from leadline.model import BrokerId, TopicPartition
@@ -37,10 +37,19 @@ class Cluster:
     def leader_of(self, tp: TopicPartition, /) -> BrokerId:
         return self.leaders[tp]
 
-    async def write(self, outcome: TransactionOutcome, partitions: Iterable[TopicPartition]) -> PartitionErrors:
+    def append(self, outcome: TransactionOutcome, partitions: Collection[TopicPartition]) -> AppendedMarkers:
+        if not partitions:
+            return AppendedMarkers(outcome, {}, {})
         self.written.append(list(partitions))
         error = self.own_errors.pop(0) if self.own_errors else None
-        return {tp: cast(Any, None if error is None else error("refused")) for tp in self.written[-1]}
+        errors = {} if error is None else {tp: cast(Any, error("refused")) for tp in partitions}
+        return AppendedMarkers(outcome, {tp: 1 for tp in partitions if tp not in errors}, errors)
+
+    async def committed(self, appended: AppendedMarkers) -> PartitionErrors:
+        return appended.errors | dict.fromkeys(appended.ends)
+
+    async def write(self, outcome: TransactionOutcome, partitions: Collection[TopicPartition]) -> PartitionErrors:
+        return await self.committed(self.append(outcome, partitions))
 
     async def ask(self, broker: BrokerId, request: Any, kind: Any, version: int, timeout_s: float, /) -> Any:
         assert broker == OTHER
@@ -68,7 +77,8 @@ def send(cluster: Cluster, *partitions: TopicPartition) -> list[TopicPartition]:
     """The partitions in the order in which they got their marker."""
     marked: list[TopicPartition] = []
     channel = MarkerChannel(ME, cast(MarkerWriter, cluster), cluster, cluster)
-    asyncio.run(asyncio.wait_for(channel.send(OUTCOME, partitions, marked.append), 60))
+    own = channel.append_own(OUTCOME, partitions)
+    asyncio.run(asyncio.wait_for(channel.send(own, partitions, marked.append), 60))
     return marked
 
 
@@ -84,7 +94,7 @@ def test_each_leader_gets_the_markers_of_its_partitions() -> None:
 
 def test_a_deleted_partition_needs_no_marker() -> None:
     cluster = Cluster({ONE: ME})
-    assert send(cluster, ONE, TWO) == [TWO, ONE]
+    assert send(cluster, ONE, TWO) == [ONE, TWO]
     assert cluster.written == [[ONE]]
 
 
@@ -120,3 +130,11 @@ def test_a_newer_coordinator_ends_it() -> None:
     cluster.codes = [TransactionCoordinatorFenced.code]
     with pytest.raises(TransactionCoordinatorFenced):
         send(cluster, ONE)
+
+
+def test_partitions_that_are_led_here_have_their_marker_before_anything_is_awaited() -> None:
+    cluster = Cluster({ONE: ME, TWO: OTHER})
+    channel = MarkerChannel(ME, cast(MarkerWriter, cluster), cluster, cluster)
+    channel.append_own(OUTCOME, [ONE, TWO])
+    assert cluster.written == [[ONE]]
+    assert not cluster.requests
