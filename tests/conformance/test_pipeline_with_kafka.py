@@ -137,7 +137,7 @@ def test_through_any_listener_batches_are_written_once_and_read(kafka: Kafka, wa
         ("PLAIN", {"sasl.mechanism": "OAUTHBEARER"}, f"has {MECHANISMS.replace(',', ', ')}"),
         ("PLAIN", {"sasl.jaas.config": ""}, "it must have a username and a password"),
         ("SSL", {"ssl.truststore.location": "/nowhere.pem"}, "cannot be read"),
-        ("SSL", {"ssl.truststore.type": "JKS"}, "only PEM can be read"),
+        ("SSL", {"ssl.truststore.type": "JKS"}, "is a JKS store, this client reads PEM"),
     ],
 )
 def test_who_is_not_let_in_is_told_why(kafka: Kafka, way: str, changed: dict[str, str], said: str) -> None:

@@ -32,6 +32,11 @@ def producer_ids(_: re.Match[str], data: bytes) -> bytes:
     return znodes.encode_producer_id_block(block) if block else b""
 
 
+def features(_: re.Match[str], data: bytes) -> bytes:
+    """Ours is that of Kafka 3.8. The one of an inter.broker.protocol.version below 2.7 is left as it is."""
+    return data if data == b'{"features":{},"version":1,"status":0}' else znodes.NO_FEATURES
+
+
 # The first that matches a path says what is in it.
 NODES: dict[str, Codec] = {
     "/controller": lambda _, data: znodes.encode_controller(znodes.decode_controller(data)),
@@ -49,7 +54,7 @@ NODES: dict[str, Codec] = {
     "/config/(topics|brokers|clients|ips|users)/[^/]+": config,
     "/config/users/[^/]+/clients/[^/]+": config,
     "/cluster/id": lambda _, data: znodes.encode_cluster_id(znodes.decode_cluster_id(data)),
-    "/feature": lambda _, data: znodes.NO_FEATURES,
+    "/feature": features,
     "/latest_producer_id_block": producer_ids,
 }
 

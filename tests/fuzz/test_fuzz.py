@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from leadline.api.context import ClientConnection
 from leadline.broker.broker import Broker
 from leadline.broker.connection import Connection
 from leadline.broker.connection_state import CloseConnection
@@ -59,7 +60,7 @@ class Fake(Connection):
 
     def __init__(self) -> None:
         self.host, self.port, self.listener = "127.0.0.1", 1, "PLAINTEXT"
-        self.state = None
+        self.client = ClientConnection(self.host, self.listener)
 
 
 @asynccontextmanager
