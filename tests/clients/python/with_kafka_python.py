@@ -67,13 +67,16 @@ class Client:
 
     def read_in_group(self, topic: str, group: str, count: int, isolation: str) -> list[list[object]]:
         member = KafkaConsumer(
-            topic,
             bootstrap_servers=self.bootstrap,
             group_id=group,
             isolation_level=isolation,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
         )
+        # kafka-python 3.0.12 joins before it knows the topic, and again after. If its metadata arrive while the second
+        # join is answered, it never asks for offsets or records again. So it gets to know the topic first.
+        member.partitions_for_topic(topic)
+        member.subscribe([topic])
         found: list[list[object]] = []
         read: dict[TopicPartition, OffsetAndMetadata] = {}
         deadline = time.monotonic() + WAIT_S
