@@ -103,14 +103,14 @@ class Broker:
             stack.push_async_callback(self.configs.stop)
             stack.callback(self.peers.close)
             await self._load()
-            self.dirs.on_offline.append(lambda failure, gone: self.cluster.log_dir_failed())
+            self.dirs.on_offline.append(self._report_failed_dir)
             stack.push_async_callback(self.controller.stop)
             stack.push_async_callback(self.cluster.stop)
             stack.push_async_callback(self.transactions.stop)
             stack.push_async_callback(self.net.close)
             stack.push_async_callback(self.replicas.stop)
             stack.push_async_callback(self.groups.stop)
-            await (self._lead_all() if self.is_alone else self._join(stack))
+            await (self._lead_all if self.is_alone else self._join)(stack)
             self.upkeep.start()
             self.groups.start()
             self.transactions.start()
@@ -130,6 +130,11 @@ class Broker:
     def _dir_failed(self, failure: LogDirFailed, gone: list[TopicPartition]) -> None:
         if not self.dirs.dirs:
             self.failed.set()
+
+    def _report_failed_dir(self, failure: LogDirFailed, gone: list[TopicPartition]) -> None:
+        """The controller elects other leaders. A broker without any log directory ends instead."""
+        if self.dirs.dirs:
+            self.cluster.log_dir_failed()
 
     def _topic_config(self, topic: str) -> LogConfig:
         return topic_config(self.settings, self.configs.topics.get(topic), topic)
@@ -235,8 +240,9 @@ class Broker:
 
     # Alone, or one of a cluster
 
-    async def _lead_all(self) -> None:
+    async def _lead_all(self, stack: AsyncExitStack) -> None:
         """It leads every partition that it holds before it serves a request."""
+        stack.callback(self.net.stop_listening)
         path, data = znodes.broker_path(self.metadata.me.id), encode_registration(self._registration())
         self._registered((await self.tree.create(path, data, ephemeral=True, make_parents=True)).czxid)
         await self.controller.start()
