@@ -1,51 +1,32 @@
-"""leadline reassign: move partitions to other brokers, while they are in use.
+"""leadline reassign: move partitions to other brokers while they are in use.
 
-A plan is a file, Kafka's own. What it moves is shown before it moves; what was before it is kept beside it, as a plan
-that leads back.
+A plan is a JSON file in Kafka's own format. `execute` shows the moves before it starts them. It writes the current
+assignment to a second plan, which moves everything back.
 """
 
 import argparse
 import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 from leadline.cli import COMMANDS
-from leadline.cli.configs import alter_configs
-from leadline.cli.connection import ClusterConnection, administer, no_topic
+from leadline.cli.connection import no_topic
 from leadline.cli.errors import Failure, print_error
-from leadline.cli.formatting import age_text, brokers_text, ids_text, size_text
-from leadline.cli.kafka_python.admin import KafkaPythonAdmin, kafka_python_admin
-from leadline.cli.kafka_python.partitions import (
-    alter_reassignments,
-    broker_racks,
-    describe_log_dirs,
-    list_reassignments,
-)
+from leadline.cli.formatting import age_text, brokers_text, ids_text
+from leadline.cli.kafka_python.partitions import alter_reassignments, broker_racks, list_reassignments
 from leadline.cli.options import add_command, at_least
-from leadline.cli.reassign.plan import (
-    ReassignmentProgress,
-    ReplicaMove,
-    involved,
-    make_plan,
-    moves,
-    progress,
-    throttled_replicas,
-)
+from leadline.cli.reassign.move_text import MOVE_HEADS, move_row, progress_text, state_text, summary
+from leadline.cli.reassign.plan import ReplicaMove, make_plan, moves, progress
 from leadline.cli.reassign.plan_file import Assignment, PlanError, parse_plan, plan_text
+from leadline.cli.reassign.session import ReassignSession, reassign_session
+from leadline.cli.reassign.throttles import remove_throttles, set_throttles
 from leadline.cli.terminal import StatusLine, print_table
 from leadline.config.settings import nearest
 from leadline.model import BrokerId, TopicPartition
 
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
-
 POLL_S = 0.5
-SPREADS_S = 5  # until all brokers have heard what the controller decided
-BROKER_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-TOPIC_LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+SETTLE_S = 5  # time in which all brokers receive the controller's decision
 
 PLAN = """
   leadline reassign plan orders > plan.json                  spread a topic over all brokers, moving little
@@ -127,48 +108,10 @@ def broker_list(text: str) -> list[BrokerId]:
     return [int(part) for part in text.split(",")]
 
 
-class ReassignSession(NamedTuple):
-    """The cluster, through both clients, as long as a command lasts."""
-
-    connection: ClusterConnection
-    admin: "AdminClient"
-    client: KafkaPythonAdmin
-
-    def assignment(self) -> dict[TopicPartition, list[BrokerId]]:
-        """All partitions of the cluster."""
-        return {
-            TopicPartition(name, number): list(partition.replicas)
-            for name, topic in self.connection.metadata(self.admin).topics.items()
-            for number, partition in topic.partitions.items()
-        }
-
-    def sizes(self, brokers: Collection[BrokerId]) -> dict[TopicPartition, int]:
-        """Of the largest replica that these brokers have."""
-        alive = [broker for broker in brokers if broker in self.connection.metadata(self.admin).brokers]
-        self.connection.report_silent("the sizes of its replicas are not known")
-        sizes: dict[TopicPartition, int] = {}
-        for held in describe_log_dirs(self.client, alive).values():
-            for tp, replicas in held.items():
-                sizes[tp] = max(
-                    [sizes.get(tp, 0), *(replica.size_bytes for replica in replicas if not replica.is_future)]
-                )
-        return sizes
-
-
-@contextmanager
-def _session(options: argparse.Namespace) -> Iterator[ReassignSession]:
-    connection, admin = administer(options)
-    with kafka_python_admin(connection) as client:
-        yield ReassignSession(connection, admin, client)
-
-
-# The commands
-
-
 def _plan(options: argparse.Namespace) -> int:
     if bool(options.topics) == options.all:
         raise Failure("exactly one is needed: names of topics, or --all")
-    with _session(options) as cluster:
+    with reassign_session(options) as cluster:
         everything = cluster.assignment()
         topics = {tp.topic for tp in everything}
         for name in options.topics:
@@ -194,14 +137,14 @@ def _plan(options: argparse.Namespace) -> int:
         sys.stdout.write(plan_text(targets))
     else:
         options.out.write_text(plan_text(targets))
-    print(*summary(changes), sep="\n", file=sys.stderr)
+    print(summary(changes), file=sys.stderr)
     print(f"Next: leadline reassign execute {options.out or 'FILE'}", file=sys.stderr)
     return 0
 
 
 def _execute(options: argparse.Namespace) -> int:
     plan = _read(options.file)
-    with _session(options) as cluster:
+    with reassign_session(options) as cluster:
         current, under_way = cluster.assignment(), list_reassignments(cluster.client)
         _check(plan, current, broker_racks(cluster.client))
         origin = {
@@ -214,14 +157,16 @@ def _execute(options: argparse.Namespace) -> int:
         if not changes:
             print("Nothing to move: all partitions are as planned.")
             return 0
-        _show(changes)
+        print_table(MOVE_HEADS, [move_row(move) for move in changes])
+        print(summary(changes), flush=True)
         if options.dry_run:
             return 0
         before = options.file.with_suffix(".before.json")
         if not before.exists():
             before.write_text(plan_text({move.tp: move.before for move in changes}))
         if options.throttle is not None:
-            _throttle(cluster, changes, options.throttle)
+            set_throttles(cluster, changes, options.throttle)
+            print(f"The inter-broker throttle limit was set to {options.throttle} B/s")
         if wrong := alter_reassignments(cluster.client, {move.tp: move.after for move in changes}):
             raise Failure("; ".join(wrong))
         print(f"Started. To move everything back: leadline reassign execute {before}", flush=True)
@@ -233,20 +178,20 @@ def _execute(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     plan = _read(options.file)
-    with _session(options) as cluster:
+    with reassign_session(options) as cluster:
         state = progress(plan, cluster.assignment(), list_reassignments(cluster.client))
         print("Status of partition reassignment:")
         for tp in sorted(plan):
-            print(_state_of(tp, state))
+            print(state_text(tp, state))
         if state.moving:
             return 1
-        _remove_throttles(cluster, plan)
+        remove_throttles(cluster, plan)
     return 1 if state.left_out else 0
 
 
 def _cancel(options: argparse.Namespace) -> int:
     plan = _read(options.file)
-    with _session(options) as cluster:
+    with reassign_session(options) as cluster:
         under_way = [tp for tp in list_reassignments(cluster.client) if tp in plan]
         if not under_way:
             print("None of the specified partition reassignments are active.")
@@ -254,12 +199,12 @@ def _cancel(options: argparse.Namespace) -> int:
             raise Failure("; ".join(wrong))
         else:
             print(f"Successfully cancelled partition reassignments for: {','.join(map(str, sorted(under_way)))}")
-        _remove_throttles(cluster, plan)
+        remove_throttles(cluster, plan)
     return 0
 
 
 def _list(options: argparse.Namespace) -> int:
-    with _session(options) as cluster:
+    with reassign_session(options) as cluster:
         ongoing = list_reassignments(cluster.client)
     if not ongoing:
         print("No partition reassignments found.")
@@ -270,9 +215,6 @@ def _list(options: argparse.Namespace) -> int:
     ]
     print_table(("PARTITION", "REPLICAS", "ADDING", "REMOVING"), [[cell or "-" for cell in row] for row in rows])
     return 0
-
-
-# What they share
 
 
 def _read(file: Path) -> dict[TopicPartition, list[BrokerId]]:
@@ -291,43 +233,8 @@ def _check(plan: Assignment, current: Assignment, brokers: Collection[BrokerId])
                 raise Failure(f"{tp}: there is no broker {broker}: {brokers_text(brokers)}")
 
 
-def summary(changes: Sequence[ReplicaMove]) -> list[str]:
-    """What a plan comes to."""
-    copied = sum(move.copied_bytes for move in changes)
-    incoming = {
-        broker: sum(move.copied_bytes // len(move.adding) for move in changes if broker in move.adding)
-        for broker in sorted({broker for move in changes for broker in move.adding})
-    }
-    by_broker = ", ".join(f"{size_text(size)} to broker {broker}" for broker, size in incoming.items())
-    many = "1 partition changes" if len(changes) == 1 else f"{len(changes)} partitions change"
-    return [f"{many}; to be copied: {size_text(copied)}{f' ({by_broker})' if by_broker else ''}"]
-
-
-def _show(changes: Sequence[ReplicaMove]) -> None:
-    rows = [
-        [
-            str(move.tp),
-            ids_text(move.before),
-            ids_text(move.after),
-            size_text(move.copied_bytes) if move.adding else "-",
-        ]
-        for move in changes
-    ]
-    print_table(("PARTITION", "NOW ON", "THEN ON", "TO COPY"), rows)
-    print(*summary(changes), sep="\n", flush=True)
-
-
-def _state_of(tp: TopicPartition, state: ReassignmentProgress) -> str:
-    if tp in state.moving:
-        return f"Reassignment of partition {tp} is still in progress."
-    if tp in state.left_out:
-        now = ids_text(state.left_out[tp]) or "nowhere"
-        return f"There is no active reassignment of partition {tp}, but it is on {now}."
-    return f"Reassignment of partition {tp} is completed."
-
-
 def _wait(cluster: ReassignSession, changes: Sequence[ReplicaMove], file: Path) -> int:
-    """Until all is where it should be. Whoever interrupts it is told that it goes on."""
+    """Wait until all partitions have moved. After Ctrl-C the reassignment continues without this command."""
     plan, began = {move.tp: move.after for move in changes}, time.monotonic()
     try:
         with StatusLine() as status:
@@ -335,9 +242,10 @@ def _wait(cluster: ReassignSession, changes: Sequence[ReplicaMove], file: Path) 
             while (state := progress(plan, cluster.assignment(), list_reassignments(cluster.client))).is_open:
                 if state.moving:
                     moved = time.monotonic()
-                elif time.monotonic() > moved + SPREADS_S:
+                elif time.monotonic() > moved + SETTLE_S:
                     break
-                status.show(_progress_text(cluster, changes, state, time.monotonic() - began))
+                copied = cluster.copied_bytes(changes)
+                status.show(progress_text(changes, len(state.done), copied, time.monotonic() - began))
                 time.sleep(POLL_S)
                 cluster.connection.restart_timeout()
     except KeyboardInterrupt:
@@ -346,65 +254,9 @@ def _wait(cluster: ReassignSession, changes: Sequence[ReplicaMove], file: Path) 
         )
         return 130
     for tp in state.left_out:
-        print_error(_state_of(tp, state))
-    _remove_throttles(cluster, plan)
+        print_error(state_text(tp, state))
+    remove_throttles(cluster, plan)
     if state.left_out:
         return 1
     print(f"Done after {age_text(round((time.monotonic() - began) * 1000))}.")
     return 0
-
-
-def _progress_text(
-    cluster: ReassignSession, changes: Sequence[ReplicaMove], state: ReassignmentProgress, seconds: float
-) -> str:
-    alive = cluster.connection.metadata(cluster.admin).brokers
-    held = describe_log_dirs(cluster.client, [broker for broker in involved(changes) if broker in alive])
-    there = sum(
-        sum(replica.size_bytes for replica in held.get(broker, {}).get(move.tp, ()))
-        for move in changes
-        for broker in move.adding
-    )
-    total = sum(move.copied_bytes for move in changes)
-    there = min(there, total)
-    text = f"{len(state.done)} of {len(changes)} partitions, {size_text(there)} of {size_text(total)}"
-    if seconds >= 1 and 0 < there < total:
-        rate = there / seconds
-        text += f", {size_text(round(rate))}/s, about {age_text(round((total - there) / rate * 1000))} left"
-    return text
-
-
-# Throttles
-
-
-def _throttle(cluster: ReassignSession, changes: Sequence[ReplicaMove], rate: int) -> None:
-    from confluent_kafka.admin._config import AlterConfigOpType
-
-    connection, admin = cluster.connection, cluster.admin
-    alive = connection.metadata(admin).brokers
-    for broker in involved(changes):
-        if broker in alive:
-            limits = [(name, str(rate), AlterConfigOpType.SET) for name in BROKER_RATES]
-            alter_configs(connection, admin, "broker", str(broker), limits)
-    for topic, throttled in throttled_replicas(list_reassignments(cluster.client), changes).items():
-        lists = [
-            (name, ",".join(replicas), AlterConfigOpType.SET)
-            for name, replicas in zip(TOPIC_LISTS, throttled, strict=True)
-        ]
-        alter_configs(connection, admin, "topic", topic, lists)
-    print(f"The inter-broker throttle limit was set to {rate} B/s")
-
-
-def _remove_throttles(cluster: ReassignSession, plan: Iterable[TopicPartition]) -> None:
-    """Those of the plan's topics, and of all brokers; but what still moves keeps them."""
-    from confluent_kafka.admin._config import AlterConfigOpType
-
-    connection, admin = cluster.connection, cluster.admin
-    metadata, moving = connection.metadata(admin), {tp.topic for tp in list_reassignments(cluster.client)}
-    topics = sorted({tp.topic for tp in plan if tp.topic in metadata.topics} - moving)
-    resources = [("topic", topic, TOPIC_LISTS) for topic in topics]
-    if not moving:
-        resources += [("broker", str(broker), BROKER_RATES) for broker in sorted(metadata.brokers)]
-    for kind, name, settings in resources:
-        alter_configs(
-            connection, admin, kind, name, [(setting, None, AlterConfigOpType.DELETE) for setting in settings]
-        )
