@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leadline.coordinator.classic_group import ClassicGroup, GroupLimits
+from leadline.coordinator.classic_group import ClassicGroup
 from leadline.coordinator.group_effects import Effect
 from leadline.coordinator.group_offsets import OffsetAndMetadata
+from leadline.coordinator.group_rebalance import GroupLimits
 from leadline.coordinator.group_records import offset_key, offset_value
 from leadline.coordinator.group_shard import GroupShard
 from leadline.model import TopicPartition

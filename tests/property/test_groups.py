@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from leadline.coordinator.classic_group import MAY_FOLLOW, ClassicGroup, GroupLimits, GroupState
+from leadline.coordinator.classic_group import ClassicGroup
 from leadline.coordinator.group_effects import (
     JOIN_TIMER,
     SYNC_TIMER,
@@ -22,7 +22,9 @@ from leadline.coordinator.group_effects import (
     session_timer,
 )
 from leadline.coordinator.group_member import JoinRequest, MemberProtocol
+from leadline.coordinator.group_rebalance import GroupLimits
 from leadline.coordinator.group_records import group_value, read_group
+from leadline.coordinator.group_state import MAY_FOLLOW, GroupState
 from leadline.errors import CoordinatorNotAvailable, WireError
 
 MAX_SIZE = 4

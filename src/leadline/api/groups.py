@@ -4,9 +4,10 @@ from ipaddress import IPv6Address, ip_address
 
 from leadline.api.authorized_operations import ALL_GROUP_OPERATIONS, NOT_REQUESTED
 from leadline.api.context import Context
-from leadline.coordinator.classic_group import ClassicGroup, GroupState
+from leadline.coordinator.classic_group import ClassicGroup
 from leadline.coordinator.group_effects import JoinResult, LeavingMember
 from leadline.coordinator.group_member import JoinRequest, MemberProtocol
+from leadline.coordinator.group_state import GroupState
 from leadline.errors import CoordinatorLoadInProgress, InconsistentGroupProtocol, WireError
 from leadline.model import NONE
 from leadline.wire.messages import (

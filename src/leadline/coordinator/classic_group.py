@@ -1,19 +1,17 @@
-"""One group of the classic protocol: its members, and how they share the work.
+"""One group of the classic protocol: the requests of its members.
 
 A *generation* is a set of members with an assignment. When the set changes, the group rebalances: every member joins
 again. Once all have joined, or the time is up, the next generation begins. Its leader sends the assignment, and each
-member gets its part when it syncs.
+member gets its part when it syncs. `group_membership` keeps the members, `group_rebalance` leads from one generation to
+the next.
 
     generations only grow; a generation has one leader; a request that waits gets exactly one reply
 
 Pure: events in, effects out; the time is a parameter.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from enum import Enum
-from typing import NamedTuple
 
 from leadline.coordinator.group_effects import (
     JOIN_TIMER,
@@ -23,7 +21,6 @@ from leadline.coordinator.group_effects import (
     JoinResult,
     LeavingMember,
     RequestId,
-    SendReply,
     SetTimer,
     StaticMemberRejoin,
     SyncResult,
@@ -31,25 +28,21 @@ from leadline.coordinator.group_effects import (
     session_timer,
 )
 from leadline.coordinator.group_member import (
-    CONSUMER,
     NO_MEMBER,
     GroupMember,
     JoinRequest,
-    elected_protocol,
     protocol_names,
     subscribed_topics,
 )
 from leadline.coordinator.group_offsets import GroupOffsets
+from leadline.coordinator.group_rebalance import GroupLimits, RebalancingGroup, rebalance_cause
+from leadline.coordinator.group_state import GroupState
 from leadline.coordinator.rebalance_history import (
-    Rebalance,
     RebalanceCause,
-    RebalanceHistory,
-    RebalanceOutcome,
     RebalanceReason,
 )
 from leadline.errors import (
     CoordinatorNotAvailable,
-    FencedInstanceId,
     GroupMaxSizeReached,
     GroupSubscribedToTopic,
     IllegalGeneration,
@@ -58,75 +51,22 @@ from leadline.errors import (
     NonEmptyGroup,
     NotCoordinator,
     RebalanceInProgress,
-    UnknownMemberId,
     UnknownServerError,
     WireError,
 )
 from leadline.model import TopicPartition
 
-MAX_REASON_CHARS = 255  # Kafka's own clients send no more
-MIN_JOIN_WAIT_MS = 100  # when static members are waited for once more; a lower bound
 NEW_MEMBER_MS = 5 * 60 * 1000  # how long a first join may wait, whatever the session timeout
 
 
-class GroupState(Enum):
-    EMPTY = "Empty"  # no members; it may have offsets
-    PREPARING = "PreparingRebalance"  # members join again
-    COMPLETING = "CompletingRebalance"  # waits for the leader's assignment
-    STABLE = "Stable"
-    DEAD = "Dead"  # deleted, or moved to another coordinator
-
-
-MAY_FOLLOW: dict[GroupState, frozenset[GroupState]] = {
-    GroupState.EMPTY: frozenset({GroupState.PREPARING, GroupState.DEAD}),
-    GroupState.PREPARING: frozenset({GroupState.COMPLETING, GroupState.EMPTY, GroupState.DEAD}),
-    GroupState.COMPLETING: frozenset({GroupState.STABLE, GroupState.PREPARING, GroupState.DEAD}),
-    GroupState.STABLE: frozenset({GroupState.PREPARING, GroupState.DEAD}),
-    GroupState.DEAD: frozenset({GroupState.DEAD}),
-}
-
-
-class GroupLimits(NamedTuple):
-    """The settings of groups."""
-
-    max_size: int  # group.max.size
-    initial_rebalance_delay_ms: int  # group.initial.rebalance.delay.ms
-
-
-class ClassicGroup:
+class ClassicGroup(RebalancingGroup):
     """A group. Each event is a method; it returns effects, which must be carried out in order."""
 
     def __init__(self, group_id: str, limits: GroupLimits, now_ms: int) -> None:
-        self.id, self.limits = group_id, limits
-        self.state = GroupState.EMPTY
-        self.state_since_ms: int | None = now_ms  # None: not known
-        self.generation = 0
-        self.protocol_type: str | None = None  # of the members; stays when they have left
-        self.protocol_name: str | None = None  # of the generation
-        self.leader: str | None = None
-        self.members: dict[str, GroupMember] = {}
-        self.static_members: dict[str, str] = {}  # member ids by group.instance.id
-        self.pending_members: set[str] = set()  # ids that were assigned, and have not joined yet
-        self.joining: dict[str, RequestId] = {}  # members that wait for the next generation
-        self.syncing: dict[str, RequestId] = {}  # members that wait for their assignment
-        self.unsynced: set[str] = set()  # members that have not sent a sync in this generation
-        self.subscribed: frozenset[str] | None = None  # topics that consumers subscribe to; None: not known
+        super().__init__(group_id, limits, now_ms)
         self.offsets = GroupOffsets()
-        self.rebalances = RebalanceHistory()
-        self._supporters: Counter[str] = Counter()  # members by protocol
-        self._initial: tuple[int, int] | None = None  # of a new group: the current delay, and the time that remains
-        self._has_grown = False  # since that delay began
-        self._effects: list[Effect] = []
 
     # Queries
-
-    @property
-    def is_consumers(self) -> bool:
-        return self.protocol_type == CONSUMER
-
-    @property
-    def rebalance_timeout_ms(self) -> int:
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def is_subscribed(self, topic: str) -> bool:
         """Whether a member subscribes to the topic; True if that is not known."""
@@ -211,18 +151,7 @@ class ClassicGroup:
         self._put(member, request.protocol_type)
         self.joining[member_id] = request_id
         self._add_effect(SetTimer(session_timer(member_id), NEW_MEMBER_MS))
-        self._rebalance_if_settled(_cause(RebalanceReason.JOINED, member, request.reason), before, now_ms)
-
-    def _put(self, member: GroupMember, protocol_type: str | None) -> None:
-        if not self.members:
-            self.protocol_type = protocol_type
-        if member.instance_id is not None:
-            self.static_members[member.instance_id] = member.id
-        if self.leader is None:
-            self.leader = member.id
-        self.members[member.id] = member
-        self._supporters.update(protocol_names(member.protocols))
-        self.pending_members.discard(member.id)
+        self._rebalance_if_settled(rebalance_cause(RebalanceReason.JOINED, member, request.reason), before, now_ms)
 
     def _rejoin(self, request: JoinRequest, member: GroupMember, request_id: RequestId, now_ms: int) -> None:
         changed = request.protocols != member.protocols
@@ -230,25 +159,12 @@ class ClassicGroup:
         if changed or (self.state is GroupState.STABLE and is_leader):
             self._update(request, member, request_id)
             what = RebalanceReason.METADATA_CHANGED if changed else RebalanceReason.REJOINED
-            self._rebalance_if_settled(_cause(what, member, request.reason), len(self.members), now_ms)
+            self._rebalance_if_settled(rebalance_cause(what, member, request.reason), len(self.members), now_ms)
         elif self.state is GroupState.PREPARING:
             self._update(request, member, request_id)
         else:  # it did not get the last reply; nothing has changed since
             with_members = is_leader and self.state is GroupState.COMPLETING
             self._reply(request_id, self._join_result(member, with_members=with_members))
-
-    def _update(self, request: JoinRequest, member: GroupMember, request_id: RequestId) -> None:
-        self._remove_support(member)
-        member.update(request)
-        self._supporters.update(protocol_names(member.protocols))
-        if (earlier_request := self.joining.get(member.id)) is not None:  # from a connection that the member has closed
-            self._reply(earlier_request, JoinResult(RebalanceInProgress.code, member.id))
-        self.joining[member.id] = request_id
-
-    def _remove_support(self, member: GroupMember) -> None:
-        """Remove the member's protocols from the counter. Names without supporters are dropped."""
-        self._supporters.subtract(protocol_names(member.protocols))
-        self._supporters = +self._supporters
 
     def _rejoin_static(
         self, request: JoinRequest, old_id: str, new_id: str, request_id: RequestId, now_ms: int
@@ -262,24 +178,8 @@ class ClassicGroup:
             rejoin = StaticMemberRejoin(request_id, before, member, leader, request.may_skip_assignment)
             self._add_effect(WriteGroup(self.generation, self._assignments(), rejoin))
         else:
-            cause = _cause(RebalanceReason.STATIC_MEMBER_REPLACED, member, request.reason)
+            cause = rebalance_cause(RebalanceReason.STATIC_MEMBER_REPLACED, member, request.reason)
             self._rebalance_if_settled(cause, len(self.members), now_ms)
-
-    def _rename(self, old_id: str, new_id: str) -> GroupMember:
-        self._reply_to_join(old_id, JoinResult(FencedInstanceId.code, old_id))
-        self._reply_to_sync(old_id, SyncResult(FencedInstanceId.code))
-        member = self.members.pop(old_id)
-        member.id = new_id
-        self.members[new_id] = member
-        assert member.instance_id is not None
-        self.static_members[member.instance_id] = new_id
-        if self.leader == old_id:
-            self.leader = new_id
-        if old_id in self.unsynced:
-            self.unsynced.remove(old_id)
-            self.unsynced.add(new_id)
-        self._add_effect(CancelTimer(session_timer(old_id)))
-        return member
 
     def _static_member_rejoined(self, rejoin: StaticMemberRejoin, error: WireError | None) -> None:
         member = rejoin.member
@@ -307,102 +207,6 @@ class ClassicGroup:
         self.members[rejoin.before.id] = rejoin.before
         self._supporters.update(protocol_names(rejoin.before.protocols))
         self._add_effect(SetTimer(session_timer(rejoin.before.id), rejoin.before.session_timeout_ms))
-
-    # Rebalancing
-
-    def _rebalance_if_settled(self, cause: RebalanceCause, members_before: int, now_ms: int) -> None:
-        if GroupState.PREPARING in MAY_FOLLOW[self.state]:
-            self._rebalance([cause], members_before, now_ms)
-        else:
-            self.rebalances.add(cause)
-
-    def _rebalance(self, causes: list[RebalanceCause], members_before: int, now_ms: int) -> None:
-        if self.state is GroupState.COMPLETING:
-            self._propagate_error(RebalanceInProgress.code)
-            self.rebalances.end(RebalanceOutcome.INTERRUPTED, self.generation, members_before, now_ms)
-        self.rebalances.begin(Rebalance(now_ms, self.state.value, self.generation, members_before))
-        for cause in causes:
-            self.rebalances.add(cause)
-        self.unsynced.clear()
-        self._add_effect(CancelTimer(SYNC_TIMER))
-        delay = self.limits.initial_rebalance_delay_ms
-        if self.state is GroupState.EMPTY:
-            self._initial = delay, max(self.rebalance_timeout_ms - delay, 0)
-        else:
-            self._initial, delay = None, self.rebalance_timeout_ms
-        self._enter(GroupState.PREPARING, now_ms)
-        self._add_effect(SetTimer(JOIN_TIMER, delay))
-        self._complete_join_if_all_joined(now_ms)
-
-    def _complete_join_if_all_joined(self, now_ms: int) -> None:
-        have_all = len(self.joining) == len(self.members) and not self.pending_members
-        if have_all and self.state is GroupState.PREPARING and self._initial is None:
-            self._complete_join(now_ms)
-
-    def _join_timer_expired(self, now_ms: int) -> None:
-        if self.state is not GroupState.PREPARING:
-            return
-        if self._initial is not None and self._has_grown and self._initial[1]:
-            delay, remaining = self._initial
-            self._has_grown = False
-            self._initial = min(self.limits.initial_rebalance_delay_ms, remaining), max(remaining - delay, 0)
-            self._add_effect(SetTimer(JOIN_TIMER, self._initial[0]))
-        else:
-            self._complete_join(now_ms)
-
-    def _complete_join(self, now_ms: int) -> None:
-        self._initial = None
-        for member in list(self.members.values()):
-            if member.id not in self.joining and member.instance_id is None:
-                self.rebalances.add(_cause(RebalanceReason.JOIN_TIMED_OUT, member))
-                self._remove(member.id)
-        if self.members and not self._elect_leader():
-            # All members are static, and none has joined.
-            self._add_effect(SetTimer(JOIN_TIMER, max(self.rebalance_timeout_ms, MIN_JOIN_WAIT_MS)))
-            return
-        self._add_effect(CancelTimer(JOIN_TIMER))
-        self.generation += 1
-        self.unsynced.clear()
-        if not self.members:
-            self.protocol_name = None
-            self.subscribed = frozenset() if self.is_consumers else None
-            self._enter(GroupState.EMPTY, now_ms)
-            self.rebalances.end(RebalanceOutcome.EMPTY, self.generation, 0, now_ms)
-            self._add_effect(WriteGroup(self.generation, {}))
-            return
-        self.protocol_name = self._elected_protocol()
-        self.subscribed = subscribed_topics(self.members.values(), self.protocol_name) if self.is_consumers else None
-        self._enter(GroupState.COMPLETING, now_ms)
-        for member in self.members.values():
-            self._reply_to_join(member.id, self._join_result(member, with_members=member.id == self.leader))
-            self._add_effect(SetTimer(session_timer(member.id), member.session_timeout_ms))
-            member.is_new = False
-        self.unsynced.update(self.members)
-        self._add_effect(SetTimer(SYNC_TIMER, self.rebalance_timeout_ms))
-
-    def _elect_leader(self) -> bool:
-        """Elect a leader that has joined; the current one stays if it has. False: no member has joined."""
-        if self.leader not in self.joining:
-            first = next(iter(self.joining), None)
-            if first is None:
-                return False
-            self.leader = first
-        return True
-
-    def _elected_protocol(self) -> str:
-        common = [name for name, count in self._supporters.items() if count == len(self.members)]
-        return elected_protocol(self.members.values(), common)
-
-    def _join_result(self, member: GroupMember, *, with_members: bool) -> JoinResult:
-        members = self.members.values() if with_members else ()
-        return JoinResult(
-            member_id=member.id,
-            generation=self.generation,
-            protocol_type=self.protocol_type,
-            protocol_name=self.protocol_name,
-            leader=self.leader or "",
-            members=tuple((other.id, other.instance_id, other.metadata(self.protocol_name)) for other in members),
-        )
 
     # The assignment
 
@@ -455,25 +259,6 @@ class ClassicGroup:
                 self._rebalance_if_settled(cause, len(self.members), now_ms)
         return self._take_effects()
 
-    def _assign(self, assignments: Mapping[str, bytes], now_ms: int) -> None:
-        for member in self.members.values():
-            member.assignment = assignments.get(member.id, b"")
-        for member in self.members.values():
-            self._reply_to_sync(member.id, self._sync_result(member))
-        self._enter(GroupState.STABLE, now_ms)
-        self.rebalances.end(RebalanceOutcome.STABLE, self.generation, len(self.members), now_ms)
-
-    def _propagate_error(self, code: int) -> None:
-        for member in self.members.values():
-            member.assignment = b""
-            self._reply_to_sync(member.id, SyncResult(code))
-
-    def _sync_result(self, member: GroupMember) -> SyncResult:
-        return SyncResult(0, self.protocol_type, self.protocol_name, member.assignment)
-
-    def _assignments(self) -> dict[str, bytes]:
-        return {member.id: member.assignment for member in self.members.values()}
-
     # Sessions
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> tuple[int, list[Effect]]:
@@ -522,16 +307,7 @@ class ClassicGroup:
         is_waiting = member_id in self.joining or member_id in self.syncing
         member = self.members.get(member_id)
         if member is not None and (member.is_new or not is_waiting):
-            self._member_gone(member, _cause(RebalanceReason.SESSION_TIMED_OUT, member), now_ms)
-
-    def _sync_timer_expired(self, now_ms: int) -> None:
-        if self.state not in (GroupState.COMPLETING, GroupState.STABLE) or not self.unsynced:
-            return
-        before = len(self.members)
-        late = [self.members[id] for id in sorted(self.unsynced)]
-        for member in late:
-            self._remove(member.id)
-        self._rebalance([_cause(RebalanceReason.SYNC_TIMED_OUT, member) for member in late], before, now_ms)
+            self._member_gone(member, rebalance_cause(RebalanceReason.SESSION_TIMED_OUT, member), now_ms)
 
     # Leaving
 
@@ -557,29 +333,7 @@ class ClassicGroup:
         if member_id == NO_MEMBER and leaving.instance_id is not None:  # an administrator removes a static member
             member_id = self.static_members.get(leaving.instance_id, NO_MEMBER)
         member = self._member(member_id, leaving.instance_id if leaving.member_id != NO_MEMBER else None)
-        self._member_gone(member, _cause(RebalanceReason.LEFT, member, leaving.reason), now_ms)
-
-    def _member_gone(self, member: GroupMember, cause: RebalanceCause, now_ms: int) -> None:
-        before = len(self.members)
-        self._remove(member.id)
-        if self.state is GroupState.PREPARING:
-            self.rebalances.add(cause)
-            self._complete_join_if_all_joined(now_ms)
-        else:
-            self._rebalance_if_settled(cause, before, now_ms)
-
-    def _remove(self, member_id: str) -> None:
-        self._reply_to_join(member_id, JoinResult(UnknownMemberId.code))
-        self._reply_to_sync(member_id, SyncResult(UnknownMemberId.code))
-        if (member := self.members.pop(member_id, None)) is not None:
-            self._remove_support(member)
-            if member.instance_id is not None:
-                del self.static_members[member.instance_id]
-        if self.leader == member_id:
-            self.leader = next(iter(self.members), None)
-        self.pending_members.discard(member_id)
-        self.unsynced.discard(member_id)
-        self._add_effect(CancelTimer(session_timer(member_id)))
+        self._member_gone(member, rebalance_cause(RebalanceReason.LEFT, member, leaving.reason), now_ms)
 
     # The group as a whole
 
@@ -634,49 +388,6 @@ class ClassicGroup:
         if self.state is GroupState.DEAD:
             raise CoordinatorNotAvailable(f"group {self.id} has just been deleted, or moved to another coordinator")
 
-    def _member(self, member_id: str, instance_id: str | None) -> GroupMember:
-        if instance_id is not None:
-            current = self.static_members.get(instance_id)
-            if current is None:
-                raise UnknownMemberId(f"group {self.id} has no static member {instance_id!r}")
-            if current != member_id:
-                raise FencedInstanceId(f"{instance_id!r} of group {self.id} is member {current} now, not {member_id}")
-        member = self.members.get(member_id)
-        if member is None:
-            raise UnknownMemberId(f"group {self.id} has no member {member_id!r}")
-        return member
-
     def _check_generation(self, generation: int) -> None:
         if generation != self.generation:
             raise IllegalGeneration(f"group {self.id} is in generation {self.generation}, not {generation}")
-
-    # Effects
-
-    def _enter(self, state: GroupState, now_ms: int) -> None:
-        assert state in MAY_FOLLOW[self.state], f"{self.id}: {self.state} -> {state}"
-        self.state, self.state_since_ms = state, now_ms
-
-    def _add_effect(self, effect: Effect) -> None:
-        self._effects.append(effect)
-
-    def _reply(self, request_id: RequestId, result: JoinResult | SyncResult) -> None:
-        self._effects.append(SendReply(request_id, result))
-
-    def _reply_to_join(self, member_id: str, result: JoinResult) -> None:
-        if (request_id := self.joining.pop(member_id, None)) is not None:
-            self._reply(request_id, result)
-
-    def _reply_to_sync(self, member_id: str, result: SyncResult) -> None:
-        """A member that waited is alive, so its session starts again."""
-        if (request_id := self.syncing.pop(member_id, None)) is not None:
-            self._reply(request_id, result)
-            self._add_effect(SetTimer(session_timer(member_id), self.members[member_id].session_timeout_ms))
-
-    def _take_effects(self) -> list[Effect]:
-        effects, self._effects = self._effects, []
-        return effects
-
-
-def _cause(what: RebalanceReason, member: GroupMember, reason: str | None = None) -> RebalanceCause:
-    short_reason = None if reason is None else reason[:MAX_REASON_CHARS]
-    return RebalanceCause(what, member.id, member.instance_id, member.client_id, member.client_host, short_reason)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 
 from leadline.config.coordinators import CoordinatorConfig
-from leadline.coordinator.classic_group import ClassicGroup, GroupLimits
+from leadline.coordinator.classic_group import ClassicGroup
 from leadline.coordinator.group_effects import (
     CancelTimer,
     Effect,
@@ -24,6 +24,7 @@ from leadline.coordinator.group_effects import (
 )
 from leadline.coordinator.group_member import NO_MEMBER, JoinRequest
 from leadline.coordinator.group_offsets import MAX_STRING_BYTES
+from leadline.coordinator.group_rebalance import GroupLimits
 from leadline.coordinator.group_records import group_key, group_value
 from leadline.coordinator.group_shard import OFFSETS_TOPIC, GroupShard
 from leadline.coordinator.offset_coordinator import OffsetCoordinator

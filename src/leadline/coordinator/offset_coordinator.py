@@ -10,11 +10,12 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple, Protocol
 
 from leadline.config.coordinators import CoordinatorConfig
-from leadline.coordinator.classic_group import ClassicGroup, GroupState
+from leadline.coordinator.classic_group import ClassicGroup
 from leadline.coordinator.group_effects import Effect
 from leadline.coordinator.group_offsets import OffsetAndMetadata, is_longer
 from leadline.coordinator.group_records import group_key, offset_key, offset_value
 from leadline.coordinator.group_shard import GroupShard
+from leadline.coordinator.group_state import GroupState
 from leadline.coordinator.offset_commit_template import OffsetCommitTemplate
 from leadline.coordinator.runtime import CoordinatorRuntime
 from leadline.errors import (

@@ -5,14 +5,7 @@ from itertools import count
 
 import pytest
 
-from leadline.coordinator.classic_group import (
-    MAY_FOLLOW,
-    MIN_JOIN_WAIT_MS,
-    NEW_MEMBER_MS,
-    ClassicGroup,
-    GroupLimits,
-    GroupState,
-)
+from leadline.coordinator.classic_group import NEW_MEMBER_MS, ClassicGroup
 from leadline.coordinator.group_effects import (
     JOIN_TIMER,
     SYNC_TIMER,
@@ -26,6 +19,8 @@ from leadline.coordinator.group_effects import (
     session_timer,
 )
 from leadline.coordinator.group_member import JoinRequest, MemberProtocol
+from leadline.coordinator.group_rebalance import MIN_JOIN_WAIT_MS, GroupLimits
+from leadline.coordinator.group_state import MAY_FOLLOW, GroupState
 from leadline.coordinator.rebalance_history import RebalanceOutcome, RebalanceReason
 from leadline.errors import (
     CoordinatorNotAvailable,

@@ -10,12 +10,13 @@ import pytest
 
 from leadline.broker.broker import Broker
 from leadline.controller.topics import assign
-from leadline.coordinator.classic_group import ClassicGroup, GroupState
+from leadline.coordinator.classic_group import ClassicGroup
 from leadline.coordinator.group_coordinator import GroupCoordinator
 from leadline.coordinator.group_effects import JoinResult, LeavingMember, SyncResult
 from leadline.coordinator.group_member import JoinRequest, MemberProtocol
 from leadline.coordinator.group_offsets import OffsetAndMetadata
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
+from leadline.coordinator.group_state import GroupState
 from leadline.coordinator.offset_coordinator import (
     ConsumerGroupMetadata,
     ErrorCodes,

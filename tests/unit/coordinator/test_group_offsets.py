@@ -2,8 +2,10 @@
 
 import pytest
 
-from leadline.coordinator.classic_group import ClassicGroup, GroupLimits, GroupState
+from leadline.coordinator.classic_group import ClassicGroup
 from leadline.coordinator.group_offsets import GroupOffsets, OffsetAndMetadata, is_longer
+from leadline.coordinator.group_rebalance import GroupLimits
+from leadline.coordinator.group_state import GroupState
 from leadline.model import TopicPartition
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("u", 0)

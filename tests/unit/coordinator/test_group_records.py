@@ -2,9 +2,10 @@
 
 import pytest
 
-from leadline.coordinator.classic_group import ClassicGroup, GroupLimits, GroupState
+from leadline.coordinator.classic_group import ClassicGroup
 from leadline.coordinator.group_member import GroupMember, MemberProtocol
 from leadline.coordinator.group_offsets import OffsetAndMetadata
+from leadline.coordinator.group_rebalance import GroupLimits
 from leadline.coordinator.group_records import (
     GroupKey,
     OffsetKey,
@@ -16,6 +17,7 @@ from leadline.coordinator.group_records import (
     read_key,
     read_offset,
 )
+from leadline.coordinator.group_state import GroupState
 from leadline.errors import CorruptMessage
 from leadline.model import TopicPartition
 

@@ -5,11 +5,13 @@ from collections.abc import Iterable
 
 import pytest
 
-from leadline.coordinator.classic_group import ClassicGroup, GroupLimits, GroupState
+from leadline.coordinator.classic_group import ClassicGroup
 from leadline.coordinator.group_effects import CancelTimer, Effect
 from leadline.coordinator.group_offsets import OffsetAndMetadata
+from leadline.coordinator.group_rebalance import GroupLimits
 from leadline.coordinator.group_records import group_key, group_value, offset_key, offset_value
 from leadline.coordinator.group_shard import GroupShard
+from leadline.coordinator.group_state import GroupState
 from leadline.model import TopicPartition
 from leadline.records.batch import walk
 from leadline.records.build import BatchFields, build_at
