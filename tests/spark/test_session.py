@@ -2,13 +2,20 @@
 
 import signal
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 import pytest
+from py4j.java_gateway import JavaGateway, JavaObject  # type: ignore[import-untyped]
 from pyspark import util
 from pyspark.sql import SparkSession
 
 from leadline.spark.session import TaskFailed, run_tasks, session
+
+PATIENCE_S = 120
+POLL_S = 0.01
 
 
 def test_a_session_computes_in_utc(spark: SparkSession) -> None:
@@ -36,23 +43,60 @@ def test_results_that_nobody_hands_over_are_told_as_such(spark: SparkSession, mo
     assert run_tasks(spark, str, [1, 2]) == ["1", "2"]
 
 
-def test_an_interrupted_call_is_not_logged_with_a_traceback(
-    spark: SparkSession, caplog: pytest.LogCaptureFixture
-) -> None:
+def call_until_interrupted(gateway: JavaGateway) -> None:
+    """Wait in Java for a semaphore that nobody releases. A signal interrupts the call once Java waits."""
+    semaphore = gateway.jvm.java.util.concurrent.Semaphore(0)
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def signal_once_java_waits() -> None:
+        wait_until_java_waits(semaphore)
+        signal.pthread_kill(main, signal.SIGALRM)
+
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    def wait_in_java() -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0.5)
-        jvm = spark.sparkContext._jvm
-        assert jvm is not None
-        jvm.java.lang.Thread.sleep(10_000)
-
     handler = signal.signal(signal.SIGALRM, interrupt)
+    signaller = threading.Thread(target=signal_once_java_waits)
     try:
+        signaller.start()
         with pytest.raises(KeyboardInterrupt):
-            wait_in_java()
+            acquire(gateway, semaphore)
     finally:
+        signaller.join()
         signal.signal(signal.SIGALRM, handler)
+    semaphore.release()  # Java goes on, and reads what was sent last on the connection of the interrupted call
+
+
+def acquire(gateway: JavaGateway, semaphore: JavaObject) -> bool:
+    is_acquired: bool = semaphore.tryAcquire(PATIENCE_S, gateway.jvm.java.util.concurrent.TimeUnit.SECONDS)
+    return is_acquired
+
+
+def wait_until_java_waits(semaphore: JavaObject) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not semaphore.hasQueuedThreads():
+        assert time.monotonic() < deadline
+        time.sleep(POLL_S)
+
+
+def test_an_interrupted_call_is_not_logged_with_a_traceback(
+    spark: SparkSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    call_until_interrupted(spark.sparkContext._gateway)
     assert caplog.records == []
     assert spark.range(3).count() == 3
+
+
+def test_an_interrupted_call_does_not_end_the_calls_of_other_threads(spark: SparkSession) -> None:
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    semaphore = gateway.jvm.java.util.concurrent.Semaphore(0)
+    with ThreadPoolExecutor(2) as pool:
+        other_call = pool.submit(acquire, gateway, semaphore)
+        wait_until_java_waits(semaphore)
+        assert pool.submit(semaphore.availablePermits).result() == 0  # leaves a connection that no call uses
+        call_until_interrupted(gateway)
+        assert spark.range(3).count() == 3
+        semaphore.release()
+        assert other_call.result(PATIENCE_S)

@@ -4,6 +4,10 @@ pyspark's own launcher drops its process when it is interrupted, and that proces
     the process has a group of its own: Ctrl-C on a terminal does not reach it, and one call kills all of it
     a start that fails or is interrupted kills the group before the error is passed on
     a process that has started ends when its stdin is closed, which the kernel does however ours ends
+
+py4j has one connection per thread. When a call is interrupted, py4j asks Java to shut its socket down, and Java then
+closes every connection: it compares the local port, which all of them share. Calls of other threads fail, and so does
+the next call of this one. Here an interrupted call closes its own connection, and py4j then sends no such request.
 """
 
 import logging
@@ -20,6 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
+from py4j.clientserver import ClientServerConnection  # type: ignore[import-untyped]
 from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
@@ -43,6 +48,7 @@ def java_gateway(conf: SparkConf, log: IO[bytes]) -> Iterator[JavaGateway]:
     """
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs what it raises, with tracebacks
     logging.getLogger().addFilter(_is_of_others)
+    ClientServerConnection.send_command = _send_command
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         yield launch_gateway()  # type: ignore[no-untyped-call]
         return
@@ -57,6 +63,21 @@ def java_gateway(conf: SparkConf, log: IO[bytes]) -> Iterator[JavaGateway]:
             if process is not None:
                 _kill(process)
             raise
+
+
+_py4j_send_command = ClientServerConnection.send_command
+
+
+def _send_command(connection: ClientServerConnection, command: str) -> str:
+    """A call. Its answer would reach the next call, so an interrupted call closes the connection of this thread."""
+    try:
+        answer: str = _py4j_send_command(connection, command)
+    except Exception:
+        raise  # py4j closes the connection, or tries again
+    except BaseException:
+        connection.close()
+        raise
+    return answer
 
 
 def _is_of_others(record: logging.LogRecord) -> bool:
