@@ -31,8 +31,8 @@ def test_a_table_that_was_cut_off_ends_up_with_each_order_once(
         demo.start_broker()
         tills = demo.write_orders()
         demo.crash(demo.stream())
-        demo.go_on(tills)
-        demo.ask_the_table()
+        demo.resume(tills)
+        demo.query_table()
     numbers = DeltaTable(demo.table).to_pyarrow_table(columns=["order"])["order"].to_pylist()
     broken = tills.written // BROKEN
     assert sorted(numbers) == [n for n in range(1, tills.written + 1) if n % BROKEN]

@@ -87,8 +87,8 @@ class Reconfiguration:
 
 
 def limits_of(settings: BrokerSettings) -> ConnectionLimits:
-    config, send_buffer = settings.broker, settings.given.get("socket.send.buffer.bytes")
-    backlog = settings.given.get("socket.listen.backlog.size")
+    config, send_buffer = settings.broker, settings.properties.get("socket.send.buffer.bytes")
+    backlog = settings.properties.get("socket.listen.backlog.size")
     most = max(connection_capacity(descriptor_limit()), 1)
     return ConnectionLimits(
         socket_request_max_bytes=config.socket_request_max_bytes,

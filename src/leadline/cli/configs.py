@@ -68,20 +68,25 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         help=COMMANDS["configs"].help,
         usage="leadline configs COMMAND ...",
     )
-    under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    whose = "(--topic NAME | --broker ID | --broker-defaults)"
+    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    resource = "(--topic NAME | --broker ID | --broker-defaults)"
     describe = add_command(
-        under,
+        subcommands,
         "describe",
         _describe,
         help="show settings with their sources",
-        usage=f"configs describe {whose} [--all] [options]",
+        usage=f"configs describe {resource} [--all] [options]",
         examples=DESCRIBE,
     )
     describe.add_argument("--all", action="store_true", help="include settings that have their default")
     describe.add_argument("--json", action="store_true", help="print one JSON object per setting")
     alter = add_command(
-        under, "alter", _alter, help="change settings", usage=f"configs alter {whose} [options]", examples=ALTER
+        subcommands,
+        "alter",
+        _alter,
+        help="change settings",
+        usage=f"configs alter {resource} [options]",
+        examples=ALTER,
     )
     alter.add_argument(
         "--set", type=key_value, action="append", default=[], metavar="KEY=VALUE", help="set a value; repeatable"
@@ -159,12 +164,12 @@ def _setting(entry: "ConfigEntry") -> ShownSetting:
     from confluent_kafka.admin._config import ConfigSource
 
     source = ConfigSource(entry.source).name
-    others = [
+    synonyms = [
         ShownSynonym(ConfigSource(other.source).name, other.name, other.value) for other in entry.synonyms.values()
     ]
-    if others and source not in {other.source for other in others}:
-        others.insert(0, ShownSynonym(source, others[0].name, entry.value))
-    return ShownSetting(entry.name, entry.value, source, entry.is_sensitive, entry.is_read_only, tuple(others))
+    if synonyms and source not in {other.source for other in synonyms}:
+        synonyms.insert(0, ShownSynonym(source, synonyms[0].name, entry.value))
+    return ShownSetting(entry.name, entry.value, source, entry.is_sensitive, entry.is_read_only, tuple(synonyms))
 
 
 def _broker_defaults(connection: ClusterConnection, admin: "AdminClient") -> list[ShownSetting]:

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LEAST_S = 0.001
-TELL_S = 0.5  # of silence, until brokers are looked at
+MIN_TIMEOUT_S = 0.001
+SILENCE_S = 0.5  # of silence, until brokers are looked at
 BROKER_ANSWER_S = 2.0  # a broker that takes longer counts as silent, unless --timeout is short
-WANTS_LOGIN = "it speaks Kafka's protocol, and may want a login (security.protocol)"
-PATIENCE_S = 0.25  # with a cluster that nobody answers for: how long one attempt lasts
+LOGIN_HINT = "it speaks Kafka's protocol, and may want a login (security.protocol)"
+ATTEMPT_S = 0.25  # with a cluster that nobody answers for: how long one attempt lasts
 
 
 class ClusterConnection:
@@ -77,7 +77,7 @@ class ClusterConnection:
     @property
     def remaining_s(self) -> float:
         """What is left of --timeout, which holds for a command as a whole. Never nothing: 0 means for ever to some."""
-        return max(self._deadline - time.monotonic(), LEAST_S)
+        return max(self._deadline - time.monotonic(), MIN_TIMEOUT_S)
 
     def restart_timeout(self) -> None:
         """A command that goes on for as long as it likes gives each of its steps the whole of --timeout."""
@@ -94,8 +94,8 @@ class ClusterConnection:
     def producer(self, required: Mapping[str, str], logger: "logging.Logger | None" = None) -> "Producer":
         from confluent_kafka import Producer
 
-        said = {} if logger is None else {"logger": logger}
-        return self._create(lambda: Producer({**self.properties, **required}, error_cb=self._on_error, **said))
+        optional = {} if logger is None else {"logger": logger}
+        return self._create(lambda: Producer({**self.properties, **required}, error_cb=self._on_error, **optional))
 
     def consumer(self, required: Mapping[str, str]) -> "Consumer":
         from confluent_kafka import Consumer
@@ -115,7 +115,7 @@ class ClusterConnection:
 
         diagnoses: Diagnoses | None = None
         while True:
-            attempt_s = min(self.remaining_s, PATIENCE_S)
+            attempt_s = min(self.remaining_s, ATTEMPT_S)
             try:
                 cluster: ClusterMetadata = (
                     client.list_topics(timeout=attempt_s)
@@ -126,9 +126,9 @@ class ClusterConnection:
             except KafkaException as error:
                 client.poll(0)  # hands over what the client has to say
                 diagnoses = diagnoses or Diagnoses(self._addresses, min(ANSWER_S, self.timeout_s / 4))
-                if self._is_hopeless() or diagnoses.are_final or self.remaining_s <= LEAST_S:
+                if self._has_final_error() or diagnoses.are_final or self.remaining_s <= MIN_TIMEOUT_S:
                     diagnoses.wait(min(self.remaining_s, ANSWER_S))
-                    raise Failure(f"cannot reach {self.servers}: {self._why(error.args[0], diagnoses)}") from None
+                    raise Failure(f"cannot reach {self.servers}: {self._reason(error.args[0], diagnoses)}") from None
 
     def refresh(self, cluster: "ClusterMetadata") -> None:
         """Forget which brokers were silent."""
@@ -153,7 +153,7 @@ class ClusterConnection:
         answer_s = min(BROKER_ANSWER_S, self.remaining_s / 3)
         diagnoses = Diagnoses(self.brokers.values(), answer_s, diagnose_tls_broker if is_tls else diagnose_broker)
         diagnoses.wait(answer_s * 2)
-        by_broker = {id: diagnoses.found.get(address) for id, address in self.brokers.items()}
+        by_broker = {id: diagnoses.by_server.get(address) for id, address in self.brokers.items()}
         return {
             id: f"broker {id} at {self.brokers[id].host}:{self.brokers[id].port} does not answer"
             for id, diagnosis in sorted(by_broker.items())
@@ -166,7 +166,7 @@ class ClusterConnection:
             print_error(f"{text}: {what}")
         return 1 if self.silent else 0
 
-    def _is_hopeless(self) -> bool:
+    def _has_final_error(self) -> bool:
         from confluent_kafka import KafkaError
 
         final = {
@@ -179,22 +179,22 @@ class ClusterConnection:
         }
         return any(error.code() in final for error in self._errors)
 
-    def _why(self, error: "KafkaError", diagnoses: Diagnoses) -> str:
+    def _reason(self, error: "KafkaError", diagnoses: Diagnoses) -> str:
         """What the servers are, if they are no brokers; else what the client said of its connections."""
-        by_server = {} if KAFKA in diagnoses.found.values() else diagnoses.found
+        by_server = {} if KAFKA in diagnoses.by_server.values() else diagnoses.by_server
         texts = {server: diagnosis.text for server, diagnosis in by_server.items()}
         if len(texts) == len(self._addresses) == 1:
             return next(iter(texts.values()))
         if texts:
             return "; ".join(f"{server.host}:{server.port}: {text}" for server, text in texts.items())
-        wants_login = diagnoses.found and "SASL" not in self.properties.get("security.protocol", "").upper()
-        return f"{self._last_error_text(error)}; {WANTS_LOGIN}" if wants_login else self._last_error_text(error)
+        may_need_login = diagnoses.by_server and "SASL" not in self.properties.get("security.protocol", "").upper()
+        return f"{self._last_error_text(error)}; {LOGIN_HINT}" if may_need_login else self._last_error_text(error)
 
     def _last_error_text(self, error: "KafkaError") -> str:
         from confluent_kafka import KafkaError
 
-        said = [trouble for trouble in self._errors if trouble.code() != KafkaError._ALL_BROKERS_DOWN]
-        text = said[-1].str() if said else error.str()
+        errors = [trouble for trouble in self._errors if trouble.code() != KafkaError._ALL_BROKERS_DOWN]
+        text = errors[-1].str() if errors else error.str()
         text = re.sub(r"^\S+: (?=[A-Z])|^.*?/bootstrap: ", "", text)
         text = re.sub(r"^Connect to ipv\d#\S+ failed: ", "", text)
         return re.sub(r" \(after \d+ms in state \w+.*\)$", "", text).removeprefix("Local: ").rstrip(": ")
@@ -213,7 +213,7 @@ class ClusterConnection:
         from confluent_kafka import KafkaError, KafkaException
 
         try:
-            return future.result(TELL_S)
+            return future.result(SILENCE_S)
         except TimeoutError:
             silent = self.silent
         try:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._metadata import ClusterMetadata, PartitionMetadata
 
-TELL_S = 0.7  # without an acknowledgement, until a person is told why
+REPORT_AFTER_S = 0.7  # without an acknowledgement, until a person is told why
 CHECK_S = 0.2
-ASK_S = 2.0  # at most for what the cluster is asked on the way
+REQUEST_S = 2.0  # at most for what the cluster is asked on the way
 BATCH_BYTES = 512  # what a batch adds to its one record at most, headers aside
 _REFUSED = re.compile(r": (\S+) \[(\d+)\]: MessageSet .* encountered error: (.*?) \(actions ")
 
@@ -61,45 +61,45 @@ class DeliveryWatch:
         self._limits: dict[str, int] = {}
         self._printed: set[str] = set()
         self._reason = ""
-        self._moved = self._checked = time.monotonic()
+        self._acknowledged_s = self._checked_s = time.monotonic()
 
     def _producer(self, properties: Mapping[str, str]) -> "Producer":
-        chosen = self._connection.properties
-        own: dict[str, str] = {}
-        if not {"message.timeout.ms", "delivery.timeout.ms"} & chosen.keys():
-            if "transactional.id" in properties or "transactional.id" in chosen:
-                own["transaction.timeout.ms"] = str(max(60_000, round(self._connection.timeout_s * 2000)))
+        client_properties = self._connection.properties
+        defaults: dict[str, str] = {}
+        if not {"message.timeout.ms", "delivery.timeout.ms"} & client_properties.keys():
+            if "transactional.id" in properties or "transactional.id" in client_properties:
+                defaults["transaction.timeout.ms"] = str(max(60_000, round(self._connection.timeout_s * 2000)))
             else:
-                own["message.timeout.ms"] = "0"  # for ever: this watch gives up
-        if "debug" in chosen:
-            return self._connection.producer({**own, **properties})
-        own |= {"debug": "msg", "log_level": "7"}
-        return self._connection.producer({**own, **properties}, self._refused.logger)
+                defaults["message.timeout.ms"] = "0"  # for ever: this watch gives up
+        if "debug" in client_properties:
+            return self._connection.producer({**defaults, **properties})
+        defaults |= {"debug": "msg", "log_level": "7"}
+        return self._connection.producer({**defaults, **properties}, self._refused.logger)
 
     def handing_over(self, size: int) -> None:
         """Before a record is handed to the producer. The time until it must be acknowledged begins now."""
         self.largest = max(self.largest, size)
         if not self.pending:
-            self._moved = time.monotonic()
+            self._acknowledged_s = time.monotonic()
         self.pending += 1
 
     def settled(self, *, stored: bool) -> None:
         """A record that was handed over is stored, or has failed for good."""
         self.pending -= 1
         if stored:
-            self._moved = time.monotonic()
+            self._acknowledged_s = time.monotonic()
             self._refused.errors.clear()
 
     def check(self) -> None:
         now = time.monotonic()
-        if now - self._checked < CHECK_S:
+        if now - self._checked_s < CHECK_S:
             return
-        self._checked = now
+        self._checked_s = now
         if not self.pending:
-            self._moved = now
-        elif now - self._moved >= self._connection.timeout_s:
+            self._acknowledged_s = now
+        elif now - self._acknowledged_s >= self._connection.timeout_s:
             raise DeliveryGivenUp
-        elif now - self._moved >= TELL_S:
+        elif now - self._acknowledged_s >= REPORT_AFTER_S:
             self._print_reason()
 
     def _print_reason(self) -> None:
@@ -112,7 +112,7 @@ class DeliveryWatch:
     def give_up(self) -> str:
         """Let go of all that is not acknowledged; why it was not, as far as known."""
         self.producer.purge()
-        self.producer.flush(ASK_S)
+        self.producer.flush(REQUEST_S)
         return self._reason or "no broker acknowledged the records"
 
     def reason_for(self, error: "KafkaError") -> str:
@@ -131,33 +131,35 @@ class DeliveryWatch:
         self._connection.restart_timeout()
         admin = self._connection.admin()
         try:
-            cluster: ClusterMetadata = admin.list_topics(timeout=ASK_S)
+            cluster: ClusterMetadata = admin.list_topics(timeout=REQUEST_S)
         except KafkaException as error:
             return f"no broker answers: {client_error_text(error.args[0])}"
         topic = cluster.topics.get(self.topic)
         if topic is None or not topic.partitions:
             return f"there is no topic {self.topic}"
         for partition, text in sorted(self._refused.errors.items()):
-            return self._answered(admin, partition, topic.partitions.get(partition), text)
+            return self._refusal_text(admin, partition, topic.partitions.get(partition), text)
         self._connection.refresh(cluster)
         return leader_problem(self._connection, cluster, self.topic, topic.partitions)
 
-    def _answered(self, admin: "AdminClient", partition: int, about: "PartitionMetadata | None", text: str) -> str:
+    def _refusal_text(
+        self, admin: "AdminClient", partition: int, metadata: "PartitionMetadata | None", text: str
+    ) -> str:
         """What a broker answered to a batch of this partition."""
-        name, place = _name_of(text), f"{self.topic}-{partition}"
-        if name.startswith("NOT_ENOUGH_REPLICAS") and about is not None:
+        name, partition_name = _name_of(text), f"{self.topic}-{partition}"
+        if name.startswith("NOT_ENOUGH_REPLICAS") and metadata is not None:
             needed = self.limit(admin, "min.insync.replicas")
-            if len(about.isrs) >= needed:
+            if len(metadata.isrs) >= needed:
                 return ""  # by now it is well
-            noun = "replica" if len(about.isrs) == 1 else "replicas"
-            in_sync = f"{place} has only {noun} {ids_text(about.isrs)} in sync"
+            noun = "replica" if len(metadata.isrs) == 1 else "replicas"
+            in_sync = f"{partition_name} has only {noun} {ids_text(metadata.isrs)} in sync"
             return f"{in_sync}, and min.insync.replicas is {needed} ({name})"
         if name == "_TRANSPORT" and (limit := self._request_limit(admin)) and self.largest > limit:
             size = f"a record of {self.largest:,} B is larger than a request may be"
             return f"{size}: socket.request.max.bytes of the brokers is {limit:,}"
-        if about is not None and about.leader < 0:
-            return no_leader_text(self.topic, [partition], {partition: about})
-        return f"{place}: {text.removeprefix('Broker: ').removeprefix('Local: ')} ({name})"
+        if metadata is not None and metadata.leader < 0:
+            return no_leader_text(self.topic, [partition], {partition: metadata})
+        return f"{partition_name}: {text.removeprefix('Broker: ').removeprefix('Local: ')} ({name})"
 
     # Limits
 
@@ -168,7 +170,7 @@ class DeliveryWatch:
         return self._limits[name]
 
     def _request_limit(self, admin: "AdminClient") -> int:
-        brokers = admin.list_topics(timeout=ASK_S).brokers
+        brokers = admin.list_topics(timeout=REQUEST_S).brokers
         limits = (_setting(admin, "broker", str(broker), "socket.request.max.bytes") for broker in brokers)
         return min(filter(None, limits), default=0)
 
@@ -186,12 +188,12 @@ class DeliveryWatch:
                 f"leadline configs alter --topic {self.topic} --set max.message.bytes={needed}",
             ),
         }
-        beyond = [
+        exceeded = [
             f"{whose} limit is {limit:,} B: {remedy}"
             for whose, (limit, remedy) in limits.items()
             if limit and needed > limit
         ]
-        limits_text = "; ".join(beyond) or "a broker refused it as too large"
+        limits_text = "; ".join(exceeded) or "a broker refused it as too large"
         return f"it has {size:,} B ({size_text(size)}); {limits_text} (MSG_SIZE_TOO_LARGE)"
 
 
@@ -210,9 +212,9 @@ def _setting(admin: "AdminClient", kind: str, resource: str, name: str) -> int:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin._config import ConfigResource
 
-    described = ConfigResource(kind, resource)
+    config_resource = ConfigResource(kind, resource)
     try:
-        entries = admin.describe_configs([described], request_timeout=ASK_S)[described].result()
+        entries = admin.describe_configs([config_resource], request_timeout=REQUEST_S)[config_resource].result()
     except KafkaException:
         return 0
     return int(str(entries[name].value)) if name in entries else 0

@@ -67,8 +67,8 @@ CLOSES = Diagnosis(
 def diagnose(address: ServerAddress, answer_s: float = ANSWER_S) -> Diagnosis:
     """What answers there. Takes at most three times `answer_s`."""
     try:
-        reply = _ask(address, struct.pack(">i", len(_REQUEST)) + _REQUEST, answer_s)
-        if reply is None and (_ask(address, _HTTP_REQUEST, answer_s) or b"").startswith(b"HTTP/"):
+        reply = _first_bytes(address, struct.pack(">i", len(_REQUEST)) + _REQUEST, answer_s)
+        if reply is None and (_first_bytes(address, _HTTP_REQUEST, answer_s) or b"").startswith(b"HTTP/"):
             return HTTP
         if reply == b"" and _speaks_tls(address, answer_s):
             return TLS
@@ -78,10 +78,10 @@ def diagnose(address: ServerAddress, answer_s: float = ANSWER_S) -> Diagnosis:
         return Diagnosis("no connection comes about: nothing answers at this address", is_final=False)
     except OSError as error:
         return Diagnosis(error.strerror or str(error), is_final=False)
-    return _meaning(reply)
+    return _diagnosis_of(reply)
 
 
-def _ask(address: ServerAddress, request: bytes, answer_s: float) -> bytes | None:
+def _first_bytes(address: ServerAddress, request: bytes, answer_s: float) -> bytes | None:
     """The first bytes of an answer; none if the connection is closed instead, None if nothing comes in time."""
     with socket.create_connection(address, answer_s) as connection:
         connection.settimeout(answer_s)
@@ -108,7 +108,7 @@ def _speaks_tls(address: ServerAddress, answer_s: float) -> bool:
         return False
 
 
-def _meaning(reply: bytes | None) -> Diagnosis:
+def _diagnosis_of(reply: bytes | None) -> Diagnosis:
     if reply is None:
         return SILENT
     if not reply:
@@ -126,7 +126,7 @@ def _meaning(reply: bytes | None) -> Diagnosis:
 def diagnose_broker(address: ServerAddress, answer_s: float = ANSWER_S) -> Diagnosis:
     """Whether what is known to be a broker, without TLS, answers in time."""
     try:
-        return _meaning(_ask(address, struct.pack(">i", len(_REQUEST)) + _REQUEST, answer_s))
+        return _diagnosis_of(_first_bytes(address, struct.pack(">i", len(_REQUEST)) + _REQUEST, answer_s))
     except OSError as error:
         return Diagnosis(error.strerror or str(error), is_final=False)
 
@@ -142,19 +142,25 @@ class Diagnoses:
         self,
         servers: Iterable[ServerAddress],
         answer_s: float = ANSWER_S,
-        look: Callable[[ServerAddress, float], Diagnosis] = diagnose,
+        diagnose_server: Callable[[ServerAddress, float], Diagnosis] = diagnose,
     ) -> None:
-        self.found: dict[ServerAddress, Diagnosis] = {}
-        self._threads = [Thread(target=self._add, args=(look, server, answer_s), daemon=True) for server in {*servers}]
+        self.by_server: dict[ServerAddress, Diagnosis] = {}
+        self._threads = [
+            Thread(target=self._add, args=(diagnose_server, server, answer_s), daemon=True) for server in {*servers}
+        ]
         for thread in self._threads:
             thread.start()
 
-    def _add(self, look: Callable[[ServerAddress, float], Diagnosis], server: ServerAddress, answer_s: float) -> None:
-        self.found[server] = look(server, answer_s)
+    def _add(
+        self, diagnose_server: Callable[[ServerAddress, float], Diagnosis], server: ServerAddress, answer_s: float
+    ) -> None:
+        self.by_server[server] = diagnose_server(server, answer_s)
 
     @property
     def are_final(self) -> bool:
-        return len(self.found) == len(self._threads) and all(diagnosis.is_final for diagnosis in self.found.values())
+        return len(self.by_server) == len(self._threads) and all(
+            diagnosis.is_final for diagnosis in self.by_server.values()
+        )
 
     def wait(self, within_s: float) -> None:
         deadline = time.monotonic() + within_s

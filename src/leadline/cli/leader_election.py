@@ -77,8 +77,8 @@ def partitions_in(file: Path) -> list[TopicPartition]:
         partitions = [partition_in(entry) for entry in entries(file.read_text(), "partitions")]
     except PlanError as error:
         raise Failure(f"{file}: {error}") from None
-    if twice := sorted(tp for tp in set(partitions) if partitions.count(tp) > 1):
-        raise Failure(f"{file}: {_names(twice)}: named twice")
+    if duplicates := sorted(tp for tp in set(partitions) if partitions.count(tp) > 1):
+        raise Failure(f"{file}: {_names(duplicates)}: named twice")
     return partitions
 
 

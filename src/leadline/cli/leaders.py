@@ -28,25 +28,27 @@ def partitions_with_leader(
 
 
 def leaderless(cluster: "ClusterMetadata", topic: str, partitions: Collection[int]) -> list[int]:
-    about = cluster.topics[topic].partitions
-    return [number for number in sorted(partitions) if number in about and about[number].leader < 0]
+    metadata = cluster.topics[topic].partitions
+    return [number for number in sorted(partitions) if number in metadata and metadata[number].leader < 0]
 
 
 def leader_problem(
     connection: ClusterConnection, cluster: "ClusterMetadata", topic: str, partitions: Collection[int]
 ) -> str:
     """What is wrong with the leaders of some partitions of a topic; empty if all is well."""
-    about = cluster.topics[topic].partitions
-    if unled := leaderless(cluster, topic, partitions):
-        return no_leader_text(topic, unled, about)
+    metadata = cluster.topics[topic].partitions
+    if without_leader := leaderless(cluster, topic, partitions):
+        return no_leader_text(topic, without_leader, metadata)
     for broker, text in connection.silent.items():
-        if held := [number for number in sorted(partitions) if number in about and about[number].leader == broker]:
-            return f"{text}, and leads {topic}:{ids_text(held)}"
+        if led := [number for number in sorted(partitions) if number in metadata and metadata[number].leader == broker]:
+            return f"{text}, and leads {topic}:{ids_text(led)}"
     return ""
 
 
-def no_leader_text(topic: str, unled: Collection[int], about: "Mapping[int, PartitionMetadata]") -> str:
+def no_leader_text(topic: str, without_leader: Collection[int], metadata: "Mapping[int, PartitionMetadata]") -> str:
     """Which partitions nobody leads, and which brokers would bring a leader back."""
-    who = sorted({replica for number in unled for replica in about[number].isrs or about[number].replicas})
-    noun = f"brokers {ids_text(who)} are" if len(who) > 1 else f"broker {ids_text(who)} is"
-    return f"{topic}:{ids_text(unled)} has no leader while {noun} away"
+    brokers = sorted(
+        {replica for number in without_leader for replica in metadata[number].isrs or metadata[number].replicas}
+    )
+    noun = f"brokers {ids_text(brokers)} are" if len(brokers) > 1 else f"broker {ids_text(brokers)} is"
+    return f"{topic}:{ids_text(without_leader)} has no leader while {noun} away"

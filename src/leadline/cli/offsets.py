@@ -4,7 +4,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from leadline.cli.connection import LEAST_S, ClusterConnection, no_topic
+from leadline.cli.connection import MIN_TIMEOUT_S, ClusterConnection, no_topic
 from leadline.cli.errors import Failure, client_error_text
 from leadline.cli.groups.reset_plan import OffsetChange
 from leadline.cli.partitions import OffsetRange, PartitionOffset
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 WAIT_S = 0.1
-AT_ONCE = 200  # partitions in one commit
-MOVED = frozenset(
+MAX_COMMIT_PARTITIONS = 200  # partitions in one commit
+LEADER_CHANGED = frozenset(
     "NOT_LEADER_FOR_PARTITION LEADER_NOT_AVAILABLE FENCED_LEADER_EPOCH UNKNOWN_LEADER_EPOCH _TRANSPORT".split()
 )  # errors of a partition that is on its way to another leader
 
@@ -36,11 +36,11 @@ def committed_by(
             raise Failure(f"group {group}, {tp}: {client_error_text(partition.error)}")
         if partition.offset >= 0:
             epoch = partition.leader_epoch if partition.leader_epoch is not None else NO_EPOCH
-            committed[tp] = PartitionOffset(partition.offset, epoch, _remark(partition))
+            committed[tp] = PartitionOffset(partition.offset, epoch, _metadata(partition))
     return committed
 
 
-def _remark(partition: "confluent_kafka.TopicPartition") -> str:
+def _metadata(partition: "confluent_kafka.TopicPartition") -> str:
     """The metadata of a commit. librdkafka hands it over without its end: what lies behind it may be no text."""
     try:
         return partition.metadata or ""
@@ -93,12 +93,12 @@ def list_offsets(
     `committed_only`: the latest is the last stable one. A partition that has just got another leader is asked again.
     """
     offsets: dict[TopicPartition, Offset] = {}
-    while left := [tp for tp in partitions if tp not in offsets]:
-        answers = _listed(connection, admin, left, which, committed_only)
+    while missing := [tp for tp in partitions if tp not in offsets]:
+        answers = _request_offsets(connection, admin, missing, which, committed_only)
         for tp, answer in answers.items():
             if isinstance(answer, int):
                 offsets[tp] = answer
-            elif answer.name() not in MOVED or connection.remaining_s <= LEAST_S:
+            elif answer.name() not in LEADER_CHANGED or connection.remaining_s <= MIN_TIMEOUT_S:
                 raise Failure(f"{tp}: {client_error_text(answer)}")
         if len(offsets) < len(partitions):
             time.sleep(WAIT_S)
@@ -107,7 +107,7 @@ def list_offsets(
     return offsets
 
 
-def _listed(
+def _request_offsets(
     connection: ClusterConnection,
     admin: "AdminClient",
     partitions: Collection[TopicPartition],
@@ -120,8 +120,8 @@ def _listed(
 
     spec = getattr(OffsetSpec, which)() if isinstance(which, str) else OffsetSpec.for_timestamp(which)
     isolation = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-    questions = {Theirs(tp.topic, tp.partition): spec for tp in partitions}
-    futures = admin.list_offsets(questions, isolation_level=isolation, request_timeout=connection.remaining_s)
+    specs = {Theirs(tp.topic, tp.partition): spec for tp in partitions}
+    futures = admin.list_offsets(specs, isolation_level=isolation, request_timeout=connection.remaining_s)
     offsets: dict[TopicPartition, Offset | confluent_kafka.KafkaError] = {}
     for theirs, future in futures.items():
         tp = TopicPartition(theirs.topic, theirs.partition)
@@ -192,8 +192,8 @@ def commit(
         if (after := change.after) is not None
     ]
     failed: list[str] = []
-    for n in range(0, len(new), AT_ONCE):
-        failed += _commit(connection, admin, group, new[n : n + AT_ONCE])
+    for n in range(0, len(new), MAX_COMMIT_PARTITIONS):
+        failed += _commit(connection, admin, group, new[n : n + MAX_COMMIT_PARTITIONS])
     return failed
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)
 SECONDS = 10.0
-AT_ONCE = 10_000
+MAX_BATCH_RECORDS = 10_000
 BURST = 100
 WAIT_S = 0.2
 
@@ -54,9 +54,9 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         help=COMMANDS["perf"].help,
         usage="leadline perf (produce | consume | latency) TOPIC ...",
     )
-    under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     produce = add_command(
-        under,
+        subcommands,
         "produce",
         _produce,
         help="measure how fast records are written",
@@ -64,7 +64,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         examples=PRODUCE,
     )
     consume = add_command(
-        under,
+        subcommands,
         "consume",
         _consume,
         help="measure how fast records are read",
@@ -72,7 +72,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         examples=CONSUME,
     )
     latency = add_command(
-        under,
+        subcommands,
         "latency",
         _latency,
         help="measure the time from producer to consumer, one record at a time",
@@ -81,9 +81,9 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     )
     for leaf in (produce, consume, latency):
         leaf.add_argument("topic", metavar="TOPIC", help="an existing topic")
-        bound = leaf.add_argument_group("duration")
-        bound.add_argument("--records", type=at_least(1), metavar="N", help="number of records")
-        bound.add_argument(
+        duration = leaf.add_argument_group("duration")
+        duration.add_argument("--records", type=at_least(1), metavar="N", help="number of records")
+        duration.add_argument(
             "--seconds", type=float, metavar="S", help="seconds to run (default 10, unless --records is given)"
         )
         leaf.add_argument("--json", action="store_true", help="print the summary as one JSON object")
@@ -136,8 +136,8 @@ def _ms(value: float) -> str:
 class Measurement:
     """One measurement: bounds, progress and result."""
 
-    records_wanted: int | None
-    seconds_wanted: float | None
+    max_records: int | None
+    max_seconds: float | None
     started: float = field(default_factory=time.monotonic)
     ended: float | None = None
     count: int = 0
@@ -153,21 +153,21 @@ class Measurement:
     def seconds(self) -> float:
         return max((self.ended or time.monotonic()) - self.started, 1e-9)
 
-    def goes_on(self, done: int) -> bool:
-        enough = self.records_wanted is not None and done >= self.records_wanted
-        return not enough and (self.seconds_wanted is None or self.seconds < self.seconds_wanted)
+    def continues(self, done: int) -> bool:
+        complete = self.max_records is not None and done >= self.max_records
+        return not complete and (self.max_seconds is None or self.seconds < self.max_seconds)
 
-    def next_burst(self, done: int, most: int) -> int:
+    def next_burst(self, done: int, max_burst: int) -> int:
         """How many to take on before looking at the clock again."""
-        return most if self.records_wanted is None else min(most, self.records_wanted - done)
+        return max_burst if self.max_records is None else min(max_burst, self.max_records - done)
 
     def progress(self) -> str:
         parts = [f"{self.count:,} records", f"{self.count / self.seconds:,.0f}/s"]
         parts.append(f"{size_text(round(self.size / self.seconds))}/s")
-        if self.records_wanted is not None:
-            parts.append(f"{self.count / self.records_wanted:.0%}")
-        elif self.seconds_wanted is not None:
-            parts.append(f"{min(self.seconds / self.seconds_wanted, 1):.0%}")
+        if self.max_records is not None:
+            parts.append(f"{self.count / self.max_records:.0%}")
+        elif self.max_seconds is not None:
+            parts.append(f"{min(self.seconds / self.max_seconds, 1):.0%}")
         return ", ".join(parts)
 
     def print_summary(self, options: argparse.Namespace) -> None:
@@ -180,7 +180,7 @@ class Measurement:
                 "recordsPerSecond": round(rate, 1),
                 "megabytesPerSecond": round(mb, 3),
             }
-            members |= {f"{name}Ms": taken.as_json() for name, taken in self.latencies.items()}
+            members |= {f"{name}Ms": latencies.as_json() for name, latencies in self.latencies.items()}
             print(json.dumps(members))
             return
         paint = Paint(sys.stdout)
@@ -193,14 +193,14 @@ class Measurement:
 class _ProgressLine:
     """A line of progress, renewed five times a second."""
 
-    def __init__(self, status: StatusLine, run: Measurement) -> None:
-        self._status, self._run, self._at = status, run, 0.0
+    def __init__(self, status: StatusLine, measurement: Measurement) -> None:
+        self._status, self._measurement, self._shown_s = status, measurement, 0.0
 
     def __call__(self) -> None:
         now = time.monotonic()
-        if now - self._at > WAIT_S:
-            self._at = now
-            self._status.show(self._run.progress())
+        if now - self._shown_s > WAIT_S:
+            self._shown_s = now
+            self._status.show(self._measurement.progress())
 
 
 def _produce(options: argparse.Namespace) -> int:
@@ -211,8 +211,8 @@ def _produce(options: argparse.Namespace) -> int:
     producer = watch.producer
     connection.partitions_of(producer, options.topic)
     values = payloads(options.size)
-    run = Measurement.of(options)
-    taken = run.latencies["latency"] = Latencies()
+    measurement = Measurement.of(options)
+    latencies = measurement.latencies["latency"] = Latencies()
     failures: list[KafkaError] = []
 
     def delivered(error: "KafkaError | None", message: "Message") -> None:
@@ -220,18 +220,18 @@ def _produce(options: argparse.Namespace) -> int:
         if error is not None:
             failures.append(error)
             return
-        run.count += 1
-        run.size += options.size
-        taken.add(message.latency() or 0.0)
+        measurement.count += 1
+        measurement.size += options.size
+        latencies.add(message.latency() or 0.0)
 
-    given_up = ""
+    reason = ""
     sent, burst = 0, BURST if options.rate is None else 1 + options.rate // 1000
     with StatusLine() as status:
-        show = _ProgressLine(status, run)
+        show = _ProgressLine(status, measurement)
         try:
-            while run.goes_on(sent) and not failures:
+            while measurement.continues(sent) and not failures:
                 try:
-                    for _ in range(run.next_burst(sent, burst)):
+                    for _ in range(measurement.next_burst(sent, burst)):
                         producer.produce(options.topic, values[sent % len(values)], on_delivery=delivered)
                         watch.handing_over(options.size)
                         sent += 1
@@ -241,25 +241,25 @@ def _produce(options: argparse.Namespace) -> int:
                     failures.append(error.args[0])
                 producer.poll(0)
                 watch.check()
-                while options.rate is not None and (ahead := sent / options.rate - run.seconds) > 0:
+                while options.rate is not None and (ahead := sent / options.rate - measurement.seconds) > 0:
                     producer.poll(min(ahead, WAIT_S))
                 show()
         except KeyboardInterrupt:
             pass
         except DeliveryGivenUp:
-            given_up = watch.give_up()
+            reason = watch.give_up()
         try:
             while watch.pending:
                 producer.poll(WAIT_S)
                 watch.check()
                 show()
         except DeliveryGivenUp:
-            given_up = watch.give_up()
-    run.ended = time.monotonic()
-    run.print_summary(options)
+            reason = watch.give_up()
+    measurement.ended = time.monotonic()
+    measurement.print_summary(options)
     if failures:
         too_large = failures[0].code() == KafkaError.MSG_SIZE_TOO_LARGE
-        text = watch.too_large_text(options.size) if too_large else given_up or watch.reason_for(failures[0])
+        text = watch.too_large_text(options.size) if too_large else reason or watch.reason_for(failures[0])
         raise Failure(f"{count_text(len(failures), 'record')} not stored: {text}")
     return 0
 
@@ -277,30 +277,36 @@ def _consume(options: argparse.Namespace) -> int:
     connection = ClusterConnection(options)
     consumer = connection.consumer(_CONSUMER)
     partitions = connection.partitions_of(consumer, options.topic)
-    run, idle_since = Measurement.of(options), time.monotonic()
+    measurement, idle_since = Measurement.of(options), time.monotonic()
     consumer.assign([TopicPartition(options.topic, partition, OFFSET_BEGINNING) for partition in partitions])
     with StatusLine() as status:
-        show = _ProgressLine(status, run)
+        show = _ProgressLine(status, measurement)
         try:
-            while run.goes_on(run.count) and time.monotonic() - idle_since < connection.timeout_s:
-                messages = consumer.consume(run.next_burst(run.count, AT_ONCE), WAIT_S)
+            while measurement.continues(measurement.count) and time.monotonic() - idle_since < connection.timeout_s:
+                messages = consumer.consume(measurement.next_burst(measurement.count, MAX_BATCH_RECORDS), WAIT_S)
                 if not messages:
                     show()
                     continue
                 for message in messages:
                     if (error := message.error()) is not None:
                         raise Failure(client_error_text(error))
-                    run.size += len(message)
-                run.count += len(messages)
+                    measurement.size += len(message)
+                measurement.count += len(messages)
                 idle_since = time.monotonic()
-                run.ended = idle_since  # waiting for what does not come is not counted
+                measurement.ended = idle_since  # waiting for what does not come is not counted
                 show()
         except KeyboardInterrupt:
             pass
     consumer.close()
-    run.print_summary(options)
-    if run.records_wanted is not None and run.count < run.records_wanted and run.seconds_wanted is None:
-        raise Failure(f"only {run.count:,} of {run.records_wanted:,} records came within {connection.timeout_s:g} s")
+    measurement.print_summary(options)
+    if (
+        measurement.max_records is not None
+        and measurement.count < measurement.max_records
+        and measurement.max_seconds is None
+    ):
+        raise Failure(
+            f"only {measurement.count:,} of {measurement.max_records:,} records came within {connection.timeout_s:g} s"
+        )
     return 0
 
 
@@ -320,24 +326,24 @@ def _latency(options: argparse.Namespace) -> int:
     consumer.assign([partition])
     values = payloads(options.size)
     _round_trip(producer, consumer, options.topic, values[0], connection.timeout_s)  # opens all that is opened once
-    run = Measurement.of(options)
-    stored, received = run.latencies["stored"], run.latencies["received"] = Latencies(), Latencies()
+    measurement = Measurement.of(options)
+    stored, received = measurement.latencies["stored"], measurement.latencies["received"] = Latencies(), Latencies()
     with StatusLine() as status:
-        show = _ProgressLine(status, run)
+        show = _ProgressLine(status, measurement)
         try:
-            while run.goes_on(run.count):
-                value = values[run.count % len(values)]
+            while measurement.continues(measurement.count):
+                value = values[measurement.count % len(values)]
                 at_broker, at_consumer = _round_trip(producer, consumer, options.topic, value, connection.timeout_s)
                 stored.add(at_broker)
                 received.add(at_consumer)
-                run.count += 1
-                run.size += options.size
+                measurement.count += 1
+                measurement.size += options.size
                 show()
         except KeyboardInterrupt:
             pass
-    run.ended = time.monotonic()
+    measurement.ended = time.monotonic()
     consumer.close()
-    run.print_summary(options)
+    measurement.print_summary(options)
     return 0
 
 
@@ -352,17 +358,17 @@ def _round_trip(
             raise Failure(f"a record was not stored: {client_error_text(error)}")
         acknowledged.append(time.perf_counter())
 
-    began = time.perf_counter()
+    sent_s = time.perf_counter()
     producer.produce(topic, value, partition=0, on_delivery=delivered)
     while not acknowledged:
         if producer.poll(timeout_s) == 0 and not acknowledged:
             raise Failure(f"a record was not acknowledged within {timeout_s:g} s")
     message = consumer.poll(timeout_s)
-    came = time.perf_counter()
+    received_s = time.perf_counter()
     if message is None:
         raise Failure(f"a record did not come back within {timeout_s:g} s")
     if (error := message.error()) is not None:
         raise Failure(client_error_text(error))
     if message.value() != value:
         raise Failure(f"another producer writes to {topic}: the received record is not the one that was sent")
-    return acknowledged[0] - began, came - began
+    return acknowledged[0] - sent_s, received_s - sent_s

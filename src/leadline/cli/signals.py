@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from threading import Event
 from types import FrameType
 
-ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, an order to end, a terminal that is closed
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, an order to end, a terminal that is closed
 
 
 def ending_signals() -> list[signal.Signals]:
     """The signals that end a broker cleanly. `nohup` has the last one ignored, and so it stays."""
     is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
-    return [number for number in ENDS if number != signal.SIGHUP or not is_ignored]
+    return [number for number in ENDING_SIGNALS if number != signal.SIGHUP or not is_ignored]
 
 
 class Terminated(KeyboardInterrupt):
@@ -43,7 +43,7 @@ def terminable() -> Iterator[None]:
         handler(number, frame)
 
     is_main = threading.current_thread() is threading.main_thread()  # no other may set them
-    handlers = {number: signal.getsignal(number) for number in ENDS if is_main and number != signal.SIGINT}
+    handlers = {number: signal.getsignal(number) for number in ENDING_SIGNALS if is_main and number != signal.SIGINT}
     for number, handler in handlers.items():
         if handler is signal.SIG_DFL:
             signal.signal(number, terminate)

@@ -52,7 +52,7 @@ class StatusLine:
             self._write("\r\033[K")
 
 
-_COMMANDING = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Paint:
@@ -66,9 +66,9 @@ class Paint:
     def _with(self, code: str, text: str) -> str:
         return f"\033[{code}m{text}\033[0m" if self.on and text else text
 
-    def harmless(self, text: str) -> str:
+    def escape(self, text: str) -> str:
         """What came from elsewhere: on a terminal, without the characters that command it."""
-        return _COMMANDING.sub(lambda match: f"\\x{ord(match[0]):02x}", text) if self._is_terminal else text
+        return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text) if self._is_terminal else text
 
     def bold(self, text: str) -> str:
         return self._with("1", text)
@@ -86,7 +86,7 @@ class Paint:
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table, on stdout."""
     paint = Paint(sys.stdout)
-    print(*table(heads, [[paint.harmless(cell) for cell in row] for row in rows], paint.bold), sep="\n")
+    print(*table(heads, [[paint.escape(cell) for cell in row] for row in rows], paint.bold), sep="\n")
 
 
 def confirmed(question: str) -> bool:

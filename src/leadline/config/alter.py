@@ -18,7 +18,7 @@ from leadline.config.topic import LogConfig
 from leadline.config.values import ConfigType, InvalidSetting
 
 _LISTENER = "listener.name."
-_FOR_ALL_LISTENERS = {"max.connections", "max.connection.creation.rate", "num.network.threads"}
+_CLUSTER_WIDE_OF_LISTENERS = {"max.connections", "max.connection.creation.rate", "num.network.threads"}
 _PER_LISTENER_ONLY = {
     f"ssl.{name}"
     for name in """
@@ -58,9 +58,9 @@ class ConfigChange:
 def changed(current: Properties, changes: Iterable[ConfigChange], rows: Mapping[str, SettingRow]) -> dict[str, str]:
     """What was set, with the changes made one after the other. Nothing is checked but that they can be made."""
     changes = list(changes)
-    twice = [name for name, count in Counter(change.name for change in changes).items() if count > 1]
-    if twice:
-        raise InvalidSetting(f"{', '.join(twice)}: must be there once only")
+    duplicates = [name for name, count in Counter(change.name for change in changes).items() if count > 1]
+    if duplicates:
+        raise InvalidSetting(f"{', '.join(duplicates)}: must be there once only")
     properties = dict(current)
     for change in changes:
         if change.op is AlterConfigOp.DELETE:
@@ -132,7 +132,7 @@ def _check_dynamic(name: str, text: str, for_all: bool) -> None:
         raise InvalidSetting(f"{name}={_shown(row, text)}: cannot change while the broker runs")
     if name in _PER_LISTENER_ONLY:
         raise InvalidSetting(f"{name}={_shown(row, text)}: can change as {_LISTENER}<listener>.{name} only")
-    per_broker = row.name not in _FOR_ALL_LISTENERS if of_listener else row.mode is Mode.PER_BROKER
+    per_broker = row.name not in _CLUSTER_WIDE_OF_LISTENERS if of_listener else row.mode is Mode.PER_BROKER
     if for_all and per_broker:
         raise InvalidSetting(f"{name}={_shown(row, text)}: must be set for each broker by itself")
     if row.sensitive:
@@ -160,9 +160,9 @@ def _check_threads(before: Properties, after: Properties) -> None:
 def check_listeners(before: BrokerSettings, after: BrokerSettings) -> None:
     """They are opened, and other brokers told of them, when the broker starts."""
     for name in ("listeners", "advertised.listeners", "listener.security.protocol.map"):
-        was, becomes = before.given.get(name), after.given.get(name)
-        if was != becomes:
+        old, new = before.properties.get(name), after.properties.get(name)
+        if old != new:
             raise InvalidSetting(
-                f"{name}={becomes}: not supported: listeners cannot change while the broker runs; set it in "
+                f"{name}={new}: not supported: listeners cannot change while the broker runs; set it in "
                 "server.properties and restart"
             )

@@ -36,7 +36,7 @@ _OF_MECHANISM = (
     "connections.max.reauth.ms",
 )
 _ONE_LIMIT = ("max.connections", "max.connection.creation.rate")  # Kafka can limit each listener by itself
-_NOT_HERE = {
+_NOT_SUPPORTED = {
     "config.providers": "values are taken as they stand; write them out",
     "authorizer.zookeeper.url": "the rules lie where zookeeper.connect says",
 }
@@ -146,7 +146,7 @@ class BrokerSettings:
     topics: LogConfig  # the defaults of all topics
     listeners: Listeners
     ignored: tuple[str, ...]  # what was set and means nothing here, each with the reason or the nearest known name
-    given: Mapping[str, str]  # the properties themselves
+    properties: Mapping[str, str]  # the properties themselves
 
     @property
     def storage(self) -> StorageConfig:
@@ -154,8 +154,8 @@ class BrokerSettings:
 
 
 def broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
-    if wrong := next((name for name in _NOT_HERE if name in properties), None):
-        raise InvalidSetting(f"{wrong}={properties[wrong].strip()}: not supported: {_NOT_HERE[wrong]}")
+    if refused := next((name for name in _NOT_SUPPORTED if name in properties), None):
+        raise InvalidSetting(f"{refused}={properties[refused].strip()}: not supported: {_NOT_SUPPORTED[refused]}")
     set_here = with_node_id(properties)
     supported = {name: text for name, text in set_here.items() if name in BrokerConfig.table()}
     values = typed_values(supported)
@@ -165,7 +165,7 @@ def broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
         topics=topic_defaults(values),
         listeners=listeners,
         ignored=tuple(sorted(_ignored(properties, listeners))),
-        given=set_here,
+        properties=set_here,
     )
     _check_listener_settings(listeners, set_here)
     return settings

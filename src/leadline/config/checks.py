@@ -12,12 +12,12 @@ _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 
 
 class ValueCheck(NamedTuple):
-    holds: Callable[[Any], bool]
-    must: str  # "must be at least 1"
+    is_valid: Callable[[Any], bool]
+    requirement: str  # "must be at least 1"
     valid: str  # "[1,...]"
 
     def __call__(self, value: Any) -> str | None:
-        return None if self.holds(value) else self.must
+        return None if self.is_valid(value) else self.requirement
 
 
 def at_least(low: float) -> ValueCheck:

@@ -179,18 +179,18 @@ def _unsupported_default(row: SettingRow, layers: ConfigLayers) -> str | None:
 
 
 def _synonyms(name: str, layers: ConfigLayers, sensitive: bool, with_default: bool = True) -> tuple[ConfigSynonym, ...]:
-    defaults = {each: kafka_table()[each].default_text for each in synonyms(name) if each in kafka_table()}
-    places: list[tuple[Mapping[str, str | None], ConfigSource]] = [
+    defaults = {other: kafka_table()[other].default_text for other in synonyms(name) if other in kafka_table()}
+    layers_by_source: list[tuple[Mapping[str, str | None], ConfigSource]] = [
         (dict(layers.dynamic_broker), ConfigSource.DYNAMIC_BROKER),
         (dict(layers.dynamic_default), ConfigSource.DYNAMIC_DEFAULT_BROKER),
         (dict(with_node_id(layers.static)), ConfigSource.STATIC_BROKER),
         (defaults if with_default else {}, ConfigSource.DEFAULT),
     ]
     candidates = [
-        ConfigSynonym(each, None if sensitive else text, source)
-        for values, source in places
-        for each in synonyms(name)
-        if (text := values.get(each)) is not None
+        ConfigSynonym(other, None if sensitive else text, source)
+        for values, source in layers_by_source
+        for other in synonyms(name)
+        if (text := values.get(other)) is not None
     ]
     start = next((i for i, synonym in enumerate(candidates) if synonym.name == name), len(candidates))
     return tuple(candidates[start:])  # what only overrides this setting for one listener is not its own

@@ -94,8 +94,8 @@ def parse_protocols(text: str) -> dict[str, SecurityProtocol]:
 def parse_pairs(setting: str, text: str) -> dict[str, str]:
     """a:b,c:d; the last colon of a pair counts, as a name may be an IPv6 address."""
     pairs = [part.rpartition(":") for part in csv(text)]
-    if wrong := next((value for _, colon, value in pairs if not colon), None):
-        raise InvalidSetting(f"{setting}={text}: {wrong} must be a pair with a colon between")
+    if malformed := next((value for _, colon, value in pairs if not colon), None):
+        raise InvalidSetting(f"{setting}={text}: {malformed} must be a pair with a colon between")
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 

@@ -18,7 +18,7 @@ class LiveSettings:
     """`static` are the properties of the start; dynamic changes come on top of them."""
 
     def __init__(self, settings: BrokerSettings) -> None:
-        self.static: Mapping[str, str] = dict(settings.given)
+        self.static: Mapping[str, str] = dict(settings.properties)
         self.current = settings
 
     @property

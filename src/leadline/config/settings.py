@@ -154,8 +154,8 @@ def setting(
     default: T, kind: ConfigType, meaning: str, check: ValueCheck | None = None, **columns: Unpack[SettingColumns]
 ) -> T:
     """A row of a table, as a field of its class."""
-    made: T = field(default=default, metadata={"kind": kind, "meaning": meaning, "check": check, **columns})
-    return made
+    row_field: T = field(default=default, metadata={"kind": kind, "meaning": meaning, "check": check, **columns})
+    return row_field
 
 
 def from_broker(*names: str, importance: Importance = Importance.MEDIUM) -> FromBroker:

@@ -23,7 +23,7 @@ CLUSTER_WIDE = Mode.CLUSTER_WIDE
 
 def stricter(check: ValueCheck) -> ValueCheck:
     """Kafka takes any value here, and then does not start or does nothing."""
-    return ValueCheck(check.holds, check.must, "")
+    return ValueCheck(check.is_valid, check.requirement, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -232,18 +232,18 @@ class LogConfig(Settings):
         return {name: row._replace(name=name) for name, row in named}
 
     def with_values(self, values: Mapping[str, str], rows: Mapping[str, SettingRow] | None = None) -> Self:
-        made = Settings.with_values(self, values, rows)
-        if made.min_compaction_lag_ms > made.max_compaction_lag_ms:
+        config = Settings.with_values(self, values, rows)
+        if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise InvalidSetting(
-                f"min.compaction.lag.ms={made.min_compaction_lag_ms}: must not exceed "
-                f"max.compaction.lag.ms={made.max_compaction_lag_ms}"
+                f"min.compaction.lag.ms={config.min_compaction_lag_ms}: must not exceed "
+                f"max.compaction.lag.ms={config.max_compaction_lag_ms}"
             )
-        either = made.message_timestamp_difference_max_ms  # the older setting counts where a newer one is not set
-        before, after = made.message_timestamp_before_max_ms, made.message_timestamp_after_max_ms
+        difference = config.message_timestamp_difference_max_ms  # the older setting counts where a newer one is not set
+        before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
         return replace(
-            made,
-            message_timestamp_before_max_ms=either if before == LONG_MAX else before,
-            message_timestamp_after_max_ms=either if after == LONG_MAX else after,
+            config,
+            message_timestamp_before_max_ms=difference if before == LONG_MAX else before,
+            message_timestamp_after_max_ms=difference if after == LONG_MAX else after,
         )
 
     def with_readable(self, values: Mapping[str, str]) -> tuple[Self, list[InvalidSetting]]:
@@ -251,14 +251,14 @@ class LogConfig(Settings):
         try:
             return self.with_values(values), []
         except InvalidSetting:
-            made, good, wrong = self, dict[str, str](), list[InvalidSetting]()
+            config, valid, errors = self, dict[str, str](), list[InvalidSetting]()
         for name, text in values.items():
             try:
-                made = self.with_values({**good, name: text})
-                good[name] = text
+                config = self.with_values({**valid, name: text})
+                valid[name] = text
             except InvalidSetting as error:
-                wrong.append(error)
-        return made, wrong
+                errors.append(error)
+        return config, errors
 
     @property
     def compact(self) -> bool:

@@ -28,7 +28,7 @@ def test_without_measurements_there_are_no_percentiles() -> None:
 def test_a_run_is_bounded_by_records_or_seconds(
     records: int | None, seconds: float | None, done: int, goes_on: bool
 ) -> None:
-    assert Measurement(records, seconds).goes_on(done) is goes_on
+    assert Measurement(records, seconds).continues(done) is goes_on
 
 
 def test_the_last_burst_is_as_small_as_what_is_left() -> None:

@@ -22,5 +22,5 @@ def test_colours_are_for_terminals_and_never_against_no_color(monkeypatch: pytes
 
 
 def test_what_a_record_holds_does_not_command_the_terminal() -> None:
-    assert Paint(Terminal()).harmless("\x1b[2Ja\tb\n") == "\\x1b[2Ja\tb\n"
-    assert Paint(io.StringIO()).harmless("\x1b[2J") == "\x1b[2J"
+    assert Paint(Terminal()).escape("\x1b[2Ja\tb\n") == "\\x1b[2Ja\tb\n"
+    assert Paint(io.StringIO()).escape("\x1b[2J") == "\x1b[2J"

@@ -24,7 +24,7 @@ READY_S, STOP_S, POLL_S, WATCH_S = 60, 60, 0.05, 0.5
 
 
 # Exit codes of those that were told to stop; the latter two before they had begun.
-IN_ORDER = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+CLEAN_EXIT_CODES = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
 
 
 SETTINGS_FILE, LOG_FILE, DATA_FOLDER = "server.properties", "broker.log", "data"
@@ -44,22 +44,26 @@ class BrokerPlan(NamedTuple):
 
 def plans(folder: Path, count: int, first_port: int, connect: str, overrides: Mapping[str, str]) -> list[BrokerPlan]:
     """Copies as many as there are brokers, up to three; with three, one may be away and writes still go on."""
-    copies = str(min(3, count))
-    needed = "2" if count >= 3 else "1"
+    replication_factor = str(min(3, count))
+    min_isr = "2" if count >= 3 else "1"
     common = {
         "zookeeper.connect": connect,
-        "default.replication.factor": copies,
-        "min.insync.replicas": needed,
-        "offsets.topic.replication.factor": copies,
-        "transaction.state.log.replication.factor": copies,
-        "transaction.state.log.min.isr": needed,
+        "default.replication.factor": replication_factor,
+        "min.insync.replicas": min_isr,
+        "offsets.topic.replication.factor": replication_factor,
+        "transaction.state.log.replication.factor": replication_factor,
+        "transaction.state.log.min.isr": min_isr,
         **overrides,
     }
     broker_plans = []
     for id in range(1, count + 1):
-        own, port = folder / f"broker-{id}", first_port + id - 1
-        place = {"broker.id": str(id), "listeners": f"PLAINTEXT://{HOST}:{port}", "log.dirs": str(own / DATA_FOLDER)}
-        broker_plans.append(BrokerPlan(id, port, own, place | common))
+        broker_folder, port = folder / f"broker-{id}", first_port + id - 1
+        identity = {
+            "broker.id": str(id),
+            "listeners": f"PLAINTEXT://{HOST}:{port}",
+            "log.dirs": str(broker_folder / DATA_FOLDER),
+        }
+        broker_plans.append(BrokerPlan(id, port, broker_folder, identity | common))
     return broker_plans
 
 
@@ -114,17 +118,17 @@ class BrokerProcess:
             await asyncio.sleep(POLL_S)
 
     @property
-    def ended_in_order(self) -> bool:
+    def ended_cleanly(self) -> bool:
         """Of one that was started by hand only its own terminal knows."""
-        return self.restarted_pid is not None or self.process.returncode in IN_ORDER
+        return self.restarted_pid is not None or self.process.returncode in CLEAN_EXIT_CODES
 
     def ended_text(self) -> str:
         assert self.process.returncode is not None
         return f"broker {self.plan.id} (pid {self.process.pid}) {exit_text(self.process.returncode)}"
 
     def last_line(self) -> str:
-        said = self.log.read_text(errors="replace").splitlines()
-        return said[-1].removeprefix("leadline: ") if said else "its log is empty"
+        lines = self.log.read_text(errors="replace").splitlines()
+        return lines[-1].removeprefix("leadline: ") if lines else "its log is empty"
 
 
 async def start_broker(plan: BrokerPlan) -> Process:

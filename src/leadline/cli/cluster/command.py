@@ -53,9 +53,9 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser = commands.add_parser(
         "cluster", prog="leadline cluster", help=COMMANDS["cluster"].help, usage="leadline cluster COMMAND ..."
     )
-    under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     up = add_command(
-        under,
+        subcommands,
         "up",
         _up,
         help="start a cluster on this machine; Ctrl-C stops it",
@@ -147,20 +147,20 @@ def _zookeeper_port(chosen: int | None) -> int:
 
 
 def _up(options: argparse.Namespace) -> int:
-    before = brokers_in(options.dir)
-    count = options.brokers or before or BROKERS
+    existing = brokers_in(options.dir)
+    count = options.brokers or existing or BROKERS
     _check(options, count)
-    if count < before:
+    if count < existing:
         print_error(
-            f"{options.dir} has {before} brokers: those above {count} are not started, "
+            f"{options.dir} has {existing} brokers: those above {count} are not started, "
             "and partitions that only they hold are offline"
         )
-    begun = time.monotonic()
+    started_s = time.monotonic()
     folder = options.dir.resolve()
     with StatusLine() as status, _zookeeper(options, folder / "zookeeper", status) as server:
         connect = options.zookeeper if server is None else server.connect
         members = plans(folder, count, options.port, connect, dict(options.set))
-        return asyncio.run(ClusterSupervisor(members, server, connect, status, begun).run())
+        return asyncio.run(ClusterSupervisor(members, server, connect, status, started_s).run())
 
 
 @contextmanager

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from leadline import __version__
 from leadline.cli.cluster.broker_process import (
+    CLEAN_EXIT_CODES,
     HOST,
-    IN_ORDER,
     POLL_S,
     READY_S,
     SETTINGS_FILE,
@@ -45,11 +45,11 @@ class ClusterSupervisor:
         zookeeper: ZooKeeperServer | None,
         connect: str,
         status: StatusLine,
-        begun: float,
+        started_s: float,
     ) -> None:
         self.plans, self.zookeeper, self.connect = plans, zookeeper, connect
         self.members: list[BrokerProcess] = []
-        self._status, self._begun = status, begun
+        self._status, self._started_s = status, started_s
 
     async def run(self) -> int:
         stop = asyncio.Event()
@@ -64,15 +64,15 @@ class ClusterSupervisor:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            in_order = await self._stop()
-        return 0 if in_order else 1
+            stopped_cleanly = await self._stop()
+        return 0 if stopped_cleanly else 1
 
     async def _run_brokers(self) -> None:
         """Until no broker is left, which is a Failure."""
         for plan in self.plans:
             self.members.append(BrokerProcess(plan, await start_broker(plan)))
         await self._wait_until_ready()
-        self._print(*self.greeting(time.monotonic() - self._begun))
+        self._print(*self.ready_lines(time.monotonic() - self._started_s))
         watches = [asyncio.create_task(self._watch(member)) for member in self.members]
         if self.zookeeper is not None:
             watches.append(asyncio.create_task(self._watch_zookeeper(self.zookeeper)))
@@ -93,13 +93,13 @@ class ClusterSupervisor:
                 for member in self.members:
                     if member.has_ended:
                         raise Failure(f"{member.ended_text()}: {member.last_line()}")
-                if time.monotonic() > self._begun + READY_S:
+                if time.monotonic() > self._started_s + READY_S:
                     raise Failure(
                         f"the brokers have not found each other after {READY_S} s: see {short_path(plan.folder)}"
                     )
                 await asyncio.sleep(POLL_S)
 
-    def greeting(self, seconds: float) -> list[str]:
+    def ready_lines(self, seconds: float) -> list[str]:
         port = self.members[0].plan.port
         where = "" if f"{HOST}:{port}" == DEFAULT_SERVER else f" --bootstrap-server {HOST}:{port}"
         rows = [
@@ -111,14 +111,14 @@ class ClusterSupervisor:
             zookeeper = [f"pid {self.zookeeper.process.pid}", short_path(self.zookeeper.log)]
         rows.insert(0, ["zookeeper", self.connect, *zookeeper])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        tries = [f"leadline topics create orders --partitions 6{where}"]
+        examples = [f"leadline topics create orders --partitions 6{where}"]
         if len(self.members) > 1:
-            tries.append(f"kill -9 {self.members[-1].process.pid}")
-        tries += [f"leadline {command}{where}" for command in ("topics describe orders", "explain orders:0")]
+            examples.append(f"kill -9 {self.members[-1].process.pid}")
+        examples += [f"leadline {command}{where}" for command in ("topics describe orders", "explain orders:0")]
         return [
             f"Leadline {__version__}, a cluster of {len(self.members)}, ready after {time_text(seconds)}",
             *("  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows),
-            *(f"  {'' if n else 'try':{widths[0]}}  {command}" for n, command in enumerate(tries)),
+            *(f"  {'' if n else 'try':{widths[0]}}  {command}" for n, command in enumerate(examples)),
             "Ctrl-C stops them all.",
         ]
 
@@ -137,8 +137,8 @@ class ClusterSupervisor:
             await asyncio.sleep(WATCH_S)
 
     def _print_ended(self, member: BrokerProcess, what: str) -> None:
-        again = f"leadline start {short_path(member.plan.folder / SETTINGS_FILE)}"
-        self._print(f"{now_text()} {what}; {self._running_text()}. To bring it back: {again}")
+        command = f"leadline start {short_path(member.plan.folder / SETTINGS_FILE)}"
+        self._print(f"{now_text()} {what}; {self._running_text()}. To bring it back: {command}")
 
     def _running_text(self) -> str:
         left = sum(not member.is_away for member in self.members)
@@ -162,18 +162,20 @@ class ClusterSupervisor:
         self._status.show(f"stopping {count_text(len(running), 'broker')}")
         for member in running:
             member.terminate()
-        began = time.monotonic()
+        started_s = time.monotonic()
         await asyncio.gather(*(member.wait() for member in running))
-        failed = [member for member in running if not member.ended_in_order]
+        failed = [member for member in running if not member.ended_cleanly]
         for member in failed:
             print_error(f"{member.ended_text()}: {member.last_line()}")
-        gone = [
-            member for member in self.members if member not in running and member.process.returncode not in IN_ORDER
+        failed_before = [
+            member
+            for member in self.members
+            if member not in running and member.process.returncode not in CLEAN_EXIT_CODES
         ]
         if not failed:
-            said = "everything is on disk" if not gone else "the data of these brokers is on disk"
-            self._print(f"stopped after {time_text(time.monotonic() - began)}; {said}")
-        for member in gone:
+            result = "everything is on disk" if not failed_before else "the data of these brokers is on disk"
+            self._print(f"stopped after {time_text(time.monotonic() - started_s)}; {result}")
+        for member in failed_before:
             print_error(f"{member.ended_text()} before; it recovers its data when it starts again")
         return not failed
 
@@ -182,7 +184,7 @@ class ClusterSupervisor:
         print_last("\n".join(lines))
 
 
-def brokers_reported_by(plan: BrokerPlan, patience_s: float = ANSWER_S) -> set[int]:
+def brokers_reported_by(plan: BrokerPlan, timeout_s: float = ANSWER_S) -> set[int]:
     """The ids of the brokers in the metadata of one broker; none before it answers.
 
     A new client asks its bootstrap server alone. The client is librdkafka, as in all commands: it checks the broker.
@@ -193,7 +195,7 @@ def brokers_reported_by(plan: BrokerPlan, patience_s: float = ANSWER_S) -> set[i
     server = f"{HOST}:{plan.port}"
     admin = AdminClient({"bootstrap.servers": server, **CLIENT_PROPERTIES}, error_cb=lambda error: None)
     try:
-        return set(admin.list_topics(timeout=patience_s).brokers)
+        return set(admin.list_topics(timeout=timeout_s).brokers)
     except KafkaException:
         return set()
 

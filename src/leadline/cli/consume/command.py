@@ -36,7 +36,7 @@ from leadline.model import TopicPartition as Partition
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
 
-AT_ONCE = 1000
+MAX_BATCH_RECORDS = 1000
 OFFSET_TAIL_BASE = -2000  # librdkafka's: so many before the end
 WAIT_S = 0.2
 
@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
     if group is not None and (options.partition or options.offset is not None or options.from_time is not None):
         raise Failure("--group hands out partitions and offsets: leave out --partition, --offset and --from-time")
     layout = as_json(options.print) if options.format == "json" else as_text(options.print, options.key_separator)
-    reading = TopicReader(options.topic, options.max, {} if options.to_end else None, layout, group is not None)
+    reader = TopicReader(options.topic, options.max, {} if options.to_end else None, layout, group is not None)
     consumer = connection.consumer(
         {
             "group.id": group or "leadline",
@@ -135,31 +135,31 @@ def run(options: argparse.Namespace) -> int:
     try:
         numbers = sorted(connection.partitions_of(consumer, options.topic))
         if group is not None:
-            _join(consumer, reading)
+            _join(consumer, reader)
         else:
-            _assign(connection, consumer, reading, options, numbers)
-        return _read(connection, consumer, reading)
+            _assign(connection, consumer, reader, options, numbers)
+        return _read(connection, consumer, reader)
     finally:
         consumer.close()
 
 
-def _join(consumer: "Consumer", reading: TopicReader) -> None:
+def _join(consumer: "Consumer", reader: TopicReader) -> None:
     """To the end means: to the end of all that the group hands to this member, once it has handed out something."""
 
     def assigned(_: "Consumer", partitions: "list[TopicPartition]") -> None:
-        if reading.ends is not None:
-            reading.ends.pop(-1, None)
-            reading.ends |= {partition.partition: NO_END for partition in partitions}
+        if reader.ends is not None:
+            reader.ends.pop(-1, None)
+            reader.ends |= {partition.partition: NO_END for partition in partitions}
 
-    if reading.ends is not None:
-        reading.ends[-1] = NO_END
-    consumer.subscribe([reading.topic], on_assign=assigned)
+    if reader.ends is not None:
+        reader.ends[-1] = NO_END
+    consumer.subscribe([reader.topic], on_assign=assigned)
 
 
 def _assign(
     connection: ClusterConnection,
     consumer: "Consumer",
-    reading: TopicReader,
+    reader: TopicReader,
     options: argparse.Namespace,
     numbers: Sequence[int],
 ) -> None:
@@ -167,43 +167,43 @@ def _assign(
 
     for partition in options.partition or ():
         if partition not in numbers:
-            raise Failure(f"{reading.topic} has the partitions 0 to {len(numbers) - 1}: there is no {partition}")
-    chosen = [TopicPartition(reading.topic, partition) for partition in options.partition or numbers]
-    edges = _edges(connection, consumer, reading, chosen, needed=options.from_time is not None)
-    for position in chosen:
-        if (at := edges.get(Partition(position.topic, position.partition))) is None:
+            raise Failure(f"{reader.topic} has the partitions 0 to {len(numbers) - 1}: there is no {partition}")
+    positions = [TopicPartition(reader.topic, partition) for partition in options.partition or numbers]
+    ranges = _offset_ranges(connection, consumer, reader, positions, needed=options.from_time is not None)
+    for position in positions:
+        if (at := ranges.get(Partition(position.topic, position.partition))) is None:
             position.offset = logical_offset(options)
             continue
         position.offset = start_offset(options, position, at.start, at.end)
-        if reading.ends is not None and position.offset < at.end:
-            reading.ends[position.partition] = at.end
+        if reader.ends is not None and position.offset < at.end:
+            reader.ends[position.partition] = at.end
     if options.from_time is not None:
-        _seek_time(connection, consumer, chosen, options.from_time, reading)
-    consumer.assign(chosen)
+        _seek_time(connection, consumer, positions, options.from_time, reader)
+    consumer.assign(positions)
 
 
-def _edges(
+def _offset_ranges(
     connection: ClusterConnection,
     consumer: "Consumer",
-    reading: TopicReader,
-    chosen: "list[TopicPartition]",
+    reader: TopicReader,
+    positions: "list[TopicPartition]",
     *,
     needed: bool,
 ) -> dict[Partition, OffsetRange]:
     """Where partitions start and end. What nobody leads is told, and waited for if it cannot be read without."""
-    partitions = [Partition(partition.topic, partition.partition) for partition in chosen]
-    complained, needed = "", needed or reading.ends is not None
+    partitions = [Partition(partition.topic, partition.partition) for partition in positions]
+    reported, needed = "", needed or reader.ends is not None
     while True:
         cluster = connection.metadata(consumer)
-        trouble = leader_problem(connection, cluster, reading.topic, [tp.partition for tp in partitions])
-        if trouble and trouble != complained:
-            complained = trouble
-            print_error(f"{trouble}; waiting{f' for {connection.timeout_s:g} s (--timeout)' if needed else ''}")
-        if not trouble or not needed:
+        problem = leader_problem(connection, cluster, reader.topic, [tp.partition for tp in partitions])
+        if problem and problem != reported:
+            reported = problem
+            print_error(f"{problem}; waiting{f' for {connection.timeout_s:g} s (--timeout)' if needed else ''}")
+        if not problem or not needed:
             break
         time.sleep(WAIT_S)
         if connection.remaining_s < STALL_S / 3:  # too little to ask once more
-            raise Failure(f"{trouble}: the topic cannot be read to its end")
+            raise Failure(f"{problem}: the topic cannot be read to its end")
         connection.refresh(cluster)
     connection.restart_timeout()
     admin = connection.admin()
@@ -236,51 +236,51 @@ def start_offset(options: argparse.Namespace, at: "TopicPartition", low: int, hi
 def _seek_time(
     connection: ClusterConnection,
     consumer: "Consumer",
-    chosen: "list[TopicPartition]",
+    positions: "list[TopicPartition]",
     timestamp: int,
-    reading: TopicReader,
+    reader: TopicReader,
 ) -> None:
     """To the first record that is as young as this; to the end where there is none."""
     from confluent_kafka import TopicPartition
 
-    times = [TopicPartition(position.topic, position.partition, timestamp) for position in chosen]
-    answers = consumer.offsets_for_times(times, timeout=connection.timeout_s)
-    for position, answer in zip(chosen, answers, strict=True):
+    times = [TopicPartition(position.topic, position.partition, timestamp) for position in positions]
+    responses = consumer.offsets_for_times(times, timeout=connection.timeout_s)
+    for position, answer in zip(positions, responses, strict=True):
         if answer.error is not None:
             raise Failure(f"{position.topic}-{position.partition}: {client_error_text(answer.error)}")
         position.offset = answer.offset
-        if answer.offset < 0 and reading.ends is not None:
-            reading.ends.pop(position.partition, None)
+        if answer.offset < 0 and reader.ends is not None:
+            reader.ends.pop(position.partition, None)
 
 
-def _read(connection: ClusterConnection, consumer: "Consumer", reading: TopicReader) -> int:
+def _read(connection: ClusterConnection, consumer: "Consumer", reader: TopicReader) -> int:
     """Until it is finished or a person ends it; with a summary, unless the reader behind the pipe has gone."""
     started = time.monotonic()
     with ctrl_c() as pressed:
-        _copy(connection, consumer, reading, pressed)
+        _write_records(connection, consumer, reader, pressed)
     if pressed.is_set():
         print(file=sys.stderr)  # the terminal wrote ^C there
-    print(reading.summary(time.monotonic() - started), file=sys.stderr)
-    return 130 if pressed.is_set() and reading.is_bounded else 0
+    print(reader.summary(time.monotonic() - started), file=sys.stderr)
+    return 130 if pressed.is_set() and reader.is_bounded else 0
 
 
-def _copy(connection: ClusterConnection, consumer: "Consumer", reading: TopicReader, ended: Event) -> None:
+def _write_records(connection: ClusterConnection, consumer: "Consumer", reader: TopicReader, ended: Event) -> None:
     out = sys.stdout.buffer
     paint, piped = Paint(sys.stdout), not sys.stdout.isatty()
-    shown, stall = 0.0, StallWatch(connection, consumer, reading)
+    shown, stall = 0.0, StallWatch(connection, consumer, reader)
     with StatusLine() as status:
-        while not (reading.finished or ended.is_set()):
+        while not (reader.finished or ended.is_set()):
             first = consumer.poll(WAIT_S)
             if first is None:
                 stall.check()
             else:
                 stall.ended()
-                data, last = reading.take([first, *consumer.consume(AT_ONCE, 0)])
-                out.write(data if piped else paint.harmless(data.decode("utf-8", "replace")).encode())
+                data, last = reader.take([first, *consumer.consume(MAX_BATCH_RECORDS, 0)])
+                out.write(data if piped else paint.escape(data.decode("utf-8", "replace")).encode())
                 out.flush()
-                for message in last.values() if reading.stores else ():
+                for message in last.values() if reader.stores_offsets else ():
                     consumer.store_offsets(message=message)
             now = time.monotonic()
             if piped and now - shown > WAIT_S:  # on a terminal, the records themselves show it
                 shown = now
-                status.show(f"{reading.count:,} records, {size_text(reading.size)}")
+                status.show(f"{reader.count:,} records, {size_text(reader.size)}")

@@ -57,7 +57,7 @@ def as_json(print_fields: Sequence[str]) -> Layout:
     def layout(message: "Message") -> bytes:
         kind, timestamp = message.timestamp()
         headers: list[Json] = [{"key": name, **json_bytes("value", value)} for name, value in headers_of(message)]
-        every: dict[str, dict[str, Json]] = {
+        members_by_field: dict[str, dict[str, Json]] = {
             "partition": {"partition": message.partition()},
             "offset": {"offset": message.offset()},
             "timestamp": {"timestamp": timestamp, "timestampType": TIME_TYPES.get(kind)},
@@ -65,7 +65,7 @@ def as_json(print_fields: Sequence[str]) -> Layout:
             "key": json_bytes("key", message.key()),
         }
         record: dict[str, Json] = {"topic": message.topic()}
-        for name, members in every.items():
+        for name, members in members_by_field.items():
             record |= members if name in selected else {}
         record |= json_bytes("value", message.value())
         return json.dumps(record, ensure_ascii=False).encode() + b"\n"

@@ -26,20 +26,20 @@ class TopicReader:
     """How far it has come, and whether that is far enough."""
 
     topic: str
-    most: int | None  # records
+    max_records: int | None  # records
     ends: dict[int, int] | None  # of the partitions still to be read to their end; None: read on
     layout: Layout
-    stores: bool = False  # for a group
+    stores_offsets: bool = False  # for a group
     count: int = 0
     size: int = 0
 
     @property
     def finished(self) -> bool:
-        return self.count == self.most or (self.ends is not None and not self.ends)
+        return self.count == self.max_records or (self.ends is not None and not self.ends)
 
     @property
     def is_bounded(self) -> bool:
-        return self.most is not None or self.ends is not None
+        return self.max_records is not None or self.ends is not None
 
     def take(self, messages: "Sequence[Message]") -> "tuple[bytes, dict[int, Message]]":
         """What to write out, and the last record of each partition in it."""
@@ -54,14 +54,14 @@ class TopicReader:
                     raise Failure(f"{self.topic}: {client_error_text(error)}")
                 if self.ends is not None:
                     self.ends.pop(partition, None)
-            elif not self.finished and self._is_wanted(partition, offset):
+            elif not self.finished and self._is_before_end(partition, offset):
                 out.append(self.layout(message))
                 last[partition] = message
                 self.count += 1
                 self.size += len(message) + len(message.key() or b"")
         return b"".join(out), last
 
-    def _is_wanted(self, partition: int, offset: int) -> bool:
+    def _is_before_end(self, partition: int, offset: int) -> bool:
         if self.ends is None:
             return True
         end = self.ends.get(partition, -1)
@@ -77,8 +77,8 @@ class TopicReader:
 class StallWatch:
     """Tells why nothing comes, if that is because of a leader; a Failure once a reader with an end waited too long."""
 
-    def __init__(self, connection: ClusterConnection, consumer: "Consumer", reading: TopicReader) -> None:
-        self._connection, self._consumer, self._reading = connection, consumer, reading
+    def __init__(self, connection: ClusterConnection, consumer: "Consumer", reader: TopicReader) -> None:
+        self._connection, self._consumer, self._reader = connection, consumer, reader
         self._since = self._checked = time.monotonic()
         self._printed = ""
 
@@ -91,30 +91,30 @@ class StallWatch:
         if now - max(self._since, self._checked) < STALL_S:
             return
         self._checked = now
-        trouble = self._problem()
+        problem = self._problem()
         if not self._consumer.assignment():
-            trouble = NO_ASSIGNMENT
-        if trouble and trouble != self._printed:
-            self._printed = trouble
-            print_error(f"{trouble}; waiting")
-        if self._is_fatal(trouble) and now - self._since > self._connection.timeout_s + STALL_S:
-            raise Failure(f"{trouble}: the topic cannot be read to its end")
+            problem = NO_ASSIGNMENT
+        if problem and problem != self._printed:
+            self._printed = problem
+            print_error(f"{problem}; waiting")
+        if self._is_fatal(problem) and now - self._since > self._connection.timeout_s + STALL_S:
+            raise Failure(f"{problem}: the topic cannot be read to its end")
 
-    def _is_fatal(self, trouble: str) -> bool:
+    def _is_fatal(self, problem: str) -> bool:
         """A member that its group does not need may wait. One that reads to the end would be done, if it had joined."""
-        if trouble == NO_ASSIGNMENT:
-            return self._reading.ends is not None
-        return self._reading.is_bounded and bool(trouble)
+        if problem == NO_ASSIGNMENT:
+            return self._reader.ends is not None
+        return self._reader.is_bounded and bool(problem)
 
     def _problem(self) -> str:
         partitions = [assigned.partition for assigned in self._consumer.assignment()]
-        if self._reading.ends is not None:
-            partitions = [number for number in partitions if number in self._reading.ends]
+        if self._reader.ends is not None:
+            partitions = [number for number in partitions if number in self._reader.ends]
         self._connection.restart_timeout()
         try:
             cluster = self._connection.metadata(self._consumer)
         except Failure as error:
             return str(error)
-        if self._reading.is_bounded:  # who follows a topic may hear nothing for hours: nobody is asked meanwhile
+        if self._reader.is_bounded:  # who follows a topic may hear nothing for hours: nobody is asked meanwhile
             self._connection.refresh(cluster)
-        return leader_problem(self._connection, cluster, self._reading.topic, partitions)
+        return leader_problem(self._connection, cluster, self._reader.topic, partitions)

@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 TOPIC, PARTITIONS = "orders", 6
 MARK = ".leadline-demo"  # in a directory that a demo made: another one may take its place
-PATIENCE_S = 300
-LOOK_S = 0.1
+STEP_TIMEOUT_S = 300
+POLL_S = 0.1
 
 DESCRIPTION = """\
 Show the pipeline. The demo starts a broker, writes orders of coffee shops to a topic, streams them into a Delta table,
@@ -62,8 +62,8 @@ def run(options: argparse.Namespace) -> int:
 
     find(cache_dir())  # before a broker is started: NoJava if there is none
     started = time.monotonic()
-    with ExitStack() as ends:
-        Demo(clear_directory(options.dir), options.rate, ends).play()
+    with ExitStack() as cleanup:
+        Demo(clear_directory(options.dir), options.rate, cleanup).run()
     print(f"\nAll of it took {time_text(time.monotonic() - started)}; everything that ran has ended.")
     return 0
 
@@ -80,20 +80,20 @@ def clear_directory(folder: Path) -> Path:
 
 
 class Demo:
-    def __init__(self, folder: Path, rate: int, ends: ExitStack) -> None:
-        self.folder, self.rate, self._ends = folder, rate, ends
+    def __init__(self, folder: Path, rate: int, cleanup: ExitStack) -> None:
+        self.folder, self.rate, self._cleanup = folder, rate, cleanup
         self.table = folder / "orders-table"
         self.paint, self._step = Paint(sys.stdout), 0
         self.server = ""
 
-    def play(self) -> None:
+    def run(self) -> None:
         self.start_broker()
-        tills = self.write_orders()
+        writer = self.write_orders()
         pipeline = self.stream()
         self.crash(pipeline)
-        self.go_on(tills)
+        self.resume(writer)
         self.verify()
-        self.ask_the_table()
+        self.query_table()
         self.report()
 
     # What is said
@@ -120,13 +120,13 @@ class Demo:
         self._print_step(
             "A broker", "One process, no JVM, no ZooKeeper; any Kafka client takes it for Apache Kafka 3.8."
         )
-        data, began = self.folder / "broker", time.monotonic()
+        data, started = self.folder / "broker", time.monotonic()
         sets = ["--set", f"log.dirs={data}", "--set", "listeners=PLAINTEXT://localhost:0"]
         log = self.folder / "broker.log"
         broker = self._start([sys.executable, "-m", "leadline", "start", *sets], log)
         address = _wait_for(lambda: re.search(r"on (\S+:\d+)", log.read_text()), broker, log)
         self.server = address.group(1)
-        self._print(f"listens on {self.server}, {time_text(time.monotonic() - began)} after it was started")
+        self._print(f"listens on {self.server}, {time_text(time.monotonic() - started)} after it was started")
 
     def write_orders(self) -> OrderWriter:
         from confluent_kafka import Producer
@@ -140,10 +140,10 @@ class Demo:
         admin = AdminClient({"bootstrap.servers": self.server, "log_level": 0})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
         producer = Producer({"bootstrap.servers": self.server, "log_level": 0, "linger.ms": 20, "acks": "all"})
-        tills = OrderWriter(producer, TOPIC, self.rate)
-        self._ends.callback(tills.halt)
+        writer = OrderWriter(producer, TOPIC, self.rate)
+        self._cleanup.callback(writer.halt)
         self._print(f"topic {TOPIC} with {PARTITIONS} partitions")
-        return tills
+        return writer
 
     def stream(self) -> "subprocess.Popen[bytes]":
         self._print_step(
@@ -156,39 +156,39 @@ class Demo:
         log, before = self.folder / "pipeline.log", _batch(self._state())
         arguments = ["pipeline", "table", TOPIC, str(self.table), "--format", "json", "--interval", "1s"]
         pipeline = self._start(self._command(*arguments, "--bootstrap-server", self.server), log)
-        began = time.monotonic()
+        started = time.monotonic()
         _wait_for(lambda: _batch(self._state()) >= before + commits, pipeline, log)
-        after = f"{time_text(time.monotonic() - began)} after the start of Spark"
-        self._print(f"{count_text(commits, 'commit')}, {after}: {self._has()}")
+        after = f"{time_text(time.monotonic() - started)} after the start of Spark"
+        self._print(f"{count_text(commits, 'commit')}, {after}: {self._table_text()}")
         return pipeline
 
     def crash(self, pipeline: "subprocess.Popen[bytes]") -> None:
         self._print_step(
             "kill -9", "As soon as a batch has written files and not committed them. The orders keep coming."
         )
-        _wait_for(lambda: self._files_beside() > 0, pipeline, self.folder / "pipeline.log")
+        _wait_for(lambda: self._uncommitted_files() > 0, pipeline, self.folder / "pipeline.log")
         _kill(pipeline)
-        files = count_text(self._files_beside(), "file")
+        files = count_text(self._uncommitted_files(), "file")
         self._print(f"it left {files} of a batch that never was: no reader sees that, and `table vacuum` deletes it")
-        self._print(f"the table stands at batch {_batch(self._state())}: {self._has()}")
+        self._print(f"the table stands at batch {_batch(self._state())}: {self._table_text()}")
 
-    def go_on(self, tills: OrderWriter) -> None:
+    def resume(self, writer: OrderWriter) -> None:
         self._print_step(
             "The same command again", "It asks the table how far it has come, and takes the orders from there."
         )
         pipeline = self._follow(commits=1)
-        written = tills.stop()
+        written = writer.stop()
         self._print(f"the shops close: {written:,} orders in all, each of them acknowledged")
         _wait_for(self._caught_up, pipeline, self.folder / "pipeline.log")
         os.kill(pipeline.pid, signal.SIGINT)
-        pipeline.wait(PATIENCE_S)
-        self._print(f"caught up at batch {_batch(self._state())}: {self._has()}")
+        pipeline.wait(STEP_TIMEOUT_S)
+        self._print(f"caught up at batch {_batch(self._state())}: {self._table_text()}")
 
     def verify(self) -> None:
         self._print_step("Is each order there once?", "Topic and table are compared offset by offset, and by checksum.")
         self._run("pipeline", "verify", str(self.table), "--bootstrap-server", self.server)
 
-    def ask_the_table(self) -> None:
+    def query_table(self) -> None:
         import pyarrow.compute as pc
         from deltalake import DeltaTable
 
@@ -222,20 +222,20 @@ class Demo:
 
         return open_table("delta", str(self.table)).state()
 
-    def _files_beside(self) -> int:
+    def _uncommitted_files(self) -> int:
         """That were written for the table, and are no part of it."""
         from deltalake import DeltaTable
 
         committed = {Path(uri.removeprefix("file://")).name for uri in DeltaTable(self.table).file_uris()}
         return len({file.name for file in self.table.rglob("*.parquet")} - committed)
 
-    def _has(self) -> str:
+    def _table_text(self) -> str:
         state = self._state()
         done = sum(state.progress.offsets.values()) if state is not None else 0
         size = sum(file.stat().st_size for file in self.table.rglob("*.parquet"))
-        return f"{done:,} orders of {self._ends_at():,}, {size_text(size)} of Parquet"
+        return f"{done:,} orders of {self._end_offset():,}, {size_text(size)} of Parquet"
 
-    def _ends_at(self) -> int:
+    def _end_offset(self) -> int:
         return sum(self._latest().values())
 
     def _latest(self) -> Mapping[int, int]:
@@ -256,11 +256,11 @@ class Demo:
 
     def _start(self, arguments: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
         """In a session of its own, which ends with the demo."""
-        output = self._ends.enter_context(log.open("ab"))
+        output = self._cleanup.enter_context(log.open("ab"))
         process = subprocess.Popen(
             arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
-        self._ends.callback(_end, process)
+        self._cleanup.callback(_stop, process)
         return process
 
     def _run(self, *arguments: str) -> None:
@@ -283,10 +283,10 @@ def _running(arguments: Sequence[str], errors: IO[bytes]) -> Iterator["subproces
         yield process
         process.wait()
     finally:
-        _end(process)
+        _stop(process)
 
 
-def _end(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
+def _stop(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
     """With all that it started, if it has not ended by itself."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGTERM)
@@ -309,13 +309,13 @@ def _batch(state: "TableState | None") -> int:
     return -1 if state is None else state.progress.batch
 
 
-def _wait_for(look: Callable[[], T | None], process: "subprocess.Popen[bytes]", log: Path) -> T:
+def _wait_for(condition: Callable[[], T | None], process: "subprocess.Popen[bytes]", log: Path) -> T:
     """What comes of it, once it is something. Failure if the process ends before, or time does."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (result := look()):
+    deadline = time.monotonic() + STEP_TIMEOUT_S
+    while not (result := condition()):
         if process.poll() is not None or time.monotonic() > deadline:
             raise Failure(f"this step failed; {log} ends with: {_tail(log)}")
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     return result
 
 

@@ -20,22 +20,22 @@ BUSIEST, BUSY_SHARE = "trieste-4", 0.4
 MENU = {"espresso": 1.9, "cortado": 2.6, "flat white": 3.4, "filter": 2.8, "croissant": 2.2, "cinnamon bun": 3.1}
 BROKEN = 400
 WAVE_S = 12.0
-TURN_S = 0.05
+INTERVAL_S = 0.05
 
 
 def orders(seed: int = 4) -> Iterator[tuple[str, bytes]]:
     """Key and value of one after the other, for ever."""
-    draw, number = random.Random(seed), 0
+    random_source, number = random.Random(seed), 0
     while True:
         number += 1
-        shop = BUSIEST if draw.random() < BUSY_SHARE else draw.choice(SHOPS)
-        items = draw.choices(list(MENU), k=draw.choice((1, 1, 1, 2, 2, 3, 8)))
+        shop = BUSIEST if random_source.random() < BUSY_SHARE else random_source.choice(SHOPS)
+        items = random_source.choices(list(MENU), k=random_source.choice((1, 1, 1, 2, 2, 3, 8)))
         order = {
             "order": number,
             "shop": shop,
             "items": items,
             "total": round(sum(MENU[item] for item in items), 2),
-            "paid": draw.choice(("card", "card", "card", "cash")),
+            "paid": random_source.choice(("card", "card", "card", "cash")),
         }
         value = json.dumps(order).encode()
         yield shop, value[: len(value) // 2] if number % BROKEN == 0 else value
@@ -65,10 +65,14 @@ class OrderWriter:
         self._thread.join()
 
     def _run(self) -> None:
-        began, stream = time.monotonic(), orders()
+        started_s, stream = time.monotonic(), orders()
         due = 0.0
-        while not self._stop.wait(TURN_S):
-            due += TURN_S * self._per_second * (1 + 0.7 * math.sin((time.monotonic() - began) / WAVE_S * 2 * math.pi))
+        while not self._stop.wait(INTERVAL_S):
+            due += (
+                INTERVAL_S
+                * self._per_second
+                * (1 + 0.7 * math.sin((time.monotonic() - started_s) / WAVE_S * 2 * math.pi))
+            )
             while self.written < due:
                 key, value = next(stream)
                 self._producer.produce(self._topic, value, key, on_delivery=self._delivered)

@@ -71,14 +71,14 @@ class LogDump:
 
     def path(self, path: str) -> None:
         if not os.path.lexists(path):
-            self._complain(Failure(f"{path}: No such file or directory"))
+            self._report(Failure(f"{path}: No such file or directory"))
             return
         if not os.path.isdir(path):
             self._file(path)
             return
         files = files_in(path)
         if not files:
-            self._complain(Failure(f"{path}: no file of a log in this directory"))
+            self._report(Failure(f"{path}: no file of a log in this directory"))
         for file in files:
             self._file(file)
 
@@ -88,19 +88,19 @@ class LogDump:
         try:
             for row in reader_of(path, self._options)(path):
                 if isinstance(row, CorruptFile):
-                    self._complain(row)
+                    self._report(row)
                 elif self._options.json:
                     print(row.json(path))
                 else:
-                    print(self._paint.harmless(row.text()))
+                    print(self._paint.escape(row.text()))
         except (CorruptFile, Failure) as error:
-            self._complain(error)
+            self._report(error)
         except BrokenPipeError:
             raise
         except OSError as error:
-            self._complain(Failure(f"{path}: {error.strerror}"))
+            self._report(Failure(f"{path}: {error.strerror}"))
 
-    def _complain(self, error: Exception) -> None:
+    def _report(self, error: Exception) -> None:
         sys.stdout.flush()  # what was found before it comes before it
         print_error(str(error))
         self.failed = True
@@ -108,19 +108,19 @@ class LogDump:
 
 def files_in(directory: str) -> list[str]:
     """Those of a log or of a log directory: settings and checkpoints, then segment by segment, then partitions."""
-    plain: list[str] = []
+    text_files: list[str] = []
     segments: list[tuple[int, int, str]] = []
-    below: list[str] = []
+    partition_files: list[str] = []
     for name in sorted(os.listdir(directory)):
         path = os.path.join(directory, name)
         parsed = names.parse_file_name(name)
         if os.path.isdir(path):
-            below += files_in(path) if _is_partition(name) else []
+            partition_files += files_in(path) if _is_partition(name) else []
         elif parsed is not None and parsed[1] in SEGMENT_KINDS:
             segments.append((parsed[0], SEGMENT_KINDS.index(parsed[1]), path))
         elif name in TEXT_FILES:
-            plain.append(path)
-    return plain + [path for _, _, path in sorted(segments)] + below
+            text_files.append(path)
+    return text_files + [path for _, _, path in sorted(segments)] + partition_files
 
 
 def _is_partition(name: str) -> bool:

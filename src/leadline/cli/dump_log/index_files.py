@@ -21,7 +21,7 @@ class SegmentBatches:
 
     path: str
     positions: dict[int, Header] = field(default_factory=dict)
-    firsts: list[int] = field(default_factory=list)  # base offsets
+    base_offsets: list[int] = field(default_factory=list)  # base offsets
     headers: list[Header] = field(default_factory=list)
 
     @classmethod
@@ -29,12 +29,12 @@ class SegmentBatches:
         batches = cls(path)
         for position, header, _ in batches_in(path):
             batches.positions[position] = header
-            batches.firsts.append(header.base_offset)
+            batches.base_offsets.append(header.base_offset)
             batches.headers.append(header)
         return batches
 
-    def holding(self, offset: int) -> Header | None:
-        at = bisect_right(self.firsts, offset) - 1
+    def batch_with(self, offset: int) -> Header | None:
+        at = bisect_right(self.base_offsets, offset) - 1
         return self.headers[at] if at >= 0 and offset <= self.headers[at].last_offset else None
 
 
@@ -62,11 +62,11 @@ def read_index(path: str, base: int, batches: SegmentBatches | None) -> Rows:
         if relative <= last[0] or at <= last[1]:
             yield CorruptFile(path, position, f"offset {base + relative} and position {at} do not both increase")
         last = (relative, at)
-        if batches is not None and (wrong := _misdirection(batches, base + relative, at)):
-            yield CorruptFile(path, position, wrong)
+        if batches is not None and (error := _entry_error(batches, base + relative, at)):
+            yield CorruptFile(path, position, error)
 
 
-def _misdirection(batches: SegmentBatches, offset: int, position: int) -> str:
+def _entry_error(batches: SegmentBatches, offset: int, position: int) -> str:
     """An entry is of use if no record from its offset on lies before its position."""
     header = batches.positions.get(position)
     if header is None:
@@ -94,7 +94,7 @@ def read_time_index(path: str, base: int, batches: SegmentBatches | None) -> Row
         last = (timestamp, relative)
         if batches is None:
             continue
-        header = batches.holding(base + relative)
+        header = batches.batch_with(base + relative)
         if header is None:
             yield CorruptFile(path, position, f"no batch of {batches.path} holds offset {base + relative}")
         elif header.max_timestamp != timestamp:
@@ -126,7 +126,7 @@ def read_txn_index(path: str, base: int, batches: SegmentBatches | None) -> Rows
             yield CorruptFile(path, position, f"last offset {aborted.last_offset} is not above {last}")
         last = aborted.last_offset
         if batches is not None:
-            header = batches.holding(aborted.last_offset)
+            header = batches.batch_with(aborted.last_offset)
             if header is None or not header.is_control or header.producer_id != aborted.producer_id:
                 yield CorruptFile(
                     path, position, f"no marker of producer {aborted.producer_id} at offset {aborted.last_offset}"

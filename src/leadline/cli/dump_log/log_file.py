@@ -119,8 +119,8 @@ def _record_rows(header: Header, batch: bytes, data: bool) -> Iterator[DumpRow]:
         if header.is_control:
             fields |= _control_fields(header, batch, record)
         elif data:
-            both = (("key", record.key), ("payload", record.value))
-            fields |= {name: value for name, value in both if value is not None}
+            key_and_value = (("key", record.key), ("payload", record.value))
+            fields |= {name: value for name, value in key_and_value if value is not None}
         yield DumpRow("record", fields)
 
 

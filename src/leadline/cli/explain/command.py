@@ -26,7 +26,7 @@ from leadline.cli.kafka_python.partitions import describe_log_dirs, epoch_starts
 from leadline.cli.offsets import list_offsets, resolve_partitions
 from leadline.cli.options import add_command, topic_argument
 from leadline.cli.terminal import Paint
-from leadline.cli.transactions.command import Known, open_transactions
+from leadline.cli.transactions.command import TransactionsByProducer, open_transactions
 from leadline.cli.transactions.open_transactions import BlockedPartition
 from leadline.model import BrokerId, Offset, TopicPartition
 
@@ -64,9 +64,9 @@ def _explain(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
     partitions = resolve_partitions(connection, admin, options.topics)
     with kafka_python_admin(connection) as client:
-        seen, transactions = collect_reports(connection, admin, client, partitions)
+        reports_by_partition, transactions = collect_reports(connection, admin, client, partitions)
     paint, now_ms = Paint(sys.stdout), time.time_ns() // 1_000_000
-    for n, reports in enumerate(seen):
+    for n, reports in enumerate(reports_by_partition):
         explanation = explain_partition(reports)
         if options.json:
             print(json.dumps(as_json(explanation)))
@@ -79,27 +79,29 @@ def _explain(options: argparse.Namespace) -> int:
 
 def collect_reports(
     connection: ClusterConnection, admin: "AdminClient", client: KafkaPythonAdmin, partitions: Sequence[TopicPartition]
-) -> tuple[list[PartitionReports], Known]:
+) -> tuple[list[PartitionReports], TransactionsByProducer]:
     """Ask all brokers that hold a replica of some partitions."""
     cluster = connection.metadata(admin)
-    about = {tp: cluster.topics[tp.topic].partitions[tp.partition] for tp in partitions}
+    metadata = {tp: cluster.topics[tp.topic].partitions[tp.partition] for tp in partitions}
     alive = client.answering
     silent = {
         broker: "does not answer" if broker in connection.silent else "its broker is away"
-        for part in about.values()
+        for part in metadata.values()
         for broker in part.replicas
         if broker not in alive
     }
-    explanations = partition_explanations(client, _held(about))
-    led = [tp for tp in partitions if about[tp].leader in alive]
+    explanations = partition_explanations(client, _held(metadata))
+    led = [tp for tp in partitions if metadata[tp].leader in alive]
     starts, stable, ends = (
         list_offsets(connection, admin, led, which, committed_only=committed_only) if led else {}
         for which, committed_only in (("earliest", False), ("latest", True), ("latest", False))
     )
     opened, transactions = open_transactions(client, [tp for tp in led if stable[tp] < ends[tp]])
-    untold = [tp for tp in led if not any(tp in explained for explained in explanations.values())]
-    epochs = {tp: epoch for topic in {tp.topic for tp in untold} for tp, epoch in leader_epochs(client, topic).items()}
-    copies = _copies(client, about, explanations, ends, alive)
+    unexplained = [tp for tp in led if not any(tp in explained for explained in explanations.values())]
+    epochs = {
+        tp: epoch for topic in {tp.topic for tp in unexplained} for tp, epoch in leader_epochs(client, topic).items()
+    }
+    statuses = _statuses(client, metadata, explanations, ends, alive)
     return [
         PartitionReports(
             tp,
@@ -108,42 +110,42 @@ def collect_reports(
             part.isrs,
             by_broker={id: explanations[id][tp] for id in part.replicas if tp in explanations.get(id, {})},
             silent={id: silent[id] for id in part.replicas if id in silent},
-            copies=copies.get(tp, {}),
-            epoch_starts=epoch_starts(client, tp, part.leader, epochs[tp], starts[tp]) if tp in untold else (),
+            statuses=statuses.get(tp, {}),
+            epoch_starts=epoch_starts(client, tp, part.leader, epochs[tp], starts[tp]) if tp in unexplained else (),
             blocked=BlockedPartition(
                 tp, stable[tp], ends[tp], tuple(transaction for transaction in opened if transaction.tp == tp)
             )
             if tp in led
             else None,
         )
-        for tp, part in about.items()
+        for tp, part in metadata.items()
     ], transactions
 
 
-def _held(about: "Mapping[TopicPartition, PartitionMetadata]") -> dict[BrokerId, list[TopicPartition]]:
+def _held(metadata: "Mapping[TopicPartition, PartitionMetadata]") -> dict[BrokerId, list[TopicPartition]]:
     """Of which partitions each broker has a replica."""
-    brokers = sorted({broker for part in about.values() for broker in part.replicas})
-    return {broker: [tp for tp, part in about.items() if broker in part.replicas] for broker in brokers}
+    brokers = sorted({broker for part in metadata.values() for broker in part.replicas})
+    return {broker: [tp for tp, part in metadata.items() if broker in part.replicas] for broker in brokers}
 
 
-def _copies(
+def _statuses(
     client: KafkaPythonAdmin,
-    about: "Mapping[TopicPartition, PartitionMetadata]",
+    metadata: "Mapping[TopicPartition, PartitionMetadata]",
     explanations: Mapping[BrokerId, Mapping[TopicPartition, Explanation]],
     ends: Mapping[TopicPartition, Offset],
     alive: Collection[BrokerId],
 ) -> dict[TopicPartition, dict[BrokerId, ReplicaStatus]]:
     """What brokers that keep no history tell of their replicas: size, and how far they are behind."""
-    quiet = [
+    without_history = [
         (tp, broker)
-        for tp, part in about.items()
+        for tp, part in metadata.items()
         for broker in part.replicas
         if broker in alive and tp not in explanations.get(broker, {})
     ]
-    held = describe_log_dirs(client, sorted({broker for _, broker in quiet})) if quiet else {}
+    held = describe_log_dirs(client, sorted({broker for _, broker in without_history})) if without_history else {}
     statuses: dict[TopicPartition, dict[BrokerId, ReplicaStatus]] = {}
-    for tp, broker in quiet:
-        leads, in_sync = broker == about[tp].leader, broker in about[tp].isrs
+    for tp, broker in without_history:
+        leads, in_sync = broker == metadata[tp].leader, broker in metadata[tp].isrs
         for replica in held[broker].get(tp, ()):
             if not replica.is_future:
                 statuses.setdefault(tp, {})[broker] = ReplicaStatus(

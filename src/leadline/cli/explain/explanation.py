@@ -20,7 +20,7 @@ Explanation = Mapping[str, Any]  # what stands in the JSON
 
 SHOWN = 12  # of epochs, and of what happened
 NOBODY: BrokerId = -1
-NOT_TOLD = "These brokers keep no history: who led earlier, what changed and why is not known."
+NO_HISTORY = "These brokers keep no history: who led earlier, what changed and why is not known."
 REPLICA_HEADS = ("REPLICA", "LOG START", "LOG END", "HIGH WATERMARK", "LAG", "SIZE", "IN SYNC", "STATE")
 EPOCH_HEADS = ("EPOCH", "STARTS AT", "LED BY", "SINCE")
 
@@ -57,11 +57,11 @@ class PartitionExplanation(NamedTuple):
     leader: BrokerId | None
     replicas: Sequence[BrokerId]
     isr: Sequence[BrokerId]
-    copies: Sequence[ReplicaStatus]
+    statuses: Sequence[ReplicaStatus]
     epochs: Sequence[LedEpoch]  # the newest first, as events
     events: Sequence[PartitionEvent]
     blocked: BlockedPartition | None  # None: nobody leads it
-    tells: bool  # there is a broker that keeps a history
+    has_history: bool  # there is a broker that keeps a history
 
 
 class PartitionReports(NamedTuple):
@@ -73,36 +73,36 @@ class PartitionReports(NamedTuple):
     isr: Sequence[BrokerId]
     by_broker: Mapping[BrokerId, Explanation]  # by brokers of Leadline
     silent: Mapping[BrokerId, str]  # why a broker tells nothing
-    copies: Mapping[BrokerId, ReplicaStatus] = {}  # as far as known without being told
+    statuses: Mapping[BrokerId, ReplicaStatus] = {}  # as far as known without being told
     epoch_starts: Sequence[tuple[LeaderEpoch, Offset]] = ()  # as the leader knows them
     blocked: BlockedPartition | None = None
 
 
-def explain_partition(seen: PartitionReports) -> PartitionExplanation:
+def explain_partition(reports: PartitionReports) -> PartitionExplanation:
     return PartitionExplanation(
-        seen.tp,
-        seen.leader,
-        seen.replicas,
-        seen.isr,
-        [_replica(id, seen) for id in seen.replicas],
-        _epochs(seen),
-        _events(seen),
-        seen.blocked,
-        bool(seen.by_broker),
+        reports.tp,
+        reports.leader,
+        reports.replicas,
+        reports.isr,
+        [_replica(id, reports) for id in reports.replicas],
+        _epochs(reports),
+        _events(reports),
+        reports.blocked,
+        bool(reports.by_broker),
     )
 
 
 # Replicas
 
 
-def _replica(id: BrokerId, seen: PartitionReports) -> ReplicaStatus:
-    is_leader, in_sync = id == seen.leader, id in seen.isr
-    if (why := seen.silent.get(id)) is not None:
+def _replica(id: BrokerId, reports: PartitionReports) -> ReplicaStatus:
+    is_leader, in_sync = id == reports.leader, id in reports.isr
+    if (why := reports.silent.get(id)) is not None:
         return ReplicaStatus(id, is_leader, in_sync, state=why)
-    if (report := seen.by_broker.get(id)) is None:
-        return seen.copies.get(id, ReplicaStatus(id, is_leader, in_sync, state="nothing is known of it"))
-    led = None if seen.leader is None else seen.by_broker.get(seen.leader)
-    lag = None if led is None else max(led["log_end"] - report["log_end"], 0)
+    if (report := reports.by_broker.get(id)) is None:
+        return reports.statuses.get(id, ReplicaStatus(id, is_leader, in_sync, state="nothing is known of it"))
+    leader_report = None if reports.leader is None else reports.by_broker.get(reports.leader)
+    lag = None if leader_report is None else max(leader_report["log_end"] - report["log_end"], 0)
     return ReplicaStatus(
         id,
         is_leader,
@@ -112,11 +112,11 @@ def _replica(id: BrokerId, seen: PartitionReports) -> ReplicaStatus:
         report["high_watermark"],
         lag,
         report["size_bytes"],
-        _state(report, led),
+        _state(report, leader_report),
     )
 
 
-def _state(report: Explanation, led: Explanation | None) -> str:
+def _state(report: Explanation, leader_report: Explanation | None) -> str:
     """What it is about to do; and of a follower, what its leader knows of it."""
     if (leads := report["leads"]) is not None:
         proposed_isr = leads["asked_isr"]
@@ -125,30 +125,34 @@ def _state(report: Explanation, led: Explanation | None) -> str:
         return "waits for a leader"
     if follows["state"] != "FETCHING" or follows["why"]:
         return f"{follows['state'].lower().replace('_', ' ')}: {follows['why']}".rstrip(": ")
-    return _fetched(report["broker"], led) if led is not None and led["leads"] is not None else "follows"
+    return (
+        _fetched(report["broker"], leader_report)
+        if leader_report is not None and leader_report["leads"] is not None
+        else "follows"
+    )
 
 
-def _fetched(follower: BrokerId, led: Explanation) -> str:
-    (state,) = [candidate for candidate in led["leads"]["followers"] if candidate["id"] == follower] or [
+def _fetched(follower: BrokerId, leader_report: Explanation) -> str:
+    (state,) = [candidate for candidate in leader_report["leads"]["followers"] if candidate["id"] == follower] or [
         {"fetched_ms": 0}
     ]
     if not state["fetched_ms"]:
         return "has not fetched yet"
-    text = f"fetched {age_text(led['now_ms'] - state['fetched_ms'])} ago"
+    text = f"fetched {age_text(leader_report['now_ms'] - state['fetched_ms'])} ago"
     if state["caught_up_ms"] >= state["fetched_ms"]:
         return text
     if not state["caught_up_ms"]:
         return f"{text}, never caught up"
-    return f"{text}, caught up {age_text(led['now_ms'] - state['caught_up_ms'])} ago"
+    return f"{text}, caught up {age_text(leader_report['now_ms'] - state['caught_up_ms'])} ago"
 
 
 # Epochs and events
 
 
-def _elections(seen: PartitionReports) -> dict[LeaderEpoch, Explanation]:
+def _elections(reports: PartitionReports) -> dict[LeaderEpoch, Explanation]:
     """The first that anybody heard of each."""
     elections: dict[LeaderEpoch, Explanation] = {}
-    for report in seen.by_broker.values():
+    for report in reports.by_broker.values():
         for election in report["history"]["elections"]:
             before = elections.get(election["epoch"])
             if before is None or election["at_ms"] < before["at_ms"]:
@@ -156,11 +160,11 @@ def _elections(seen: PartitionReports) -> dict[LeaderEpoch, Explanation]:
     return elections
 
 
-def _epochs(seen: PartitionReports) -> list[LedEpoch]:
-    elections = _elections(seen)
-    led = None if seen.leader is None else seen.by_broker.get(seen.leader)
-    best = led or next(iter(seen.by_broker.values()), None)
-    starts = dict(seen.epoch_starts if best is None else best["epochs"])
+def _epochs(reports: PartitionReports) -> list[LedEpoch]:
+    elections = _elections(reports)
+    leader_report = None if reports.leader is None else reports.by_broker.get(reports.leader)
+    report = leader_report or next(iter(reports.by_broker.values()), None)
+    starts = dict(reports.epoch_starts if report is None else report["epochs"])
     epochs = [
         LedEpoch(
             epoch,
@@ -173,9 +177,9 @@ def _epochs(seen: PartitionReports) -> list[LedEpoch]:
     return sorted(epochs, reverse=True)
 
 
-def _events(seen: PartitionReports) -> list[PartitionEvent]:
-    events = [_elected(entry, seen.replicas) for entry in _elections(seen).values()]
-    for broker, report in seen.by_broker.items():
+def _events(reports: PartitionReports) -> list[PartitionEvent]:
+    events = [_elected(entry, reports.replicas) for entry in _elections(reports).values()]
+    for broker, report in reports.by_broker.items():
         events += [_isr_changed(entry) for entry in report["history"]["isr_changes"]]
         events += [_truncated(broker, entry) for entry in report["history"]["truncations"]]
     return sorted(events, key=lambda event: event.at_ms, reverse=True)
@@ -225,11 +229,11 @@ def lines_of(
     paint: Paint,
     shown: int = SHOWN,
 ) -> list[str]:
-    about = _about(explanation, transactions, now_ms, paint)
-    width = max(map(len, about))
-    lines = [paint.bold(str(explanation.tp)), *(f"  {name:{width}}  {text}" for name, text in about.items())]
-    rows = [_row(item) for item in explanation.copies]
-    lines += ["", *table(REPLICA_HEADS, [[paint.harmless(cell) for cell in row] for row in rows], paint.bold)]
+    fields = _fields(explanation, transactions, now_ms, paint)
+    width = max(map(len, fields))
+    lines = [paint.bold(str(explanation.tp)), *(f"  {name:{width}}  {text}" for name, text in fields.items())]
+    rows = [_row(item) for item in explanation.statuses]
+    lines += ["", *table(REPLICA_HEADS, [[paint.escape(cell) for cell in row] for row in rows], paint.bold)]
     if explanation.epochs:
         lines += ["", *table(EPOCH_HEADS, [_epoch_row(item) for item in explanation.epochs[:shown]], paint.bold)]
         lines += _more(explanation.epochs, shown)
@@ -237,12 +241,12 @@ def lines_of(
         lines += ["", paint.bold("WHEN                 WHAT")]
         lines += [_event_line(item, paint) for item in explanation.events[:shown]]
         lines += _more(explanation.events, shown)
-    if not explanation.tells:
-        lines += ["", NOT_TOLD]
+    if not explanation.has_history:
+        lines += ["", NO_HISTORY]
     return lines
 
 
-def _about(
+def _fields(
     explanation: PartitionExplanation,
     transactions: Mapping[ProducerId, TransactionDescription],
     now_ms: int,
@@ -253,21 +257,21 @@ def _about(
     if newest is not None:
         leader += f", epoch {newest.epoch}{_since(newest.since_ms, now_ms)}"
     missing = [id for id in explanation.replicas if id not in explanation.isr]
-    about = {
+    fields = {
         "leader": leader,
         "replicas": ids_text(explanation.replicas),
         "in sync": ids_text(explanation.isr) or paint.red("nobody"),
     }
     if missing:
-        about["in sync"] += paint.red(f", without {ids_text(missing)}")
+        fields["in sync"] += paint.red(f", without {ids_text(missing)}")
     if (blocked := explanation.blocked) is not None:
-        about["committed"] = f"up to {blocked.high_watermark}"
+        fields["committed"] = f"up to {blocked.high_watermark}"
         if blocked.waiting > 0:
-            about["committed"] += paint.red(f", transactions only up to {blocked.last_stable}")
+            fields["committed"] += paint.red(f", transactions only up to {blocked.last_stable}")
         if (holder := blocked.holder) is not None:
             texts = holder_texts(holder, transactions.get(holder.producer_id), now_ms)
-            about |= {name: paint.harmless(text) for name, text in texts.items()}
-    return about
+            fields |= {name: paint.escape(text) for name, text in texts.items()}
+    return fields
 
 
 def _since(at_ms: int | None, now_ms: int) -> str:
@@ -293,12 +297,12 @@ def _epoch_row(epoch: LedEpoch) -> list[str]:
 
 
 def _event_line(event: PartitionEvent, paint: Paint) -> str:
-    text = paint.harmless(event.what)
+    text = paint.escape(event.what)
     return f"{moment_text(event.at_ms)}  {paint.red(text) if event.is_bad else text}"
 
 
-def _more(all_of_them: Sequence[object], shown: int) -> list[str]:
-    return [f"and {len(all_of_them) - shown} older ones: --json has them"] if len(all_of_them) > shown else []
+def _more(rows: Sequence[object], shown: int) -> list[str]:
+    return [f"and {len(rows) - shown} older ones: --json has them"] if len(rows) > shown else []
 
 
 def as_json(explanation: PartitionExplanation) -> Json:
@@ -322,12 +326,12 @@ def as_json(explanation: PartitionExplanation) -> Json:
                 "sizeBytes": item.size_bytes,
                 "state": item.state,
             }
-            for item in explanation.copies
+            for item in explanation.statuses
         ],
         "epochs": [
             {"epoch": item.epoch, "startOffset": item.start_offset, "leader": item.leader, "sinceMs": item.since_ms}
             for item in explanation.epochs
         ],
         "events": [{"atMs": item.at_ms, "what": item.what} for item in explanation.events],
-        "historyKept": explanation.tells,
+        "historyKept": explanation.has_history,
     }

@@ -56,10 +56,10 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         help=COMMANDS["groups"].help,
         usage="leadline groups COMMAND ...",
     )
-    under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     listing = add_command(
-        under,
+        subcommands,
         "list",
         _list,
         help="list all groups with state and coordinator",
@@ -72,7 +72,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     listing.add_argument("--json", action="store_true", help="print one JSON object per group")
 
     describing = add_command(
-        under,
+        subcommands,
         "describe",
         describe,
         help="show members, committed offsets, lag and the last rebalances",
@@ -82,10 +82,10 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     describing.add_argument("groups", nargs="*", metavar="GROUP")
     describing.add_argument("--json", action="store_true", help="print one JSON object per group")
 
-    reset_offsets.add_to(under)
+    reset_offsets.add_to(subcommands)
 
     delete = add_command(
-        under,
+        subcommands,
         "delete",
         _delete,
         help="delete groups without members, with their committed offsets",
@@ -139,12 +139,12 @@ def _delete(options: argparse.Namespace) -> int:
     for name in names:
         if not options.yes and not _confirmed(connection, admin, name):
             raise Failure(f"group {name} was not deleted")
-        _delete_one(connection, admin, name)
+        _delete_group(connection, admin, name)
         print(f"Deleted group {name}.")
     return 0
 
 
-def _delete_one(connection: ClusterConnection, admin: "AdminClient", group: str) -> None:
+def _delete_group(connection: ClusterConnection, admin: "AdminClient", group: str) -> None:
     from confluent_kafka import KafkaException
 
     (future,) = admin.delete_consumer_groups([group], request_timeout=connection.remaining_s).values()

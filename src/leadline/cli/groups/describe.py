@@ -93,8 +93,8 @@ def print_description(
     paint: Paint,
 ) -> None:
     kind = f"protocol type {group.protocol_type}" if group.protocol_type not in ("", CONSUMER) else ""
-    about = [group.state, kind, group.protocol, f"coordinator {node_text(group.coordinator, brokers)}"]
-    print(f"{paint.bold(paint.harmless(group.group_id))}: {', '.join(filter(None, about))}")
+    summary = [group.state, kind, group.protocol, f"coordinator {node_text(group.coordinator, brokers)}"]
+    print(f"{paint.bold(paint.escape(group.group_id))}: {', '.join(filter(None, summary))}")
     print()
     if group.members:
         head = "PARTITIONS" if group.protocol_type == CONSUMER else "ASSIGNMENT"

@@ -15,7 +15,7 @@ CONSUMER = (
     "consumer"  # the protocol type of consumers' groups; Kafka Connect's is `connect`, of one that only commits none
 )
 STATES = ("Stable", "PreparingRebalance", "CompletingRebalance", "Empty", "Dead")
-NAMED = 5  # members that a refusal names
+MEMBERS_SHOWN = 5  # members that a refusal names
 
 
 class GroupListing(NamedTuple):
@@ -76,18 +76,20 @@ def await_coordinator(connection: ClusterConnection, group: str) -> None:
 
 def refuse_active(group: GroupDescription, what: str) -> None:
     if group.members:
-        named = [f"{member.client_id} on {member.host} ({member.member_id})" for member in group.members[:NAMED]]
-        more = f" and {len(group.members) - NAMED} more" if len(group.members) > NAMED else ""
+        members = [
+            f"{member.client_id} on {member.host} ({member.member_id})" for member in group.members[:MEMBERS_SHOWN]
+        ]
+        more = f" and {len(group.members) - MEMBERS_SHOWN} more" if len(group.members) > MEMBERS_SHOWN else ""
         raise Failure(
-            f"group {group.group_id} is active and cannot be {what} until its members stop: {', '.join(named)}{more}"
+            f"group {group.group_id} is active and cannot be {what} until its members stop: {', '.join(members)}{more}"
         )
 
 
 def node_text(broker: BrokerId, brokers: dict[BrokerId, ServerAddress]) -> str:
-    at = brokers.get(broker)
-    return f"{at.host}:{at.port} ({broker})" if at is not None else f"broker {broker}"
+    address = brokers.get(broker)
+    return f"{address.host}:{address.port} ({broker})" if address is not None else f"broker {broker}"
 
 
 def node_json(broker: BrokerId, brokers: dict[BrokerId, ServerAddress]) -> Json:
-    at = brokers.get(broker)
-    return {"id": broker, "host": at.host, "port": at.port} if at is not None else {"id": broker}
+    address = brokers.get(broker)
+    return {"id": broker, "host": address.host, "port": address.port} if address is not None else {"id": broker}

@@ -77,7 +77,7 @@ def why(rebalance: Rebalance) -> str:
 
 
 def _cause(cause: Rebalance) -> str:
-    who = cause["instance_id"] or cause["client_id"] or cause["member_id"]
-    where = f" on {cause['client_host'].removeprefix('/')}" if cause["client_host"] else ""
-    said = f" ({cause['reason']})" if cause["reason"] else ""
-    return f"{who}{where} {cause['what']}{said}".strip()
+    member = cause["instance_id"] or cause["client_id"] or cause["member_id"]
+    host = f" on {cause['client_host'].removeprefix('/')}" if cause["client_host"] else ""
+    reason = f" ({cause['reason']})" if cause["reason"] else ""
+    return f"{member}{host} {cause['what']}{reason}".strip()

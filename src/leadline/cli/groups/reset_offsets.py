@@ -70,7 +70,7 @@ class ResetOption(NamedTuple):
     help: str
 
 
-WAYS = (
+RESET_OPTIONS = (
     ResetOption("--to-earliest", None, None, "the first record of each partition"),
     ResetOption("--to-latest", None, None, "the end of each partition"),
     ResetOption("--to-offset", "N", int, "offset N"),
@@ -82,9 +82,9 @@ WAYS = (
 )
 
 
-def add_to(under: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_to(subcommands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = add_command(
-        under,
+        subcommands,
         "reset-offsets",
         run,
         help="change where a group continues; --execute does it, --undo restores it",
@@ -92,28 +92,32 @@ def add_to(under: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
         examples=EXAMPLES,
     )
     parser.add_argument("group", metavar="GROUP")
-    which = parser.add_argument_group("which partitions")
-    which.add_argument(
+    selection = parser.add_argument_group("which partitions")
+    selection.add_argument(
         "--topic", type=topic_argument, action="append", metavar="TOPIC[:0,2-5]", help="these partitions; repeatable"
     )
-    which.add_argument("--all-topics", action="store_true", help="all partitions with committed offsets of the group")
-    where = parser.add_argument_group("new position (times are local)")
-    ways = where.add_mutually_exclusive_group(required=True)
-    for way in WAYS:
-        if way.kind is None:
-            ways.add_argument(way.option, action="store_true", help=way.help)
+    selection.add_argument(
+        "--all-topics", action="store_true", help="all partitions with committed offsets of the group"
+    )
+    position = parser.add_argument_group("new position (times are local)")
+    positions = position.add_mutually_exclusive_group(required=True)
+    for reset_option in RESET_OPTIONS:
+        if reset_option.kind is None:
+            positions.add_argument(reset_option.option, action="store_true", help=reset_option.help)
         else:
-            ways.add_argument(way.option, type=way.kind, metavar=way.metavar, help=way.help)
-    does = parser.add_argument_group("what to do")
-    done = does.add_mutually_exclusive_group()
-    done.add_argument("--dry-run", action="store_true", help="show what would change (default)")
-    done.add_argument("--execute", action="store_true", help="change the offsets")
-    does.add_argument(
+            positions.add_argument(
+                reset_option.option, type=reset_option.kind, metavar=reset_option.metavar, help=reset_option.help
+            )
+    action = parser.add_argument_group("what to do")
+    mode = action.add_mutually_exclusive_group()
+    mode.add_argument("--dry-run", action="store_true", help="show what would change (default)")
+    mode.add_argument("--execute", action="store_true", help="change the offsets")
+    action.add_argument(
         "--no-note", action="store_true", help="write no note into the offsets' metadata: --undo will not work"
     )
-    shown = does.add_mutually_exclusive_group()
-    shown.add_argument("--json", action="store_true", help="print one JSON object per partition")
-    shown.add_argument("--export", action="store_true", help="print only the new offsets, for --from-file")
+    output = action.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print one JSON object per partition")
+    output.add_argument("--export", action="store_true", help="print only the new offsets, for --from-file")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -126,29 +130,31 @@ def run(options: argparse.Namespace) -> int:
     if options.undo:
         return _undo(connection, admin, options, committed)
     partitions = _partitions_to_reset(connection, admin, options, committed)
-    edges = offset_ranges(connection, admin, partitions)
+    ranges = offset_ranges(connection, admin, partitions)
     try:
-        offsets = _new_offsets(connection, admin, options, partitions, committed, edges)
+        offsets = _new_offsets(connection, admin, options, partitions, committed, ranges)
     except ImpossibleReset as error:
         raise Failure(str(error)) from None
-    planned = changes(offsets, committed, edges)
+    planned = changes(offsets, committed, ranges)
     if not options.no_note:
         planned = with_notes(planned, time.time_ns() // 1_000_000)
     _print(connection, options, planned)
     if not options.execute:
         _print_note(options, f"{total(planned)}. Nothing has been changed; add --execute to do it.")
         return 0
-    back = f" To undo it, until the group commits again: leadline groups reset-offsets {options.group} --undo --execute"
-    return _carry_out(connection, admin, options, planned, f"Reset.{back if not options.no_note else ''}")
+    undo_hint = (
+        f" To undo it, until the group commits again: leadline groups reset-offsets {options.group} --undo --execute"
+    )
+    return _carry_out(connection, admin, options, planned, f"Reset.{undo_hint if not options.no_note else ''}")
 
 
 def _check(options: argparse.Namespace) -> None:
-    scoped = options.undo or options.from_file is not None
-    if scoped and (options.topic or options.all_topics):
+    has_own_partitions = options.undo or options.from_file is not None
+    if has_own_partitions and (options.topic or options.all_topics):
         raise Failure("--undo and --from-file define the partitions: leave out --topic and --all-topics")
     if options.topic and options.all_topics:
         raise Failure("--topic and --all-topics cannot be combined")
-    if not scoped and not options.topic and not options.all_topics:
+    if not has_own_partitions and not options.topic and not options.all_topics:
         raise Failure("no partitions given: add --topic TOPIC, --topic TOPIC:0,2-5 or --all-topics")
 
 
@@ -186,22 +192,22 @@ def _new_offsets(
     options: argparse.Namespace,
     partitions: Sequence[TopicPartition],
     committed: dict[TopicPartition, PartitionOffset],
-    edges: dict[TopicPartition, OffsetRange],
+    ranges: dict[TopicPartition, OffsetRange],
 ) -> dict[TopicPartition, Offset]:
     if options.from_file is not None:
         return offsets_in(options.from_file)
     if options.to_earliest:
-        return {tp: edges[tp].start for tp in partitions}
+        return {tp: ranges[tp].start for tp in partitions}
     if options.to_latest:
-        return {tp: edges[tp].end for tp in partitions}
+        return {tp: ranges[tp].end for tp in partitions}
     if options.to_offset is not None:
         return dict.fromkeys(partitions, options.to_offset)
     if options.shift_by is not None:
         return {tp: shifted_offset(tp, committed.get(tp), options.shift_by) for tp in partitions}
-    ago = options.by_duration
-    since_ms = options.to_datetime if ago is None else time.time_ns() // 1_000_000 - ago
+    duration_ms = options.by_duration
+    since_ms = options.to_datetime if duration_ms is None else time.time_ns() // 1_000_000 - duration_ms
     offsets = list_offsets(connection, admin, partitions, since_ms)
-    return {tp: offset if offset >= 0 else edges[tp].end for tp, offset in offsets.items()}
+    return {tp: offset if offset >= 0 else ranges[tp].end for tp, offset in offsets.items()}
 
 
 def offsets_in(path: Path) -> dict[TopicPartition, Offset]:
@@ -230,7 +236,7 @@ def _print(connection: ClusterConnection, options: argparse.Namespace, planned: 
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerows([*change.tp, change.after.offset] for change in planned if change.after is not None)
         return
-    times = record_times(connection, {spot for change in planned for spot in _spots(change)})
+    times = record_times(connection, {position for change in planned for position in _record_positions(change)})
     if options.json:
         for change in planned:
             print(json.dumps(change_json(change, times)))
@@ -242,11 +248,11 @@ def _print(connection: ClusterConnection, options: argparse.Namespace, planned: 
 Times = dict[tuple[TopicPartition, Offset], int]
 
 
-def _spots(change: OffsetChange) -> list[tuple[TopicPartition, Offset]]:
+def _record_positions(change: OffsetChange) -> list[tuple[TopicPartition, Offset]]:
     """Where there is a record whose time can be told."""
-    edges = change.edges
+    held = change.held
     offsets = [committed.offset for committed in (change.before, change.after) if committed is not None]
-    return [(change.tp, offset) for offset in offsets if edges is not None and edges.start <= offset < edges.end]
+    return [(change.tp, offset) for offset in offsets if held is not None and held.start <= offset < held.end]
 
 
 def change_row(change: OffsetChange, times: Times) -> list[str]:
@@ -261,11 +267,11 @@ def _time_text(change: OffsetChange, committed: PartitionOffset | None, times: T
         return "-"
     if (at_ms := times.get((change.tp, committed.offset))) is not None:
         return moment_text(at_ms)
-    if change.edges is None:
+    if change.held is None:
         return "deleted"
-    if committed.offset >= change.edges.end:
+    if committed.offset >= change.held.end:
         return "the end"
-    return "deleted" if committed.offset < change.edges.start else "unknown"
+    return "deleted" if committed.offset < change.held.start else "unknown"
 
 
 def change_json(change: OffsetChange, times: Times) -> Json:
@@ -279,8 +285,8 @@ def change_json(change: OffsetChange, times: Times) -> Json:
         "partition": change.tp.partition,
         "current": position(change.before),
         "new": position(change.after),
-        "readAgain": max(change.again, 0),
-        "skipped": max(-change.again, 0),
+        "readAgain": max(change.reread, 0),
+        "skipped": max(-change.reread, 0),
         "remark": change.remark,
     }
 
@@ -293,10 +299,10 @@ def _carry_out(
     done: str,
 ) -> int:
     failed = commit(connection, admin, options.group, planned)
-    forgotten = [change.tp for change in planned if change.after is None]
-    if forgotten:
+    deleted = [change.tp for change in planned if change.after is None]
+    if deleted:
         with kafka_python_admin(connection) as client:
-            failed += delete_offsets(client, options.group, forgotten)
+            failed += delete_offsets(client, options.group, deleted)
     for line in failed:
         print_error(line)
     if failed:
@@ -311,8 +317,8 @@ def _undo(
     options: argparse.Namespace,
     committed: dict[TopicPartition, PartitionOffset],
 ) -> int:
-    here = existing_partitions(connection, admin, committed)
-    reset = undo(committed, offset_ranges(connection, admin, here))
+    existing = existing_partitions(connection, admin, committed)
+    reset = undo(committed, offset_ranges(connection, admin, existing))
     if reset is None:
         raise Failure(
             f"nothing to undo: group {options.group} was not reset by this command, or has committed everywhere since"

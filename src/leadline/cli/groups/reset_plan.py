@@ -34,11 +34,11 @@ class OffsetChange:
     tp: TopicPartition
     before: PartitionOffset | None  # None: nothing was committed
     after: PartitionOffset | None  # None: what is committed there is deleted
-    edges: OffsetRange | None  # None: there is no such partition any longer
+    held: OffsetRange | None  # None: there is no such partition any longer
     remark: str = ""
 
     @property
-    def again(self) -> int:
+    def reread(self) -> int:
         """How many records will be read a second time; negative: how many will be skipped."""
         return self.before.offset - self.after.offset if self.before is not None and self.after is not None else 0
 
@@ -50,11 +50,11 @@ class OffsetChange:
         if self.after is None:
             return "nothing committed, as before"
         if self.before is None:
-            left = self.edges.end - self.after.offset if self.edges is not None else 0
+            left = self.held.end - self.after.offset if self.held is not None else 0
             return f"nothing was committed; {left:,} to read"
-        if self.again == 0:
+        if self.reread == 0:
             return "no change"
-        return f"reads {self.again:,} again" if self.again > 0 else f"skips {-self.again:,}"
+        return f"reads {self.reread:,} again" if self.reread > 0 else f"skips {-self.reread:,}"
 
 
 # Where to
@@ -69,23 +69,23 @@ def shifted_offset(tp: TopicPartition, committed: PartitionOffset | None, by: in
 def changes(
     offsets: Mapping[TopicPartition, Offset],
     committed: Mapping[TopicPartition, PartitionOffset],
-    edges: Mapping[TopicPartition, OffsetRange],
+    ranges: Mapping[TopicPartition, OffsetRange],
 ) -> list[OffsetChange]:
     """One for each partition, in order; an offset that a partition does not hold becomes the nearest that it does."""
     planned = []
     for tp in sorted(offsets):
-        within = edges[tp]
-        offset = min(max(offsets[tp], within.start), within.end)
-        where = "end" if offsets[tp] > within.end else "beginning"
+        held = ranges[tp]
+        offset = min(max(offsets[tp], held.start), held.end)
+        where = "end" if offsets[tp] > held.end else "beginning"
         remark = f"{offsets[tp]} is not there, so the {where}" if offset != offsets[tp] else ""
-        planned.append(OffsetChange(tp, committed.get(tp), PartitionOffset(offset), within, remark))
+        planned.append(OffsetChange(tp, committed.get(tp), PartitionOffset(offset), held, remark))
     return planned
 
 
 def total(planned: Sequence[OffsetChange]) -> str:
-    again = sum(change.again for change in planned if change.again > 0)
-    skipped = -sum(change.again for change in planned if change.again < 0)
-    parts = [f"{again:,} will be read again"] if again else []
+    reread = sum(change.reread for change in planned if change.reread > 0)
+    skipped = -sum(change.reread for change in planned if change.reread < 0)
+    parts = [f"{reread:,} will be read again"] if reread else []
     parts += [f"{skipped:,} will be skipped"] if skipped else []
     return f"Of the records, {', '.join(parts)}" if parts else "No record will be read again or skipped"
 
@@ -97,10 +97,10 @@ def with_notes(planned: Sequence[OffsetChange], now_ms: int) -> list[OffsetChang
     """The same changes, each with the note that leads back."""
     together = partitions_text(change.tp for change in planned)
     together = together if len(together) <= TOGETHER_BYTES else ""
-    return [_noted(change, together, now_ms) for change in planned]
+    return [_with_note(change, together, now_ms) for change in planned]
 
 
-def _noted(change: OffsetChange, together: str, now_ms: int) -> OffsetChange:
+def _with_note(change: OffsetChange, together: str, now_ms: int) -> OffsetChange:
     assert change.after is not None, "a reset commits an offset everywhere"
     before = change.before
     earlier = _read(before.metadata) if before is not None else None
@@ -159,7 +159,7 @@ class ResetUndo:
 
 
 def undo(
-    committed: Mapping[TopicPartition, PartitionOffset], edges: Mapping[TopicPartition, OffsetRange]
+    committed: Mapping[TopicPartition, PartitionOffset], ranges: Mapping[TopicPartition, OffsetRange]
 ) -> ResetUndo | None:
     """The way back from the last reset; None if no note of one is left."""
     notes = {tp: note for tp, offset in committed.items() if (note := _read(offset.metadata)) is not None}
@@ -168,21 +168,21 @@ def undo(
     last_ms = max(note.at_ms for note in notes.values())
     last = {tp: note for tp, note in notes.items() if note.at_ms == last_ms}
     together = {tp for note in last.values() for tp in note.together}
-    back = [
-        OffsetChange(tp, committed[tp], _as_it_was(note), edges.get(tp), _caution(note, edges.get(tp)))
+    restored = [
+        OffsetChange(tp, committed[tp], _offset_before(note), ranges.get(tp), _warning(note, ranges.get(tp)))
         for tp, note in sorted(last.items())
     ]
-    return ResetUndo(last_ms, back, {tp: committed.get(tp) for tp in sorted(together - last.keys())})
+    return ResetUndo(last_ms, restored, {tp: committed.get(tp) for tp in sorted(together - last.keys())})
 
 
-def _as_it_was(note: _Note) -> PartitionOffset | None:
+def _offset_before(note: _Note) -> PartitionOffset | None:
     return PartitionOffset(note.offset, note.epoch, note.metadata) if note.offset is not None else None
 
 
-def _caution(note: _Note, edges: OffsetRange | None) -> str:
-    if note.offset is None or edges is None or edges.start <= note.offset <= edges.end:
+def _warning(note: _Note, held: OffsetRange | None) -> str:
+    if note.offset is None or held is None or held.start <= note.offset <= held.end:
         return ""
-    return f"the partition holds {edges.start} to {edges.end} by now"
+    return f"the partition holds {held.start} to {held.end} by now"
 
 
 # Partitions as one types them: orders:0-5,7

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from leadline.cli.connection import LEAST_S, ClusterConnection
+from leadline.cli.connection import MIN_TIMEOUT_S, ClusterConnection
 from leadline.cli.errors import Failure
 from leadline.cli.formatting import host_text
 from leadline.config.client_properties import HOSTNAME_CHECK
@@ -54,20 +54,20 @@ def admin_properties(properties: Mapping[str, str]) -> dict[str, object]:
 @contextmanager
 def kafka_python_admin(connection: ClusterConnection) -> Iterator["KafkaPythonAdmin"]:
     logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is told once, by the command
-    client = _started(connection)
+    client = _connected_client(connection)
     try:
         yield KafkaPythonAdmin(client, connection)
     finally:
         client.close()
 
 
-def _started(connection: ClusterConnection) -> Any:
+def _connected_client(connection: ClusterConnection) -> Any:
     """A client that found the cluster, through the broker that answered before: others may be silent."""
     from kafka import KafkaAdminClient
     from kafka.errors import KafkaError
 
-    at = connection.answering_server
-    servers = connection.servers.split(",") if at is None else f"{host_text(at.host)}:{at.port}"
+    server = connection.answering_server
+    servers = connection.servers.split(",") if server is None else f"{host_text(server.host)}:{server.port}"
     for timeout_s in (connection.remaining_s / 2, None):  # its first attempt may hang where its second does not
         try:
             return KafkaAdminClient(
@@ -121,7 +121,7 @@ class KafkaPythonAdmin:
             try:
                 return ask()
             except KafkaError as error:
-                if not error.retriable or self.connection.remaining_s <= LEAST_S:
+                if not error.retriable or self.connection.remaining_s <= MIN_TIMEOUT_S:
                     raise Failure(f"{what}: {error_text(error)}") from None
             time.sleep(RETRY_S)
 

@@ -49,13 +49,13 @@ def elect_leaders(admin: KafkaPythonAdmin, partitions: Collection[TopicPartition
         result = ElectionResult([], [], {})
         for topic in answer.replica_election_results:
             for part in topic.partition_result:
-                tp, wrong = TopicPartition(topic.topic, part.partition_id), for_code(part.error_code)
-                if wrong is NoError:
+                tp, error_type = TopicPartition(topic.topic, part.partition_id), for_code(part.error_code)
+                if error_type is NoError:
                     result.elected.append(tp)
-                elif wrong is ElectionNotNeededError:
+                elif error_type is ElectionNotNeededError:
                     result.not_needed.append(tp)
                 else:
-                    result.failed[tp] = f"{part.error_message or wrong.description} ({wrong.message})"
+                    result.failed[tp] = f"{part.error_message or error_type.description} ({error_type.message})"
         return result
 
     return admin.request_controller("elections", ask)
@@ -128,8 +128,8 @@ def partition_explanations(
         entries = admin.client.describe_configs(resources, config_filter="all")["broker"][str(broker)]
         return {tp: json.loads(entries[name]["value"]) for name, tp in names[broker].items() if name in entries}
 
-    here = [broker for broker in held if broker in admin.connection.brokers]
-    return admin.request_each("what it tells", ask, here)
+    brokers = [broker for broker in held if broker in admin.connection.brokers]
+    return admin.request_each("what it tells", ask, brokers)
 
 
 def leader_epochs(admin: KafkaPythonAdmin, topic: str) -> dict[TopicPartition, LeaderEpoch]:

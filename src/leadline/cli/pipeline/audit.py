@@ -72,14 +72,14 @@ def _audit(options: argparse.Namespace) -> int:
         raise Failure(f"no log of {', '.join(options.topic) or 'any topic'} in {', '.join(options.paths)}")
     total = AuditResult(findings)
     for finding in findings:
-        _tell(options, finding)
-    work = list(units(logs, checksums=not options.headers_only))
-    seconds = _work(options, work, total)
-    _summary(options, logs, total, seconds)
+        _print_finding(options, finding)
+    tasks = list(units(logs, checksums=not options.headers_only))
+    seconds = _run_tasks(options, tasks, total)
+    _print_summary(options, logs, total, seconds)
     return 1 if total.findings else 0
 
 
-def _work(options: argparse.Namespace, work: "list[AuditTask]", total: "AuditResult") -> float:
+def _run_tasks(options: argparse.Namespace, tasks: "list[AuditTask]", total: "AuditResult") -> float:
     """How long it took once Spark was there."""
     from leadline.spark.audit.audit_job import audit_all
 
@@ -87,18 +87,18 @@ def _work(options: argparse.Namespace, work: "list[AuditTask]", total: "AuditRes
     started = time.monotonic()
     try:
         with ProgressLine() as line:
-            for done, result in enumerate(audit_all(spark, work), start=1):
+            for done, result in enumerate(audit_all(spark, tasks), start=1):
                 total.add(result)
                 for finding in result.findings:
-                    _tell(options, finding)
+                    _print_finding(options, finding)
                 findings = count_text(len(total.findings), "finding")
-                line.show(f"{done:,} of {count_text(len(work), 'range')}, {size_text(total.bytes)}, {findings}")
+                line.show(f"{done:,} of {count_text(len(tasks), 'range')}, {size_text(total.bytes)}, {findings}")
         return time.monotonic() - started
     finally:
         spark.stop()
 
 
-def _tell(options: argparse.Namespace, finding: "Finding") -> None:
+def _print_finding(options: argparse.Namespace, finding: "Finding") -> None:
     if not options.json:
         paint = Paint(sys.stdout)
         where = f"{finding.path}: at byte {finding.position}"
@@ -117,7 +117,7 @@ def _tell(options: argparse.Namespace, finding: "Finding") -> None:
     print(json.dumps(members), flush=True)
 
 
-def _summary(options: argparse.Namespace, logs: "list[LogFiles]", total: "AuditResult", seconds: float) -> None:
+def _print_summary(options: argparse.Namespace, logs: "list[LogFiles]", total: "AuditResult", seconds: float) -> None:
     rate = f"{size_text(int(total.bytes / max(total.seconds, 0.001)))}/s a core"
     read = (
         f"{count_text(len({log.tp for log in logs}), 'partition')}, {count_text(len(logs), 'replica')}, "

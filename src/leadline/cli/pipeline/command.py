@@ -15,6 +15,6 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser = commands.add_parser(
         "pipeline", prog="leadline pipeline", help=COMMANDS["pipeline"].help, usage="leadline pipeline JOB ..."
     )
-    under = parser.add_subparsers(title="jobs", metavar="JOB", required=True)
+    subcommands = parser.add_subparsers(title="jobs", metavar="JOB", required=True)
     for job in JOBS:
-        job.add_to(under)
+        job.add_to(subcommands)

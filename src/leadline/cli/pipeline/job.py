@@ -23,8 +23,8 @@ from leadline.spark.errors import JobFailed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NOBODY_LISTENS_S = 1.0  # for which refused connections are tried again
-LINE_EVERY_S = 10.0  # where nobody looks at a terminal
+REFUSED_S = 1.0  # for which refused connections are tried again
+LINE_INTERVAL_S = 10.0  # where nobody looks at a terminal
 
 
 def add_spark_options(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +51,7 @@ def check_reachable(properties: Mapping[str, str], timeout_s: float, topics: Col
 
     servers = list(addresses(properties["bootstrap.servers"]))
     limits = {
-        "default.api.timeout.ms": str(int(min(timeout_s, NOBODY_LISTENS_S) * 1000)),
+        "default.api.timeout.ms": str(int(min(timeout_s, REFUSED_S) * 1000)),
         "request.timeout.ms": str(max(int(timeout_s * 1000 / max(len(servers), 1)), 1)),
     }
     with ClusterClient({**properties, **limits}) as cluster:
@@ -77,7 +77,7 @@ def require(extras: Sequence[str]) -> None:
     modules = [module for extra in extras for module in missing[extra]]
     if modules:
         verb = "is" if len(modules) == 1 else "are"
-        raise Failure(f"{', '.join(modules)} {verb} not installed: {_remedy(filter(missing.get, extras))}")
+        raise Failure(f"{', '.join(modules)} {verb} not installed: {_install_command(filter(missing.get, extras))}")
 
 
 def _is_installed(module: str) -> bool:
@@ -87,7 +87,7 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _remedy(extras: Iterable[str]) -> str:
+def _install_command(extras: Iterable[str]) -> str:
     return f"pip install 'leadline[{','.join(extras)}]'"
 
 
@@ -126,7 +126,7 @@ def job_errors() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         module = error.name or str(error)
-        raise Failure(f"{module} is not installed: {_remedy([_extra_with(module)])}") from None
+        raise Failure(f"{module} is not installed: {_install_command([_extra_with(module)])}") from None
     except (CorruptFile, CorruptMessage, JobFailed) as error:
         raise Failure(" ".join(str(error).split())) from None
 
@@ -139,14 +139,14 @@ def start_spark(options: argparse.Namespace, app: str) -> "SparkSession":
         return session(f"leadline {app}", master=options.master, settings=dict(options.conf))
 
 
-def until_ended(work: Callable[[], None], *, would_go_on: bool = False) -> int:
+def until_ended(work: Callable[[], None], *, endless: bool = False) -> int:
     """The exit code of a job that Ctrl-C or another signal may end. One that would go on for ever then ends with 0."""
     try:
         work()
     except KeyboardInterrupt as interrupt:
         if sys.stderr.isatty():
             print(file=sys.stderr)  # the terminal wrote ^C there
-        return 0 if would_go_on else 128 + signal_of(interrupt)
+        return 0 if endless else 128 + signal_of(interrupt)
     return 0
 
 
@@ -162,7 +162,7 @@ class ProgressLine:
 
     def show(self, text: str) -> None:
         self._status.show(text)
-        if not sys.stderr.isatty() and time.monotonic() - self._printed_s >= LINE_EVERY_S:
+        if not sys.stderr.isatty() and time.monotonic() - self._printed_s >= LINE_INTERVAL_S:
             self._printed_s = time.monotonic()
             print(text, file=sys.stderr, flush=True)
 

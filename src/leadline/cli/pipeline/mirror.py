@@ -65,31 +65,33 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         metavar="REGEX",
         help="all topics whose whole name matches, including later ones",
     )
-    there = parser.add_argument_group("the target cluster")
-    there.add_argument("--to", metavar="HOST:PORT", required=True, help="addresses of brokers, separated by commas")
-    there.add_argument(
+    target = parser.add_argument_group("the target cluster")
+    target.add_argument("--to", metavar="HOST:PORT", required=True, help="addresses of brokers, separated by commas")
+    target.add_argument(
         "--to-config", metavar="FILE", type=Path, help="file of client properties, such as security settings"
     )
-    there.add_argument(
+    target.add_argument(
         "--to-property", action="append", default=[], metavar="KEY=VALUE", help="one client property; repeatable"
     )
-    there.add_argument("--prefix", default="", metavar="TEXT", help="prefix of the topics' names on the target")
-    how = parser.add_argument_group("how to copy")
-    how.add_argument(
+    target.add_argument("--prefix", default="", metavar="TEXT", help="prefix of the topics' names on the target")
+    copying = parser.add_argument_group("how to copy")
+    copying.add_argument(
         "--name", type=mirror_name, metavar="NAME", help="name of this mirror (default: made from the topics)"
     )
-    how.add_argument(
+    copying.add_argument(
         "--groups", type=regular_expression, metavar="REGEX", help="copy the committed offsets of matching groups"
     )
-    how.add_argument("--once", action="store_true", help="process what is available, then exit")
-    how.add_argument("--interval", type=duration_ms, default=2000, metavar="TIME", help="poll interval (default 2s)")
-    how.add_argument(
+    copying.add_argument("--once", action="store_true", help="process what is available, then exit")
+    copying.add_argument(
+        "--interval", type=duration_ms, default=2000, metavar="TIME", help="poll interval (default 2s)"
+    )
+    copying.add_argument(
         "--batch-bytes", type=at_least(1), default=256 << 20, metavar="N", help="maximum bytes per transaction"
     )
-    how.add_argument(
+    copying.add_argument(
         "--staging", metavar="DIR", help="directory that driver and executors share (default: a local one)"
     )
-    how.add_argument(
+    copying.add_argument(
         "--allow-data-loss", action="store_true", help="continue if records were deleted before they were read"
     )
     add_spark_options(parser)
@@ -137,26 +139,29 @@ def _run(options: argparse.Namespace) -> int:
     from leadline.spark.client.cluster import ClusterClient
     from leadline.spark.mirror.mirror import Mirror, on_spark
 
-    wish = wish_of(options)
-    with ExitStack() as held:
-        source, target = held.enter_context(ClusterClient(wish.source)), held.enter_context(ClusterClient(wish.target))
-        spark = start_spark(options, f"mirror {wish.name}")
-        held.callback(spark.stop)
-        return _follow(options, Mirror(wish, on_spark(spark), source, target))
+    spec = spec_of(options)
+    with ExitStack() as resources:
+        source, target = (
+            resources.enter_context(ClusterClient(spec.source)),
+            resources.enter_context(ClusterClient(spec.target)),
+        )
+        spark = start_spark(options, f"mirror {spec.name}")
+        resources.callback(spark.stop)
+        return _follow(options, Mirror(spec, on_spark(spark), source, target))
 
 
 def clusters_of(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
     """How to reach the one that is copied from, and the one that is copied to."""
-    there = argparse.Namespace(
+    target_options = argparse.Namespace(
         bootstrap_server=options.to,
         command_config=options.to_config,
         property=options.to_property,
         timeout=options.timeout,
     )
-    return client_properties(options), client_properties(there)
+    return client_properties(options), client_properties(target_options)
 
 
-def wish_of(options: argparse.Namespace) -> "MirrorSpec":
+def spec_of(options: argparse.Namespace) -> "MirrorSpec":
     from leadline.spark.mirror.mirror import MirrorSpec
 
     source, target = clusters_of(options)
@@ -209,21 +214,21 @@ def _name(options: argparse.Namespace) -> str:
 
 def _follow(options: argparse.Namespace, mirror: "Mirror") -> int:
     """Until it is finished or a person ends it; with a summary."""
-    done, started = MirrorTotals(), time.monotonic()
+    totals, started = MirrorTotals(), time.monotonic()
 
     def work() -> None:
         mirror.load()
         with ProgressLine() as line:
             while True:
                 summary = mirror.round()
-                done.add(summary)
-                line.show(done.line(summary, time.monotonic() - started))
+                totals.add(summary)
+                line.show(totals.line(summary, time.monotonic() - started))
                 if summary.lag_offsets:
                     continue
                 if options.once:
                     break
                 time.sleep(options.interval / 1000)
 
-    code = until_ended(work, would_go_on=not options.once)
-    print(done.summary(options, time.monotonic() - started), file=sys.stderr)
+    code = until_ended(work, endless=not options.once)
+    print(totals.summary(options, time.monotonic() - started), file=sys.stderr)
     return code

@@ -71,22 +71,22 @@ def run(options: argparse.Namespace) -> int:
     if options.rate is not None and options.rate <= 0:
         raise Failure(f"--rate {options.rate}: expected a number above 0")
     check_reachable(client_properties(options), options.timeout, [options.topic])
-    with ExitStack() as held:
-        return _run(options, held)
+    with ExitStack() as resources:
+        return _run(options, resources)
 
 
-def _run(options: argparse.Namespace, held: ExitStack) -> int:
+def _run(options: argparse.Namespace, resources: ExitStack) -> int:
     from leadline.spark.client.cluster import ClusterClient
     from leadline.spark.table.replay import Replay, ReplaySource, ReplaySpec, check_source
 
     source = ReplaySource(options.table_format, options.table.rstrip("/"))
     properties = client_properties(options)
-    wish = ReplaySpec(source, options.topic, properties, options.name, options.rate, options.batch_records)
-    cluster = held.enter_context(ClusterClient(properties))
+    spec = ReplaySpec(source, options.topic, properties, options.name, options.rate, options.batch_records)
+    cluster = resources.enter_context(ClusterClient(properties))
     check_source(source)
     spark = start_spark(options, f"replay {options.table}")
-    held.callback(spark.stop)
-    return _replay(options, Replay(spark, cluster, wish))
+    resources.callback(spark.stop)
+    return _replay(options, Replay(spark, cluster, spec))
 
 
 def _replay(options: argparse.Namespace, replay: "Replay") -> int:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from leadline.spark.report.report_plan import ReportPlan
     from leadline.spark.report.topic_report import Report
 
-LOOK_S = 0.3
+POLL_S = 0.3
 REMARKS_SHOWN = 8
 
 EXAMPLES = """
@@ -76,14 +76,14 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 @job
 def run(options: argparse.Namespace) -> int:
     started = time.monotonic()
-    with ExitStack() as held:
+    with ExitStack() as resources:
         if not options.dir:
             check_reachable(client_properties(options), options.timeout, options.topics)
         _check_writable(options.out)
-        work = _work(options)
+        plan = _plan(options)
         spark = start_spark(options, "report")
-        held.callback(spark.stop)
-        return write(options, spark, work, started)
+        resources.callback(spark.stop)
+        return write(options, spark, plan, started)
 
 
 def _check_writable(path: Path) -> None:
@@ -92,7 +92,7 @@ def _check_writable(path: Path) -> None:
         raise Failure(f"--out {path}: no file can be written there")
 
 
-def _work(options: argparse.Namespace) -> "ReportPlan":
+def _plan(options: argparse.Namespace) -> "ReportPlan":
     """What is to be read."""
     from leadline.spark.report import report_plan
 
@@ -101,50 +101,50 @@ def _work(options: argparse.Namespace) -> "ReportPlan":
     return report_plan.plan_from_brokers(client_properties(options), options.topics)
 
 
-def write(options: argparse.Namespace, spark: "SparkSession", work: "ReportPlan", started: float) -> int:
+def write(options: argparse.Namespace, spark: "SparkSession", plan: "ReportPlan", started: float) -> int:
     from leadline.spark.report import report_job
     from leadline.spark.report.page import page
 
-    with _progress(spark, work):
-        result = report_job.make_report(spark, work, {} if options.dir else client_properties(options))
+    with _progress(spark, plan):
+        result = report_job.make_report(spark, plan, {} if options.dir else client_properties(options))
     seconds = time.monotonic() - started
-    made = f"Leadline {__version__}, {moment_text(time.time_ns() // 1_000_000)}: "
-    text = page(result, f"{made}{size_text(work.size)} read in {time_text(seconds)}, with the start of Spark.")
+    heading = f"Leadline {__version__}, {moment_text(time.time_ns() // 1_000_000)}: "
+    text = page(result, f"{heading}{size_text(plan.size)} read in {time_text(seconds)}, with the start of Spark.")
     new = options.out.with_name(f".{options.out.name}.new")
     new.write_text(text, encoding="utf-8")
     new.replace(options.out)
-    _tell(options, result, work, seconds)
+    _print_result(options, result, plan, seconds)
     return 0
 
 
-def _tell(options: argparse.Namespace, result: "Report", work: "ReportPlan", seconds: float) -> None:
+def _print_result(options: argparse.Namespace, result: "Report", plan: "ReportPlan", seconds: float) -> None:
     from leadline.spark.report.remarks import remarks
 
     paint = Paint(sys.stdout)
     facts = remarks(result)
     for fact in facts[:REMARKS_SHOWN]:
-        print(f"{paint.bold(paint.harmless(fact.topic))}{': ' if fact.topic else ''}{paint.harmless(fact.text)}")
+        print(f"{paint.bold(paint.escape(fact.topic))}{': ' if fact.topic else ''}{paint.escape(fact.text)}")
     if len(facts) > REMARKS_SHOWN:
         print(f"... and {len(facts) - REMARKS_SHOWN} more")
     records = count_text(sum(topic.figures.records for topic in result.topics), "record")
-    what = f"{records} in {count_text(len(result.topics), 'topic')}, {size_text(work.size)}, {time_text(seconds)}"
+    what = f"{records} in {count_text(len(result.topics), 'topic')}, {size_text(plan.size)}, {time_text(seconds)}"
     print(f"{paint.bold(str(options.out))}: {what}; open it in a browser")
 
 
 @contextmanager
-def _progress(spark: "SparkSession", work: "ReportPlan") -> Iterator[None]:
+def _progress(spark: "SparkSession", plan: "ReportPlan") -> Iterator[None]:
     """A line that tells how much was read, while Spark is at it."""
     stop, tracker = threading.Event(), spark.sparkContext.statusTracker()
     started = time.monotonic()
 
     def watch() -> None:
         with ProgressLine() as line:
-            while not stop.wait(LOOK_S):
+            while not stop.wait(POLL_S):
                 stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
                 done = max((stage.numCompletedTasks for stage in stages if stage is not None), default=0)
-                share = min(done / max(len(work.tasks), 1), 1.0)
+                share = min(done / max(len(plan.tasks), 1), 1.0)
                 spent = time_text(time.monotonic() - started)
-                line.show(f"{size_text(round(work.size * share))} of {size_text(work.size)} read, {share:.0%}, {spent}")
+                line.show(f"{size_text(round(plan.size * share))} of {size_text(plan.size)} read, {share:.0%}, {spent}")
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()

@@ -78,10 +78,10 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     add_table_options(parser)
     _add_reading_options(parser)
     add_spark_options(parser)
-    _add_upkeep(commands)
+    _add_maintenance(commands)
 
 
-def _add_upkeep(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_maintenance(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     compact = add_command(
         commands,
         "table compact",
@@ -137,32 +137,36 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_reading_options(parser: argparse.ArgumentParser) -> None:
-    what = parser.add_argument_group("the table")
-    what.add_argument("--format", choices=FORMATS, default="raw", help="format of the values (default raw)")
-    what.add_argument(
+    table = parser.add_argument_group("the table")
+    table.add_argument("--format", choices=FORMATS, default="raw", help="format of the values (default raw)")
+    table.add_argument(
         "--mode",
         choices=["append", "upsert"],
         default="append",
         help="one row per record, or one row per key (default append)",
     )
-    what.add_argument(
+    table.add_argument(
         "--partition-by",
         choices=["day", "hour", "none"],
         default="none",
         help="partition the table by the time of records (default none)",
     )
-    what.add_argument(
+    table.add_argument(
         "--registry", default="", metavar="URL|DIR", help="schema registry for avro and protobuf: a URL or a directory"
     )
-    how = parser.add_argument_group("how to read")
-    how.add_argument("--once", action="store_true", help="process what is available, then exit")
-    how.add_argument("--interval", type=duration_ms, default=2000, metavar="TIME", help="poll interval (default 2s)")
-    how.add_argument("--batch-bytes", type=at_least(1), default=512 << 20, metavar="N", help="maximum bytes per commit")
-    how.add_argument("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
-    how.add_argument(
+    reading = parser.add_argument_group("how to read")
+    reading.add_argument("--once", action="store_true", help="process what is available, then exit")
+    reading.add_argument(
+        "--interval", type=duration_ms, default=2000, metavar="TIME", help="poll interval (default 2s)"
+    )
+    reading.add_argument(
+        "--batch-bytes", type=at_least(1), default=512 << 20, metavar="N", help="maximum bytes per commit"
+    )
+    reading.add_argument("--isolation", choices=["read_committed", "read_uncommitted"], default="read_committed")
+    reading.add_argument(
         "--allow-data-loss", action="store_true", help="continue if records were deleted before they were read"
     )
-    how.add_argument(
+    reading.add_argument(
         "--group", metavar="G", help="group that offsets are committed to, for lag tools (default table-NAME)"
     )
 
@@ -211,25 +215,25 @@ def run(options: argparse.Namespace) -> int:
     if options.format in NEED_REGISTRY and not options.registry:
         raise Failure(f"--format {options.format} needs --registry: a URL, or a directory with schema files")
     check_reachable(client_properties(options), options.timeout, [options.topic])
-    with ExitStack() as held:
-        return _run(options, held)
+    with ExitStack() as resources:
+        return _run(options, resources)
 
 
-def _run(options: argparse.Namespace, held: ExitStack) -> int:
+def _run(options: argparse.Namespace, resources: ExitStack) -> int:
     from leadline.spark.client.cluster import ClusterClient
     from leadline.spark.table.table_writer import DEAD, TableWriter, check_table
 
-    wish = wish_of(options)
-    cluster = held.enter_context(ClusterClient(wish.properties))
+    spec = spec_of(options)
+    cluster = resources.enter_context(ClusterClient(spec.properties))
     table, dead = table_of(options), table_of(options, DEAD)
-    check_table(cluster, table, wish)
-    held.enter_context(_locked(options))
+    check_table(cluster, table, spec)
+    resources.enter_context(_locked(options))
     spark = start_spark(options, f"table {options.topic}")
-    held.callback(spark.stop)
-    return _follow(options, TableWriter(spark, cluster, table, dead, wish))
+    resources.callback(spark.stop)
+    return _follow(options, TableWriter(spark, cluster, table, dead, spec))
 
 
-def wish_of(options: argparse.Namespace) -> "TableSpec":
+def spec_of(options: argparse.Namespace) -> "TableSpec":
     from leadline.spark.table.table_writer import TableSpec
 
     name = options.table.rstrip("/").rpartition("/")[2].rpartition(":")[2]
@@ -248,26 +252,26 @@ def wish_of(options: argparse.Namespace) -> "TableSpec":
 
 
 def local_directory(options: argparse.Namespace) -> Path | None:
-    elsewhere = "://" in options.table or (options.table_format == "iceberg" and "/" not in options.table)
-    return None if elsewhere else Path(options.table)
+    is_remote = "://" in options.table or (options.table_format == "iceberg" and "/" not in options.table)
+    return None if is_remote else Path(options.table)
 
 
-def _follow(options: argparse.Namespace, following: "TableWriter") -> int:
+def _follow(options: argparse.Namespace, writer: "TableWriter") -> int:
     """Until it is finished or a person ends it; with a summary."""
-    done, started = TableTotals(), time.monotonic()
+    totals, started = TableTotals(), time.monotonic()
 
     def work() -> None:
         with ProgressLine() as line:
             while True:
-                for summary in following.batches():
-                    done.add(summary)
-                    line.show(done.line(summary, time.monotonic() - started))
+                for summary in writer.batches():
+                    totals.add(summary)
+                    line.show(totals.line(summary, time.monotonic() - started))
                 if options.once:
                     break
                 time.sleep(options.interval / 1000)
 
-    code = until_ended(work, would_go_on=not options.once)
-    print(done.summary(options, time.monotonic() - started), file=sys.stderr)
+    code = until_ended(work, endless=not options.once)
+    print(totals.summary(options, time.monotonic() - started), file=sys.stderr)
     return code
 
 
@@ -289,18 +293,18 @@ def _locked(options: argparse.Namespace) -> "WriterLock":
 
 @job
 def _compact(options: argparse.Namespace) -> int:
-    done = _existing(options).compact()
-    print(f"{options.table}: {count_text(done['removed'], 'file')} became {done['added']:,}")
+    result = _existing(options).compact()
+    print(f"{options.table}: {count_text(result['removed'], 'file')} became {result['added']:,}")
     return 0
 
 
 @job
 def _vacuum(options: argparse.Namespace) -> int:
     hours = options.older_than // 3_600_000
-    with ExitStack() as held:
+    with ExitStack() as resources:
         table = _existing(options)
         if hours < SAFE_HOURS and not options.dry_run:  # a writer's files are not part of the table before it commits
-            held.enter_context(_locked(options))
+            resources.enter_context(_locked(options))
         files = table.vacuum(hours, options.dry_run)
     for file in files if options.dry_run else ():
         print(file)
@@ -313,11 +317,11 @@ def _replay(options: argparse.Namespace) -> int:
     from leadline.spark.table.dead_letters import replay
     from leadline.spark.table.table_writer import DEAD
 
-    with ExitStack() as held:
+    with ExitStack() as resources:
         table, dead = _existing(options), table_of(options, DEAD)
-        held.enter_context(_locked(options))
-        done = replay(table, dead, options.registry)
-    if done.left:
-        print_error(f"{count_text(done.left, 'dead letter')} still do not fit, the first because {done.cause}")
-    print(f"{options.table}: {count_text(done.replayed, 'dead letter')} became rows, {done.left:,} are left")
+        resources.enter_context(_locked(options))
+        result = replay(table, dead, options.registry)
+    if result.left:
+        print_error(f"{count_text(result.left, 'dead letter')} still do not fit, the first because {result.cause}")
+    print(f"{options.table}: {count_text(result.replayed, 'dead letter')} became rows, {result.left:,} are left")
     return 0

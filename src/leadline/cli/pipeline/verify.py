@@ -56,11 +56,11 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 @job
 def run(options: argparse.Namespace) -> int:
     check_reachable(client_properties(options), options.timeout)
-    with ExitStack() as held:
-        return _run(options, held)
+    with ExitStack() as resources:
+        return _run(options, resources)
 
 
-def _run(options: argparse.Namespace, held: ExitStack) -> int:
+def _run(options: argparse.Namespace, resources: ExitStack) -> int:
     from leadline.spark.client.cluster import ClusterClient
     from leadline.spark.table.table import TableError
     from leadline.spark.table.table_format import open_table
@@ -73,18 +73,18 @@ def _run(options: argparse.Namespace, held: ExitStack) -> int:
     if state is None:
         raise TableError(f"there is no {options.table_format} table at {uri}")
     check_reachable(client_properties(options), options.timeout, [state.origin.topic])
-    cluster = held.enter_context(ClusterClient(client_properties(options)))
+    cluster = resources.enter_context(ClusterClient(client_properties(options)))
     check_topic(cluster, state.origin, uri)
     spark = start_spark(options, f"verify {uri}")
-    held.callback(spark.stop)
+    resources.callback(spark.stop)
     with StatusLine() as status:
         status.show(f"{state.origin.topic} against {uri} ...")
         state, verdicts = verify(spark, cluster, options.table_format, uri, uri + DEAD)
-    _tell(options, state, verdicts, time.monotonic() - started)
+    _print_result(options, state, verdicts, time.monotonic() - started)
     return 0 if all(verdict.is_good for verdict in verdicts) else 1
 
 
-def _tell(options: argparse.Namespace, state: "TableState", verdicts: "list[Verdict]", seconds: float) -> None:
+def _print_result(options: argparse.Namespace, state: "TableState", verdicts: "list[Verdict]", seconds: float) -> None:
     if options.json:
         print(json.dumps(report(options.table, state, verdicts)))
         return
@@ -122,10 +122,10 @@ def summary(table: str, state: "TableState", verdicts: "list[Verdict]", seconds:
     bad = [verdict for verdict in verdicts if not verdict.is_good]
     paint = Paint(sys.stdout)
     if bad:
-        judgement = paint.red(f"{table} is not {state.origin.topic}: {count_text(len(bad), 'partition')} differ")
+        verdict_text = paint.red(f"{table} is not {state.origin.topic}: {count_text(len(bad), 'partition')} differ")
     else:
-        judgement = paint.bold(f"{table} is {state.origin.topic}, each record once")
-    return f"{judgement} ({records} in {count_text(len(verdicts), 'partition')}, {time_text(seconds)})"
+        verdict_text = paint.bold(f"{table} is {state.origin.topic}, each record once")
+    return f"{verdict_text} ({records} in {count_text(len(verdicts), 'partition')}, {time_text(seconds)})"
 
 
 def report(table: str, state: "TableState", verdicts: "list[Verdict]") -> dict[str, object]:

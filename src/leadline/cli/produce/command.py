@@ -125,7 +125,7 @@ def run(options: argparse.Namespace) -> int:
     partitions = connection.metadata(watch.producer, options.topic).topics[options.topic].partitions
     if partitions and options.partition >= len(partitions):
         raise Failure(f"{options.topic} has the partitions 0 to {len(partitions) - 1}: there is no {options.partition}")
-    sending = RecordSender(
+    sender = RecordSender(
         watch,
         options.partition,
         options.timestamp,
@@ -135,27 +135,27 @@ def run(options: argparse.Namespace) -> int:
     started = time.monotonic()
     try:
         if options.transactional_id is None:
-            _send_all(sending, options)
+            _send_all(sender, options)
         else:
-            _in_a_transaction(sending, options, connection.timeout_s)
+            _send_in_transaction(sender, options, connection.timeout_s)
     except DeliveryGivenUp:
-        sending.give_up()
+        sender.give_up()
     except KeyboardInterrupt:
         print(file=sys.stderr)  # the terminal wrote ^C there
         return 130
     finally:
-        print(sending.summary(time.monotonic() - started), file=sys.stderr)
-    return 1 if sending.failed else 0
+        print(sender.summary(time.monotonic() - started), file=sys.stderr)
+    return 1 if sender.failed else 0
 
 
 def properties_of(options: argparse.Namespace) -> dict[str, str]:
     """What the options ask of the client."""
-    chosen = {
+    optional = {
         "compression.type": options.compression,
         "acks": options.acks,
         "transactional.id": options.transactional_id,
     }
-    properties: dict[str, str] = {key: value for key, value in chosen.items() if value is not None}
+    properties: dict[str, str] = {key: value for key, value in optional.items() if value is not None}
     if options.idempotent or options.transactional_id is not None:
         if options.acks in ("0", "1"):
             raise Failure(f"--acks {options.acks}: an idempotent or transactional producer waits for all replicas")
@@ -163,7 +163,7 @@ def properties_of(options: argparse.Namespace) -> dict[str, str]:
     return properties
 
 
-def _send_all(sending: RecordSender, options: argparse.Namespace) -> None:
+def _send_all(sender: RecordSender, options: argparse.Namespace) -> None:
     """Everything there is; stored, or counted as failed. What came before a line that makes no sense is stored."""
     layout = LineLayout(
         options.key_separator,
@@ -175,30 +175,30 @@ def _send_all(sending: RecordSender, options: argparse.Namespace) -> None:
     )
     try:
         if options.file:
-            _pipe(sending, files_in(options.file))
+            _send_lines(sender, files_in(options.file))
         elif sys.stdin.isatty():
-            _converse(sending, layout)
+            _send_typed_lines(sender, layout)
         else:
-            lines = lines_from(sys.stdin.fileno(), lambda: sending.wait(0))
-            _pipe(sending, lines_in(lines, layout))
+            lines = lines_from(sys.stdin.fileno(), lambda: sender.wait(0))
+            _send_lines(sender, lines_in(lines, layout))
     except (Failure, KeyboardInterrupt):
-        sending.finish()
+        sender.finish()
         raise
-    sending.finish()
+    sender.finish()
 
 
-def _pipe(sending: RecordSender, lines: Iterable[ParsedLine]) -> None:
+def _send_lines(sender: RecordSender, lines: Iterable[ParsedLine]) -> None:
     with StatusLine() as status:
         shown = 0.0
         for line in lines:
-            sending.send(line)
+            sender.send(line)
             now = time.monotonic()
             if now - shown > 0.2:
                 shown = now
-                status.show(f"{sending.stored:,} records, {size_text(sending.size)}")
+                status.show(f"{sender.stored:,} records, {size_text(sender.size)}")
 
 
-def _converse(sending: RecordSender, layout: LineLayout) -> None:
+def _send_typed_lines(sender: RecordSender, layout: LineLayout) -> None:
     """Typed by a person: each record is stored before the next prompt, and it is said where."""
     paint = Paint(sys.stderr)
     print(paint.dim("one record per line; Ctrl-D ends"), file=sys.stderr)
@@ -215,27 +215,27 @@ def _converse(sending: RecordSender, layout: LineLayout) -> None:
         except Failure as error:
             print_error(str(error))
             continue
-        sending.last = None
+        sender.last = None
         try:
-            sending.send(line)
-            sending.finish()
+            sender.send(line)
+            sender.finish()
         except DeliveryGivenUp:
-            sending.give_up()
-        if sending.last is not None:
-            place = f"  partition {sending.last.partition()}, offset {sending.last.offset()}"
+            sender.give_up()
+        if sender.last is not None:
+            place = f"  partition {sender.last.partition()}, offset {sender.last.offset()}"
             print(paint.dim(place), file=sys.stderr)
 
 
-def _in_a_transaction(sending: RecordSender, options: argparse.Namespace, timeout_s: float) -> None:
-    producer = sending.producer
+def _send_in_transaction(sender: RecordSender, options: argparse.Namespace, timeout_s: float) -> None:
+    producer = sender.producer
     producer.init_transactions(timeout_s)
     producer.begin_transaction()
-    done = False
+    complete = False
     try:
-        _send_all(sending, options)
-        done = not sending.failed
+        _send_all(sender, options)
+        complete = not sender.failed
     finally:
-        if done:
+        if complete:
             producer.commit_transaction(timeout_s)
         else:
             producer.abort_transaction(timeout_s)

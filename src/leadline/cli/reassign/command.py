@@ -53,10 +53,10 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     parser = commands.add_parser(
         "reassign", prog="leadline reassign", help=COMMANDS["reassign"].help, usage="leadline reassign COMMAND ..."
     )
-    under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     plan = add_command(
-        under,
+        subcommands,
         "plan",
         _plan,
         help="write a plan for moving partitions",
@@ -77,7 +77,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     plan.add_argument("--out", type=Path, metavar="FILE", help="file to write the plan to (default: stdout)")
 
     execute = add_command(
-        under,
+        subcommands,
         "execute",
         _execute,
         help="carry out a plan and wait until it is done",
@@ -97,9 +97,11 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         ("verify", _verify, "show the progress of a plan; remove its throttles once it is done", VERIFY),
         ("cancel", _cancel, "cancel what is not done yet", CANCEL),
     ):
-        other = add_command(under, name, run, help=meaning, usage=f"reassign {name} FILE", examples=examples)
+        other = add_command(subcommands, name, run, help=meaning, usage=f"reassign {name} FILE", examples=examples)
         other.add_argument("file", type=Path, metavar="FILE")
-    add_command(under, "list", _list, help="list partitions that are moving", usage="reassign list", examples=LIST)
+    add_command(
+        subcommands, "list", _list, help="list partitions that are moving", usage="reassign list", examples=LIST
+    )
 
 
 def broker_list(text: str) -> list[BrokerId]:
@@ -112,12 +114,12 @@ def _plan(options: argparse.Namespace) -> int:
     if bool(options.topics) == options.all:
         raise Failure("exactly one is needed: names of topics, or --all")
     with reassign_session(options) as cluster:
-        everything = cluster.assignment()
-        topics = {tp.topic for tp in everything}
+        assignment = cluster.assignment()
+        topics = {tp.topic for tp in assignment}
         for name in options.topics:
             if name not in topics:
                 raise no_topic(name, sorted(topics))
-        current = {tp: now for tp, now in everything.items() if options.all or tp.topic in options.topics}
+        current = {tp: now for tp, now in assignment.items() if options.all or tp.topic in options.topics}
         racks = broker_racks(cluster.client)
         for broker in options.to or ():
             if broker not in racks:
@@ -167,8 +169,8 @@ def _execute(options: argparse.Namespace) -> int:
         if options.throttle is not None:
             set_throttles(cluster, changes, options.throttle)
             print(f"The inter-broker throttle limit was set to {options.throttle} B/s")
-        if wrong := alter_reassignments(cluster.client, {move.tp: move.after for move in changes}):
-            raise Failure("; ".join(wrong))
+        if errors := alter_reassignments(cluster.client, {move.tp: move.after for move in changes}):
+            raise Failure("; ".join(errors))
         print(f"Started. To move everything back: leadline reassign execute {before}", flush=True)
         if options.no_wait:
             print(f"Progress: leadline reassign verify {options.file}")
@@ -195,8 +197,8 @@ def _cancel(options: argparse.Namespace) -> int:
         under_way = [tp for tp in list_reassignments(cluster.client) if tp in plan]
         if not under_way:
             print("None of the specified partition reassignments are active.")
-        elif wrong := alter_reassignments(cluster.client, dict.fromkeys(under_way)):
-            raise Failure("; ".join(wrong))
+        elif errors := alter_reassignments(cluster.client, dict.fromkeys(under_way)):
+            raise Failure("; ".join(errors))
         else:
             print(f"Successfully cancelled partition reassignments for: {','.join(map(str, sorted(under_way)))}")
         remove_throttles(cluster, plan)
@@ -235,17 +237,17 @@ def _check(plan: Assignment, current: Assignment, brokers: Collection[BrokerId])
 
 def _wait(cluster: ReassignSession, changes: Sequence[ReplicaMove], file: Path) -> int:
     """Wait until all partitions have moved. After Ctrl-C the reassignment continues without this command."""
-    plan, began = {move.tp: move.after for move in changes}, time.monotonic()
+    plan, started_s = {move.tp: move.after for move in changes}, time.monotonic()
     try:
         with StatusLine() as status:
-            moved = time.monotonic()
+            last_moving_s = time.monotonic()
             while (state := progress(plan, cluster.assignment(), list_reassignments(cluster.client))).is_open:
                 if state.moving:
-                    moved = time.monotonic()
-                elif time.monotonic() > moved + SETTLE_S:
+                    last_moving_s = time.monotonic()
+                elif time.monotonic() > last_moving_s + SETTLE_S:
                     break
                 copied = cluster.copied_bytes(changes)
-                status.show(progress_text(changes, len(state.done), copied, time.monotonic() - began))
+                status.show(progress_text(changes, len(state.done), copied, time.monotonic() - started_s))
                 time.sleep(POLL_S)
                 cluster.connection.restart_timeout()
     except KeyboardInterrupt:
@@ -258,5 +260,5 @@ def _wait(cluster: ReassignSession, changes: Sequence[ReplicaMove], file: Path) 
     remove_throttles(cluster, plan)
     if state.left_out:
         return 1
-    print(f"Done after {age_text(round((time.monotonic() - began) * 1000))}.")
+    print(f"Done after {age_text(round((time.monotonic() - started_s) * 1000))}.")
     return 0

@@ -60,9 +60,13 @@ def moves(before: Assignment, after: Assignment, sizes: Mapping[TopicPartition, 
 # Planning
 
 
-def make_plan(current: Assignment, brokers: Racks, copies: int | None = None) -> dict[TopicPartition, list[BrokerId]]:
+def make_plan(
+    current: Assignment, brokers: Racks, replication_factor: int | None = None
+) -> dict[TopicPartition, list[BrokerId]]:
     """The same partitions on these brokers, evenly. `copies`: as many as they have now, unless told otherwise."""
-    counts = {tp: len(replicas) if copies is None else copies for tp, replicas in current.items()}
+    counts = {
+        tp: len(replicas) if replication_factor is None else replication_factor for tp, replicas in current.items()
+    }
     if (most := max(counts.values(), default=0)) > len(brokers):
         raise PlanError(f"{most} replicas need as many brokers, and {brokers_text(brokers)}")
     plan = {
@@ -104,13 +108,13 @@ def _spread_over_racks(replicas: list[BrokerId], brokers: Racks, loads: Counter[
 
 def _level(plan: Mapping[TopicPartition, list[BrokerId]], brokers: Racks, loads: Counter[BrokerId]) -> None:
     """Move from those with the most to those with the least, as long as that makes a difference."""
-    while change := _levelling(plan, brokers, loads):
+    while change := _next_move(plan, brokers, loads):
         replicas, full, empty = change
         replicas[replicas.index(full)] = empty
         loads.update({full: -1, empty: 1})
 
 
-def _levelling(
+def _next_move(
     plan: Mapping[TopicPartition, list[BrokerId]], brokers: Racks, loads: Mapping[BrokerId, int]
 ) -> tuple[list[BrokerId], BrokerId, BrokerId] | None:
     by_load = sorted(brokers, key=lambda broker: (loads[broker], broker))

@@ -38,10 +38,10 @@ def entries(text: str, member: str) -> list[dict[str, object]]:
         content = json.loads(text)
     except ValueError as error:
         raise PlanError(f"no JSON: {error}") from None
-    listed = content.get(member) if isinstance(content, dict) else None
-    if not isinstance(listed, list) or not listed or not all(isinstance(entry, dict) for entry in listed):
+    objects = content.get(member) if isinstance(content, dict) else None
+    if not isinstance(objects, list) or not objects or not all(isinstance(entry, dict) for entry in objects):
         raise PlanError(f'expected {{"{member}": [{{"topic": ..., "partition": ...}}, ...]}}')
-    return listed
+    return objects
 
 
 def partition_in(entry: Mapping[str, object]) -> TopicPartition:

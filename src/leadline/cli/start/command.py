@@ -48,7 +48,7 @@ REFUSALS = (  # to start: one line each
     OSError,
 )
 PROGRESS_S = 5.0  # between two lines about a long start, where they are not written over
-MOST_OFFLINE = 10  # partitions that are offline and named when it has started
+MAX_OFFLINE_SHOWN = 10  # partitions that are offline and named when it has started
 DEFAULT_LISTENERS = "PLAINTEXT://localhost:9092"  # Kafka's own default is open to the whole network
 
 DESCRIPTION = """\
@@ -260,10 +260,10 @@ def _print_ready(broker: Broker, seconds: float) -> None:
     for path in dirs.offline:
         print(f"  offline  {path}")
     offline = dirs.offline_logs()
-    for partition in offline[:MOST_OFFLINE]:
+    for partition in offline[:MAX_OFFLINE_SHOWN]:
         print(f"  offline  {partition.tp}: {partition.error}")
-    if len(offline) > MOST_OFFLINE:
-        print(f"  offline  {count_text(len(offline) - MOST_OFFLINE, 'more partition')}")
+    if len(offline) > MAX_OFFLINE_SHOWN:
+        print(f"  offline  {count_text(len(offline) - MAX_OFFLINE_SHOWN, 'more partition')}")
     print(f"  holds    {len(dirs.logs)} partitions, {size_text(size)}")
     print(f"  try      leadline topics list --bootstrap-server {advertised.host}:{advertised.port}", flush=True)
 

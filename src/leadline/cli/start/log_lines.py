@@ -8,7 +8,7 @@ import logging
 import sys
 from collections import Counter
 
-MOST = 10
+MAX_SIMILAR = 10
 PERIOD_S = 5.0
 FORMAT = "%(asctime)s %(levelname)s %(message)s"
 
@@ -27,7 +27,7 @@ class CondensedLines(logging.StreamHandler):  # type: ignore[type-arg]
     def emit(self, record: logging.LogRecord) -> None:
         statement = (record.pathname, record.lineno)
         self._counts[statement] += 1
-        if self._counts[statement] > MOST:
+        if self._counts[statement] > MAX_SIMILAR:
             self._last[statement] = record
         else:
             super().emit(record)
@@ -36,7 +36,7 @@ class CondensedLines(logging.StreamHandler):  # type: ignore[type-arg]
         self.acquire()  # as whoever calls `emit` does
         try:
             for statement, record in self._last.items():
-                more = self._counts[statement] - MOST
+                more = self._counts[statement] - MAX_SIMILAR
                 text = f"{more} more such lines, the last: {record.getMessage()}" if more > 1 else record.getMessage()
                 super().emit(logging.makeLogRecord(record.__dict__ | {"msg": text, "args": ()}))
             self._counts.clear()

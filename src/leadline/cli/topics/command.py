@@ -55,10 +55,10 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         help=COMMANDS["topics"].help,
         usage="leadline topics COMMAND ...",
     )
-    under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     create = add_command(
-        under, "create", _create, help="create a topic", usage="topics create NAME [options]", examples=CREATE
+        subcommands, "create", _create, help="create a topic", usage="topics create NAME [options]", examples=CREATE
     )
     create.add_argument("name", metavar="NAME")
     create.add_argument("--partitions", type=at_least(1), default=-1, metavar="N")
@@ -67,12 +67,12 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     create.add_argument("--if-not-exists", action="store_true", help="do nothing if the topic exists")
 
     listing = add_command(
-        under, "list", _list, help="list the names of all topics", usage="topics list [options]", examples=LIST
+        subcommands, "list", _list, help="list the names of all topics", usage="topics list [options]", examples=LIST
     )
     listing.add_argument("--internal", action="store_true", help="include internal topics")
 
     describing = add_command(
-        under,
+        subcommands,
         "describe",
         describe,
         help="show partitions, leaders, replicas and settings of topics",
@@ -87,7 +87,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         only.add_argument(f"--{name}", action="store_const", const=name, dest="only", help=meaning)
 
     alter = add_command(
-        under,
+        subcommands,
         "alter",
         _alter,
         help="add partitions, change settings",
@@ -100,7 +100,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     alter.add_argument("--delete-config", action="append", default=[], metavar="KEY")
 
     delete = add_command(
-        under,
+        subcommands,
         "delete",
         _delete,
         help="delete topics and all their records",
@@ -168,10 +168,10 @@ def _alter(options: argparse.Namespace) -> int:
         print(f"Completed updating config for topic {options.name}.")
     if options.partitions is not None:
         before = len(topics[options.name].partitions)
-        grown = admin.create_partitions(
+        futures = admin.create_partitions(
             [NewPartitions(options.name, options.partitions)], request_timeout=connection.remaining_s
         )
-        connection.wait(grown[options.name])
+        connection.wait(futures[options.name])
         print(f"Topic {options.name} has {options.partitions} partitions now, up from {before}.")
     return 0
 

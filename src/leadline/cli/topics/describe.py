@@ -83,20 +83,20 @@ def describe(options: argparse.Namespace) -> int:
             raise no_topic(name, existing)
     if not names:
         return 0
-    described = admin.describe_topics(TopicCollection(names), request_timeout=connection.remaining_s)
-    topics: list[TopicDescription] = [connection.wait(described[name]) for name in names]
+    futures = admin.describe_topics(TopicCollection(names), request_timeout=connection.remaining_s)
+    topics: list[TopicDescription] = [connection.wait(futures[name]) for name in names]
     settings, moving = _settings(connection, admin, names), _moving(connection, topics)
     paint, alive = Paint(sys.stdout), connection.metadata(admin).brokers
     for topic in topics:
-        own = settings[topic.name]
+        topic_settings = settings[topic.name]
         partitions = partitions_of(topic, moving)
         if options.only is not None:
-            matches, cluster = FILTERS[options.only][1], FilterContext(alive, own.min_isr)
+            matches, cluster = FILTERS[options.only][1], FilterContext(alive, topic_settings.min_isr)
             partitions = [partition for partition in partitions if matches(partition, cluster)]
         if options.json and (partitions or options.only is None):
-            print(json.dumps(as_json(topic, partitions, own.changed)))
+            print(json.dumps(as_json(topic, partitions, topic_settings.changed)))
         elif not options.json:
-            head = [head_of(topic, partitions, own.changed, paint)] if options.only is None else []
+            head = [head_of(topic, partitions, topic_settings.changed, paint)] if options.only is None else []
             for line in head + [line_of(topic.name, partition, paint) for partition in partitions]:
                 print(line)
     connection.report_silent("partitions that it leads can be neither written nor read")

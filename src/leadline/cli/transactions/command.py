@@ -91,10 +91,15 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         help=COMMANDS["transactions"].help,
         usage="leadline transactions COMMAND ...",
     )
-    under = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    subcommands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     listing = add_command(
-        under, "list", _list, help="list all transactional ids", usage="transactions list [options]", examples=LIST
+        subcommands,
+        "list",
+        _list,
+        help="list all transactional ids",
+        usage="transactions list [options]",
+        examples=LIST,
     )
     listing.add_argument(
         "--state", action="append", default=[], choices=STATES, help="only ids in this state; repeatable"
@@ -113,7 +118,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     listing.add_argument("--json", action="store_true", help="print one JSON object per id")
 
     describe = add_command(
-        under,
+        subcommands,
         "describe",
         _describe,
         help="show state, producer, age and partitions of transactions",
@@ -124,7 +129,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     describe.add_argument("--json", action="store_true", help="print one JSON object per id")
 
     blocking = add_command(
-        under,
+        subcommands,
         "blocking",
         _blocking,
         help="show what holds a partition's last stable offset",
@@ -135,7 +140,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     blocking.add_argument("--json", action="store_true", help="print one JSON object per partition")
 
     find = add_command(
-        under,
+        subcommands,
         "find-hanging",
         _find_hanging,
         help="find open transactions that no coordinator will end",
@@ -159,7 +164,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     find.add_argument("--json", action="store_true", help="print one JSON object per transaction")
 
     abort = add_command(
-        under,
+        subcommands,
         "abort",
         _abort,
         help="abort a hanging transaction in one partition",
@@ -167,18 +172,20 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
         examples=ABORT,
     )
     abort.add_argument("topic", type=topic_argument, metavar="TOPIC:PARTITION")
-    which = abort.add_argument_group("which transaction")
-    which.add_argument(
+    selection = abort.add_argument_group("which transaction")
+    selection.add_argument(
         "--start-offset", type=at_least(0), metavar="N", help="the transaction that starts at this offset"
     )
-    which.add_argument("--producer-id", type=at_least(0), metavar="ID", help="or: the producer's id, with both epochs")
-    which.add_argument("--producer-epoch", type=at_least(0), metavar="N", help="the producer's epoch")
-    which.add_argument("--coordinator-epoch", type=at_least(-1), metavar="N", help="the coordinator's epoch")
-    does = abort.add_argument_group("what to do")
-    does.add_argument(
+    selection.add_argument(
+        "--producer-id", type=at_least(0), metavar="ID", help="or: the producer's id, with both epochs"
+    )
+    selection.add_argument("--producer-epoch", type=at_least(0), metavar="N", help="the producer's epoch")
+    selection.add_argument("--coordinator-epoch", type=at_least(-1), metavar="N", help="the coordinator's epoch")
+    action = abort.add_argument_group("what to do")
+    action.add_argument(
         "--execute", action="store_true", help="write the abort marker (default: only show what it would do)"
     )
-    does.add_argument("--force", action="store_true", help="abort it even if its coordinator will end it")
+    action.add_argument("--force", action="store_true", help="abort it even if its coordinator will end it")
 
 
 def _now_ms() -> int:
@@ -252,20 +259,20 @@ def _report_leaderless(
     connection: ClusterConnection, admin: "AdminClient", partitions: Sequence[TopicPartition]
 ) -> int:
     """Partitions of which nothing is told, because no leader tells it; 1, the exit code, if there are any."""
-    unled = {*partitions} - {*partitions_with_leader(connection, admin, partitions)}
-    if unled:
-        print_error(f"{partitions_text(sorted(unled))}: no leader, or one that does not answer")
+    without_leader = {*partitions} - {*partitions_with_leader(connection, admin, partitions)}
+    if without_leader:
+        print_error(f"{partitions_text(sorted(without_leader))}: no leader, or one that does not answer")
     return connection.report_silent("partitions that it leads and transactions that it coordinates are missing") or int(
-        bool(unled)
+        bool(without_leader)
     )
 
 
-Known = dict[ProducerId, TransactionDescription]
+TransactionsByProducer = dict[ProducerId, TransactionDescription]
 
 
 def open_transactions(
     client: KafkaPythonAdmin, partitions: Sequence[TopicPartition]
-) -> tuple[list[OpenTransaction], Known]:
+) -> tuple[list[OpenTransaction], TransactionsByProducer]:
     """What is open in partitions, and what coordinators know of its producers.
 
     Leaders are asked before and after: what ends meanwhile is left out, and never taken for one that hangs, because a
@@ -282,7 +289,7 @@ def open_transactions(
     return [transaction for transaction in before if transaction.key in after], described
 
 
-def transactions_of(client: KafkaPythonAdmin, producers: Collection[ProducerId]) -> Known:
+def transactions_of(client: KafkaPythonAdmin, producers: Collection[ProducerId]) -> TransactionsByProducer:
     names = [listing.transactional_id for listing in list_transactions(client, producer_ids=producers)]
     described = [transaction for name in names if (transaction := describe_transaction(client, name)) is not None]
     return {transaction.producer_id: transaction for transaction in described}
@@ -297,13 +304,13 @@ def _find_hanging(options: argparse.Namespace) -> int:
     now_ms, partitions = _now_ms(), resolve_partitions(connection, admin, topics)
     with kafka_python_admin(connection) as client:
         opened, transactions = open_transactions(client, partitions_with_leader(connection, admin, partitions))
-    hung = hanging(opened, transactions, now_ms, options.max_transaction_timeout)
+    hanging_transactions = hanging(opened, transactions, now_ms, options.max_transaction_timeout)
     if options.json:
-        for transaction in hung:
+        for transaction in hanging_transactions:
             print(json.dumps(open_json(transaction, transactions.get(transaction.producer_id))))
-    elif hung:
-        print_table(HANGING_HEADS, [hanging_row(transaction, now_ms) for transaction in hung])
-        print(f"\nTo end the first: {abort_call(hung[0])}")
+    elif hanging_transactions:
+        print_table(HANGING_HEADS, [hanging_row(transaction, now_ms) for transaction in hanging_transactions])
+        print(f"\nTo end the first: {abort_call(hanging_transactions[0])}")
     else:
         print(f"No hanging transaction{open_text(opened)}.")
     return _report_leaderless(connection, admin, partitions)
@@ -363,6 +370,6 @@ def choose_transaction(
     return OpenTransaction(tp, *epochs, start, 0)
 
 
-def _starts_text(opened: Sequence[OpenTransaction]) -> str:
-    starts = ", ".join(str(transaction.start_offset) for transaction in opened)
+def _starts_text(transactions: Sequence[OpenTransaction]) -> str:
+    starts = ", ".join(str(transaction.start_offset) for transaction in transactions)
     return f"; open ones begin at {starts}" if starts else "; none is open"

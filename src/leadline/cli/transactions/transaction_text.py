@@ -28,7 +28,7 @@ UNDER_WAY = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpoch
 
 def transaction_lines(transaction: TransactionDescription, now_ms: int, paint: Paint) -> list[str]:
     return [
-        f"{paint.bold(paint.harmless(transaction.transactional_id))}: {transaction.state}",
+        f"{paint.bold(paint.escape(transaction.transactional_id))}: {transaction.state}",
         f"  producer     {transaction.producer_id}, epoch {transaction.epoch}",
         f"  coordinator  broker {transaction.coordinator}",
         f"  time-out     {age_text(transaction.timeout_ms)}",
@@ -74,30 +74,30 @@ def blocked_lines(
     head = paint.bold(str(blocked.tp))
     if blocked.waiting <= 0:
         return [f"{head}: nothing waits, the last stable offset is the high watermark, {blocked.high_watermark}"]
-    about = {"last stable offset": str(blocked.last_stable), "high watermark": str(blocked.high_watermark)}
+    fields = {"last stable offset": str(blocked.last_stable), "high watermark": str(blocked.high_watermark)}
     if (holder := blocked.holder) is None:
-        about["held by"] = "no open transaction; the end of one has yet to be replicated: ask again"
+        fields["held by"] = "no open transaction; the end of one has yet to be replicated: ask again"
     else:
-        about |= holder_texts(holder, transactions.get(holder.producer_id), now_ms)
-    behind = [
+        fields |= holder_texts(holder, transactions.get(holder.producer_id), now_ms)
+    others = [
         f"producer {transaction.producer_id} from {transaction.start_offset} on"
         for transaction in blocked.open
         if transaction != holder
     ]
-    about |= {"behind it": ", ".join(behind)} if behind else {}
+    fields |= {"behind it": ", ".join(others)} if others else {}
     records = "record waits" if blocked.waiting == 1 else "records wait"
-    lines = [f"  {name:18}  {paint.harmless(text)}" for name, text in about.items()]
+    lines = [f"  {name:18}  {paint.escape(text)}" for name, text in fields.items()]
     return [f"{head}: {paint.red(f'{blocked.waiting:,} {records}')}", *lines]
 
 
 def holder_texts(holder: OpenTransaction, transaction: TransactionDescription | None, now_ms: int) -> dict[str, str]:
     """Who holds the last stable offset, and how that will end."""
-    who = f"producer {holder.producer_id}, epoch {holder.epoch}, with a transaction from {holder.start_offset} on"
-    about = {"held by": who, "its last record": since_text(holder.last_ms, now_ms)}
+    producer = f"producer {holder.producer_id}, epoch {holder.epoch}, with a transaction from {holder.start_offset} on"
+    fields = {"held by": producer, "its last record": since_text(holder.last_ms, now_ms)}
     if transaction is not None:
-        about["transactional id"] = f"{transaction.transactional_id}, {transaction.state}"
-        about["started"] = started_text(transaction, now_ms)
-    return about | {"how it ends": ending_text(holder, transaction)}
+        fields["transactional id"] = f"{transaction.transactional_id}, {transaction.state}"
+        fields["started"] = started_text(transaction, now_ms)
+    return fields | {"how it ends": ending_text(holder, transaction)}
 
 
 def ending_text(opened: OpenTransaction, transaction: TransactionDescription | None) -> str:
@@ -153,9 +153,9 @@ def hanging_row(opened: OpenTransaction, now_ms: int) -> list[str]:
 
 def marker_text(chosen: OpenTransaction) -> str:
     """What an abort would write, and what that ends."""
-    whose = f"producer {chosen.producer_id}, epoch {chosen.epoch}, coordinator epoch {chosen.marker_epoch}"
+    producer = f"producer {chosen.producer_id}, epoch {chosen.epoch}, coordinator epoch {chosen.marker_epoch}"
     if chosen.start_offset == NOT_OPEN:
         ends = "its leader knows no open transaction of this producer"
     else:
         ends = f"it aborts the transaction that begins at {chosen.start_offset}"
-    return f"An abort marker in {chosen.tp} for {whose}: {ends}"
+    return f"An abort marker in {chosen.tp} for {producer}: {ends}"

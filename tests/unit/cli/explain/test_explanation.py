@@ -4,7 +4,7 @@ import io
 from typing import Any
 
 from leadline.cli.explain.explanation import (
-    NOT_TOLD,
+    NO_HISTORY,
     PartitionExplanation,
     PartitionReports,
     ReplicaStatus,
@@ -69,12 +69,12 @@ def seen(*replicas: dict[str, Any], leader: int | None = 2, **others: Any) -> Pa
 
 
 def states(found: PartitionExplanation) -> dict[int, str]:
-    return {each.id: each.state for each in found.copies}
+    return {each.id: each.state for each in found.statuses}
 
 
 def test_each_replica_is_shown_as_it_is_and_as_its_leader_knows_it() -> None:
     found = explain_partition(seen(LEADER, told(1, 10), told(3, 4)))
-    assert [(each.id, each.is_leader, each.in_sync, each.log_end, each.lag) for each in found.copies] == [
+    assert [(each.id, each.is_leader, each.in_sync, each.log_end, each.lag) for each in found.statuses] == [
         (1, False, True, 10, 0),
         (2, True, True, 10, 0),
         (3, False, False, 4, 6),
@@ -86,7 +86,7 @@ def test_who_does_not_copy_says_why() -> None:
     failed = told(1, 10, follows={"state": "FAILED", "offset": 10, "why": "leader epoch 1 is over"})
     found = explain_partition(seen(LEADER, failed, silent={3: "its broker is away"}))
     assert states(found) == {1: "failed: leader epoch 1 is over", 2: "leads", 3: "its broker is away"}
-    assert found.copies[2].log_end is None
+    assert found.statuses[2].log_end is None
     assert (
         states(explain_partition(seen(told(1, 10), told(3, 4, follows=None), leader=None)))[3] == "waits for a leader"
     )
@@ -148,7 +148,7 @@ def test_a_person_reads_it_top_down() -> None:
         "  held by          producer 7, epoch 0, with a transaction from 6 on",
     ]
     assert [line.split()[0] for line in lines if line[:1].isupper()] == ["REPLICA", "EPOCH", "WHEN"]
-    assert NOT_TOLD not in lines
+    assert NO_HISTORY not in lines
 
 
 def test_of_a_long_history_the_newest_is_shown_and_the_rest_counted() -> None:
@@ -161,19 +161,19 @@ def test_of_a_long_history_the_newest_is_shown_and_the_rest_counted() -> None:
 def test_brokers_that_keep_no_history_are_said_to() -> None:
     copies = {2: ReplicaStatus(2, True, True, high_watermark=8, lag=0, size_bytes=10, state="leads")}
     found = explain_partition(
-        seen(copies=copies, epoch_starts=[(0, 0), (3, 6)], blocked=BlockedPartition(TP, 8, 8, ()))
+        seen(statuses=copies, epoch_starts=[(0, 0), (3, 6)], blocked=BlockedPartition(TP, 8, 8, ()))
     )
     assert [(each.epoch, each.start_offset, each.leader) for each in found.epochs] == [(3, 6, None), (0, 0, None)]
-    assert (found.copies[1], found.copies[0].state) == (copies[2], "nothing is known of it")
+    assert (found.statuses[1], found.statuses[0].state) == (copies[2], "nothing is known of it")
     lines = lines_of(found, {}, NOW_MS, Paint(io.StringIO()))
-    assert (lines[1], lines[-1]) == ("  leader     broker 2, epoch 3", NOT_TOLD)
+    assert (lines[1], lines[-1]) == ("  leader     broker 2, epoch 3", NO_HISTORY)
 
 
 def test_beside_brokers_that_tell_others_are_shown_as_far_as_they_tell() -> None:
     other = ReplicaStatus(2, True, True, high_watermark=8, lag=0, size_bytes=10, state="leads")
-    found = explain_partition(seen(told(1, 10), told(3, 9), copies={2: other}))
-    assert (found.copies[1], found.tells) == (other, True)
-    assert [(each.log_end, each.lag, each.state) for each in found.copies[::2]] == [
+    found = explain_partition(seen(told(1, 10), told(3, 9), statuses={2: other}))
+    assert (found.statuses[1], found.has_history) == (other, True)
+    assert [(each.log_end, each.lag, each.state) for each in found.statuses[::2]] == [
         (10, None, "follows"),
         (9, None, "follows"),
     ]

@@ -5,7 +5,7 @@ import argparse
 import pytest
 
 from leadline.cli import main
-from leadline.cli.pipeline.mirror import MirrorTotals, add_to, wish_of
+from leadline.cli.pipeline.mirror import MirrorTotals, add_to, spec_of
 from leadline.spark.mirror.mirror import RoundSummary
 
 MIRROR = ["pipeline", "mirror"]
@@ -55,7 +55,7 @@ def test_invalid_arguments_are_refused(given: list[str], said: str, capsys: pyte
 def test_mirrors_of_other_topics_are_others(given: list[str], name: str) -> None:
     parser = argparse.ArgumentParser()
     add_to(parser.add_subparsers())
-    assert wish_of(parser.parse_args(["mirror", "--to", "far:9092", *given])).name == name
+    assert spec_of(parser.parse_args(["mirror", "--to", "far:9092", *given])).name == name
 
 
 def test_progress_tells_rate_lag_and_groups_that_are_left_alone() -> None:

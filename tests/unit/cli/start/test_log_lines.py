@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from leadline.cli.start.log_lines import MOST, CondensedLines
+from leadline.cli.start.log_lines import MAX_SIMILAR, CondensedLines
 
 
 def condensed() -> tuple[logging.Logger, CondensedLines]:
@@ -20,23 +20,23 @@ def written(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 def test_the_first_of_many_similar_lines_are_written_and_the_others_counted(capsys: pytest.CaptureFixture[str]) -> None:
     logger, handler = condensed()
-    for n in range(MOST + 500):
+    for n in range(MAX_SIMILAR + 500):
         logger.info("orders-%d is here", n)
     logger.warning("something else")
     handler.end_period()
     assert written(capsys) == [
-        *(f"INFO orders-{n} is here" for n in range(MOST)),
+        *(f"INFO orders-{n} is here" for n in range(MAX_SIMILAR)),
         "WARNING something else",
-        f"INFO 500 more such lines, the last: orders-{MOST + 499} is here",
+        f"INFO 500 more such lines, the last: orders-{MAX_SIMILAR + 499} is here",
     ]
 
 
 def test_each_period_begins_anew_and_a_few_lines_stay_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     logger, handler = condensed()
     for period in range(3):
-        for n in range(MOST + 1):
+        for n in range(MAX_SIMILAR + 1):
             logger.info("orders-%d is here", n)
         handler.end_period()
-        assert written(capsys) == [f"INFO orders-{n} is here" for n in range(MOST + 1)], f"period {period}"
+        assert written(capsys) == [f"INFO orders-{n} is here" for n in range(MAX_SIMILAR + 1)], f"period {period}"
     handler.end_period()
     assert written(capsys) == []
