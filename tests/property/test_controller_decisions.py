@@ -124,7 +124,7 @@ class AnyCluster(RuleBasedStateMachine):
         at = data.draw(st.integers(0, len(self.paper.deleting) - 1))
         id, tp = self.paper.deleting.pop(at)
         deletions = self.paper.decisions.deletions
-        answered = deletions.failed if fails and self.paper.decisions.state.is_going(tp) else deletions.deleted
+        answered = deletions.failed if fails and self.paper.decisions.state.is_deleting(tp) else deletions.deleted
         self.paper.do(lambda: answered([PartitionReplica(tp, id)]))
 
     @rule()

@@ -226,7 +226,7 @@ class Paper:
             assert self.leaders.setdefault((tp, topic_id, epoch), leader) == leader, (
                 f"{tp} has two leaders in epoch {epoch}"
             )
-            assert state.is_going(tp) or leader in state.brokers, f"{tp}: {leader} leads, and is dead"
+            assert state.is_deleting(tp) or leader in state.brokers, f"{tp}: {leader} leads, and is dead"
         before = self.epochs.get((tp, topic_id), epoch)
         assert epoch >= before, f"{tp}: epoch {epoch} after {before}"
         self.epochs[tp, topic_id] = epoch

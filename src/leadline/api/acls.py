@@ -52,9 +52,9 @@ def delete_acls(request: DeleteAclsRequest, ctx: Context) -> DeleteAclsResponse:
 
 
 def _check_filters(filters: Iterable[AclFilter]) -> None:
-    for wanted in filters:
-        pattern = wanted.resource_type_filter, wanted.pattern_type_filter
-        _check((*pattern, wanted.operation, wanted.permission_type))
+    for acl_filter in filters:
+        pattern = acl_filter.resource_type_filter, acl_filter.pattern_type_filter
+        _check((*pattern, acl_filter.operation, acl_filter.permission_type))
 
 
 def _check(codes: tuple[int, ...]) -> None:

@@ -179,8 +179,8 @@ class ConfigEdit(NamedTuple):
         nulls = [name for name, op, value in self.entries if value is None and op != AlterConfigOp.DELETE]
         if nulls:
             raise InvalidRequest(f"Null value not supported for : {', '.join(nulls)}")
-        if wrong := [op for _, op, _ in self.entries if op not in list(AlterConfigOp)]:
-            raise InvalidRequest(f"unknown operation {wrong[0]}: expected 0 set, 1 delete, 2 append or 3 subtract")
+        if unknown := [op for _, op, _ in self.entries if op not in list(AlterConfigOp)]:
+            raise InvalidRequest(f"unknown operation {unknown[0]}: expected 0 set, 1 delete, 2 append or 3 subtract")
         return [ConfigChange(name, AlterConfigOp(op), value) for name, op, value in self.entries]
 
 

@@ -96,7 +96,7 @@ async def leader_and_isr(request: LeaderAndIsrRequest, ctx: Context) -> LeaderAn
             }
         )
     if services.dirs.uncreated:
-        services.cluster.ask_again()
+        services.cluster.retry_creation_later()
     response = LeaderAndIsrResponse()
     for name, topic_id, states in topics:
         errors = [
@@ -211,10 +211,10 @@ async def _stop(tp: TopicPartition, leader_epoch: int, services: Services, *, de
 def update_metadata(request: UpdateMetadataRequest, ctx: Context) -> UpdateMetadataResponse:
     """UpdateMetadata, v0-8: live brokers, and leaders of partitions.  v5 by topic, broker epoch · v7 topic ids."""
     try:
-        gone = ctx.services.metadata.update(request)
+        deleted = ctx.services.metadata.update(request)
     except WireError as error:
         return UpdateMetadataResponse(error_code=error.code)
-    for name in gone:
+    for name in deleted:
         ctx.services.configs.forget(name)
         ctx.services.offsets.topic_deleted(name)
     metadata = ctx.services.metadata

@@ -140,7 +140,8 @@ def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, ctx: Context) 
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_epoch_end(topic.topic, asked, ctx) for asked in topic.partitions]
+                topic=topic.topic,
+                partitions=[_epoch_end(topic.topic, requested, ctx) for requested in topic.partitions],
             )
             for topic in request.topics
         ]

@@ -10,7 +10,7 @@ from leadline.cluster.metadata_cache import CachedTopic
 from leadline.config.alter import check_topic
 from leadline.config.describe import describe_topic
 from leadline.config.values import InvalidSetting
-from leadline.controller.topics import INTERNAL, Assignment, assign, check_name, given_assignment
+from leadline.controller.topics import INTERNAL, Assignment, assign, check_name, manual_assignment
 from leadline.errors import (
     InvalidConfig,
     InvalidPartitions,
@@ -100,7 +100,7 @@ def _assignment(requested: CreateTopicsRequest.CreatableTopic, ctx: Context) -> 
                 "same time."
             )
         replicas = {entry.partition_index: entry.broker_ids for entry in requested.assignments}
-        return given_assignment(replicas, racks if ctx.services.is_alone else None)
+        return manual_assignment(replicas, racks if ctx.services.is_alone else None)
     partitions = config.num_partitions if requested.num_partitions == BROKERS_CHOICE else requested.num_partitions
     factor = requested.replication_factor
     if factor == BROKERS_CHOICE:
@@ -195,11 +195,11 @@ async def create_partitions(request: CreatePartitionsRequest, ctx: Context) -> C
             ctx.services.cluster.check_controller()
             if counts[requested.name] > 1:
                 raise InvalidRequest(f"the request names topic '{requested.name}' more than once")
-            more = partial(_added_partitions, requested, ctx)
+            added = partial(_added_partitions, requested, ctx)
             if request.validate_only:
-                more(ctx.services.metadata.topic(requested.name))
+                added(ctx.services.metadata.topic(requested.name))
             else:
-                await ctx.services.cluster.add_partitions(requested.name, more, request.timeout_ms)
+                await ctx.services.cluster.add_partitions(requested.name, added, request.timeout_ms)
         except WireError as error:
             result.error_code, result.error_message = error.code, _message(requested.name, error, ctx)
         results.append(result)
@@ -227,7 +227,7 @@ def _added_partitions(
             f"Increasing the number of partitions by {count} but {len(requested.assignments)} assignments provided."
         )
     replicas_by_number = {n: entry.broker_ids for n, entry in enumerate(requested.assignments)}
-    return given_assignment(replicas_by_number, racks)
+    return manual_assignment(replicas_by_number, racks)
 
 
 def delete_records(

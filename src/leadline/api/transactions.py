@@ -240,11 +240,11 @@ def list_transactions(request: ListTransactionsRequest, ctx: Context) -> ListTra
             )
             for txn in ctx.services.transactions.all()
             if (not labels or txn.metadata.state in states)
-            and _is_of(txn, request.producer_id_filters)
+            and _has_producer_id(txn, request.producer_id_filters)
             and (request.duration_filter <= ANY_DURATION or txn.metadata.start_ms < oldest_ms)
         ],
     )
 
 
-def _is_of(txn: TransactionalId, producer_ids: Collection[int]) -> bool:
+def _has_producer_id(txn: TransactionalId, producer_ids: Collection[int]) -> bool:
     return not producer_ids or txn.metadata.producer_id in producer_ids

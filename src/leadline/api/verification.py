@@ -63,7 +63,7 @@ def verify_records(request: ProduceRequest, ctx: Context) -> Eventually[Verdicts
             for tp, verdict in verdicts.items()
         }
 
-    return _then(_verify(request.transactional_id or "", producers.pop(), sequences, ctx), for_producers)
+    return _apply(_verify(request.transactional_id or "", producers.pop(), sequences, ctx), for_producers)
 
 
 def verify_offsets(
@@ -80,10 +80,10 @@ def verify_offsets(
             raise _for_clients(verdict, ctx.version >= OFFSETS_ABORTABLE_FROM)
         return verdict
 
-    return _then(_verify(transactional_id, producer, {tp: NO_SEQUENCE}, ctx), for_offsets)
+    return _apply(_verify(transactional_id, producer, {tp: NO_SEQUENCE}, ctx), for_offsets)
 
 
-def _then(value: Eventually[T], function: Callable[[T], U]) -> Eventually[U]:
+def _apply(value: Eventually[T], function: Callable[[T], U]) -> Eventually[U]:
     async def later(pending: Awaitable[T]) -> U:
         return function(await pending)
 
@@ -110,7 +110,7 @@ def _verify(
     def with_refusals(refusals: Refusals) -> Verdicts:
         return verdicts | {tp: refusal for tp, refusal in refusals.items() if refusal is not None}
 
-    return _then(_verify_with_coordinator(transactional_id, producer, unverified, ctx), with_refusals)
+    return _apply(_verify_with_coordinator(transactional_id, producer, unverified, ctx), with_refusals)
 
 
 def _verify_with_coordinator(

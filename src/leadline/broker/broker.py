@@ -208,7 +208,7 @@ class Broker:
     def _monitor(self, brokers: InterBroker) -> PeerMonitor:
         silent_after_s = silence_s(self.settings.broker.zookeeper_session_timeout_ms)
         resign = partial(resign_on_behalf, self.tree)
-        return PeerMonitor(self.metadata, self.peers.where, brokers.channel, resign, silent_after_s)
+        return PeerMonitor(self.metadata, self.peers.endpoint, brokers.channel, resign, silent_after_s)
 
     def _controller(self, identity: Identity, brokers: InterBroker, monitor: PeerMonitor | None) -> Controller:
         def first_id() -> ProducerId:

@@ -38,7 +38,7 @@ class InterBroker:
 
     def source(self, id: BrokerId) -> LeaderClient:
         """A leader to fetch from. PeerLost if the metadata do not name it, or it is silent."""
-        return self.channel(self.services.peers.heard_at(id))
+        return self.channel(self.services.peers.endpoint_unless_silent(id))
 
     def controlled(self, broker: Registered, lost: Callable[[], None]) -> BrokerClient:
         """A broker, as the controller reaches it."""

@@ -62,24 +62,26 @@ class BrokerClient(Protocol):
 class LeaderClient(BrokerClient, Protocol):
     """Another broker, as one that copies from it sees it."""
 
-    async def converse(self, what: str, first: EncodeRequest, heard: NextRequest, timeout_s: float, /) -> bytearray:
+    async def converse(
+        self, name: str, first: EncodeRequest, next_request: NextRequest, timeout_s: float, /
+    ) -> bytearray:
         """Ask, and whatever `heard` wants to ask next, as soon as an answer is there. The answer that ended it.
 
         Raises as `ask` does, if there is no answer in time to one of them.
         """
 
 
-class _Waiting:
+class _WaitingRequest:
     """A request that waits for its answer. `next_request` may send another one after it."""
 
-    __slots__ = ("answer", "correlation_id", "deadline_s", "next_request", "timeout_s", "timer", "what")
+    __slots__ = ("answer", "correlation_id", "deadline_s", "name", "next_request", "timeout_s", "timer")
 
     timer: asyncio.TimerHandle
 
     def __init__(
-        self, what: str, answer: "asyncio.Future[bytearray]", timeout_s: float, next_request: NextRequest | None
+        self, name: str, answer: "asyncio.Future[bytearray]", timeout_s: float, next_request: NextRequest | None
     ) -> None:
-        self.what, self.answer, self.timeout_s, self.next_request = what, answer, timeout_s, next_request
+        self.name, self.answer, self.timeout_s, self.next_request = name, answer, timeout_s, next_request
         self.correlation_id, self.deadline_s = 0, 0.0  # of what was asked last
 
 
@@ -99,7 +101,7 @@ class TcpBrokerClient:
         self.network = network or TcpNetwork()
         self._setup_timeout_s = setup_timeout_s  # of a first attempt to connect, and after several have failed
         self._timed_out = 0  # attempts in a row
-        self._line: _BrokerConnection | None = None
+        self._connection: _BrokerConnection | None = None
         self._connecting = asyncio.Lock()
         self._reaching: set[asyncio.Timeout] = set()  # of callers that wait for a connection
         self._ids = map((0x7FFF_FFFF).__and__, count(1))
@@ -109,47 +111,49 @@ class TcpBrokerClient:
         return f"{self.host}:{self.port}"
 
     async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
-        line = await self._reached(timeout_s)
-        what = type(request).__name__
-        frame = await line.ask(what, partial(_encoded, request, version), timeout_s)
+        connection = await self._connection_within(timeout_s)
+        name = type(request).__name__
+        frame = await connection.ask(name, partial(_encoded, request, version), timeout_s)
         try:
             return parse_response(kind, frame, version)[1]
         except MalformedRequest as error:
-            wrong = PeerLost(f"{self} answered {what} with what is no answer: {error}")
-            self._break_off(wrong)
-            raise wrong from None
+            lost = PeerLost(f"{self} answered {name} with what is no answer: {error}")
+            self._break_off(lost)
+            raise lost from None
 
-    async def converse(self, what: str, first: EncodeRequest, heard: NextRequest, timeout_s: float, /) -> bytearray:
-        line = await self._reached(timeout_s)
-        return await line.ask(what, first, timeout_s, heard)
+    async def converse(
+        self, name: str, first: EncodeRequest, next_request: NextRequest, timeout_s: float, /
+    ) -> bytearray:
+        connection = await self._connection_within(timeout_s)
+        return await connection.ask(name, first, timeout_s, next_request)
 
-    async def _reached(self, timeout_s: float) -> "_BrokerConnection":
-        line = self._line
-        if line is not None and line.broken is None and not self._connecting.locked():
-            return line
+    async def _connection_within(self, timeout_s: float) -> "_BrokerConnection":
+        connection = self._connection
+        if connection is not None and connection.broken is None and not self._connecting.locked():
+            return connection
         first_s, longest_s = self._setup_timeout_s
         setup_s = min(timeout_s, longest_s, first_s * 2 ** min(self._timed_out, MOST_DOUBLINGS))
-        patience = asyncio.timeout(setup_s)
-        self._reaching.add(patience)
+        deadline = asyncio.timeout(setup_s)
+        self._reaching.add(deadline)
         try:
-            async with patience:
-                line = await self._connected()
+            async with deadline:
+                connection = await self._connected()
         except TimeoutError:
             self._timed_out += 1
             bound = "before the channel was closed" if self._closed else f"in {setup_s:g} s"
             raise PeerLost(f"{self} cannot be reached {bound}") from None
         finally:
-            self._reaching.discard(patience)
+            self._reaching.discard(deadline)
         self._timed_out = 0
-        return line
+        return connection
 
     async def _connected(self) -> "_BrokerConnection":
         async with self._connecting:
             if self._closed:
                 raise PeerLost(f"the channel to {self} is closed")
-            if self._line is None or self._line.broken is not None:
-                self._line = await self._connect()
-            return self._line
+            if self._connection is None or self._connection.broken is not None:
+                self._connection = await self._connect()
+            return self._connection
 
     async def _connect(self) -> "_BrokerConnection":
         try:
@@ -164,14 +168,14 @@ class TcpBrokerClient:
             raise PeerLost(f"{self} cannot be reached: {shortage(error) or error}") from None
 
     def _break_off(self, why: PeerLost) -> None:
-        if self._line is not None:
-            self._line.break_off(why)
-            self._line = None
+        if self._connection is not None:
+            self._connection.break_off(why)
+            self._connection = None
 
     def close(self) -> None:
         self._closed = True
-        for patience in self._reaching:
-            patience.reschedule(0)
+        for deadline in self._reaching:
+            deadline.reschedule(0)
         self._break_off(PeerLost(f"the channel to {self} is closed"))
 
 
@@ -187,35 +191,35 @@ class _BrokerConnection(asyncio.BufferedProtocol):
         self._loop, self._network = asyncio.get_running_loop(), channel.network
         self.broken: PeerLost | None = None
         self._transport: asyncio.Transport | None = None
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_WaitingRequest] = deque()
         self._size = b""  # of the answer that is due, as far as it has come
         self._answer: bytearray | None = None  # under way; None: its size comes first
         self._filled = 0
 
     async def ask(
-        self, what: str, ask: EncodeRequest, timeout_s: float, next_request: NextRequest | None = None
+        self, name: str, encode: EncodeRequest, timeout_s: float, next_request: NextRequest | None = None
     ) -> bytearray:
         if self.broken is not None:
             raise self.broken
-        waiting = _Waiting(what, self._loop.create_future(), timeout_s, next_request)
-        self._send(waiting, ask)
-        waiting.timer = self._loop.call_at(waiting.deadline_s, self._look_at, waiting)
+        waiting = _WaitingRequest(name, self._loop.create_future(), timeout_s, next_request)
+        self._send(waiting, encode)
+        waiting.timer = self._loop.call_at(waiting.deadline_s, self._check_deadline, waiting)
         return await waiting.answer
 
-    def _send(self, waiting: _Waiting, ask: EncodeRequest) -> None:
+    def _send(self, waiting: _WaitingRequest, encode: EncodeRequest) -> None:
         assert self._transport is not None
         waiting.correlation_id = correlation_id = next(self._ids)
-        frame = ask(correlation_id, self._client_id)
+        frame = encode(correlation_id, self._client_id)
         waiting.deadline_s = self._loop.time() + waiting.timeout_s
         self._waiting.append(waiting)
         self._transport.write(frame)
 
-    def _look_at(self, waiting: _Waiting) -> None:
+    def _check_deadline(self, waiting: _WaitingRequest) -> None:
         """If one answer is late, so are all after it."""
         if self._loop.time() < waiting.deadline_s:
-            waiting.timer = self._loop.call_at(waiting.deadline_s, self._look_at, waiting)
+            waiting.timer = self._loop.call_at(waiting.deadline_s, self._check_deadline, waiting)
         else:
-            self.break_off(PeerLost(f"{self._name} did not answer {waiting.what} in {waiting.timeout_s:g} s"))
+            self.break_off(PeerLost(f"{self._name} did not answer {waiting.name} in {waiting.timeout_s:g} s"))
 
     def break_off(self, why: PeerLost) -> None:
         """All waiting requests fail."""
@@ -244,14 +248,14 @@ class _BrokerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._answer is None:
-            self._cut(_SHARED[:nbytes])
+            self._split(_SHARED[:nbytes])
         else:
             self._filled += nbytes
             if self._filled == len(self._answer):
                 answer, self._answer = self._answer, None
                 self._answered(memoryview(answer), answer)
 
-    def _cut(self, data: memoryview) -> None:
+    def _split(self, data: memoryview) -> None:
         """Answers out of what was read; the last may go on in what is read next."""
         if self._size:
             data = memoryview(self._size + data)
@@ -281,19 +285,19 @@ class _BrokerConnection(asyncio.BufferedProtocol):
             return
         waiting = self._waiting[0]
         is_over = waiting.answer.done()  # the caller was cancelled
-        ask = None if is_over or waiting.next_request is None else waiting.next_request(view)
+        encode = None if is_over or waiting.next_request is None else waiting.next_request(view)
         self._waiting.popleft()
-        if ask is not None:
-            self._send(waiting, ask)
+        if encode is not None:
+            self._send(waiting, encode)
             return
         waiting.timer.cancel()
         if not is_over:
             waiting.answer.set_result(bytearray(view) if answer is None else answer)
 
     def connection_lost(self, error: Exception | None) -> None:
-        stood = self.broken is None
+        was_open = self.broken is None
         self.break_off(PeerLost(f"the connection to {self._name} broke: {error or 'the peer closed it'}"))
-        if stood:
+        if was_open:
             self._lost()
 
 

@@ -50,8 +50,8 @@ class DynamicConfigs:
         self._last = -1  # the number of the last announcement that was seen
         self._watches: list[TreeWatch] = []
         self._reading: asyncio.Task[None] | None = None
-        self._again = False
-        self._is_behind = False  # there was no connection for a while
+        self._has_more = False
+        self._missed_changes = False  # there was no connection for a while
 
     async def start(self) -> None:
         self._watches = [
@@ -103,20 +103,20 @@ class DynamicConfigs:
             with suppress(BadVersion, NodeExists):  # another broker was quicker: on top of what it wrote, then
                 await self.tree.multi([change, announcement])
                 break
-        self._hold(kind, name, config)
+        self._put(kind, name, config)
 
     async def _read(self, kind: str, name: str) -> None:
         path = znodes.config_path(kind, name)
         node = await self.tree.get(path)
         try:
-            self._hold(kind, name, {} if node is None else znodes.decode_config(path, node.data))
+            self._put(kind, name, {} if node is None else znodes.decode_config(path, node.data))
         except MalformedNode as error:
             log.error("the settings of %s %s cannot be read, defaults hold: %s", kind, name, error)
             if kind == TOPICS:
                 self.unreadable.add(name)
-            self._hold(kind, name, {})
+            self._put(kind, name, {})
 
-    def _hold(self, kind: str, name: str, config: dict[str, str]) -> None:
+    def _put(self, kind: str, name: str, config: dict[str, str]) -> None:
         if kind == TOPICS:
             self.topics[name] = config
         elif name == znodes.DEFAULT_ENTITY:
@@ -134,40 +134,40 @@ class DynamicConfigs:
     def _session(self, state: SessionState) -> None:
         """Announcements may be deleted while there is no connection: then everything is read again."""
         if state is SessionState.CONNECTED:
-            self._is_behind = True
-            self._look()
+            self._missed_changes = True
+            self._read_soon()
 
     def _announced(self, event: Event) -> None:
-        self._look()
+        self._read_soon()
 
-    def _look(self) -> None:
+    def _read_soon(self) -> None:
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read_announcements(), name="settings")
         else:
-            self._again = True
+            self._has_more = True
 
     async def _read_announcements(self) -> None:
         more = True
         while more:
-            self._again = False
+            self._has_more = False
             try:
-                if self._is_behind:
+                if self._missed_changes:
                     await self._read_everything()
                 names = await self.tree.children(znodes.CONFIG_CHANGES) or []
                 for name in sorted(names, key=znodes.sequence):
                     await self._read_announcement(f"{znodes.CONFIG_CHANGES}/{name}")
             except TreeError as error:
                 log.warning("announcements of settings cannot be read now: %s", error)
-            more = self._again
+            more = self._has_more
 
     async def _read_everything(self) -> None:
-        self._is_behind = False
+        self._missed_changes = False
         try:
             for entity in (str(self.me), znodes.DEFAULT_ENTITY):
                 await self._read(BROKERS, entity)
             await asyncio.gather(*(self._read(TOPICS, name) for name in list(self.topics)))
         except TreeError:
-            self._is_behind = True
+            self._missed_changes = True
             raise
 
     async def _read_announcement(self, path: str) -> None:
@@ -176,13 +176,13 @@ class DynamicConfigs:
         if node is None:
             return
         if number > self._last:
-            await self._obey(path, node)
+            await self._apply(path, node)
             self._last = number
         elif self.clock.now_ms() - node.ctime_ms > KEPT_MS:
             with suppress(NoNode):  # another broker was quicker
                 await self.tree.delete(path)
 
-    async def _obey(self, path: str, node: Node) -> None:
+    async def _apply(self, path: str, node: Node) -> None:
         try:
             kind, _, name = znodes.decode_config_change(path, node.data).partition("/")
         except MalformedNode as error:

@@ -50,14 +50,16 @@ class FailureDetector:
     def __init__(self, now_s: float, silence_s: float = math.inf, *, has_answered: bool = False) -> None:
         self.verdict = Reachability.REACHABLE
         self._silence_s, self._has_answered = silence_s, has_answered
-        self._heard_s = now_s  # when it last answered or refused; at first, when the detector was made
+        self._last_contact_s = now_s  # when it last answered or refused; at first, when the detector was made
         self._retry_s = FIRST_RETRY_S
 
     def judge(self, outcome: ProbeOutcome, now_s: float) -> Reachability:
         if outcome is ProbeOutcome.LOST:
-            self.verdict = Reachability.SILENT if now_s - self._heard_s >= self._silence_s else Reachability.UNHEARD
+            self.verdict = (
+                Reachability.SILENT if now_s - self._last_contact_s >= self._silence_s else Reachability.UNHEARD
+            )
             return self.verdict
-        self._heard_s = now_s
+        self._last_contact_s = now_s
         if outcome is ProbeOutcome.ANSWERED:
             self._has_answered, self._retry_s = True, FIRST_RETRY_S
             self.verdict = Reachability.REACHABLE

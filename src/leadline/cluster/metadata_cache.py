@@ -138,10 +138,10 @@ class MetadataCache:
         self.departed = {id: info for id, info in (before | self.departed).items() if id not in self.brokers}
         topics = [(topic.topic_name, topic.topic_id, topic.partition_states) for topic in request.topic_states]
         topics += [(state.topic_name, NO_ID, [state]) for state in request.ungrouped_partition_states]
-        gone = [name for name, topic_id, states in topics if self._update(name, topic_id, states)]
+        deleted = [name for name, topic_id, states in topics if self._update(name, topic_id, states)]
         for changed in list(self.on_change):
             changed()
-        return gone
+        return deleted
 
     def _update(self, name: str, topic_id: TopicId, states: Iterable[_State]) -> bool:
         """Whether the topic is deleted now."""

@@ -29,17 +29,17 @@ class Peers:
     async def ask_controller(self, request: Message, kind: type[M], version: int, timeout_s: float) -> M:
         return await self.ask(self._metadata.controller, request, kind, version, timeout_s)
 
-    def where(self, broker: BrokerId) -> Endpoint:
+    def endpoint(self, broker: BrokerId) -> Endpoint:
         info = self._metadata.brokers.get(broker)
         if info is None or self._listener not in info.endpoints:
             raise PeerLost(f"no broker {broker} is known that listens on {self._listener}")
         return info.endpoints[self._listener]
 
-    def heard_at(self, broker: BrokerId) -> Endpoint:
+    def endpoint_unless_silent(self, broker: BrokerId) -> Endpoint:
         """As `where`. PeerLost also for a silent broker."""
         if broker in self.silent:
             raise PeerLost(f"broker {broker} is silent")
-        return self.where(broker)
+        return self.endpoint(broker)
 
     def silence_changed(self, broker: BrokerId, *, is_silent: bool) -> None:
         """When a broker falls silent, requests to it fail."""
@@ -52,14 +52,14 @@ class Peers:
                 peer.close()
 
     def _peer(self, broker: BrokerId) -> BrokerClient:
-        at = self.heard_at(broker)
+        endpoint = self.endpoint_unless_silent(broker)
         connected = self._peers.get(broker)
-        if connected is not None and connected[0] == at:
+        if connected is not None and connected[0] == endpoint:
             return connected[1]
         if connected is not None:
             connected[1].close()
-        peer = self._connect(at)
-        self._peers[broker] = at, peer
+        peer = self._connect(endpoint)
+        self._peers[broker] = endpoint, peer
         return peer
 
     def close(self) -> None:

@@ -15,18 +15,18 @@ from leadline.wire.messages import LeaderAndIsrResponse, StopReplicaRequest, Sto
 Event = Callable[[Decisions], None]
 
 
-def what_follows(broker: RegisteredBroker, request: Request, response: Message) -> Event | None:
+def event_after(broker: RegisteredBroker, request: Request, response: Message) -> Event | None:
     """None: nothing does."""
     if isinstance(response, LeaderAndIsrResponse) and response.error_code == NONE:
-        return lambda decisions: _led(decisions, broker, response)
+        return lambda decisions: _leader_and_isr_answered(decisions, broker, response)
     if isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
         deletions = _to_be_deleted(request)
         if deletions:
-            return lambda decisions: _stopped(decisions, broker, deletions, response)
+            return lambda decisions: _stop_replica_answered(decisions, broker, deletions, response)
     return None
 
 
-def _led(decisions: Decisions, broker: RegisteredBroker, response: LeaderAndIsrResponse) -> None:
+def _leader_and_isr_answered(decisions: Decisions, broker: RegisteredBroker, response: LeaderAndIsrResponse) -> None:
     names = decisions.state.names
     codes = {
         TopicPartition(name, partition.partition_index): partition.error_code
@@ -46,7 +46,7 @@ def _to_be_deleted(request: StopReplicaRequest) -> set[TopicPartition]:
     }
 
 
-def _stopped(
+def _stop_replica_answered(
     decisions: Decisions, broker: RegisteredBroker, deletions: set[TopicPartition], response: StopReplicaResponse
 ) -> None:
     """Only what was to be deleted counts, of topics that are about to go."""
@@ -54,7 +54,7 @@ def _stopped(
         TopicPartition(partition.topic_name, partition.partition_index): partition.error_code
         for partition in response.partition_errors
     }
-    going = [tp for tp in sorted(deletions) if decisions.state.is_going(tp)]
-    failed = [tp for tp in going if response.error_code != NONE or codes.get(tp, NONE) != NONE]
+    deleting = [tp for tp in sorted(deletions) if decisions.state.is_deleting(tp)]
+    failed = [tp for tp in deleting if response.error_code != NONE or codes.get(tp, NONE) != NONE]
     decisions.deletions.failed([PartitionReplica(tp, broker.id) for tp in failed])
-    decisions.deletions.deleted([PartitionReplica(tp, broker.id) for tp in going if tp not in set(failed)])
+    decisions.deletions.deleted([PartitionReplica(tp, broker.id) for tp in deleting if tp not in set(failed)])

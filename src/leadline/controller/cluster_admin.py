@@ -36,16 +36,16 @@ from leadline.runtime.periodic import spawn
 from leadline.runtime.ports import Chance
 from leadline.wire.messages import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
-PATIENCE_MS = 60_000  # for requests without a time-out
+DEFAULT_TIMEOUT_MS = 60_000  # for requests without a time-out
 ANSWER_S = 5.0  # for brokers to answer whether they could create the partitions that they are to lead
-ASK_AGAIN_S = 5.0  # before partitions are tried again that lacked a resource
+CREATION_RETRY_S = 5.0  # before partitions are tried again that lacked a resource
 
 P = ParamSpec("P")
 T = TypeVar("T")
 _Change = Callable[Concatenate["ClusterAdmin", P], Coroutine[None, None, T]]
 
 
-def _to_its_end(change: _Change[P, T]) -> _Change[P, T]:
+def _uncancelled(change: _Change[P, T]) -> _Change[P, T]:
     """Runs a change to completion even if the caller is cancelled, so that memory and the tree stay consistent.
 
     UnknownServerError if the tree is out of reach: the change may be done or not.
@@ -79,22 +79,22 @@ class ClusterAdmin:
         self._producer_ids = range(0)
         self._waiting: set[asyncio.Event] = set()
         self._stopping = False
-        self._asks_again: asyncio.TimerHandle | None = None
+        self._creation_retry: asyncio.TimerHandle | None = None
 
     async def stop(self) -> None:
         """Changes are written, but their callers no longer wait for the controller to carry them out."""
         self._stopping = True
-        if self._asks_again is not None:
-            self._asks_again.cancel()
+        if self._creation_retry is not None:
+            self._creation_retry.cancel()
         for waiting in self._waiting:
             waiting.set()
         await asyncio.gather(*self.under_way, return_exceptions=True)
 
     # Topics
 
-    @_to_its_end
+    @_uncancelled
     async def create_topic(
-        self, name: str, assignment: Assignment, config: Mapping[str, str], timeout_ms: int = PATIENCE_MS
+        self, name: str, assignment: Assignment, config: Mapping[str, str], timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> CachedTopic:
         """TopicAlreadyExists, InvalidTopic, RequestTimedOut. When this returns, the topic can be used."""
         await self._until_free(name, timeout_ms)
@@ -128,24 +128,24 @@ class ClusterAdmin:
             raise TopicAlreadyExists(f"Topic '{name}' already exists.") from None
         return topic.id
 
-    @_to_its_end
+    @_uncancelled
     async def add_partitions(
-        self, name: str, more: Callable[[CachedTopic], Assignment], timeout_ms: int = PATIENCE_MS
+        self, name: str, added_partitions: Callable[[CachedTopic], Assignment], timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> None:
         """`more` works out the new partitions from the present ones; no other change comes between."""
         async with self._changing:
             self.check_controller()
-            count = await self._write_partitions(name, more)
+            count = await self._write_partitions(name, added_partitions)
             await self._until(
                 lambda: self._has_leaders(name, count), timeout_ms, f"topic {name} has not all leaders yet"
             )
         await self._check_created(name)
 
-    async def _write_partitions(self, name: str, more: Callable[[CachedTopic], Assignment]) -> int:
+    async def _write_partitions(self, name: str, added_partitions: Callable[[CachedTopic], Assignment]) -> int:
         """Returns the new number of partitions."""
         path = znodes.topic_path(name)
         while True:
-            added = more(self.metadata.topic(name))
+            added = added_partitions(self.metadata.topic(name))
             node = await self.tree.get(path)
             if node is None:
                 raise UnknownTopicOrPartition(f"The topic '{name}' does not exist.")
@@ -159,8 +159,8 @@ class ClusterAdmin:
                 continue
             return have + len(added)
 
-    @_to_its_end
-    async def delete_topic(self, name: str, timeout_ms: int = PATIENCE_MS) -> None:
+    @_uncancelled
+    async def delete_topic(self, name: str, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
         """When this returns the name is free again, or will be once the brokers of all replicas are back."""
         async with self._changing:
             self.check_controller()
@@ -202,13 +202,13 @@ class ClusterAdmin:
                     "their brokers say why, and try again until they can"
                 )
 
-    def ask_again(self) -> None:
+    def retry_creation_later(self) -> None:
         """Later, asks the controller to send LeaderAndIsr again, since some partitions could not be created."""
-        if self._asks_again is None and not self._stopping:
-            self._asks_again = asyncio.get_running_loop().call_later(ASK_AGAIN_S, self._ask_again)
+        if self._creation_retry is None and not self._stopping:
+            self._creation_retry = asyncio.get_running_loop().call_later(CREATION_RETRY_S, self._retry_creation)
 
-    def _ask_again(self) -> None:
-        self._asks_again = None
+    def _retry_creation(self) -> None:
+        self._creation_retry = None
         self.log_dir_failed()
 
     async def _until_free(self, name: str, timeout_ms: int) -> None:
@@ -224,28 +224,28 @@ class ClusterAdmin:
         decisions = self.controller.decisions
         return decisions is None or name not in decisions.state.topics or name in decisions.state.undeletable
 
-    async def until_led(self, tp: TopicPartition, is_so: Callable[[int], bool], timeout_ms: int) -> None:
+    async def until_led(self, tp: TopicPartition, is_expected: Callable[[int], bool], timeout_ms: int) -> None:
         """Returns once this broker knows a leader of the partition for which `is_so` holds. RequestTimedOut."""
 
         def led() -> bool:
             topic = self.metadata.topics.get(tp.topic)
             partition = None if topic is None else topic.partitions.get(tp.partition)
-            return partition is not None and is_so(partition.leader)
+            return partition is not None and is_expected(partition.leader)
 
         await self._until(led, timeout_ms, f"the election of {tp} is not over yet")
 
-    async def _until(self, done: Callable[[], bool], timeout_ms: int, otherwise: str) -> None:
+    async def _until(self, is_done: Callable[[], bool], timeout_ms: int, problem: str) -> None:
         changed = asyncio.Event()
         self._waiting.add(changed)
         for listeners in (self.metadata.on_change, self.controller.on_decided):
             listeners.append(changed.set)
         try:
             async with asyncio.timeout(max(timeout_ms, 0) / 1000):
-                while not done() and not self._stopping:
+                while not is_done() and not self._stopping:
                     changed.clear()
                     await changed.wait()
         except TimeoutError:
-            raise RequestTimedOut(f"{otherwise} after {timeout_ms} ms") from None
+            raise RequestTimedOut(f"{problem} after {timeout_ms} ms") from None
         finally:
             self._waiting.discard(changed)
             for listeners in (self.metadata.on_change, self.controller.on_decided):
@@ -262,14 +262,14 @@ class ClusterAdmin:
 
     # Settings
 
-    @_to_its_end
+    @_uncancelled
     async def alter_topic_config(self, name: str, altered: Altered) -> None:
         """`altered` works out the new overrides from the present ones. They take effect at once."""
         async with self._changing:
             self.metadata.topic(name)
             await self.configs.alter_topic(name, altered)
 
-    @_to_its_end
+    @_uncancelled
     async def alter_broker_config(self, altered: Callable[[], dict[str, str]], *, of_all: bool) -> None:
         async with self._changing:
             await self.configs.alter_broker(altered, of_all=of_all)
@@ -301,7 +301,7 @@ class ClusterAdmin:
 
     # Producer ids
 
-    @_to_its_end
+    @_uncancelled
     async def next_producer_id(self) -> int:
         async with self._claiming:
             if not self._producer_ids:

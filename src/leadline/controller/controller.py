@@ -19,7 +19,7 @@ from leadline.config.live_settings import LiveSettings
 from leadline.controller import tree_reader
 from leadline.controller.broker_channel import Connect
 from leadline.controller.broker_channels import BrokerChannels
-from leadline.controller.broker_responses import what_follows
+from leadline.controller.broker_responses import event_after
 from leadline.controller.controller_election import ControllerElection
 from leadline.controller.controller_watches import ControllerWatches
 from leadline.controller.decisions import Decisions, PendingChanges
@@ -202,7 +202,7 @@ class Controller:
         state = ControllerState(self.me, epoch)
         state.brokers = {broker.id: broker for broker in await tree_reader.brokers(self.tree)}
         stored = await self._read_topics(await self.tree.children(znodes.TOPICS) or [])
-        for topic in await tree_reader.many([tree_reader.with_states(self.tree, *named) for named in stored]):
+        for topic in await tree_reader.gather([tree_reader.with_states(self.tree, *named) for named in stored]):
             state.put_topic(topic)
         pending = PendingChanges(
             await self.tree.children(znodes.DELETE_TOPICS) or [],
@@ -298,7 +298,7 @@ class Controller:
     # Events from brokers and settings
 
     def answered(self, broker: RegisteredBroker, request: Request, response: Message) -> None:
-        if (event := what_follows(broker, request, response)) is not None:
+        if (event := event_after(broker, request, response)) is not None:
             self._decide(event)
 
     def gone(self, broker: RegisteredBroker) -> None:

@@ -59,21 +59,21 @@ class Decisions:
 
     def __init__(self, state: ControllerState, listener: str, *, delete_topic_enable: bool = True) -> None:
         self.state = state
-        self.steps = Transitions(state, listener)
-        self.deletions = Deletions(self.steps, enabled=delete_topic_enable)
-        self.reassignments = Reassignments(self.steps, self.deletions)
-        self.take = self.steps.take
+        self.transitions = Transitions(state, listener)
+        self.deletions = Deletions(self.transitions, enabled=delete_topic_enable)
+        self.reassignments = Reassignments(self.transitions, self.deletions)
+        self.take = self.transitions.take
 
     def start(self, pending: PendingChanges) -> None:
         """All brokers get the list of brokers, then the leaders. What another controller began is finished."""
         self.deletions.begin(pending.deletions)
-        self.steps.now.add_update_metadata(self.state.brokers)
-        self.steps.then()
+        self.transitions.batch.add_update_metadata(self.state.brokers)
+        self.transitions.next_batch()
         self._begin_states()
         offline = [replica for replica, now in self.state.replicas.items() if now is not ReplicaState.ONLINE]
         online = [replica for replica, now in self.state.replicas.items() if now is ReplicaState.ONLINE]
-        self.steps.move_replicas(online, ReplicaState.ONLINE)
-        self.steps.move_replicas(offline, ReplicaState.OFFLINE)
+        self.transitions.move_replicas(online, ReplicaState.ONLINE)
+        self.transitions.move_replicas(offline, ReplicaState.OFFLINE)
         self._elect_offline()
         self.reassignments.resume(pending.reassignment)
         self.deletions.resume()
@@ -97,39 +97,41 @@ class Decisions:
     def brokers(self, registered: Collection[RegisteredBroker]) -> None:
         """All that are registered now. One with another epoch was away in between, whether we saw it or not."""
         before = self.state.brokers
-        now = {broker.id: broker for broker in registered}
+        current = {broker.id: broker for broker in registered}
         for broker in list(self.state.gone.values()):
-            if broker.id not in now or now[broker.id].epoch != broker.epoch:
+            if broker.id not in current or current[broker.id].epoch != broker.epoch:
                 del self.state.gone[broker.id]
-        came = [broker for id, broker in now.items() if id not in before and id not in self.state.gone]
-        again = [broker for id, broker in now.items() if id in before and broker.epoch > before[id].epoch]
-        went = [id for id in before if id not in now]
+        joined = [broker for id, broker in current.items() if id not in before and id not in self.state.gone]
+        restarted = [broker for id, broker in current.items() if id in before and broker.epoch > before[id].epoch]
+        left = [id for id in before if id not in current]
         changed = [
-            broker for id, broker in now.items() if id in before and broker != before[id] and broker not in again
+            broker
+            for id, broker in current.items()
+            if id in before and broker != before[id] and broker not in restarted
         ]
-        self._came(came)
-        self._went([broker.id for broker in again])
-        self._came(again)
-        self._went(went)
+        self._brokers_joined(joined)
+        self._brokers_left([broker.id for broker in restarted])
+        self._brokers_joined(restarted)
+        self._brokers_left(left)
         if changed:
             before.update({broker.id: broker for broker in changed})
-            self.steps.now.add_update_metadata(before)
+            self.transitions.batch.add_update_metadata(before)
 
     def broker_gone(self, id: BrokerId, epoch: int) -> None:
         """The broker is unreachable, whatever the tree says: it counts as failed until it answers again."""
         broker = self.state.brokers.get(id)
         if broker is not None and broker.epoch == epoch:
             self.state.gone[id] = broker
-            self._went([id])
+            self._brokers_left([id])
 
     def broker_back(self, id: BrokerId, epoch: int) -> None:
         """The broker counted as gone, and answers again."""
         broker = self.state.gone.get(id)
         if broker is not None and broker.epoch == epoch:
             del self.state.gone[id]
-            self._came([broker])
+            self._brokers_joined([broker])
 
-    def _came(self, brokers: Collection[RegisteredBroker]) -> None:
+    def _brokers_joined(self, brokers: Collection[RegisteredBroker]) -> None:
         if not brokers:
             return
         state, new = self.state, {broker.id for broker in brokers}
@@ -137,67 +139,67 @@ class Decisions:
         for broker in brokers:
             state.brokers[broker.id] = broker
             state.offline_dirs.pop(broker.id, None)
-        self.steps.now.add_update_metadata(existing)
-        self.steps.then()
-        self.steps.now.add_update_metadata(
+        self.transitions.batch.add_update_metadata(existing)
+        self.transitions.next_batch()
+        self.transitions.batch.add_update_metadata(
             new, (tp for tp, partition in state.partitions() if partition.decision is not None)
         )
-        self.steps.then()
+        self.transitions.next_batch()
         replicas = state.replicas_on(new)
-        self.steps.move_replicas(replicas, ReplicaState.ONLINE)
+        self.transitions.move_replicas(replicas, ReplicaState.ONLINE)
         self._elect_offline()
-        self.reassignments.brokers_came(new)
+        self.reassignments.brokers_joined(new)
         self.deletions.resume_for({replica.partition.topic for replica in replicas})
 
-    def _went(self, brokers: Collection[BrokerId]) -> None:
+    def _brokers_left(self, brokers: Collection[BrokerId]) -> None:
         if not brokers:
             return
         for id in brokers:
             self.state.brokers.pop(id, None)
             self.state.offline_dirs.pop(id, None)
             self.state.shutting_down.discard(id)
-        self._replicas_went(self.state.replicas_on(brokers))
+        self._replicas_lost(self.state.replicas_on(brokers))
 
-    def _replicas_went(self, replicas: Iterable[PartitionReplica]) -> None:
+    def _replicas_lost(self, replicas: Iterable[PartitionReplica]) -> None:
         going: list[PartitionReplica] = []
         staying: list[PartitionReplica] = []
         for replica in replicas:
-            (going if self.state.is_going(replica.partition) else staying).append(replica)
+            (going if self.state.is_deleting(replica.partition) else staying).append(replica)
         leaderless = [
             tp
             for tp, partition in self.state.partitions()
             if partition.decision is not None
             and not self.state.is_online(partition.decision.leader, tp)
-            and not self.state.is_going(tp)
+            and not self.state.is_deleting(tp)
         ]
-        self.steps.move_partitions(leaderless, PartitionState.OFFLINE)
+        self.transitions.move_partitions(leaderless, PartitionState.OFFLINE)
         self._elect_offline()
-        self.steps.move_replicas(staying, ReplicaState.OFFLINE)
+        self.transitions.move_replicas(staying, ReplicaState.OFFLINE)
         self.deletions.failed(going)
-        self.steps.now.add_update_metadata(self.state.brokers)
+        self.transitions.batch.add_update_metadata(self.state.brokers)
 
     def _elect_offline(self) -> None:
         waiting = (PartitionState.OFFLINE, PartitionState.NEW)
         partitions = [
             tp
             for tp, partition in self.state.partitions()
-            if partition.state in waiting and not self.state.is_going(tp)
+            if partition.state in waiting and not self.state.is_deleting(tp)
         ]
-        self.steps.bring_online(partitions, self.steps.elect_offline)
+        self.transitions.bring_online(partitions, self.transitions.elect_offline)
 
     def elect_stranded(self, topics: Collection[str] | None) -> None:
         """Look again at what has no leader, of some topics or of all: there may be a way now."""
         if topics is None:
             self._elect_offline()
-        for tp in [tp for name in topics or () for tp in self.state.of_topic(name) if not self.state.is_going(tp)]:
+        for tp in [tp for name in topics or () for tp in self.state.of_topic(name) if not self.state.is_deleting(tp)]:
             if self.state.existing(tp).state is PartitionState.OFFLINE:
-                self.steps.bring_online((tp,), self.steps.elect_offline)
+                self.transitions.bring_online((tp,), self.transitions.elect_offline)
 
     def unclean_allowed(self, topics: Iterable[str]) -> None:
         """Their settings let a replica lead that is not in sync, if no other can."""
-        for tp in [tp for name in topics for tp in self.state.of_topic(name) if not self.state.is_going(tp)]:
+        for tp in [tp for name in topics for tp in self.state.of_topic(name) if not self.state.is_deleting(tp)]:
             if self.state.existing(tp).state is PartitionState.OFFLINE:
-                self.steps.bring_online((tp,), self.steps.elect_unclean)
+                self.transitions.bring_online((tp,), self.transitions.elect_unclean)
 
     def shut_down(self, id: BrokerId, epoch: int = UNKNOWN_BROKER_EPOCH) -> list[TopicPartition]:
         """A broker is about to stop and hands over. What it still leads and others could, perhaps a little later.
@@ -211,25 +213,27 @@ class Decisions:
             raise StaleBrokerEpoch(f"broker {id} asks with epoch {epoch}; it is {broker.epoch}")
         self.state.shutting_down.add(id)
         led = leaders_of(self.state, id)
-        self.steps.bring_online(led, self.steps.elect_for_shutdown, self.steps.still_there)
+        self.transitions.bring_online(led, self.transitions.elect_for_shutdown, self.transitions.online_or_stopping)
         handed_over = set(led)
         followed = [
             replica
             for replica in self.state.replicas_on((id,))
             if replica.partition not in handed_over and self._is_shared(replica.partition)
         ]
-        self.steps.move_replicas(followed, ReplicaState.OFFLINE)
-        return [tp for tp in leaders_of(self.state, id) if self.steps.online(tp)]
+        self.transitions.move_replicas(followed, ReplicaState.OFFLINE)
+        return [tp for tp in leaders_of(self.state, id) if self.transitions.online(tp)]
 
     def _is_shared(self, tp: TopicPartition) -> bool:
         partition = self.state.existing(tp)
-        return len(partition.assigned.replicas) > 1 and partition.decision is not None and not self.state.is_going(tp)
+        return (
+            len(partition.assigned.replicas) > 1 and partition.decision is not None and not self.state.is_deleting(tp)
+        )
 
     # Log directories
 
     def log_dir_failed(self, brokers: Iterable[BrokerId]) -> None:
         """They get LeaderAndIsr again; their responses name the replicas that they have lost."""
-        self.steps.move_replicas(self.state.replicas_on(brokers), ReplicaState.ONLINE)
+        self.transitions.move_replicas(self.state.replicas_on(brokers), ReplicaState.ONLINE)
 
     def replicas_answered(self, id: BrokerId, epoch: int, codes: Mapping[TopicPartition, int]) -> None:
         """A broker's response to LeaderAndIsr: an error code for each partition."""
@@ -244,7 +248,7 @@ class Decisions:
         else:
             self.state.offline_dirs.pop(id, None)
         if newly := [PartitionReplica(tp, id) for tp in now - before if self.state.partition(tp) is not None]:
-            self._replicas_went(newly)
+            self._replicas_lost(newly)
         if before - now:  # they can be used again
             self._elect_offline()
 
@@ -270,19 +274,19 @@ class Decisions:
         topic = self.state.topics.get(name)
         if topic is None:
             return
-        more = {number: replicas for number, replicas in assigned.items() if number not in topic.partitions}
-        if more and name in self.state.deleting:
-            self.steps.write_assignment(name)  # as it was: it is about to go
-        elif more:
-            topic.partitions.update(numbered(more))
-            self._begin([TopicPartition(name, number) for number in more])
+        added = {number: replicas for number, replicas in assigned.items() if number not in topic.partitions}
+        if added and name in self.state.deleting:
+            self.transitions.write_assignment(name)  # as it was: it is about to go
+        elif added:
+            topic.partitions.update(numbered(added))
+            self._begin([TopicPartition(name, number) for number in added])
 
     def _begin(self, partitions: list[TopicPartition]) -> None:
-        self.steps.move_partitions(partitions, PartitionState.NEW)
+        self.transitions.move_partitions(partitions, PartitionState.NEW)
         replicas = self.state.replicas_of(partitions)
-        self.steps.move_replicas(replicas, ReplicaState.NEW)
-        self.steps.bring_online(partitions, self.steps.elect_offline)
-        self.steps.move_replicas(replicas, ReplicaState.ONLINE)
+        self.transitions.move_replicas(replicas, ReplicaState.NEW)
+        self.transitions.bring_online(partitions, self.transitions.elect_offline)
+        self.transitions.move_replicas(replicas, ReplicaState.ONLINE)
 
     # What leaders and people ask for
 
@@ -295,7 +299,7 @@ class Decisions:
             current = "it is not there" if broker is None else f"it is {broker.epoch}"
             raise StaleBrokerEpoch(f"broker {id} asks with epoch {epoch}; {current}")
         answers = {tp: self._alter(tp, proposal) for tp, proposal in proposals.items()}
-        self.steps.now.add_update_metadata(
+        self.transitions.batch.add_update_metadata(
             self.state.brokers, (tp for tp in proposals if self.state.partition(tp) is not None)
         )
         self.reassignments.isr_changed(tp for tp, answer in answers.items() if not isinstance(answer, WireError))
@@ -311,7 +315,7 @@ class Decisions:
         except WireError as error:
             return error
         if altered is not partition.decision:
-            self.steps.decide(tp, altered)
+            self.transitions.decide(tp, altered)
         return partition.decision
 
     def isr_changed(self, states: Mapping[TopicPartition, tuple[LeaderAndIsr, int]]) -> None:
@@ -320,7 +324,7 @@ class Decisions:
         for tp in existing:
             partition = self.state.existing(tp)
             partition.decision, partition.controller_epoch = states[tp]
-        self.steps.now.add_update_metadata(self.state.brokers, existing)
+        self.transitions.batch.add_update_metadata(self.state.brokers, existing)
         self.reassignments.isr_changed(existing)
 
     def elect(
@@ -339,7 +343,7 @@ class Decisions:
         partition = self.state.partition(tp)
         if partition is None:
             raise UnknownTopicOrPartition("The partition does not exist.")
-        if self.state.is_going(tp):
+        if self.state.is_deleting(tp):
             raise InvalidTopic("The topic is being deleted")
         leader = NO_LEADER if partition.decision is None else partition.decision.leader
         preferred = partition.assigned.replicas[0]
@@ -348,9 +352,11 @@ class Decisions:
         if not unclean and leader == preferred:
             raise ElectionNotNeeded(f"{tp} is led by its preferred leader, {leader}")
         if unclean:
-            elected = self.steps.bring_online((tp,), self.steps.elect_unclean)
+            elected = self.transitions.bring_online((tp,), self.transitions.elect_unclean)
         else:
-            elected = self.steps.bring_online((tp,), self.steps.elect_preferred, self.steps.all_assigned)
+            elected = self.transitions.bring_online(
+                (tp,), self.transitions.elect_preferred, self.transitions.all_assigned
+            )
         if elected and partition.decision is not None:
             return partition.decision.leader
         if unclean:
@@ -361,12 +367,12 @@ class Decisions:
         """What /admin/preferred_replica_election asks for. The node says that it is still to be done."""
         if partitions:
             self.elect(partitions, unclean=False)
-            self.steps.remove(znodes.PREFERRED_REPLICA_ELECTION)
+            self.transitions.remove(znodes.PREFERRED_REPLICA_ELECTION)
 
     def rebalance(self, percentage: int) -> list[TopicPartition]:
         """Leadership goes back to preferred leaders, where too many partitions are led by others."""
-        return self.steps.bring_online(
-            imbalanced(self.state, percentage), self.steps.elect_preferred, self.steps.all_assigned
+        return self.transitions.bring_online(
+            imbalanced(self.state, percentage), self.transitions.elect_preferred, self.transitions.all_assigned
         )
 
 

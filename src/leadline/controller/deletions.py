@@ -15,30 +15,30 @@ from leadline.coordination import znodes
 
 
 class Deletions:
-    def __init__(self, steps: Transitions, *, enabled: bool) -> None:
-        self.steps, self.state, self.enabled = steps, steps.state, enabled  # delete.topic.enable
+    def __init__(self, transitions: Transitions, *, enabled: bool) -> None:
+        self.transitions, self.state, self.enabled = transitions, transitions.state, enabled  # delete.topic.enable
 
     def begin(self, topics: Collection[str]) -> None:
         """What was asked for before this controller came."""
-        self._note(topics)
-        away = {
+        self._add_requested(topics)
+        offline = {
             replica.partition.topic
             for name in self.state.deleting
             for replica in self.state.replicas_of(self.state.of_topic(name))
             if not self.state.is_online(replica.broker, replica.partition)
         }
         moving = {tp.topic for tp in self.state.reassigning}
-        self.state.undeletable |= (away | moving) & self.state.deleting
+        self.state.undeletable |= (offline | moving) & self.state.deleting
 
     def requested(self, topics: Collection[str]) -> None:
         """All under /admin/delete_topics."""
-        self._note(topics)
+        self._add_requested(topics)
         self.postpone({tp.topic for tp in self.state.reassigning})
         self.resume()
 
-    def _note(self, topics: Collection[str]) -> None:
+    def _add_requested(self, topics: Collection[str]) -> None:
         existing = {name for name in topics if self.enabled and name in self.state.topics}
-        self.steps.remove(*(znodes.delete_topic_path(name) for name in topics if name not in existing))
+        self.transitions.remove(*(znodes.delete_topic_path(name) for name in topics if name not in existing))
         self.state.deleting |= existing
 
     def postpone(self, topics: Collection[str]) -> None:
@@ -46,19 +46,19 @@ class Deletions:
 
     def resume_for(self, topics: Collection[str]) -> None:
         """What they had to wait for is over."""
-        if again := self.state.deleting & set(topics):
-            self.state.undeletable -= again
+        if resumed := self.state.deleting & set(topics):
+            self.state.undeletable -= resumed
             self.resume()
 
     def failed(self, replicas: Collection[PartitionReplica]) -> None:
         if replicas:
-            self.steps.move_replicas(replicas, ReplicaState.DELETION_INELIGIBLE)
+            self.transitions.move_replicas(replicas, ReplicaState.DELETION_INELIGIBLE)
             self.postpone({replica.partition.topic for replica in replicas})
             self.resume()
 
     def deleted(self, replicas: Iterable[PartitionReplica]) -> None:
-        going = [replica for replica in replicas if self.state.is_going(replica.partition)]
-        self.steps.move_replicas(going, ReplicaState.DELETION_SUCCESSFUL)
+        deleting = [replica for replica in replicas if self.state.is_deleting(replica.partition)]
+        self.transitions.move_replicas(deleting, ReplicaState.DELETION_SUCCESSFUL)
         self.resume()
 
     def resume(self) -> None:
@@ -76,24 +76,24 @@ class Deletions:
     def _begin(self, name: str) -> None:
         partitions = self.state.of_topic(name)
         if name not in self.state.deletion_begun:
-            self.steps.move_partitions(partitions, PartitionState.OFFLINE)
-            self.steps.move_partitions(partitions, PartitionState.NONEXISTENT)
+            self.transitions.move_partitions(partitions, PartitionState.OFFLINE)
+            self.transitions.move_partitions(partitions, PartitionState.NONEXISTENT)
             self.state.deletion_begun.add(name)
-        self.steps.now.add_update_metadata(self.state.brokers, partitions)
-        there, away = [], []
+        self.transitions.batch.add_update_metadata(self.state.brokers, partitions)
+        online, offline = [], []
         for replica in self.state.replicas_of(partitions):
             if not self.state.is_online(replica.broker, replica.partition):
-                away.append(replica)
+                offline.append(replica)
             elif self.state.replicas.get(replica) is not ReplicaState.DELETION_SUCCESSFUL:
-                there.append(replica)
-        for replicas in (away, there):
-            self.steps.move_replicas(replicas, ReplicaState.OFFLINE)
-        self.steps.move_replicas(away, ReplicaState.DELETION_INELIGIBLE)
-        self.steps.move_replicas(there, ReplicaState.DELETION_STARTED)
-        if away:
+                online.append(replica)
+        for replicas in (offline, online):
+            self.transitions.move_replicas(replicas, ReplicaState.OFFLINE)
+        self.transitions.move_replicas(offline, ReplicaState.DELETION_INELIGIBLE)
+        self.transitions.move_replicas(online, ReplicaState.DELETION_STARTED)
+        if offline:
             self.postpone((name,))
 
     def _complete(self, name: str) -> None:
         self.state.forget_topic(name)
         paths = (znodes.topic_path(name), znodes.config_path("topics", name), znodes.delete_topic_path(name))
-        self.steps.remove(*paths)
+        self.transitions.remove(*paths)

@@ -18,9 +18,9 @@ from leadline.model import DURING_DELETE, NO_EPOCH, BrokerId, TopicPartition
 from leadline.wire.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 
 Request = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest
-_Led = LeaderAndIsrRequest.LeaderAndIsrPartitionState
-_Known = UpdateMetadataRequest.UpdateMetadataPartitionState
-_Stopped = StopReplicaRequest.StopReplicaPartitionState
+_LeaderAndIsrPartition = LeaderAndIsrRequest.LeaderAndIsrPartitionState
+_MetadataPartition = UpdateMetadataRequest.UpdateMetadataPartitionState
+_StopReplicaPartition = StopReplicaRequest.StopReplicaPartitionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +82,18 @@ class RequestBatch:
 
     def requests(self, state: ControllerState, listener: str) -> list[BrokerRequest]:
         """Brokers that are not registered get none."""
-        there = state.brokers
+        registered = state.brokers
         return [
             *(
-                BrokerRequest(to, _lead(state, there[to], what, listener))
+                BrokerRequest(to, _leader_and_isr_request(state, registered[to], what, listener))
                 for to, what in self.leader_and_isr.items()
-                if to in there
+                if to in registered
             ),
             *self._updates(state),
             *(
-                BrokerRequest(to, _stop(state, there[to], what))
+                BrokerRequest(to, _stop_replica_request(state, registered[to], what))
                 for to, what in self.stop_replica.items()
-                if to in there
+                if to in registered
             ),
         ]
 
@@ -101,7 +101,10 @@ class RequestBatch:
         to = [state.brokers[broker] for broker in self.update_metadata if broker in state.brokers]
         if not to:
             return []
-        topics, live = _known_topics(state, self.partitions), [_live(broker) for broker in state.brokers.values()]
+        topics, live = (
+            _metadata_topics(state, self.partitions),
+            [_live_broker(broker) for broker in state.brokers.values()],
+        )
         return [
             BrokerRequest(
                 broker.id,
@@ -117,7 +120,7 @@ class RequestBatch:
         ]
 
 
-def _lead(
+def _leader_and_isr_request(
     state: ControllerState, broker: RegisteredBroker, partitions: dict[TopicPartition, bool], listener: str
 ) -> LeaderAndIsrRequest:
     topics: dict[str, LeaderAndIsrRequest.LeaderAndIsrTopicState] = {}
@@ -129,21 +132,23 @@ def _lead(
         if tp.topic not in topics:
             topic_id = state.topics[tp.topic].id
             topics[tp.topic] = LeaderAndIsrRequest.LeaderAndIsrTopicState(topic_name=tp.topic, topic_id=topic_id)
-        topics[tp.topic].partition_states.append(_led(tp, partition, is_new))
+        topics[tp.topic].partition_states.append(_leader_and_isr_partition(tp, partition, is_new))
         leaders.add(partition.decision.leader)
     return LeaderAndIsrRequest(
         controller_id=state.me,
         controller_epoch=state.epoch,
         broker_epoch=broker.epoch,
         topic_states=list(topics.values()),
-        live_leaders=[_leader(other, listener) for other in state.brokers.values() if other.id in leaders],
+        live_leaders=[_live_leader(other, listener) for other in state.brokers.values() if other.id in leaders],
     )
 
 
-def _led(tp: TopicPartition, partition: ControlledPartition, is_new: bool) -> _Led:
+def _leader_and_isr_partition(
+    tp: TopicPartition, partition: ControlledPartition, is_new: bool
+) -> _LeaderAndIsrPartition:
     decision = partition.decision
     assert decision is not None
-    return _Led(
+    return _LeaderAndIsrPartition(
         topic_name=tp.topic,
         partition_index=tp.partition,
         controller_epoch=partition.controller_epoch,
@@ -159,12 +164,12 @@ def _led(tp: TopicPartition, partition: ControlledPartition, is_new: bool) -> _L
     )
 
 
-def _leader(broker: RegisteredBroker, listener: str) -> LeaderAndIsrRequest.LeaderAndIsrLiveLeader:
+def _live_leader(broker: RegisteredBroker, listener: str) -> LeaderAndIsrRequest.LeaderAndIsrLiveLeader:
     at = next((endpoint for endpoint in broker.endpoints if endpoint.listener == listener), broker.endpoints[0])
     return LeaderAndIsrRequest.LeaderAndIsrLiveLeader(broker_id=broker.id, host_name=at.host or "", port=at.port)
 
 
-def _known_topics(
+def _metadata_topics(
     state: ControllerState, partitions: Iterable[TopicPartition]
 ) -> list[UpdateMetadataRequest.UpdateMetadataTopicState]:
     topics: dict[str, UpdateMetadataRequest.UpdateMetadataTopicState] = {}
@@ -175,28 +180,30 @@ def _known_topics(
         if tp.topic not in topics:
             topic_id = state.topics[tp.topic].id
             topics[tp.topic] = UpdateMetadataRequest.UpdateMetadataTopicState(topic_name=tp.topic, topic_id=topic_id)
-        topics[tp.topic].partition_states.append(_known(state, tp, partition))
+        topics[tp.topic].partition_states.append(_metadata_partition(state, tp, partition))
     return list(topics.values())
 
 
-def _known(state: ControllerState, tp: TopicPartition, partition: ControlledPartition) -> _Known:
-    decision, going = partition.decision, state.is_going(tp)
+def _metadata_partition(
+    state: ControllerState, tp: TopicPartition, partition: ControlledPartition
+) -> _MetadataPartition:
+    decision, is_deleting = partition.decision, state.is_deleting(tp)
     assert decision is not None
     replicas = partition.assigned.replicas
-    return _Known(
+    return _MetadataPartition(
         topic_name=tp.topic,
         partition_index=tp.partition,
         controller_epoch=partition.controller_epoch,
-        leader=DURING_DELETE if going else decision.leader,
-        leader_epoch=0 if going else decision.leader_epoch,
+        leader=DURING_DELETE if is_deleting else decision.leader,
+        leader_epoch=0 if is_deleting else decision.leader_epoch,
         isr=list(decision.isr),
-        zk_version=0 if going else decision.partition_epoch,
+        zk_version=0 if is_deleting else decision.partition_epoch,
         replicas=list(replicas),
         offline_replicas=[broker for broker in replicas if not state.is_online(broker, tp)],
     )
 
 
-def _live(broker: RegisteredBroker) -> UpdateMetadataRequest.UpdateMetadataBroker:
+def _live_broker(broker: RegisteredBroker) -> UpdateMetadataRequest.UpdateMetadataBroker:
     return UpdateMetadataRequest.UpdateMetadataBroker(
         id=broker.id,
         rack=broker.rack,
@@ -212,14 +219,16 @@ def _live(broker: RegisteredBroker) -> UpdateMetadataRequest.UpdateMetadataBroke
     )
 
 
-def _stop(
+def _stop_replica_request(
     state: ControllerState, broker: RegisteredBroker, partitions: dict[TopicPartition, bool]
 ) -> StopReplicaRequest:
     topics: dict[str, StopReplicaRequest.StopReplicaTopicState] = {}
     for tp, delete in partitions.items():
         topic = topics.setdefault(tp.topic, StopReplicaRequest.StopReplicaTopicState(topic_name=tp.topic))
         topic.partition_states.append(
-            _Stopped(partition_index=tp.partition, leader_epoch=_epoch(state, tp), delete_partition=delete)
+            _StopReplicaPartition(
+                partition_index=tp.partition, leader_epoch=_stop_epoch(state, tp), delete_partition=delete
+            )
         )
     return StopReplicaRequest(
         controller_id=state.me,
@@ -229,8 +238,8 @@ def _stop(
     )
 
 
-def _epoch(state: ControllerState, tp: TopicPartition) -> int:
-    if state.is_going(tp):
+def _stop_epoch(state: ControllerState, tp: TopicPartition) -> int:
+    if state.is_deleting(tp):
         return DURING_DELETE  # overrides any other
     partition = state.partition(tp)
     return NO_EPOCH if partition is None or partition.decision is None else partition.decision.leader_epoch

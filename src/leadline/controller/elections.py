@@ -102,8 +102,10 @@ def altered(current: LeaderAndIsr, proposal: Proposal, brokers: Mapping[BrokerId
     others = [
         member for member in zip(proposed.isr, proposal.broker_epochs, strict=True) if member[0] != current.leader
     ]
-    if gone := [replica for replica, epoch in others if not _is_alive(replica, epoch, brokers)]:
-        raise IneligibleReplica(f"of the new ISR {list(proposed.isr)}, {gone} are not alive, or not the same process")
+    if ineligible := [replica for replica, epoch in others if not _is_alive(replica, epoch, brokers)]:
+        raise IneligibleReplica(
+            f"of the new ISR {list(proposed.isr)}, {ineligible} are not alive, or not the same process"
+        )
     return proposed
 
 

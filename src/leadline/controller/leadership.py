@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 CHECK_S = 1.0
 ASK_S = 3.0  # a broker that is asked may wait for an election itself
-ASKED_AT_ONCE = 2  # brokers, in turn: all of a large cluster may have lost ZooKeeper
+BROKERS_AT_ONCE = 2  # brokers, in turn: all of a large cluster may have lost ZooKeeper
 METADATA_VERSION = 9
 
 
@@ -51,7 +51,7 @@ class Leadership:
         self._monitor, self._replicas = peer_monitor, replicas
         self._is_connected = True
         self._changed = asyncio.Event()
-        self._next_asked = 0
+        self._next_broker = 0
         self._session_watch = tree.watch_session(self._session)
         peer_monitor.on_silence.append(self._silence)
         self._task = asyncio.create_task(self._run(), name="leadership")
@@ -108,15 +108,15 @@ class Leadership:
         """Whether it is known now, as far as others know."""
         led = ((tp, hosted.leader_state) for tp, hosted in self._replicas.hosted.items())
         names = {tp.topic for tp, leader in led if leader is not None and leader.followers}
-        brokers = self._some_heard()
+        brokers = self._brokers_to_ask()
         if not names or not brokers:
             return True
         return any(await asyncio.gather(*(self._ask_broker(broker, names) for broker in brokers)))
 
-    def _some_heard(self) -> list[BrokerId]:
+    def _brokers_to_ask(self) -> list[BrokerId]:
         brokers = sorted(self._metadata.brokers.keys() - self._monitor.unheard - {self._metadata.me.id})
-        start, self._next_asked = self._next_asked, self._next_asked + ASKED_AT_ONCE
-        return [brokers[(start + n) % len(brokers)] for n in range(min(ASKED_AT_ONCE, len(brokers)))]
+        start, self._next_broker = self._next_broker, self._next_broker + BROKERS_AT_ONCE
+        return [brokers[(start + n) % len(brokers)] for n in range(min(BROKERS_AT_ONCE, len(brokers)))]
 
     async def _ask_broker(self, broker: BrokerId, names: Iterable[str]) -> bool:
         request = MetadataRequest(

@@ -166,7 +166,7 @@ class LogDirReconciliation:
         config = {CLEANUP_POLICY: "compact"} if compacted else {RETENTION_MS: "-1"}
         values = ", ".join(f"{key}={value}" for key, value in config.items())
         log.warning("took over topic %s with %d partitions; its settings are not known: set %s", name, count, values)
-        topic = self._numbered(znodes.TopicNode(topic_id, {}), count)
+        topic = self._grown(znodes.TopicNode(topic_id, {}), count)
         path, data = znodes.config_path("topics", name), znodes.encode_config(config)
         settings: Operation = SetData(path, data) if await self.tree.exists(path) else Create(path, data)
         await self.tree.multi([Create(znodes.topic_path(name), znodes.encode_topic(topic)), settings])
@@ -183,13 +183,13 @@ class LogDirReconciliation:
         if count > old:
             log.info("topic %s has %d partitions now, not %d", topic.name, count, old)
             stored = znodes.TopicNode(topic.id, {n: partition.assigned for n, partition in topic.partitions.items()})
-            grown = self._numbered(stored, count)
+            grown = self._grown(stored, count)
             await self.tree.set(znodes.topic_path(topic.name), znodes.encode_topic(grown))
             self.topics[topic.name] = await tree_reader.with_states(self.tree, topic.name, grown)
 
-    def _numbered(self, topic: znodes.TopicNode, count: int) -> znodes.TopicNode:
-        more = {number: ReplicaAssignment((self.me,)) for number in range(count) if number not in topic.partitions}
-        return topic._replace(partitions={**topic.partitions, **more})
+    def _grown(self, topic: znodes.TopicNode, count: int) -> znodes.TopicNode:
+        added = {number: ReplicaAssignment((self.me,)) for number in range(count) if number not in topic.partitions}
+        return topic._replace(partitions={**topic.partitions, **added})
 
     async def _forget(self, name: str) -> None:
         del self.topics[name]
@@ -207,11 +207,11 @@ class LogDirReconciliation:
             if topic.partitions and not await self.tree.exists(f"{znodes.topic_path(topic.name)}/partitions"):
                 operations.append(Create(f"{znodes.topic_path(topic.name)}/partitions"))
             for number in topic.partitions:
-                operations += self._begin_epoch(topic, number, is_there=str(number) in present)
+                operations += self._begin_epoch(topic, number, exists=str(number) in present)
         if operations:
             await self.tree.multi(operations)
 
-    def _begin_epoch(self, topic: ControlledTopic, number: int, *, is_there: bool) -> list[Operation]:
+    def _begin_epoch(self, topic: ControlledTopic, number: int, *, exists: bool) -> list[Operation]:
         tp, partition = TopicPartition(topic.name, number), topic.partitions[number]
         partition_log, before = self.dirs.logs.get(tp), partition.decision
         latest = (
@@ -222,7 +222,7 @@ class LogDirReconciliation:
         state = znodes.encode_state(znodes.PartitionStateNode(self.me, epoch, (self.me,), controller_epoch))
         if before is not None:
             return [SetData(znodes.state_path(tp), state)]
-        return [*([] if is_there else [Create(znodes.partition_path(tp))]), Create(znodes.state_path(tp), state)]
+        return [*([] if exists else [Create(znodes.partition_path(tp))]), Create(znodes.state_path(tp), state)]
 
 
 def first_producer_id(cluster_id: str, logs: Iterable[Log]) -> ProducerId:

@@ -30,8 +30,8 @@ Target = tuple[BrokerId, ...] | None  # None: back to where it was
 
 
 class Reassignments:
-    def __init__(self, steps: Transitions, deletions: Deletions) -> None:
-        self.steps, self.state, self.deletions = steps, steps.state, deletions
+    def __init__(self, transitions: Transitions, deletions: Deletions) -> None:
+        self.transitions, self.state, self.deletions = transitions, transitions.state, deletions
 
     def resume(self, requested: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
         """Reassignments in progress when the controller is elected, and those that the tree requests."""
@@ -40,18 +40,18 @@ class Reassignments:
         }
         self.requested_by_node(requested)
         for tp in self.state.reassigning - requested.keys():
-            self._go_on(tp, self.state.existing(tp).assigned)
+            self._continue(tp, self.state.existing(tp).assigned)
 
-    def brokers_came(self, brokers: Collection[BrokerId]) -> None:
+    def brokers_joined(self, brokers: Collection[BrokerId]) -> None:
         for tp in list(self.state.reassigning):
             assigned = self.state.existing(tp).assigned
             if not set(target(assigned)).isdisjoint(brokers):
-                self._go_on(tp, assigned)
+                self._continue(tp, assigned)
 
     def isr_changed(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
             if tp in self.state.reassigning and self._is_in_sync(tp, self.state.existing(tp).assigned):
-                self._go_on(tp, self.state.existing(tp).assigned)
+                self._continue(tp, self.state.existing(tp).assigned)
 
     def requested_by_node(self, requested: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
         """What /admin/reassign_partitions asks for. A partition is taken out of it when it is done, or cannot be."""
@@ -60,7 +60,7 @@ class Reassignments:
             try:
                 self._reassign(tp, to)
             except WireError:
-                self._no_longer_asked(tp)
+                self._drop_request(tp)
 
     def alter(self, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, WireError | None]:
         """AlterPartitionReassignments. The latest that was asked for is what counts."""
@@ -68,7 +68,7 @@ class Reassignments:
         for tp, to in targets.items():
             try:
                 self._check(tp, to)
-                self._no_longer_asked(tp)
+                self._drop_request(tp)
                 self._reassign(tp, to)
                 answers[tp] = None
             except WireError as error:
@@ -102,29 +102,31 @@ class Reassignments:
         partition = self.state.partition(tp)
         if to is None and (partition is None or not is_reassigning(partition.assigned)):
             raise NoReassignmentInProgress(f"{tp} is not being reassigned")
-        if partition is None or not partition.assigned.replicas or self.state.is_going(tp):
+        if partition is None or not partition.assigned.replicas or self.state.is_deleting(tp):
             raise UnknownTopicOrPartition("The partition does not exist.")
         assigned = reassigned(partition.assigned, origin(partition.assigned) if to is None else to)
         if partition.decision is not None and set(partition.decision.isr).isdisjoint(assigned.replicas):
             raise InvalidReplicaAssignment(
                 f"of {tp}, only {list(partition.decision.isr)} are in sync: they cannot be taken out all at once"
             )
-        self._go_on(tp, assigned)
+        self._continue(tp, assigned)
 
-    def _go_on(self, tp: TopicPartition, assigned: ReplicaAssignment) -> None:
+    def _continue(self, tp: TopicPartition, assigned: ReplicaAssignment) -> None:
         self.deletions.postpone((tp.topic,))
         self._assign(tp, assigned)
         if self._is_in_sync(tp, assigned):
             self._complete(tp, assigned)
         else:
             self._new_epoch(tp, assigned)
-            self.steps.move_replicas([PartitionReplica(tp, broker) for broker in assigned.adding], ReplicaState.NEW)
+            self.transitions.move_replicas(
+                [PartitionReplica(tp, broker) for broker in assigned.adding], ReplicaState.NEW
+            )
 
     def _assign(self, tp: TopicPartition, assigned: ReplicaAssignment) -> None:
         before = self.state.existing(tp).assigned
         if before != assigned:
-            self.steps.assign(tp, assigned)
-            self.steps.write_assignment(tp.topic)
+            self.transitions.assign(tp, assigned)
+            self.transitions.write_assignment(tp.topic)
             self._stop([PartitionReplica(tp, broker) for broker in before.replicas if broker not in assigned.replicas])
         self.state.reassigning.add(tp)
 
@@ -135,33 +137,35 @@ class Reassignments:
         return decision is not None and elections.is_reassigned(decision, target(assigned))
 
     def _complete(self, tp: TopicPartition, assigned: ReplicaAssignment) -> None:
-        self.steps.move_replicas([PartitionReplica(tp, broker) for broker in assigned.adding], ReplicaState.ONLINE)
-        done = ReplicaAssignment(target(assigned))
-        self.steps.assign(tp, done)
-        self._lead_among(tp, done)
+        self.transitions.move_replicas(
+            [PartitionReplica(tp, broker) for broker in assigned.adding], ReplicaState.ONLINE
+        )
+        completed = ReplicaAssignment(target(assigned))
+        self.transitions.assign(tp, completed)
+        self._lead_among(tp, completed)
         self._stop([PartitionReplica(tp, broker) for broker in assigned.removing])
-        self.steps.write_assignment(tp.topic)
+        self.transitions.write_assignment(tp.topic)
         self.state.reassigning.discard(tp)
-        if self.state.requested_reassignment.get(tp) == done.replicas:
-            self._no_longer_asked(tp)
-        self.steps.now.add_update_metadata(self.state.brokers, (tp,))
+        if self.state.requested_reassignment.get(tp) == completed.replicas:
+            self._drop_request(tp)
+        self.transitions.batch.add_update_metadata(self.state.brokers, (tp,))
         self.deletions.resume_for((tp.topic,))
 
-    def _lead_among(self, tp: TopicPartition, done: ReplicaAssignment) -> None:
+    def _lead_among(self, tp: TopicPartition, assigned: ReplicaAssignment) -> None:
         decision = self.state.existing(tp).decision
         if decision is None:
             return
-        if decision.leader in done.replicas and self.state.is_online(decision.leader, tp):
-            self._new_epoch(tp, done)
+        if decision.leader in assigned.replicas and self.state.is_online(decision.leader, tp):
+            self._new_epoch(tp, assigned)
         else:
-            self.steps.bring_online((tp,), self.steps.elect_reassigned, self.steps.all_assigned)
+            self.transitions.bring_online((tp,), self.transitions.elect_reassigned, self.transitions.all_assigned)
 
     def _new_epoch(self, tp: TopicPartition, assigned: ReplicaAssignment) -> None:
         decision = self.state.existing(tp).decision
         if decision is not None:
-            self.steps.decide(tp, elections.new_epoch(decision))
-            self.steps.add_leader_and_isr(origin(assigned), tp)
-            self.steps.add_leader_and_isr(assigned.adding, tp, is_new=True)
+            self.transitions.decide(tp, elections.new_epoch(decision))
+            self.transitions.add_leader_and_isr(origin(assigned), tp)
+            self.transitions.add_leader_and_isr(assigned.adding, tp, is_new=True)
 
     def _stop(self, replicas: list[PartitionReplica]) -> None:
         """Stops and deletes replicas, without waiting for the responses."""
@@ -171,13 +175,13 @@ class Reassignments:
             ReplicaState.DELETION_SUCCESSFUL,
             ReplicaState.NONEXISTENT,
         ):
-            self.steps.move_replicas(replicas, state)
+            self.transitions.move_replicas(replicas, state)
 
-    def _no_longer_asked(self, tp: TopicPartition) -> None:
+    def _drop_request(self, tp: TopicPartition) -> None:
         requested = self.state.requested_reassignment
         if requested.pop(tp, None) is None:
             return
         if requested:
-            self.steps.write(SetData(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignment(requested)))
+            self.transitions.write(SetData(znodes.REASSIGN_PARTITIONS, znodes.encode_reassignment(requested)))
         else:
-            self.steps.remove(znodes.REASSIGN_PARTITIONS)
+            self.transitions.remove(znodes.REASSIGN_PARTITIONS)

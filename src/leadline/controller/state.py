@@ -146,7 +146,7 @@ class ControllerState:
             if broker in ids
         ]
 
-    def is_going(self, tp: TopicPartition) -> bool:
+    def is_deleting(self, tp: TopicPartition) -> bool:
         return tp.topic in self.deleting
 
     def put_topic(self, topic: ControlledTopic) -> None:
@@ -160,8 +160,8 @@ class ControllerState:
         topic = self.topics.pop(name, None)
         if topic is not None:
             self.names.pop(topic.id, None)
-        for kept in (self.deleting, self.undeletable, self.deletion_begun):
-            kept.discard(name)
+        for topics in (self.deleting, self.undeletable, self.deletion_begun):
+            topics.discard(name)
 
 
 # A partition's replicas while it is being reassigned: those that stay, those that come, those that go
@@ -192,9 +192,9 @@ def without_replica(assigned: ReplicaAssignment, broker: BrokerId) -> ReplicaAss
     return ReplicaAssignment(*(_without(group, (broker,)) for group in assigned))
 
 
-def _without(all_of_them: tuple[T, ...], these: Iterable[T]) -> tuple[T, ...]:
-    gone = set(these)
-    return tuple(member for member in all_of_them if member not in gone)
+def _without(brokers: tuple[T, ...], excluded: Iterable[T]) -> tuple[T, ...]:
+    gone = set(excluded)
+    return tuple(member for member in brokers if member not in gone)
 
 
 def leaders_of(state: ControllerState, broker: BrokerId) -> list[TopicPartition]:
@@ -205,7 +205,7 @@ def leaders_of(state: ControllerState, broker: BrokerId) -> list[TopicPartition]
         if partition.decision is not None
         and partition.decision.leader == broker
         and len(partition.assigned.replicas) > 1
-        and not state.is_going(tp)
+        and not state.is_deleting(tp)
     ]
 
 
@@ -213,7 +213,7 @@ def imbalanced(state: ControllerState, percentage: int) -> list[TopicPartition]:
     """Partitions to give back to their preferred leader, of brokers that lead too few of those they should."""
     preferred: dict[BrokerId, list[tuple[TopicPartition, ControlledPartition]]] = {}
     for tp, partition in state.partitions():
-        if not state.is_going(tp) and partition.assigned.replicas:
+        if not state.is_deleting(tp) and partition.assigned.replicas:
             preferred.setdefault(partition.assigned.replicas[0], []).append((tp, partition))
     movable = []
     for broker, partitions in preferred.items():

@@ -28,17 +28,17 @@ Assignment = tuple[tuple[BrokerId, ...], ...]  # the replicas of each partition,
 
 
 def check_name(name: str, existing: Collection[str] = ()) -> None:
-    wrong = None
+    reason = None
     if not name:
-        wrong = "it is empty"
+        reason = "it is empty"
     elif name in (".", ".."):
-        wrong = f"it cannot be {name!r}"
+        reason = f"it cannot be {name!r}"
     elif len(name) > MAX_NAME:
-        wrong = f"it has {len(name)} characters, and {MAX_NAME} is the limit"
+        reason = f"it has {len(name)} characters, and {MAX_NAME} is the limit"
     elif not _LEGAL.fullmatch(name):
-        wrong = f"{name!r} has other characters than ASCII letters, digits, '.', '_' and '-'"
-    if wrong is not None:
-        raise InvalidTopic(f"Topic name is invalid: {wrong}")
+        reason = f"{name!r} has other characters than ASCII letters, digits, '.', '_' and '-'"
+    if reason is not None:
+        raise InvalidTopic(f"Topic name is invalid: {reason}")
     if name in existing:
         raise TopicAlreadyExists(f"Topic '{name}' already exists.")
     collides = name.replace(".", "_")
@@ -68,17 +68,17 @@ def assign(
         raise InvalidReplicationFactor("Replication factor must be larger than 0.")
     if factor > len(racks):
         raise InvalidReplicationFactor(f"Replication factor: {factor} larger than available brokers: {len(racks)}.")
-    known_racks = {broker: rack for broker, rack in racks.items() if rack is not None}
-    if known_racks and len(known_racks) < len(racks):
+    rack_of = {broker: rack for broker, rack in racks.items() if rack is not None}
+    if rack_of and len(rack_of) < len(racks):
         raise UnknownServerError("Not all brokers have rack information for replica rack aware assignment.")
-    brokers = _alternating(known_racks) if known_racks else sorted(racks)
-    step = len(set(known_racks.values())) if known_racks else 1
+    brokers = _alternating(rack_of) if rack_of else sorted(racks)
+    step = len(set(rack_of.values())) if rack_of else 1
     assignment = []
     for partition in range(first, first + partitions):
         rounds = partition // len(brokers) - (max(first, 1) - 1) // len(brokers)
         leader = (partition + start) % len(brokers)
         turn = _turn(brokers, leader, (shift + rounds) * step)
-        assignment.append(_replicas(brokers[leader], turn, factor, known_racks))
+        assignment.append(_replicas(brokers[leader], turn, factor, rack_of))
     return tuple(assignment)
 
 
@@ -112,7 +112,7 @@ def _replicas(
     return tuple(chosen)
 
 
-def given_assignment(replicas: Mapping[int, Sequence[BrokerId]], brokers: Collection[BrokerId] | None) -> Assignment:
+def manual_assignment(replicas: Mapping[int, Sequence[BrokerId]], brokers: Collection[BrokerId] | None) -> Assignment:
     """An assignment that a person chose, checked. `brokers`: those that may be chosen; None: any, it may come later."""
     if sorted(replicas) != list(range(len(replicas))):
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")

@@ -37,20 +37,20 @@ Recipients = Callable[[TopicPartition], tuple[BrokerId, ...]]
 class Transitions:
     def __init__(self, state: ControllerState, listener: str) -> None:
         self.state, self.listener = state, listener
-        self._rounds = [RequestBatch()]
+        self._batches = [RequestBatch()]
         self._dirty: dict[TopicPartition, int] = {}  # decisions to be written, and the version they replace
         self._assigned: dict[str, None] = {}  # topics whose assignment is to be written
-        self._more: list[Write] = []  # written after these
+        self._other_writes: list[Write] = []  # written after these
         self._stranded: set[str] = set()
 
     @property
-    def now(self) -> RequestBatch:
+    def batch(self) -> RequestBatch:
         """The round of requests that is being put together."""
-        return self._rounds[-1]
+        return self._batches[-1]
 
-    def then(self) -> None:
+    def next_batch(self) -> None:
         """Requests from here on are sent after all before them."""
-        self._rounds.append(RequestBatch())
+        self._batches.append(RequestBatch())
 
     def take(self) -> ControllerEffects:
         """The effects of all decisions since the last call.
@@ -61,16 +61,20 @@ class Transitions:
         for tp, version in self._dirty.items():
             if (partition := self.state.partition(tp)) is not None:
                 writes += self._state_of(tp, partition, version)
-        writes += [
-            SetData(znodes.topic_path(name), self._topic(name)) for name in self._assigned if self._is_known(name)
-        ]
-        writes += self._more
-        requests = [request for batch in self._rounds for request in batch.requests(self.state, self.listener)]
+        writes += [SetData(znodes.topic_path(name), self._topic(name)) for name in self._assigned if self._exists(name)]
+        writes += self._other_writes
+        requests = [request for batch in self._batches for request in batch.requests(self.state, self.listener)]
         effects = ControllerEffects(writes, requests, self._stranded)
-        self._rounds, self._dirty, self._assigned, self._more, self._stranded = [RequestBatch()], {}, {}, [], set()
+        self._batches, self._dirty, self._assigned, self._other_writes, self._stranded = (
+            [RequestBatch()],
+            {},
+            {},
+            [],
+            set(),
+        )
         return effects
 
-    def _is_known(self, topic: str) -> bool:
+    def _exists(self, topic: str) -> bool:
         return topic in self.state.topics
 
     def _topic(self, name: str) -> bytes:
@@ -105,11 +109,11 @@ class Transitions:
     def write_assignment(self, topic: str) -> None:
         self._assigned[topic] = None
 
-    def write(self, *more: Write) -> None:
-        self._more += more
+    def write(self, *writes: Write) -> None:
+        self._other_writes += writes
 
     def remove(self, *paths: str) -> None:
-        self._more += map(Remove, paths)
+        self._other_writes += map(Remove, paths)
 
     # Partitions
 
@@ -170,9 +174,9 @@ class Transitions:
 
     def elect_for_shutdown(self, tp: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr | None:
         assigned = self.state.existing(tp).assigned.replicas
-        return elections.controlled_shutdown(current, assigned, self.still_there(tp), self.state.shutting_down)
+        return elections.controlled_shutdown(current, assigned, self.online_or_stopping(tp), self.state.shutting_down)
 
-    def still_there(self, tp: TopicPartition) -> tuple[BrokerId, ...]:
+    def online_or_stopping(self, tp: TopicPartition) -> tuple[BrokerId, ...]:
         """Its replicas that are online, also on brokers that are about to stop."""
         assigned = self.state.existing(tp).assigned.replicas
         return tuple(broker for broker in assigned if self.state.is_online(broker, tp, or_stopping=True))
@@ -182,8 +186,8 @@ class Transitions:
 
     def add_leader_and_isr(self, brokers: Iterable[BrokerId], tp: TopicPartition, *, is_new: bool = False) -> None:
         """Who holds it, and all brokers for their clients' sake."""
-        self.now.add_leader_and_isr(brokers, tp, is_new=is_new)
-        self.now.add_update_metadata(self.state.brokers, (tp,))
+        self.batch.add_leader_and_isr(brokers, tp, is_new=is_new)
+        self.batch.add_update_metadata(self.state.brokers, (tp,))
 
     # Replicas
 
@@ -214,12 +218,12 @@ class Transitions:
     def _offline_replica(self, replica: PartitionReplica, before: ReplicaState) -> None:
         """It leaves the ISR, and all others hear of it."""
         tp, broker = replica
-        self.now.add_stop_replica(broker, tp, delete=False)
+        self.batch.add_stop_replica(broker, tp, delete=False)
         partition = self.state.existing(tp)
         if partition.decision is None:
-            self.now.add_update_metadata(self.state.brokers, (tp,))
+            self.batch.add_update_metadata(self.state.brokers, (tp,))
             return
-        if self.state.is_going(tp):
+        if self.state.is_deleting(tp):
             return  # with all that is known of it
         shrunk = elections.without(partition.decision, broker)
         if shrunk is not None:
@@ -227,7 +231,7 @@ class Transitions:
         self.add_leader_and_isr((other for other in partition.assigned.replicas if other != broker), tp)
 
     def _started_deletion(self, replica: PartitionReplica, before: ReplicaState) -> None:
-        self.now.add_stop_replica(replica.broker, replica.partition, delete=True)
+        self.batch.add_stop_replica(replica.broker, replica.partition, delete=True)
 
     def _nonexistent_replica(self, replica: PartitionReplica, before: ReplicaState) -> None:
         del self.state.replicas[replica]

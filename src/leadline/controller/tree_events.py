@@ -34,16 +34,16 @@ async def _election_requested(tree: Tree, decisions: Decisions) -> None:
 async def _isr_changed(tree: Tree, decisions: Decisions) -> None:
     notifications = await tree_reader.contents(tree, znodes.ISR_CHANGES)
     partitions = [tp for path, data in notifications.items() for tp in znodes.decode_partitions(path, data)]
-    states = await tree_reader.many([tree_reader.state(tree, tp) for tp in partitions])
+    states = await tree_reader.gather([tree_reader.state(tree, tp) for tp in partitions])
     decisions.isr_changed({tp: state for tp, state in zip(partitions, states, strict=True) if state is not None})
-    decisions.steps.remove(*notifications)
+    decisions.transitions.remove(*notifications)
 
 
 async def _log_dirs_failed(tree: Tree, decisions: Decisions) -> None:
     notifications = await tree_reader.contents(tree, znodes.LOG_DIR_EVENTS)
     brokers = {znodes.decode_log_dir_event(path, data) for path, data in notifications.items()}
     decisions.log_dir_failed(sorted(brokers))
-    decisions.steps.remove(*notifications)
+    decisions.transitions.remove(*notifications)
 
 
 CHILDREN_EVENTS: dict[str, TreeEvent] = {

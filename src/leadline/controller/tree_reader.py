@@ -19,7 +19,7 @@ AT_ONCE = 1000  # reads under way
 T = TypeVar("T")
 
 
-async def many(calls: Collection[Awaitable[T]]) -> list[T]:
+async def gather(calls: Collection[Awaitable[T]]) -> list[T]:
     """Many calls at once, but not all of them."""
     waiting, results = list(calls), list[T]()
     for at in range(0, len(waiting), AT_ONCE):
@@ -30,7 +30,7 @@ async def many(calls: Collection[Awaitable[T]]) -> list[T]:
 async def brokers(tree: Tree) -> list[RegisteredBroker]:
     """The registered brokers. A broker whose registration is malformed counts as not registered."""
     ids = [int(name) for name in await tree.children(znodes.BROKER_IDS) or [] if name.isdecimal()]
-    nodes = await many([tree.get(znodes.broker_path(id)) for id in ids])
+    nodes = await gather([tree.get(znodes.broker_path(id)) for id in ids])
     registered = []
     for id, node in zip(ids, nodes, strict=True):
         try:
@@ -44,7 +44,7 @@ async def brokers(tree: Tree) -> list[RegisteredBroker]:
 
 async def topics(tree: Tree, names: Collection[str]) -> list[tuple[str, znodes.TopicNode]]:
     """Topics whose node is malformed are left out and logged."""
-    nodes = await many([tree.get(znodes.topic_path(name)) for name in names])
+    nodes = await gather([tree.get(znodes.topic_path(name)) for name in names])
     readable = []
     for name, node in zip(names, nodes, strict=True):
         try:
@@ -59,7 +59,7 @@ async def with_states(tree: Tree, name: str, stored: znodes.TopicNode) -> Contro
     assert stored.id is not None
     topic = ControlledTopic(name, stored.id)
     numbers = sorted(stored.partitions)
-    states = await many([state(tree, TopicPartition(name, number)) for number in numbers])
+    states = await gather([state(tree, TopicPartition(name, number)) for number in numbers])
     for number, decided in zip(numbers, states, strict=True):
         partition = topic.partitions[number] = ControlledPartition(stored.partitions[number])
         if decided is not None:
@@ -90,7 +90,7 @@ async def elections(tree: Tree) -> list[TopicPartition]:
 async def contents(tree: Tree, path: str) -> dict[str, bytes]:
     """The children of a node, by their paths."""
     paths = [f"{path}/{name}" for name in await tree.children(path) or []]
-    nodes = await many([tree.get(child) for child in paths])
+    nodes = await gather([tree.get(child) for child in paths])
     return {child: node.data for child, node in zip(paths, nodes, strict=True) if node is not None}
 
 
@@ -99,5 +99,5 @@ async def removal(tree: Tree, path: str) -> list[Operation]:
     names = await tree.children(path)
     if names is None:
         return []
-    below = await many([removal(tree, f"{path}/{name}") for name in names])
+    below = await gather([removal(tree, f"{path}/{name}") for name in names])
     return [*(operation for operations in below for operation in operations), Delete(path)]

@@ -50,11 +50,11 @@ def in_portions(operations: Collection[Operation]) -> Iterator[list[Operation]]:
     size = 0
     for operation in operations:
         data = operation.data if isinstance(operation, Create | SetData) else b""
-        more = len(operation.path) + len(data) + NODE_BYTES
-        if portion and size + more > MULTI_BYTES:
+        operation_bytes = len(operation.path) + len(data) + NODE_BYTES
+        if portion and size + operation_bytes > MULTI_BYTES:
             yield portion
             portion, size = [], 0
         portion.append(operation)
-        size += more
+        size += operation_bytes
     if portion:
         yield portion

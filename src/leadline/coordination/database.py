@@ -63,7 +63,7 @@ SCHEMA = """
     INSERT INTO node (parent, name, data, version, czxid, ctime_ms, owner) VALUES ('', '', x'', 0, 0, 0, 0);
     INSERT INTO tree VALUES (0, 0);
 """
-LAY_OUT = f"{SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};"
+CREATE_SCHEMA = f"{SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};"
 REMEDY = (
     "make it a file of Leadline's that this user can read and write, or remove it: settings of topics and of the "
     "broker are lost then, the topics and their records are not"
@@ -87,9 +87,9 @@ class Database:
             try:
                 self._connect()
             except sqlite3.DatabaseError as error:
-                if _kind(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                if _primary_code(error) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                     raise
-                count = salvage(self.path, LAY_OUT)
+                count = salvage(self.path, CREATE_SCHEMA)
                 log.error(
                     "%s was damaged (%s): %d nodes were read and are kept; the damaged file is %s. Lost are settings "
                     "of topics and of the broker, if any; no record of any topic is touched",
@@ -110,7 +110,7 @@ class Database:
         try:
             yield
         except sqlite3.Error as error:
-            if _kind(error) == sqlite3.SQLITE_BUSY:
+            if _primary_code(error) == sqlite3.SQLITE_BUSY:
                 raise TreeInUse(f"{self.path} is in use: another broker runs on this directory") from None
             raise OSError(f"{self.path}: {error}; {REMEDY}") from error
 
@@ -127,7 +127,7 @@ class Database:
         (format,) = run("PRAGMA user_version").fetchone()
         (tables,) = run("SELECT count(*) FROM sqlite_schema").fetchone()
         if not tables:
-            self._lay_out()
+            self._create_schema()
         elif (kind, format) != (APPLICATION_ID, FORMAT):
             wrong = f"kind {kind:#x}, format {format}; expected {APPLICATION_ID:#x}, {FORMAT}"
             raise CorruptFile(self.path, 0, f"{wrong}; {REMEDY}")
@@ -137,8 +137,8 @@ class Database:
         run("COMMIT")
         self.events.clear()  # nobody watches yet
 
-    def _lay_out(self) -> None:
-        for statement in LAY_OUT.split(";"):
+    def _create_schema(self) -> None:
+        for statement in CREATE_SCHEMA.split(";"):
             self._connection.execute(statement)
 
     def close(self) -> None:
@@ -277,13 +277,13 @@ class Database:
         self.events += (Event(change, path), Event(Change.CHILDREN, parent_of(path)))
 
 
-def _kind(error: sqlite3.Error) -> int:
+def _primary_code(error: sqlite3.Error) -> int:
     """The low byte of the code."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def _malformed(wrong: str) -> sqlite3.DatabaseError:
-    error = sqlite3.DatabaseError(" ".join(str(wrong).split()))
+def _malformed(problem: str) -> sqlite3.DatabaseError:
+    error = sqlite3.DatabaseError(" ".join(str(problem).split()))
     error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return error
 

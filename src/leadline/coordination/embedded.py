@@ -93,7 +93,7 @@ class EmbeddedTree:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._watches = Watches(self._loop)
         self._session_watches = SessionWatches(self._loop)
-        self._over: str | None = None  # why the session is
+        self._end_reason: str | None = None  # why the session is
 
     @classmethod
     async def open(cls, directory: str, clock: Time) -> "EmbeddedTree":
@@ -166,7 +166,7 @@ class EmbeddedTree:
 
     async def close(self) -> None:
         end = self._ask(ROOT, lambda database: database.end_sessions(), writes=True)
-        self._over = self._over or "it was closed"
+        self._end_reason = self._end_reason or "it was closed"
         self._calls.put(None)
         with suppress(ConnectionLost, SessionExpired):  # the ephemerals of a failed session go at the next start
             await end
@@ -174,10 +174,10 @@ class EmbeddedTree:
 
     def _ask(self, path: str, job: Callable[[Database], T], writes: bool = False) -> asyncio.Future[T]:
         answered: asyncio.Future[T] = self._loop.create_future()
-        if self._over is None:
+        if self._end_reason is None:
             self._calls.put(QueuedCall(path, job, writes, answered))
         else:
-            answered.set_exception(SessionExpired(path, f"the session is over: {self._over}"))
+            answered.set_exception(SessionExpired(path, f"the session is over: {self._end_reason}"))
         return answered
 
     def _done(self, group: Group) -> None:
@@ -189,8 +189,8 @@ class EmbeddedTree:
         for call in group:
             call.fail(ConnectionLost(call.path, f"the database failed: {error}"))
             call.answer()
-        if self._over is None:
-            self._over = f"the database failed: {error}"
+        if self._end_reason is None:
+            self._end_reason = f"the database failed: {error}"
             self._session_watches.notify(SessionState.EXPIRED)
 
     def _refused(self, group: Group, error: sqlite3.Error) -> None:
@@ -218,9 +218,9 @@ class EmbeddedTree:
 
     def _serve(self, database: Database) -> None:
         failure: sqlite3.Error | None = None
-        more = True
-        while more:
-            group, more = self._next_group()
+        is_open = True
+        while is_open:
+            group, is_open = self._next_group()
             try:
                 if failure is None:
                     _run(database, group)
@@ -258,6 +258,6 @@ def _run(database: Database, group: Group) -> None:
         database.commit()
 
 
-def _settle(set_it: Callable[[T], object], to: T) -> None:
+def _settle(set_result: Callable[[T], object], result: T) -> None:
     with suppress(asyncio.InvalidStateError):  # the caller of open was cancelled
-        set_it(to)
+        set_result(result)

@@ -78,7 +78,7 @@ async def register(tree: Tree, broker: BrokerId, registration: Registration, rem
             continue  # it has just gone
         if node.owner == tree.session:
             return node.czxid
-        if node.owner not in remembered or not _is_at(broker, node, registration):
+        if node.owner not in remembered or not _has_endpoints(broker, node, registration):
             raise NodeExists(path, f"broker {broker} is alive in session {node.owner:#x}: {node.data[:300]!r}")
         with suppress(NoNode, BadVersion, NodeExists, ConnectionLost):  # things have changed: look again
             return await _replace(tree, path, node, data)
@@ -95,7 +95,7 @@ async def _replace(tree: Tree, path: str, node: Node, data: bytes) -> int:
     return created.czxid
 
 
-def _is_at(broker: BrokerId, node: Node, registration: Registration) -> bool:
+def _has_endpoints(broker: BrokerId, node: Node, registration: Registration) -> bool:
     try:
         return decode_registration(broker, node.data).endpoints == registration.endpoints
     except MalformedNode:

@@ -112,4 +112,7 @@ def _endpoint(fields: Fields, text: str, protocols: Mapping[str, str]) -> Regist
 
 def _features(fields: Fields) -> dict[str, VersionRange]:
     ranges = {name: fields.fields(name) for name in fields.names()}
-    return {name: VersionRange(of.integer("min_version"), of.integer("max_version")) for name, of in ranges.items()}
+    return {
+        name: VersionRange(bounds.integer("min_version"), bounds.integer("max_version"))
+        for name, bounds in ranges.items()
+    }

@@ -28,7 +28,7 @@ class SalvagedNode(NamedTuple):
     born: int
 
 
-def salvage(path: str, lay_out: str) -> int:
+def salvage(path: str, create_schema: str) -> int:
     """Put a new file in the place of a damaged one. The number of nodes that it has. OSError, sqlite3.Error."""
     for suffix in ("", WAL):
         with suppress(FileNotFoundError):
@@ -38,7 +38,7 @@ def salvage(path: str, lay_out: str) -> int:
         with suppress(FileNotFoundError):
             os.unlink(path + NEW + suffix)
     with closing(sqlite3.connect(path + NEW, isolation_level=None)) as connection:
-        connection.executescript(f"BEGIN; {lay_out}")
+        connection.executescript(f"BEGIN; {create_schema}")
         connection.executemany(
             "INSERT OR REPLACE INTO node (parent, name, data, version, czxid, ctime_ms, owner, born) "
             "VALUES (?, ?, ?, ?, ?, ?, 0, ?)",

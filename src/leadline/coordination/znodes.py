@@ -162,16 +162,20 @@ class TopicNode(NamedTuple):
 
 def encode_topic(topic: TopicNode) -> bytes:
     numbers = hash_order.mutable(map(str, topic.partitions), string_hash)
-    of = {number: topic.partitions[int(number)] for number in numbers}
-    adding = [number for number in numbers if of[number].adding]
-    removing = [number for number in numbers if of[number].removing]
+    assignments = {number: topic.partitions[int(number)] for number in numbers}
+    adding = [number for number in numbers if assignments[number].adding]
+    removing = [number for number in numbers if assignments[number].removing]
     id = {} if topic.id is None else {"topic_id": format_id(topic.id)}
     return dumps(
-        {"partitions": {number: of[number].replicas for number in numbers}}
+        {"partitions": {number: assignments[number].replicas for number in numbers}}
         | id
         | {
-            "adding_replicas": {number: of[number].adding for number in hash_order.mutable(adding, string_hash)},
-            "removing_replicas": {number: of[number].removing for number in hash_order.mutable(removing, string_hash)},
+            "adding_replicas": {
+                number: assignments[number].adding for number in hash_order.mutable(adding, string_hash)
+            },
+            "removing_replicas": {
+                number: assignments[number].removing for number in hash_order.mutable(removing, string_hash)
+            },
             "version": 3,
         }
     )

@@ -26,9 +26,9 @@ class OffsetAndMetadata(NamedTuple):
     expire_ms: int | None = None  # chosen by an old client; None: offsets.retention.minutes decides
     record_offset: Offset = -1  # the base offset of the batch that holds its record
 
-    def written_at(self, at: Offset) -> "OffsetAndMetadata":
+    def written_at(self, base_offset: Offset) -> "OffsetAndMetadata":
         offset, metadata, commit_ms, leader_epoch, expire_ms, _ = self
-        return OffsetAndMetadata(offset, metadata, commit_ms, leader_epoch, expire_ms, at)
+        return OffsetAndMetadata(offset, metadata, commit_ms, leader_epoch, expire_ms, base_offset)
 
 
 def is_longer(metadata: str, max_length: int) -> bool:

@@ -289,8 +289,8 @@ class OffsetCoordinator:
 
     def _delete_topics(self, shard: GroupShard, topics: set[str]) -> None:
         for group in list(shard.groups.values()) if topics else ():
-            if gone := {tp for tp in group.offsets.partitions() if tp.topic in topics}:
-                self._delete_or_log(shard, group, gone)
+            if deleted := {tp for tp in group.offsets.partitions() if tp.topic in topics}:
+                self._delete_or_log(shard, group, deleted)
 
     async def _expire_all(self) -> None:
         for shard in list(self._runtime.shards.values()):
@@ -304,26 +304,26 @@ class OffsetCoordinator:
             if self._runtime.is_active(shard.partition, shard) and group.state is not GroupState.DEAD:
                 self._delete_or_log(shard, group, set(group.expired(self._clock.now_ms(), retention_ms)))
 
-    def _delete_or_log(self, shard: GroupShard, group: ClassicGroup, gone: AbstractSet[TopicPartition]) -> None:
+    def _delete_or_log(self, shard: GroupShard, group: ClassicGroup, deleted: AbstractSet[TopicPartition]) -> None:
         try:
-            self._delete(shard, group, gone)
+            self._delete(shard, group, deleted)
         except WireError as error:
             log.warning("offsets of group %s cannot be deleted now: %s", group.id, error)
 
     def _delete(
-        self, shard: GroupShard, group: ClassicGroup, gone: AbstractSet[TopicPartition], *, also_group: bool = False
+        self, shard: GroupShard, group: ClassicGroup, deleted: AbstractSet[TopicPartition], *, also_group: bool = False
     ) -> Offset | None:
         """Delete offsets of a group, and the group itself if nothing else is left. Returns the end of the tombstones.
 
         The tombstone of the group is written last. After a crash the rest is a group that can still be deleted.
         """
         partitions = group.offsets.partitions()
-        keys = [offset_key(group.id, tp) for tp in partitions & gone]
-        dies = group.state is GroupState.EMPTY and (also_group or not partitions - gone)
+        keys = [offset_key(group.id, tp) for tp in partitions & deleted]
+        dies = group.state is GroupState.EMPTY and (also_group or not partitions - deleted)
         if dies and group.generation > 0:
             keys.append(group_key(group.id))
         end = self._runtime.write_tombstones(shard.partition, keys, self._tombstone_fields)
-        group.offsets.delete(gone)
+        group.offsets.delete(deleted)
         if dies:
             del shard.groups[group.id]
             self._groups.carry_out(shard, group, group.die(self._clock.now_ms()))

@@ -183,28 +183,28 @@ class CoordinatorRuntime(Generic[S]):
         hosted = self._replicas.hosted.get(self._partitions[partition])
         return hosted is not None and hosted.leader_state is not None and hosted.leader_state.is_safe(offset)
 
-    def when_committed(self, partition: int, offset: Offset, then: OnCommitted) -> None:
+    def when_committed(self, partition: int, offset: Offset, on_committed: OnCommitted) -> None:
         """Call `then` once all records below the offset are committed, or with the error if they cannot be.
 
         Without other replicas, `then` is called at once. It is called even if the client has disconnected.
         """
         if self.is_committed(partition, offset):
-            then(None)
+            on_committed(None)
         else:
-            spawn(self._wait_until_committed(partition, offset, then), self._commit_waits)
+            spawn(self._wait_until_committed(partition, offset, on_committed), self._commit_waits)
 
-    async def _wait_until_committed(self, partition: int, offset: Offset, then: OnCommitted) -> None:
+    async def _wait_until_committed(self, partition: int, offset: Offset, on_committed: OnCommitted) -> None:
         timeout_ms = None if self.topic.commit_timeout_ms is None else self.topic.commit_timeout_ms()
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 await self.committed(partition, offset)
         except TimeoutError:
             tp = self._partitions[partition]
-            then(RequestTimedOut(f"{tp} has too few replicas: {timeout_ms} ms were not enough"))
+            on_committed(RequestTimedOut(f"{tp} has too few replicas: {timeout_ms} ms were not enough"))
         except WireError as error:
-            then(error)
+            on_committed(error)
         else:
-            then(None)
+            on_committed(None)
 
     async def committed(self, partition: int, offset: Offset) -> None:
         """Wait until all records below the offset are committed. NotCoordinator once another broker leads."""

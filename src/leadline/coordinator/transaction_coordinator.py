@@ -228,7 +228,7 @@ class TransactionCoordinator:
         shard: TransactionShard,
         transactional_id: TransactionalId,
         metadata: TransactionMetadata,
-        then: OnCommitted = lambda error: None,
+        on_written: OnCommitted = lambda error: None,
     ) -> None:
         """Write a decision. It is pending until it is committed; then it applies, and `then` is called."""
         try:
@@ -243,7 +243,7 @@ class TransactionCoordinator:
                 error = NotCoordinator(f"{transactional_id.name} has another coordinator now")
             if error is None:
                 self._committed(shard, transactional_id)
-            then(error)
+            on_written(error)
 
         self.runtime.when_committed(shard.partition, end, on_committed)
 

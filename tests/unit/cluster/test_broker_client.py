@@ -162,7 +162,7 @@ def test_a_refused_connection_says_that_nobody_is_there() -> None:
 def test_nothing_is_asked_through_a_closed_channel() -> None:
     async def scenario(channel: TcpBrokerClient) -> None:
         waiting = asyncio.create_task(asked(channel))
-        while channel._line is None:  # noqa: ASYNC110  (until it is connected)
+        while channel._connection is None:  # noqa: ASYNC110  (until it is connected)
             await asyncio.sleep(0)
         channel.close()
         with pytest.raises(PeerLost, match="is closed"):

@@ -524,8 +524,8 @@ def test_leadership_goes_back_to_preferred_leaders_after_a_while(
 def _lead(tp: TopicPartition, leader: BrokerId, decisions: Decisions) -> None:
     now = decisions.state.existing(tp).decision
     assert now is not None
-    decisions.steps.decide(tp, now._replace(leader=leader, leader_epoch=now.leader_epoch + 1))
-    decisions.steps.add_leader_and_isr((1, 2), tp)
+    decisions.transitions.decide(tp, now._replace(leader=leader, leader_epoch=now.leader_epoch + 1))
+    decisions.transitions.add_leader_and_isr((1, 2), tp)
 
 
 def test_producer_ids_are_handed_out_once(tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def test_leadership_goes_back_where_too_much_is_led_by_others() -> None:
         tp = TopicPartition("t", number)
         now = paper.led(tp)
         paper.decisions.state.existing(tp).assigned = ReplicaAssignment((1, 2))
-        paper.decisions.steps.decide(tp, now._replace(leader=2, leader_epoch=1))
+        paper.decisions.transitions.decide(tp, now._replace(leader=2, leader_epoch=1))
         paper.do(lambda: None)
     assert paper.do(lambda: paper.decisions.rebalance(20)) == []
     moved = paper.do(lambda: paper.decisions.rebalance(19))
@@ -488,7 +488,7 @@ def test_every_state_of_a_partition_can_be_left_and_nothing_follows_what_it_may_
         paper = Paper(2)
         paper.create("t", (1,))
         paper.decisions.state.existing(T0).state = before
-        moved = paper.decisions.steps.move_partitions((T0,), after)
+        moved = paper.decisions.transitions.move_partitions((T0,), after)
         assert bool(moved) is ((before, after) in allowed)
         assert paper.decisions.state.existing(T0).state is (after if moved else before)
     assert {before for before, _ in allowed} == set(PartitionState)
@@ -502,6 +502,6 @@ def test_every_state_of_a_replica_can_be_left_and_nothing_follows_what_it_may_no
         paper.create("t", (1, 2))
         replica = PartitionReplica(T0, 2)
         paper.decisions.state.replicas[replica] = before
-        moved = paper.decisions.steps.move_replicas((replica,), after)
+        moved = paper.decisions.transitions.move_replicas((replica,), after)
         assert bool(moved) is ((before, after) in allowed)
     assert {before for before, _ in allowed} == set(ReplicaState)

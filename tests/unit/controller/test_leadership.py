@@ -193,6 +193,6 @@ def test_a_silent_broker_is_not_asked_and_nobody_waits_for_it() -> None:
         with pytest.raises(PeerLost, match="silent"):
             await cut_off.peers.ask(THIRD, MetadataRequest(), MetadataResponse, 9, 1.0)
         cut_off.peer_monitor.silence()
-        assert cut_off.peers.heard_at(THIRD) == metadata_cache.Endpoint("h", 9)
+        assert cut_off.peers.endpoint_unless_silent(THIRD) == metadata_cache.Endpoint("h", 9)
 
     run(test)

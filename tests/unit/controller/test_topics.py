@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leadline.controller.topics import assign, given_assignment
+from leadline.controller.topics import assign, manual_assignment
 from leadline.errors import InvalidReplicaAssignment, InvalidReplicationFactor, UnknownServerError
 
 RACKS: dict[int, str | None] = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
@@ -37,8 +37,8 @@ def test_impossible_assignments_are_refused() -> None:
 
 def test_a_chosen_broker_must_be_there_unless_it_may_come_later() -> None:
     with pytest.raises(InvalidReplicaAssignment, match="partition 0: there is no broker 3"):
-        given_assignment({0: [1, 3]}, {1, 2})
-    assert given_assignment({0: [1, 3]}, None) == ((1, 3),)
+        manual_assignment({0: [1, 3]}, {1, 2})
+    assert manual_assignment({0: [1, 3]}, None) == ((1, 3),)
 
 
 @given(

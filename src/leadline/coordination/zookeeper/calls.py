@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from leadline.coordination.tree import ConnectionLost, SessionExpired
-from leadline.coordination.zookeeper.requests import OF_THE_CONNECTION, Request
+from leadline.coordination.zookeeper.requests import CONNECTION_ERRORS, Request
 from leadline.coordination.zookeeper.session import ZooKeeperSession
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ class PendingCalls:
                 self._session.ask(call.request, partial(self._answered, self._connection, call))
 
     def _answered(self, connection: int, call: PendingCall[Any], answer: object, zxid: int) -> None:
-        if connection != self._connection or isinstance(answer, OF_THE_CONNECTION):
+        if connection != self._connection or isinstance(answer, CONNECTION_ERRORS):
             return  # what was lost with a connection is dealt with when the loss is told
         first = self._sent.popleft()
         assert first is call, "ZooKeeper answers in order"

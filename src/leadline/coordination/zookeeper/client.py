@@ -54,9 +54,9 @@ class WatchKind(Enum):
     CHILDREN = "children"
 
 
-Arm = tuple[WatchKind, str]  # a watch that is set, or about to be
+WatchKey = tuple[WatchKind, str]  # a watch that is set, or about to be
 
-USES_UP: dict[Change, tuple[WatchKind, ...]] = {
+FIRED_BY: dict[Change, tuple[WatchKind, ...]] = {
     Change.CREATED: (WatchKind.NODE,),
     Change.SET: (WatchKind.NODE,),
     Change.DELETED: (WatchKind.NODE, WatchKind.CHILDREN),
@@ -73,9 +73,9 @@ class ZooKeeperTree:
         self._chroot = Chroot(address.chroot)
         self._calls = PendingCalls(max_in_flight)
         self._first_connected: asyncio.Future[None] = self._loop.create_future()
-        self._over: str | None = None  # why the session is
+        self._end_reason: str | None = None  # why the session is
         self._watches = Watches(self._loop)
-        self._arms: dict[Arm, PendingCall[object]] = {}
+        self._set_watches: dict[WatchKey, PendingCall[object]] = {}
         self._session_watches = SessionWatches(self._loop)
         self._ending: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
@@ -127,7 +127,7 @@ class ZooKeeperTree:
         operation = Create(path, data, ephemeral, sequential)
         check_operation(operation)
         if make_parents:
-            self._make(map(self._chroot.whole, _above(path)))
+            self._create_missing(map(self._chroot.absolute, _ancestors(path)))
         request = self._chroot.write(operation)
         call = self._ask(path, request, self._chroot.created, may_repeat=not sequential, creates=True)
         try:
@@ -178,7 +178,7 @@ class ZooKeeperTree:
 
     async def close(self) -> None:
         if self._closing is None:
-            self._over = self._over or "it was closed"
+            self._end_reason = self._end_reason or "it was closed"
             self._closing = self._loop.create_task(self._close())
         await asyncio.shield(self._closing)
 
@@ -200,16 +200,16 @@ class ZooKeeperTree:
         except NoNode:
             return None
 
-    def _make(self, whole_paths: Iterable[str]) -> None:
+    def _create_missing(self, whole_paths: Iterable[str]) -> None:
         """Nodes that may be there already. What else goes wrong shows in the call that needs them."""
         for path in whole_paths:
             call = self._ask(path, Chroot("").write(Create(path)), self._chroot.created, may_repeat=True)
-            call.answered.add_done_callback(_look_away)
+            call.answered.add_done_callback(_ignore_error)
 
     async def _make_chroot(self) -> None:
         path = self._chroot.path
         if path:
-            self._make([*_above(path), path])
+            self._create_missing([*_ancestors(path), path])
             if not await self.exists(ROOT):
                 raise NoNode(path, "the path of zookeeper.connect is not there and cannot be created")
 
@@ -223,8 +223,8 @@ class ZooKeeperTree:
         creates: bool = False,
     ) -> PendingCall[T]:
         """SessionExpired, TooLarge."""
-        if self._over is not None:
-            raise SessionExpired(path, f"the session is over: {self._over}")
+        if self._end_reason is not None:
+            raise SessionExpired(path, f"the session is over: {self._end_reason}")
         check_size(path, request)
         call = PendingCall(
             path, request, partial(or_error, path, creates, read), self._loop.create_future(), may_repeat
@@ -235,7 +235,9 @@ class ZooKeeperTree:
     # The session
 
     def _begin_session(self) -> None:
-        self._current = ZooKeeperSession(self._address, self._session_timeout_ms, self._state_changed, self._event_told)
+        self._current = ZooKeeperSession(
+            self._address, self._session_timeout_ms, self._state_changed, self._event_received
+        )
 
     def _state_changed(self, session: ZooKeeperSession, state: SessionState) -> None:
         if session is not self._current:
@@ -253,10 +255,10 @@ class ZooKeeperTree:
         self.session = self._current.id
         if self._closing is not None:
             return
-        self._over = None
+        self._end_reason = None
         if self._first_connected.done():
             log.info("connected to ZooKeeper at %s again, in session %#x", self._address.hosts, self.session)
-        self._arm_all()
+        self._set_all_watches()
         self._session_watches.notify(SessionState.CONNECTED)
         if not self._first_connected.done():
             self._first_connected.set_result(None)
@@ -266,13 +268,13 @@ class ZooKeeperTree:
         if self._closing is None:
             log.warning("the connection to ZooKeeper at %s is lost; it is tried again", self._address.hosts)
         self._session_watches.notify(SessionState.SUSPENDED)
-        self._arms = {arm: call for arm, call in self._arms.items() if not call.answered.done()}
+        self._set_watches = {arm: call for arm, call in self._set_watches.items() if not call.answered.done()}
         self._calls.disconnected()
         if self._closing is not None:
             self._fail_all()
 
     def _expired(self) -> None:
-        self._over = f"session {self._current.id:#x} has expired"
+        self._end_reason = f"session {self._current.id:#x} has expired"
         self._session_watches.notify(SessionState.EXPIRED)
         self._fail_all()
         ended = self._loop.create_task(self._current.end())
@@ -281,19 +283,19 @@ class ZooKeeperTree:
         self._begin_session()
 
     def _fail_all(self) -> None:
-        self._arms.clear()
-        self._calls.fail_all(f"the session is over: {self._over}")
+        self._set_watches.clear()
+        self._calls.fail_all(f"the session is over: {self._end_reason}")
 
     # Watches
 
     async def _watched(self, path: str, subscription: Subscription[Event]) -> Subscription[Event]:
-        if self._over is not None:
+        if self._end_reason is not None:
             subscription.cancel()
-            raise SessionExpired(path, f"the session is over: {self._over}")
-        self._calls.add(*self._arms_missing(path))
+            raise SessionExpired(path, f"the session is over: {self._end_reason}")
+        self._calls.add(*self._missing_watches(path))
         try:
             for kind in WatchKind:
-                if (call := self._arms.get((kind, path))) is not None:
+                if (call := self._set_watches.get((kind, path))) is not None:
                     await asyncio.wait([call.answered])
                     call.answered.result()
         except BaseException as error:
@@ -303,26 +305,26 @@ class ZooKeeperTree:
             raise
         return subscription
 
-    def _event_told(self, event: Event) -> None:
-        event = event._replace(path=self._chroot.below(event.path))
-        for kind in USES_UP[event.change]:
-            self._arms.pop((kind, event.path), None)
-        if self._over is None:
-            self._calls.add(*self._arms_missing(event.path))
+    def _event_received(self, event: Event) -> None:
+        event = event._replace(path=self._chroot.relative(event.path))
+        for kind in FIRED_BY[event.change]:
+            self._set_watches.pop((kind, event.path), None)
+        if self._end_reason is None:
+            self._calls.add(*self._missing_watches(event.path))
         self._watches.notify([event])
 
-    def _arm_all(self) -> None:
+    def _set_all_watches(self) -> None:
         """Before all waiting calls: reads that follow the notice of the connection come after it."""
-        calls = [call for path in self._watches.paths() for call in self._arms_missing(path)]
+        calls = [call for path in self._watches.paths() for call in self._missing_watches(path)]
         self._calls.add_first(calls)
 
-    def _arms_missing(self, path: str) -> list[PendingCall[object]]:
-        kinds = [kind for kind in self._kinds_wanted(path) if (kind, path) not in self._arms]
+    def _missing_watches(self, path: str) -> list[PendingCall[object]]:
+        kinds = [kind for kind in self._kinds_needed(path) if (kind, path) not in self._set_watches]
         for kind in kinds:
-            self._arms[kind, path] = self._arm(kind, path)
-        return [self._arms[kind, path] for kind in kinds]
+            self._set_watches[kind, path] = self._watch_call(kind, path)
+        return [self._set_watches[kind, path] for kind in kinds]
 
-    def _kinds_wanted(self, path: str) -> Sequence[WatchKind]:
+    def _kinds_needed(self, path: str) -> Sequence[WatchKind]:
         if self._watches.has_children_watch(path):
             return (
                 WatchKind.NODE,
@@ -330,28 +332,28 @@ class ZooKeeperTree:
             )  # in this order: what happens between the two is told by the first
         return (WatchKind.NODE,) if self._watches.has_watch(path) else ()
 
-    def _arm(self, kind: WatchKind, path: str) -> PendingCall[object]:
+    def _watch_call(self, kind: WatchKind, path: str) -> PendingCall[object]:
         request = self._chroot.exists if kind is WatchKind.NODE else self._chroot.children
         read = partial(or_error, path, False, lambda *_: None)
         call: PendingCall[object] = PendingCall(
             path, request(path, watch=True), read, self._loop.create_future(), may_repeat=True
         )
         call.refused = partial(self._unset, (kind, path), call)
-        call.answered.add_done_callback(_look_away)
+        call.answered.add_done_callback(_ignore_error)
         return call
 
-    def _unset(self, arm: Arm, call: PendingCall[object]) -> None:
-        if self._arms.get(arm) is call:
-            del self._arms[arm]
+    def _unset(self, key: WatchKey, call: PendingCall[object]) -> None:
+        if self._set_watches.get(key) is call:
+            del self._set_watches[key]
 
 
-def _above(path: str) -> list[str]:
+def _ancestors(path: str) -> list[str]:
     """All nodes between the root and this one, from the top."""
     parent = parent_of(path)
-    return [] if parent == ROOT else [*_above(parent), parent]
+    return [] if parent == ROOT else [*_ancestors(parent), parent]
 
 
-def _look_away(answered: asyncio.Future[Any]) -> None:
+def _ignore_error(answered: asyncio.Future[Any]) -> None:
     """asyncio must not report the exception as lost if nothing awaits the call."""
     if not answered.cancelled():
         answered.exception()

@@ -43,9 +43,9 @@ ERRORS: dict[type[Exception], tuple[type[TreeError], str]] = {
     exceptions.NotEmptyError: (NotEmpty, "it has children"),
     exceptions.NoChildrenForEphemeralsError: (NoChildrenForEphemerals, "an ephemeral node has no children"),
 }
-OF_THE_PARENT = (exceptions.NoNodeError, exceptions.NoChildrenForEphemeralsError)  # if it is about a create
-OF_THE_CONNECTION = (exceptions.ConnectionLoss, exceptions.SessionExpiredError)
-NOT_TO_BLAME = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)  # the rest of a multi that failed
+PARENT_ERRORS = (exceptions.NoNodeError, exceptions.NoChildrenForEphemeralsError)  # if it is about a create
+CONNECTION_ERRORS = (exceptions.ConnectionLoss, exceptions.SessionExpiredError)
+ROLLED_BACK = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)  # the rest of a multi that failed
 
 
 class Chroot(NamedTuple):
@@ -53,26 +53,26 @@ class Chroot(NamedTuple):
 
     path: str  # empty: the root
 
-    def whole(self, path: str) -> str:
+    def absolute(self, path: str) -> str:
         return (self.path if path == ROOT else self.path + path) or ROOT
 
-    def below(self, path: str) -> str:
+    def relative(self, path: str) -> str:
         return path[len(self.path) :] or ROOT
 
     def get(self, path: str) -> Request:
-        return serialization.GetData(self.whole(path), None)
+        return serialization.GetData(self.absolute(path), None)
 
     def exists(self, path: str, watch: bool = False) -> Request:
-        return serialization.Exists(self.whole(path), watch)
+        return serialization.Exists(self.absolute(path), watch)
 
     def children(self, path: str, watch: bool = False) -> Request:
-        return serialization.GetChildren(self.whole(path), watch)
+        return serialization.GetChildren(self.absolute(path), watch)
 
     def multi(self, operations: Sequence[Operation]) -> Request:
         return serialization.Transaction(list(map(self.write, operations)))
 
     def write(self, operation: Operation) -> Request:
-        path = self.whole(operation.path)
+        path = self.absolute(operation.path)
         match operation:
             case Create(data=data, ephemeral=ephemeral, sequential=sequential):
                 if sequential and operation.path == ROOT:
@@ -87,11 +87,11 @@ class Chroot(NamedTuple):
 
     def created(self, path: str, zxid: int) -> Created:
         """All that a transaction creates has its id."""
-        return Created(self.below(path), zxid)
+        return Created(self.relative(path), zxid)
 
     def outcomes(self, operations: Sequence[Operation], results: Sequence[Any], zxid: int) -> list[Outcome]:
         for operation, result in zip(operations, results, strict=True):
-            if isinstance(result, Exception) and not isinstance(result, NOT_TO_BLAME):
+            if isinstance(result, Exception) and not isinstance(result, ROLLED_BACK):
                 raise error_of(operation.path, isinstance(operation, Create), result)
         return [self._outcome(operation, result, zxid) for operation, result in zip(operations, results, strict=True)]
 
@@ -125,6 +125,6 @@ def or_error(path: str, creates: bool, read: Callable[[Any, int], T], answer: ob
 
 def error_of(path: str, creates: bool, error: Exception) -> TreeError:
     kind, reason = ERRORS.get(type(error), (TreeError, f"ZooKeeper refuses it: {error!r}"))
-    if creates and isinstance(error, OF_THE_PARENT):
+    if creates and isinstance(error, PARENT_ERRORS):
         return kind(parent_of(path), f"{reason}, so {path} cannot be created")
     return kind(path, reason)

@@ -66,7 +66,7 @@ class ZooKeeperSession:
         self._loop = asyncio.get_running_loop()
         self._on_state, self._on_event = on_state, on_event
         self._last_event: WatchedEvent | None = None
-        self._handler = _AtOnce(connect_s=timeout_ms / 1000 / address.host_count)
+        self._handler = _InlineHandler(connect_s=timeout_ms / 1000 / address.host_count)
         self._client = KazooClient(
             address.hosts,
             timeout=timeout_ms / 1000,
@@ -76,11 +76,11 @@ class ZooKeeperSession:
         self._client.add_listener(self._state_changed)
         self._client.start_async()
 
-    def ask(self, request: Any, done: Callable[[object, int], None]) -> None:
+    def ask(self, request: Any, on_answer: Callable[[object, int], None]) -> None:
         """`done` is handed the answer, or kazoo's error, and the id of the last transaction that it reflects."""
         if getattr(request, "watcher", None):
-            request = request._replace(watcher=self._event_read)
-        self._client._call(request, _Answer(self, done))
+            request = request._replace(watcher=self._event_received)
+        self._client._call(request, _InlineResult(self, on_answer))
 
     async def end(self) -> None:
         """Close it, if ZooKeeper can be reached; else it is left to its time-out, and nobody waits for that."""
@@ -104,44 +104,44 @@ class ZooKeeperSession:
             self._client.stop()
             self._client.close()
         finally:
-            self._hand_over(ended.set)
+            self._call_on_loop(ended.set)
 
     def _state_changed(self, state: str) -> None:
         if state == KazooState.CONNECTED:
-            self._hand_over(self._connected, self._client.client_id[0])
+            self._call_on_loop(self._connected, self._client.client_id[0])
         elif state == KazooState.SUSPENDED:
-            self._hand_over(self._disconnected, SessionState.SUSPENDED)
+            self._call_on_loop(self._disconnected, SessionState.SUSPENDED)
         else:
             self._handler.is_over = True
-            self._hand_over(self._disconnected, SessionState.EXPIRED)
+            self._call_on_loop(self._disconnected, SessionState.EXPIRED)
 
-    def _event_read(self, event: WatchedEvent) -> None:
+    def _event_received(self, event: WatchedEvent) -> None:
         """A deletion that ends two watches comes as one event, for which kazoo calls back twice."""
         is_new, self._last_event = event is not self._last_event, event
         if is_new and event.type in CHANGES:  # else it is about the connection, which is told otherwise
-            self._hand_over(self._on_event, Event(CHANGES[event.type], event.path))
+            self._call_on_loop(self._on_event, Event(CHANGES[event.type], event.path))
 
-    def _answer_read(self, done: Callable[[object, int], None], answer: object) -> None:
-        self._hand_over(done, answer, self._client.last_zxid)
+    def _answer_received(self, on_answer: Callable[[object, int], None], answer: object) -> None:
+        self._call_on_loop(on_answer, answer, self._client.last_zxid)
 
-    def _hand_over(self, call: Callable[..., None], *args: object) -> None:
+    def _call_on_loop(self, call: Callable[..., None], *args: object) -> None:
         with suppress(RuntimeError):  # the loop was closed: nobody is left to be told
             self._loop.call_soon_threadsafe(call, *args)
 
 
-class _Answer:
+class _InlineResult:
     """Where kazoo puts an answer."""
 
     def __init__(self, session: ZooKeeperSession, done: Callable[[object, int], None]) -> None:
         self._session, self._done = session, done
 
     def set(self, answer: object) -> None:
-        self._session._answer_read(self._done, answer)
+        self._session._answer_received(self._done, answer)
 
     set_exception = set
 
 
-class _AtOnce(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
     """Calls back in the thread that reads, and connects no more once the session is over: each has its own client.
 
     A client that went on with a new session would carry into it what was asked in the old one.
