@@ -12,7 +12,7 @@ import textwrap
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,8 @@ HOUSE = """
     log records wire runtime config errors model hash_order
 """.split()
 
+ABOVE_THE_PORTS = HOUSE[HOUSE.index("broker") : HOUSE.index("runtime")]
+
 SPARK_LOOKS_FOR = "pyspark_"  # modules beside the house that Spark finds by their name
 
 PURE_PACKAGES = {"records", "wire"}
@@ -39,8 +41,18 @@ IMPURE = set(
 IMPURE_CALLS = {"input", "open", "print"}
 OPENS_SOCKET = {"create_connection", "create_server", "open_connection", "start_server", "sock_connect"}
 
-# Each has a reason to know the system's time: a process of its own, a thread that only writes back, a format of dates.
-BESIDE_THE_CLOCK = {"leadline.log.compaction", "leadline.log.write_pressure", "leadline.log.checkpoints"}
+CLOCK_OR_DICE = re.compile(r"(datetime\.)?(datetime\.(now|utcnow|today)|date\.today)|uuid\.uuid[14]|os\.urandom")
+OPENS_FILE = {"fcntl", "glob", "io", "pathlib", "shutil", "sqlite3", "tempfile"}
+# Nothing of `os` but the flags that the port takes and what splits and joins paths; `abspath` has no file to ask.
+OF_OS = re.compile(r"os\.(O_[A-Z]+|path|path\.(join|dirname|basename|abspath))")
+
+# What opens files beside the port, each with its reason.
+THE_TREES_OWN = "SQLite opens the file of the embedded tree: it is one side of the coordination port"
+BESIDE_THE_FILES = {
+    "leadline.coordination.embedded": THE_TREES_OWN,
+    "leadline.coordination.database": THE_TREES_OWN,
+    "leadline.coordination.salvage": THE_TREES_OWN,
+}
 
 # Written so that no pattern matches its own text.
 UNWANTED = re.compile(
@@ -141,10 +153,9 @@ def impurities(modules: Iterable[Module]) -> list[str]:
 
 def sockets_opened(modules: Iterable[Module]) -> list[str]:
     """What opens a socket other than through the network port, between `broker` and `runtime`."""
-    floors = HOUSE[HOUSE.index("broker") : HOUSE.index("runtime")]
     complaints = []
     for module in modules:
-        if module.floor not in floors:
+        if module.floor not in ABOVE_THE_PORTS:
             continue
         opened = [(line, f"import {name}") for line, name in imports(module) if name.split(".")[0] == "socket"]
         opened += [
@@ -157,20 +168,39 @@ def sockets_opened(modules: Iterable[Module]) -> list[str]:
     return complaints
 
 
-def clocks_and_dice(modules: Iterable[Module]) -> list[str]:
-    """What reads a clock or draws a number other than through the ports, between `broker` and `runtime`."""
-    floors = HOUSE[HOUSE.index("broker") : HOUSE.index("runtime")]
+def files_opened(modules: Iterable[Module]) -> list[str]:
+    """What asks the system for a file other than through the files port, between `broker` and `runtime`."""
     complaints = []
     for module in modules:
-        if module.floor not in floors or module.name in BESIDE_THE_CLOCK:
+        if module.floor not in ABOVE_THE_PORTS or module.name in BESIDE_THE_FILES:
+            continue
+        opened = [(line, f"import {name}") for line, name in imports(module) if name.split(".")[0] in OPENS_FILE]
+        opened += [(line, f"import {name}") for line, name in imports(module) if name.startswith(("os.", "mmap."))]
+        opened += [(line, f"{name}()") for line, name in calls(module) if name == "open"]
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Attribute):
+                text = ast.unparse(node)
+                if text.startswith("os.") and not OF_OS.fullmatch(text):
+                    opened.append((node.lineno, text))
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "mmap.mmap":
+                opened.append((node.lineno, "mmap.mmap()"))
+        complaints += [f"{module.where}:{line}: {what} beside the files port" for line, what in opened]
+    return complaints
+
+
+def clocks_and_dice(modules: Iterable[Module]) -> list[str]:
+    """What reads a clock or draws a number other than through the ports, between `broker` and `runtime`."""
+    complaints = []
+    for module in modules:
+        if module.floor not in ABOVE_THE_PORTS:
             continue
         for line, name in imports(module):
             if name.split(".")[0] in {"random", "secrets", "time"} or name in {"uuid.uuid1", "uuid.uuid4"}:
                 complaints.append(f"{module.where}:{line}: import {name} beside the ports")
         complaints += [
-            f"{module.where}:{node.lineno}: {ast.unparse(node)} beside the ports"
+            f"{module.where}:{node.lineno}: {text} beside the ports"
             for node in ast.walk(module.tree)
-            if isinstance(node, ast.Attribute) and ast.unparse(node) in {"uuid.uuid1", "uuid.uuid4", "os.urandom"}
+            if isinstance(node, ast.Attribute) and CLOCK_OR_DICE.fullmatch(text := ast.unparse(node))
         ]
     return complaints
 
@@ -287,6 +317,16 @@ def test_sockets_are_opened_through_the_network_port() -> None:
     assert_none(sockets_opened(SOURCE))
 
 
+def test_files_are_opened_through_the_files_port() -> None:
+    assert_none(files_opened(SOURCE))
+
+
+def test_every_module_that_opens_files_beside_the_port_exists_and_does() -> None:
+    beside = [replace(module, name=f"{module.name}_") for module in SOURCE if module.name in BESIDE_THE_FILES]
+    assert len(beside) == len(BESIDE_THE_FILES)
+    assert all(files_opened([module]) for module in beside)
+
+
 def test_clocks_and_chance_are_ports() -> None:
     assert_none(clocks_and_dice(SOURCE))
 
@@ -372,8 +412,34 @@ def test_the_check_of_sockets(name: str, source: str, allowed: bool) -> None:
 @pytest.mark.parametrize(
     ("name", "source", "allowed"),
     [
+        ("leadline.log.x", "import os\nfd = files.open(os.path.join('a', 'b'), os.O_RDONLY)", True),
+        ("leadline.log.x", "import os\nfd = os.open('a', os.O_RDONLY)", False),
+        ("leadline.api.x", "import os\nroom = os.statvfs('a')", False),
+        ("leadline.broker.x", "import os\nprobe = os.preadv", False),
+        ("leadline.broker.x", "import os\nthere = os.path.exists('a')", False),
+        ("leadline.broker.x", "from os import stat", False),
+        ("leadline.log.x", "def f():\n    return open('/proc/vmstat')", False),
+        ("leadline.cluster.x", "from pathlib import Path", False),
+        ("leadline.cluster.x", "import shutil", False),
+        ("leadline.log.x", "import mmap\nmapped = mmap.mmap(1, 2)", False),
+        ("leadline.log.x", "import mmap\ndef f(mapped: mmap.mmap) -> int:\n    return mmap.PAGESIZE", True),
+        ("leadline.runtime.x", "import os\nfd = os.open('a', 0)", True),
+        ("leadline.cli.x", "print(open('a').read())", True),
+        ("leadline.coordination.database", "import sqlite3", True),
+    ],
+)
+def test_the_check_of_files(name: str, source: str, allowed: bool) -> None:
+    assert (not files_opened([parse(name, source)])) == allowed
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "allowed"),
+    [
         ("leadline.api.x", "import time", False),
         ("leadline.log.x", "from random import randint", False),
+        ("leadline.log.x", "from datetime import datetime\nnow = datetime.now()", False),
+        ("leadline.log.x", "import datetime\nnow = datetime.datetime.now()", False),
+        ("leadline.log.x", "from datetime import datetime\ndate = datetime.fromtimestamp(0)", True),
         ("leadline.cluster.x", "import uuid\nid = uuid.uuid4()", False),
         ("leadline.cluster.x", "import uuid\nid: uuid.UUID", True),
         ("leadline.runtime.x", "import time", True),

@@ -127,7 +127,7 @@ class CompactedPair:
         request = request_for(target, StorageConfig.parse(settings), self.pair.bench.clock.ms)
         end = target.first_dirty
         throttle = CleanerThrottle(request.max_bytes_per_second, lambda: 0.0, lambda _: None)
-        for group in Compaction(request, self.pair.bench.files, throttle).run():
+        for group in Compaction(request, self.pair.bench.files, self.pair.bench.clock, throttle).run():
             new = segment_removal.cleaned_segment(log, group.bases[0])
             old = [segment for segment in log.segments if segment.base_offset in group.bases]
             log.flush()

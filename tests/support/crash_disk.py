@@ -13,13 +13,13 @@ The fsync of a file says nothing of its name: that is what `sync_dir` is for.
 
 import mmap
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
 from leadline.model import Buffer
-from leadline.runtime.ports import OsFiles
+from leadline.runtime.page_cache import DirtyPages
+from leadline.runtime.ports import DiskSpace, OsFiles
 
 
 @dataclass(eq=False)
@@ -125,8 +125,24 @@ class CrashDisk:
     def pread(self, fd: int, length: int, position: int, /) -> bytes:
         return self._files.pread(fd, length, position)
 
-    def preadv(self, fd: int, buffers: Sequence[bytearray | memoryview], position: int, /) -> int:
-        return self._files.preadv(fd, buffers, position)
+    def is_cached(self, fd: int, position: int, length: int, /) -> bool:
+        return self._files.is_cached(fd, position, length)
+
+    def load(self, fd: int, position: int, length: int, /) -> None:
+        self._files.load(fd, position, length)
+
+    def request_readahead(self, fd: int, position: int, length: int, /) -> None:
+        self._files.request_readahead(fd, position, length)
+
+    def dirty_pages(self) -> DirtyPages | None:
+        return self._files.dirty_pages()
+
+    def write_back(self, fd: int, position: int, length: int, /) -> bool:
+        """What is written back is not synced: the journal does not change."""
+        return self._files.write_back(fd, position, length)
+
+    def disk_space(self, path: str, /) -> DiskSpace:
+        return self._files.disk_space(path)
 
     def map(self, fd: int, size: int, /) -> mmap.mmap:
         return self._files.map(fd, size)

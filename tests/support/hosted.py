@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from leadline.config.replication import ReplicationConfig
 from leadline.log.log_dirs import LogDirs
+from leadline.log.write_pressure import WritePressure, start_writeback
 from leadline.model import TopicPartition
 from leadline.replication.alterations import Alterations, no_controller
 from leadline.replication.context import ReplicationContext
@@ -45,7 +47,8 @@ class Partition:
 async def partition(path: Path, **topic: str) -> AsyncIterator[Partition]:
     async with opened(log_dirs(path, topic=topic)) as dirs, asyncio.timeout(120):
         completions = DeferredCompletions(serves_one=lambda: True)
-        context = ReplicationContext(ME, dirs.clock, ReplicationConfig(), completions)
+        pressure = WritePressure(partial(start_writeback, dirs.files, dirs.clock))
+        context = ReplicationContext(ME, dirs.clock, ReplicationConfig(), completions, pressure)
         context.brokers.update({ME: ANY_EPOCH, FOLLOWER: ANY_EPOCH})
         alterations = Alterations(ME, no_controller, lambda *answer: None)
         try:

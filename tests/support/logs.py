@@ -104,8 +104,8 @@ def at_offset(data: bytearray, base_offset: Offset, leader_epoch: int = 0) -> by
 
 def compact(log: Log, wanted: CompactionRequest) -> list[CleanedGroup]:
     """One pass, as a cleaner would have it made, in this process."""
-    groups = []
-    for group in Compaction(wanted, OsFiles(), CleanerThrottle(1e12, lambda: 0.0, lambda _: None)).run():
+    groups, throttle = [], CleanerThrottle(1e12, lambda: 0.0, lambda _: None)
+    for group in Compaction(wanted, OsFiles(), ManualClock(), throttle).run():
         new = segment_removal.cleaned_segment(log, group.bases[0])
         segment_removal.ready_to_swap(log, new)
         old = [segment for segment in log.segments if segment.base_offset in group.bases]

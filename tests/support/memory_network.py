@@ -4,12 +4,12 @@ It stands behind the same port as the real one, so that a whole broker, and thos
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from leadline.model import Buffer
 from leadline.runtime.network import ListeningSocket, Socket
+from leadline.runtime.ports import Files, OsFiles
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 CAPACITY_BYTES = 100_000  # that one side may send before the other has taken them
@@ -94,8 +94,8 @@ class _Writable(Watched):
 
 
 class MemorySocket:
-    def __init__(self, received: Pipe, sent: Pipe) -> None:
-        self._received, self._sent = received, sent
+    def __init__(self, received: Pipe, sent: Pipe, files: Files) -> None:
+        self._received, self._sent, self._files = received, sent, files
 
     def recv_into(self, buffer: bytearray | memoryview, /) -> int:
         if not self._received.data and not self._received.is_closed:
@@ -109,7 +109,7 @@ class MemorySocket:
         return self._sent.put(b"".join(bytes(buffer) for buffer in buffers))
 
     def send_file(self, fd: int, position: int, count: int, /) -> int:
-        return self._sent.put(os.pread(fd, count, position))
+        return self._sent.put(self._files.pread(fd, count, position))
 
     def on_readable(self, call: Call | None, /) -> None:
         self._received.readable.watch(call)
@@ -198,7 +198,10 @@ class _Waiting(Watched):
 
 
 class MemoryNetwork:
-    def __init__(self) -> None:
+    """`files`: what slices of files are sent from."""
+
+    def __init__(self, files: Files | None = None) -> None:
+        self._files: Files = files or OsFiles()
         self.listening: dict[int, MemoryListeningSocket] = {}
         self.transports: list[MemoryTransport] = []
 
@@ -214,7 +217,7 @@ class MemoryNetwork:
         there, back, made = Pipe(), Pipe(), protocol()
         self.transports.append(MemoryTransport(made, back, there))
         made.connection_made(self.transports[-1])
-        self.listening[port].add(MemorySocket(there, back))
+        self.listening[port].add(MemorySocket(there, back, self._files))
         return made
 
     def reset(self, transport: asyncio.Transport) -> None:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Sequence
 
 from leadline.model import Buffer
-from leadline.runtime.ports import Files, OsFiles
+from leadline.runtime.page_cache import DirtyPages
+from leadline.runtime.ports import DiskSpace, Files, OsFiles
 
 Watch = Callable[[str, str], None]  # operation and path; an OSError that it raises is the operation's
 
@@ -34,9 +35,27 @@ class WatchedFiles:
         self._on("pread", fd)
         return self.inner.pread(fd, length, position)
 
-    def preadv(self, fd: int, buffers: Sequence[bytearray | memoryview], position: int, /) -> int:
-        self._on("preadv", fd)
-        return self.inner.preadv(fd, buffers, position)
+    def is_cached(self, fd: int, position: int, length: int, /) -> bool:
+        return self.inner.is_cached(fd, position, length)
+
+    def load(self, fd: int, position: int, length: int, /) -> None:
+        self._on("load", fd)
+        self.inner.load(fd, position, length)
+
+    def request_readahead(self, fd: int, position: int, length: int, /) -> None:
+        self._on("request_readahead", fd)
+        self.inner.request_readahead(fd, position, length)
+
+    def dirty_pages(self) -> DirtyPages | None:
+        return self.inner.dirty_pages()
+
+    def write_back(self, fd: int, position: int, length: int, /) -> bool:
+        self._on("write_back", fd)
+        return self.inner.write_back(fd, position, length)
+
+    def disk_space(self, path: str, /) -> DiskSpace:
+        self.watch("disk_space", path)
+        return self.inner.disk_space(path)
 
     def map(self, fd: int, size: int, /) -> mmap.mmap:
         self._on("map", fd)

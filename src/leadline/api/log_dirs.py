@@ -1,7 +1,5 @@
 """DescribeLogDirs and AlterReplicaLogDirs: the replicas in each directory, and their move to another."""
 
-import os
-
 from leadline.api.context import Context
 from leadline.errors import LogDirNotFound, StorageError, WireError
 from leadline.log.log import Log
@@ -43,13 +41,13 @@ def _describe(path: str, requested: set[TopicPartition] | None, ctx: Context) ->
                         is_future_key=future,
                     )
                 )
-    disk = os.statvfs(path)
+    space = dirs.files.disk_space(path)
     return _Dir(
         error_code=NONE,
         log_dir=path,
         topics=list(topics.values()),
-        total_bytes=disk.f_blocks * disk.f_frsize,
-        usable_bytes=disk.f_bavail * disk.f_frsize,
+        total_bytes=space.total_bytes,
+        usable_bytes=space.usable_bytes,
     )
 
 

@@ -4,17 +4,11 @@ sendfile of bytes that are not in the page cache waits for the disk, and so woul
 probed first, and a thread reads what is missing. The disk also reads ahead of a client that reads on.
 """
 
-import os
-from functools import cache
-
 from leadline.log.files import OpenFile
 from leadline.runtime.network import Socket
 
-PROBE_BYTES = 512 * 1024  # distance between two probes of the page cache
 LOAD_BYTES = 1024 * 1024  # what a thread reads before more is sent
 READAHEAD_BYTES = 4 * 1024 * 1024  # what the disk is asked to read after that: it will be needed next
-
-_PROBE = [bytearray(1)]  # the byte that is read is of no interest
 
 
 class PendingSlice:
@@ -31,7 +25,7 @@ class PendingSlice:
         if self.cached:
             return True
         count = min(self.length, LOAD_BYTES)
-        if is_cached(self.file.fd, self.position, count):
+        if self.file.is_cached(self.position, count):
             self.cached = count
         return self.cached > 0
 
@@ -63,35 +57,12 @@ class PendingSlice:
         return requested_to
 
 
-def is_cached(fd: int, position: int, length: int) -> bool:
-    """Whether a range can be read without the disk: probes a byte here and there."""
-    probe, buffer, nowait, last = os.preadv, _PROBE, os.RWF_NOWAIT, position + length - 1
-    try:
-        while position < last:
-            if probe(fd, buffer, position, nowait) == 0:
-                return True  # past the end: sendfile reports that
-            position += PROBE_BYTES
-        probe(fd, buffer, last, nowait)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True  # this file system cannot say
-    return True
-
-
-def read_through(fd: int, position: int, length: int) -> None:
-    """Bring a range into the page cache. Blocks. It is sent to /dev/null: a copy would cost more than all the rest."""
-    os.posix_fadvise(fd, position, length + READAHEAD_BYTES, os.POSIX_FADV_WILLNEED)
-    end = position + length
-    while position < end and (count := os.sendfile(_dev_null(), fd, position, end - position)):
-        position += count
+def read_through(file: OpenFile, position: int, length: int) -> None:
+    """Bring a range into memory, and have the disk read on. Blocks."""
+    file.request_readahead(position, length + READAHEAD_BYTES)
+    file.load(position, length)
 
 
 def request_readahead(file: OpenFile, position: int) -> None:
     """Have the disk read what will be needed next. May block."""
-    os.posix_fadvise(file.fd, position, READAHEAD_BYTES, os.POSIX_FADV_WILLNEED)
-
-
-@cache
-def _dev_null() -> int:
-    return os.open(os.devnull, os.O_WRONLY)
+    file.request_readahead(position, READAHEAD_BYTES)

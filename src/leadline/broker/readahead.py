@@ -19,7 +19,7 @@ class Readahead:
     def load(self, part: PendingSlice) -> "asyncio.Future[None]":
         """Bring the next bytes of a slice into memory."""
         position, count = part.begin_load()
-        return self._in_thread(pending_slice.read_through, part.file.fd, position, count)
+        return self._in_thread(pending_slice.read_through, part.file, position, count)
 
     def request(self, part: PendingSlice) -> None:
         """Have the disk read what comes after a slice, if its reader is about to need it."""

@@ -14,8 +14,8 @@ meta.properties: a Java properties file with the ids of broker and cluster.
 
 import json
 import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -166,7 +166,7 @@ def take_clean_shutdown(files: Files, directory: str) -> int | None:
 
 def write_meta_properties(files: Files, directory: str, properties: Mapping[str, str], now_ms: int) -> None:
     """As java.util.Properties stores them: a comment line, the date, then key=value."""
-    date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms / 1000))
+    date = datetime.fromtimestamp(now_ms // 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")
     lines = ["#", f"#{date}", *(f"{key}={_escape(value)}" for key, value in properties.items())]
     replace_file(files, os.path.join(directory, names.META_PROPERTIES_FILE), ("\n".join(lines) + "\n").encode())
 

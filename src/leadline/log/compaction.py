@@ -14,7 +14,6 @@ As a program: a JSON request on stdin, one JSON line for each group on stdout.
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
@@ -33,7 +32,7 @@ from leadline.records.batch import HEADER_BYTES, MAGIC, MIN_LENGTH, Header, crc_
 from leadline.records.build import BatchFields, empty, rebuild
 from leadline.records.control import ControlType, control_type
 from leadline.records.record import Span, body_of, keys, records_of, span_at, spans
-from leadline.runtime.ports import Files, OsFiles, shortage
+from leadline.runtime.ports import Files, OsFiles, SystemTime, Time, shortage
 
 KEY_BYTES = 160  # what one key costs in memory: its digest, its offset and their place in the table
 DIGEST_BYTES = 16
@@ -172,8 +171,8 @@ class CleanedTransactions:
 class Compaction:
     """One pass."""
 
-    def __init__(self, request: CompactionRequest, files: Files, throttle: CleanerThrottle) -> None:
-        self.request, self.files, self.throttle = request, files, throttle
+    def __init__(self, request: CompactionRequest, files: Files, clock: Time, throttle: CleanerThrottle) -> None:
+        self.request, self.files, self.throttle, self._clock = request, files, throttle, clock
         self.segments = [self._segment(base) for base in request.bases]
         self.last_of_key: dict[bytes, Offset] = {}
         self.map_end: Offset = -1  # the last offset whose keys are known
@@ -188,10 +187,10 @@ class Compaction:
         end = self.map_end + 1
         group_stats, txns = self.stats, CleanedTransactions()
         for group in self._groups([segment for segment in self.segments if segment.base_offset < end]):
-            started = time.perf_counter()
+            started = self._clock.monotonic_s()
             self.stats = CleanerStats(keys=len(self.last_of_key), keyless=group_stats.keyless)
             self._clean_group(group, txns)
-            self.stats.seconds = time.perf_counter() - started
+            self.stats.seconds = self._clock.monotonic_s() - started
             yield CleanedGroup([segment.base_offset for segment in group], end, self.stats)
 
     # The keys
@@ -421,9 +420,10 @@ def _digest(key: bytes) -> bytes:
 
 def main() -> int:
     request = CompactionRequest.from_json(sys.stdin.read())
-    throttle = CleanerThrottle(request.max_bytes_per_second, time.monotonic, time.sleep)
+    files, clock = OsFiles(CACHE.make_room), SystemTime()
+    throttle = CleanerThrottle(request.max_bytes_per_second, clock.monotonic_s, clock.sleep)
     try:
-        for group in Compaction(request, OsFiles(CACHE.make_room), throttle).run():
+        for group in Compaction(request, files, clock, throttle).run():
             print(json.dumps(asdict(group)), flush=True)
     except (OSError, MemoryError) as error:
         if (lacking := shortage(error)) is None:

@@ -85,6 +85,22 @@ class OpenFile:
     def sync(self) -> None:
         self._files.fsync(self.fd)
 
+    def is_cached(self, position: int, length: int) -> bool:
+        """Whether a range can be read without waiting for the disk."""
+        return self._files.is_cached(self.fd, position, length)
+
+    def load(self, position: int, length: int) -> None:
+        """Bring a range into memory. Blocks."""
+        self._files.load(self.fd, position, length)
+
+    def request_readahead(self, position: int, length: int) -> None:
+        """Have the disk read a range that will be needed soon. May block."""
+        self._files.request_readahead(self.fd, position, length)
+
+    def write_back(self, position: int, length: int) -> bool:
+        """Write a range back to the disk, and wait for that. False where the system cannot."""
+        return self._files.write_back(self.fd, position, length)
+
 
 class OpenFileCache:
     """The files that stay open because they may be used again, at most `capacity` of them.

@@ -13,39 +13,24 @@ Linux has the number of dirty pages and both thresholds in /proc/vmstat. Elsewhe
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from functools import cache, partial
 from typing import NamedTuple
 from weakref import ref
 
 from leadline.log.files import OpenFile
 from leadline.log.log import Log
-from leadline.runtime.ports import shortage
+from leadline.runtime.page_cache import DirtyPages
+from leadline.runtime.ports import Files, Time, shortage
 
 log = logging.getLogger(__name__)
 
-VMSTAT = "/proc/vmstat"
 CHECK_BYTES = 64 * 1024 * 1024  # written between two checks
 CHECK_SECONDS = 0.02  # between two checks while writers are held up
 BEGIN = 0.5  # of the kernel's background threshold
 HOLD, RELEASE = 0.75, 0.65  # of where the kernel throttles writers
 PIECE_BYTES = 16 * 1024 * 1024  # written back at a time
 WRITE_SECONDS = 0.1  # between two checks while there is more to write back
-SYNC_FILE_RANGE_WRITE_AND_WAIT = 7  # waits for current writeback, and for the new one
-
-
-class DirtyPages(NamedTuple):
-    """In pages, of the whole machine."""
-
-    waiting: int  # dirty, or being written back
-    background: int  # from here on the kernel writes back by itself
-    limit: int  # writers are stopped before there are this many
-
-    @property
-    def throttled_from(self) -> float:
-        return (self.background + self.limit) / 2
 
 
 class PressureLevel(IntEnum):
@@ -71,9 +56,9 @@ WriteBack = Callable[[Sequence[OpenFile]], WritebackResult]
 
 
 class WritePressure:
-    def __init__(self, write_back: WriteBack | None = None) -> None:
+    def __init__(self, write_back: WriteBack) -> None:
         self.level = PressureLevel.CALM
-        self._write_back = write_back or start_writeback
+        self._write_back = write_back
         self._bytes = 0
         self._logs = set[ref[Log]]()  # written to since the last check; weak, since a log may be deleted
         self._checking: asyncio.Task[None] | None = None
@@ -136,38 +121,16 @@ def _active_file(log: Log) -> OpenFile | None:
         return None
 
 
-def start_writeback(files: Sequence[OpenFile]) -> WritebackResult:
+def start_writeback(files: Files, clock: Time, written: Sequence[OpenFile]) -> WritebackResult:
     """Start writeback of these files, if it is time to, for a while. Blocking."""
-    dirty, call = read_dirty(), _system_call()
-    if dirty is None or call is None or level_of(dirty) is PressureLevel.CALM:
+    dirty = files.dirty_pages()
+    if dirty is None or level_of(dirty) is PressureLevel.CALM:
         return WritebackResult(dirty)
-    until = time.monotonic() + WRITE_SECONDS
-    for n, file in enumerate(files):
+    until = clock.monotonic_s() + WRITE_SECONDS
+    for n, file in enumerate(written):
         for position in range(0, file.size, PIECE_BYTES):  # clean pages take no time
-            if time.monotonic() >= until:
-                return WritebackResult(dirty, files[n:])
-            call(file.fd, position, PIECE_BYTES, SYNC_FILE_RANGE_WRITE_AND_WAIT)
+            if clock.monotonic_s() >= until:
+                return WritebackResult(dirty, written[n:])
+            if not file.write_back(position, PIECE_BYTES):
+                return WritebackResult(dirty)  # the kernel writes back by itself
     return WritebackResult(dirty)
-
-
-def read_dirty(path: str = VMSTAT) -> DirtyPages | None:
-    try:
-        with open(path) as file:
-            counts = {name: int(value) for name, value in map(str.split, file)}
-        waiting = counts["nr_dirty"] + counts["nr_writeback"]
-        return DirtyPages(waiting, counts["nr_dirty_background_threshold"], counts["nr_dirty_threshold"])
-    except (OSError, KeyError, ValueError):
-        return None
-
-
-@cache
-def _system_call() -> Callable[[int, int, int, int], int] | None:
-    """None where the system does not have the call: the kernel writes back by itself."""
-    import ctypes  # here: most brokers never need it
-
-    try:
-        call = ctypes.CDLL(None).sync_file_range
-    except (OSError, AttributeError):
-        return None
-    call.argtypes = (ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_uint)
-    return partial(call)

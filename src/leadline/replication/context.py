@@ -16,7 +16,7 @@ class ReplicationContext:
     clock: Time
     config: ReplicationConfig
     completions: DeferredCompletions
-    pressure: WritePressure = field(default_factory=WritePressure)
+    pressure: WritePressure
     throttles: Throttles = field(default_factory=Throttles)
     brokers: dict[BrokerId, int] = field(default_factory=dict)  # epochs of the live brokers, or ANY_EPOCH
     is_stopping: bool = False  # nothing is waited for any longer

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 
 from leadline.cluster.broker_client import LeaderClient, PeerLost
 from leadline.config.replication import ReplicationConfig
@@ -24,6 +25,7 @@ from leadline.errors import (
 from leadline.log.log import AppendResult
 from leadline.log.log_dirs import LogDirs
 from leadline.log.producer_state import TRUSTED, AppendOrigin, Verification
+from leadline.log.write_pressure import WritePressure, start_writeback
 from leadline.model import NO_EPOCH, NO_LEADER, BrokerId, Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
 from leadline.replication.alterations import Alterations, Decision, Proposed, SendAlterPartition, no_controller
 from leadline.replication.context import ReplicationContext
@@ -54,8 +56,9 @@ class Replicas:
         alter: SendAlterPartition = no_controller,
         completions: DeferredCompletions | None = None,
     ) -> None:
+        pressure = WritePressure(partial(start_writeback, dirs.files, dirs.clock))
         self.context = ReplicationContext(
-            me, dirs.clock, config or ReplicationConfig(), completions or DeferredCompletions()
+            me, dirs.clock, config or ReplicationConfig(), completions or DeferredCompletions(), pressure
         )
         self.me, self.dirs = me, dirs
         self.completions, self.pressure = self.context.completions, self.context.pressure

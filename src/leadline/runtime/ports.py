@@ -14,11 +14,13 @@ import random
 import resource
 import time
 import uuid
-from collections.abc import Callable, MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from leadline.errors import ResourceExhausted
 from leadline.model import Buffer
+from leadline.runtime import page_cache
+from leadline.runtime.page_cache import DirtyPages
 
 T = TypeVar("T")
 MADV_POPULATE_READ = 22  # since Linux 5.14
@@ -41,13 +43,17 @@ class Chance(Protocol):
     def shuffle(self, items: MutableSequence[Any], /) -> None: ...
 
 
+class DiskSpace(NamedTuple):
+    total_bytes: int
+    usable_bytes: int  # by this user
+
+
 class Files(Protocol):
     """Files and directories by path and descriptor, named as in `os`. Nothing is durable before its fsync."""
 
     def open(self, path: str, flags: int, mode: int = 0o644, /) -> int: ...
     def close(self, fd: int, /) -> None: ...
     def pread(self, fd: int, length: int, position: int, /) -> bytes: ...
-    def preadv(self, fd: int, buffers: Sequence[bytearray | memoryview], position: int, /) -> int: ...
     def pwrite(self, fd: int, data: Buffer, position: int, /) -> int: ...
     def map(self, fd: int, size: int, /) -> mmap.mmap: ...
     def populate(self, mapped: mmap.mmap, start: int, length: int, /) -> None: ...
@@ -68,6 +74,15 @@ class Files(Protocol):
     def rename(self, source: str, target: str, /) -> None: ...
     def unlink(self, path: str, /) -> None: ...
     def sync_dir(self, path: str, /) -> None: ...
+    def disk_space(self, path: str, /) -> DiskSpace: ...
+
+    # The page cache: what can be read without the disk, and what waits for it
+
+    def is_cached(self, fd: int, position: int, length: int, /) -> bool: ...
+    def load(self, fd: int, position: int, length: int, /) -> None: ...
+    def request_readahead(self, fd: int, position: int, length: int, /) -> None: ...
+    def dirty_pages(self) -> DirtyPages | None: ...
+    def write_back(self, fd: int, position: int, length: int, /) -> bool: ...
 
 
 class Job(NamedTuple):
@@ -97,6 +112,7 @@ class Background(Protocol):
 
 class SystemTime:
     monotonic_s = staticmethod(time.monotonic)
+    sleep = staticmethod(time.sleep)  # for a process without a loop
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -195,7 +211,6 @@ class OsFiles:
             os.close(fd)
 
     pread = staticmethod(os.pread)
-    preadv = staticmethod(os.preadv)
     pwrite = staticmethod(os.pwrite)
     ftruncate = staticmethod(os.ftruncate)
     exists = staticmethod(os.path.lexists)  # also a link to nowhere: its name is taken
@@ -205,6 +220,19 @@ class OsFiles:
     rmdir = staticmethod(os.rmdir)
     rename = staticmethod(os.rename)
     unlink = staticmethod(os.unlink)
+    is_cached = staticmethod(page_cache.is_cached)
+    load = staticmethod(page_cache.load)
+    request_readahead = staticmethod(page_cache.request_readahead)
+    write_back = staticmethod(page_cache.write_back)
+
+    @staticmethod
+    def dirty_pages() -> DirtyPages | None:
+        return page_cache.dirty_pages()
+
+    @staticmethod
+    def disk_space(path: str, /) -> DiskSpace:
+        disk = os.statvfs(path)
+        return DiskSpace(disk.f_blocks * disk.f_frsize, disk.f_bavail * disk.f_frsize)
 
     @staticmethod
     def real_path(path: str, /) -> str:

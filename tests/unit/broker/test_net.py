@@ -701,7 +701,21 @@ def test_a_small_request_for_a_large_reply_does_not_count_as_small(tmp_path: Pat
     run(test)
 
 
-def test_the_disk_reads_each_part_of_a_slice_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class ColdFiles(OsFiles):
+    """Nothing of it is in memory. `loading` gets the position of each range that is to be."""
+
+    def __init__(self, loading: Callable[[int], None]) -> None:
+        super().__init__()
+        self._loading = loading
+
+    def is_cached(self, fd: int, position: int, length: int, /) -> bool:  # type: ignore[override]
+        return False
+
+    def load(self, fd: int, position: int, length: int, /) -> None:  # type: ignore[override]
+        self._loading(position)
+
+
+def test_the_disk_reads_each_part_of_a_slice_once(tmp_path: Path) -> None:
     """However long it takes, and although the socket has room for more all the time."""
     path = tmp_path / "file"
     path.write_bytes(bytes(3 * LOAD_BYTES))
@@ -714,20 +728,19 @@ def test_the_disk_reads_each_part_of_a_slice_once(tmp_path: Path, monkeypatch: p
             for _ in range(10):
                 await asyncio.sleep(0)
 
-        def read(fd: int, position: int, length: int) -> None:
+        def loading(position: int) -> None:
             positions.append(position)
             asyncio.run_coroutine_threadsafe(several_turns(), loop).result(SECONDS)
+
+        file = OpenFile(ColdFiles(loading), str(path))
 
         def serve(connection: Connection, frame: memoryview) -> Served:
             size = 3 * LOAD_BYTES
             return [size.to_bytes(4, "big"), FileSlice(file, 0, size)]
 
-        monkeypatch.setattr("leadline.broker.pending_slice.read_through", read)
         async with loopback_server(serve) as server:
             assert await (await server.peer()).ask(b"all of it") == bytes(3 * LOAD_BYTES)
 
-    file = OpenFile(OsFiles(), str(path))
-    monkeypatch.setattr("leadline.broker.pending_slice.is_cached", lambda *_: False)
     run(test)
     assert positions == [0, LOAD_BYTES, 2 * LOAD_BYTES]
 

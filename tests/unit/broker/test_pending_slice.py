@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from leadline.broker.pending_slice import READAHEAD_BYTES, PendingSlice, is_cached, read_through
+from leadline.broker.pending_slice import READAHEAD_BYTES, PendingSlice, read_through
 from leadline.log.files import OpenFile
 from leadline.runtime.ports import OsFiles
 
@@ -13,14 +13,13 @@ from leadline.runtime.ports import OsFiles
 def test_what_is_read_through_is_in_the_page_cache_afterwards(tmp_path: Path) -> None:
     path = tmp_path / "cold"
     path.write_bytes(os.urandom(3_000_000))
-    with path.open("rb") as file:
-        fd = file.fileno()
-        os.fsync(fd)
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        if is_cached(fd, 0, 3_000_000):
-            pytest.skip("needs a file system that forgets what it is told to")
-        read_through(fd, 1_000_000, 3_000_000)
-        assert is_cached(fd, 1_000_000, 2_000_000)
+    file = OpenFile(OsFiles(), str(path))
+    file.sync()
+    os.posix_fadvise(file.fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    if file.is_cached(0, 3_000_000):
+        pytest.skip("needs a file system that forgets what it is told to")
+    read_through(file, 1_000_000, 3_000_000)
+    assert file.is_cached(1_000_000, 2_000_000)
 
 
 def test_the_disk_is_asked_for_more_before_all_of_it_is_used_up(tmp_path: Path) -> None:

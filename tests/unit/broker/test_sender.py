@@ -186,10 +186,15 @@ def test_a_slice_that_waits_for_room_gives_way_to_small_requests(file: OpenFile)
     assert bench.sock.received == content(file, 0, 5000)
 
 
-def test_a_slice_that_is_not_in_memory_waits_for_the_disk(file: OpenFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leadline.broker.pending_slice.is_cached", lambda *_: False)
+class ColdFiles(OsFiles):
+    @staticmethod
+    def is_cached(fd: int, position: int, length: int, /) -> bool:
+        return False
+
+
+def test_a_slice_that_is_not_in_memory_waits_for_the_disk(file: OpenFile) -> None:
     bench = SenderBench()
-    bench.sender.put([b"<", FileSlice(file, 0, 2 * LOAD_BYTES), b">"])
+    bench.sender.put([b"<", FileSlice(OpenFile(ColdFiles(), file.path), 0, 2 * LOAD_BYTES), b">"])
     bench.sender.flush()
     for loaded in range(2):
         assert bench.state() is SendState.AWAITING_DISK

@@ -15,17 +15,16 @@ from leadline.log.log import Log
 from leadline.log.write_pressure import (
     CHECK_BYTES,
     PIECE_BYTES,
-    DirtyPages,
     PressureLevel,
     WritebackResult,
     WritePressure,
-    _system_call,
     level_of,
-    read_dirty,
     start_writeback,
 )
 from leadline.model import TopicPartition
-from tests.support.logs import LogBench
+from leadline.runtime.page_cache import DirtyPages
+from leadline.runtime.ports import OsFiles
+from tests.support.logs import LogBench, ManualClock
 
 CALM, BUSY, HIGH = DirtyPages(100, 1000, 2000), DirtyPages(700, 1000, 2000), DirtyPages(1200, 1000, 2000)
 
@@ -121,15 +120,6 @@ class _Nothing:
             file = None
 
 
-def test_linux_tells_both_limits(tmp_path: Path) -> None:
-    path = tmp_path / "vmstat"
-    path.write_text("nr_dirty 5\nnr_writeback 2\nnr_dirty_threshold 90\nnr_dirty_background_threshold 40\nother 1\n")
-    assert read_dirty(str(path)) == DirtyPages(7, 40, 90)
-    path.write_text("nr_dirty 5\n")
-    assert read_dirty(str(path)) is None
-    assert read_dirty(str(tmp_path / "none")) is None
-
-
 def test_what_is_left_is_written_back_before_what_is_new(tmp_path: Path) -> None:
     logs = [LogBench(tmp_path, tp=TopicPartition("t", n)).open() for n in range(3)]
     disk = Disk(BUSY)
@@ -162,47 +152,49 @@ def test_a_deleted_log_is_let_go_of_at_once(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-class Calls:
-    """Of the kernel, by file and position."""
+class BusyFiles(OsFiles):
+    """Writeback, by file and position: each piece takes so long on its clock."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float = 0.0) -> None:
-        self.asked: list[tuple[int, int]] = []
-        self._seconds, self._now = seconds, 0.0
-        monkeypatch.setattr("leadline.log.write_pressure._system_call", lambda: self._write)
-        monkeypatch.setattr("leadline.log.write_pressure.time.monotonic", lambda: self._now)
+    def __init__(self, dirty: DirtyPages | None, piece_ms: int = 0) -> None:
+        super().__init__()
+        self.dirty, self.clock, self._piece_ms = dirty, ManualClock(), piece_ms
+        self.written_back: list[tuple[int, int]] = []
 
-    def _write(self, fd: int, position: int, length: int, flags: int) -> int:
-        assert (length, flags) == (PIECE_BYTES, 7)
-        self.asked.append((fd, position))
-        self._now += self._seconds
-        return 0
+    def dirty_pages(self) -> DirtyPages | None:  # type: ignore[override]
+        return self.dirty
 
-
-@pytest.mark.parametrize(("dirty", "asked"), [(CALM, 0), (BUSY, 1), (HIGH, 1), (None, 0)])
-def test_files_are_written_back_when_it_is_time_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dirty: DirtyPages | None, asked: int
-) -> None:
-    monkeypatch.setattr("leadline.log.write_pressure.read_dirty", lambda: dirty)
-    calls, one = Calls(monkeypatch), LogBench(tmp_path).open().segments.active.file
-    os.ftruncate(one.fd, 1)
-    assert start_writeback([one]) == WritebackResult(dirty)
-    assert calls.asked == [(one.fd, 0)] * asked
+    def write_back(self, fd: int, position: int, length: int, /) -> bool:  # type: ignore[override]
+        assert length == PIECE_BYTES
+        self.written_back.append((fd, position))
+        self.clock.ms += self._piece_ms
+        return True
 
 
-def test_files_are_written_back_in_pieces_as_far_as_time_allows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("leadline.log.write_pressure.read_dirty", lambda: BUSY)
-    calls = Calls(monkeypatch, seconds=0.04)
-    one, two = (LogBench(tmp_path, tp=TopicPartition("t", n)).open().segments.active.file for n in range(2))
+@pytest.mark.parametrize(("dirty", "pieces"), [(CALM, 0), (BUSY, 1), (HIGH, 1), (None, 0)])
+def test_files_are_written_back_when_it_is_time_to(tmp_path: Path, dirty: DirtyPages | None, pieces: int) -> None:
+    files = BusyFiles(dirty)
+    file = LogBench(tmp_path, files=files).open().segments.active.file
+    os.ftruncate(file.fd, 1)
+    assert start_writeback(files, files.clock, [file]) == WritebackResult(dirty)
+    assert files.written_back == [(file.fd, 0)] * pieces
+
+
+def test_files_are_written_back_in_pieces_as_far_as_time_allows(tmp_path: Path) -> None:
+    files = BusyFiles(BUSY, piece_ms=40)
+    logs = [LogBench(tmp_path, files=files, tp=TopicPartition("t", n)).open() for n in range(2)]
+    one, two = (log.segments.active.file for log in logs)
     for file in (one, two):
         os.ftruncate(file.fd, 2 * PIECE_BYTES)
-    assert start_writeback([one, two]) == WritebackResult(BUSY, [two])
-    assert calls.asked == [(one.fd, 0), (one.fd, PIECE_BYTES), (two.fd, 0)]
+    assert start_writeback(files, files.clock, [one, two]) == WritebackResult(BUSY, [two])
+    assert files.written_back == [(one.fd, 0), (one.fd, PIECE_BYTES), (two.fd, 0)]
 
 
-def test_the_real_call_takes_a_real_file(tmp_path: Path) -> None:
-    call = _system_call()
-    if call is None:
-        pytest.skip("needs a system that has sync_file_range")
-    assert call(LogBench(tmp_path).open().segments.active.file.fd, 0, PIECE_BYTES, 7) == 0
+def test_the_kernel_writes_back_by_itself_where_the_system_does_not_have_the_call(tmp_path: Path) -> None:
+    class NoCall(BusyFiles):
+        def write_back(self, fd: int, position: int, length: int, /) -> bool:  # type: ignore[override]
+            return False
+
+    files = NoCall(BUSY)
+    file = LogBench(tmp_path, files=files).open().segments.active.file
+    os.ftruncate(file.fd, 2 * PIECE_BYTES)
+    assert start_writeback(files, files.clock, [file]) == WritebackResult(BUSY)

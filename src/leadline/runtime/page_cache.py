@@ -1,0 +1,92 @@
+"""The kernel's page cache, as Linux lets a process see and steer it: what is in memory, and what is not on disk yet.
+
+The functions of the real files (see `OsFiles`). Elsewhere than on Linux some of them do nothing.
+"""
+
+import os
+from collections.abc import Callable
+from functools import cache, partial
+from typing import NamedTuple
+
+VMSTAT = "/proc/vmstat"
+PROBE_BYTES = 512 * 1024  # distance between two probes
+SYNC_FILE_RANGE_WRITE_AND_WAIT = 7  # waits for current writeback, and for the new one
+
+_PROBE = [bytearray(1)]  # the byte that is read is of no interest
+
+
+class DirtyPages(NamedTuple):
+    """In pages, of the whole machine."""
+
+    waiting: int  # dirty, or being written back
+    background: int  # from here on the kernel writes back by itself
+    limit: int  # writers are stopped before there are this many
+
+    @property
+    def throttled_from(self) -> float:
+        return (self.background + self.limit) / 2
+
+
+def is_cached(fd: int, position: int, length: int, /) -> bool:
+    """Whether a range can be read without the disk: probes a byte here and there."""
+    probe, buffer, nowait, last = os.preadv, _PROBE, os.RWF_NOWAIT, position + length - 1
+    try:
+        while position < last:
+            if probe(fd, buffer, position, nowait) == 0:
+                return True  # past the end: sendfile reports that
+            position += PROBE_BYTES
+        probe(fd, buffer, last, nowait)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True  # this file system cannot say
+    return True
+
+
+def load(fd: int, position: int, length: int, /) -> None:
+    """Bring a range into memory. Blocks. It is sent to /dev/null: a copy would cost more than all the rest."""
+    end = position + length
+    while position < end and (count := os.sendfile(_dev_null(), fd, position, end - position)):
+        position += count
+
+
+def request_readahead(fd: int, position: int, length: int, /) -> None:
+    """Have the disk read a range that will be needed soon. May block."""
+    os.posix_fadvise(fd, position, length, os.POSIX_FADV_WILLNEED)
+
+
+@cache
+def _dev_null() -> int:
+    return os.open(os.devnull, os.O_WRONLY)
+
+
+def dirty_pages(path: str = VMSTAT, /) -> DirtyPages | None:
+    """None where the system does not say."""
+    try:
+        with open(path) as file:
+            counts = {name: int(value) for name, value in map(str.split, file)}
+        waiting = counts["nr_dirty"] + counts["nr_writeback"]
+        return DirtyPages(waiting, counts["nr_dirty_background_threshold"], counts["nr_dirty_threshold"])
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def write_back(fd: int, position: int, length: int, /) -> bool:
+    """Write the dirty pages of a range back, and wait for that. False where the system does not have the call."""
+    call = _sync_file_range()
+    if call is None:
+        return False
+    call(fd, position, length, SYNC_FILE_RANGE_WRITE_AND_WAIT)
+    return True
+
+
+@cache
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    import ctypes  # here: most brokers never need it
+
+    try:
+        call = ctypes.CDLL(None).sync_file_range
+    except (OSError, AttributeError):
+        return None
+    call.argtypes = (ctypes.c_int, ctypes.c_longlong, ctypes.c_longlong, ctypes.c_uint)
+    return partial(call)
