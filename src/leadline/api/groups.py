@@ -1,7 +1,5 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups, ListGroups, DeleteGroups: groups and their members."""
 
-from ipaddress import IPv6Address, ip_address
-
 from leadline.api.authorized_operations import ALL_GROUP_OPERATIONS, NOT_REQUESTED
 from leadline.api.context import Context
 from leadline.coordinator.classic_group import ClassicGroup
@@ -10,6 +8,7 @@ from leadline.coordinator.group_member import JoinRequest, MemberProtocol
 from leadline.coordinator.group_state import GroupState
 from leadline.errors import CoordinatorLoadInProgress, InconsistentGroupProtocol, WireError
 from leadline.model import NONE
+from leadline.security.hosts import unnamed_address
 from leadline.wire.messages import (
     DeleteGroupsRequest,
     DeleteGroupsResponse,
@@ -48,7 +47,7 @@ async def join_group(request: JoinGroupRequest, ctx: Context) -> JoinGroupRespon
         member_id=request.member_id,
         instance_id=request.group_instance_id,
         client_id=ctx.client_id or "",
-        client_host=_java_address(ctx.client.host),
+        client_host=unnamed_address(ctx.client.host),
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.session_timeout_ms if ctx.version == 0 else request.rebalance_timeout_ms,
         protocol_type=request.protocol_type,
@@ -76,18 +75,6 @@ def _join_response(joined: JoinResult, version: int) -> JoinGroupResponse:
             for member_id, instance_id, metadata in joined.members
         ],
     )
-
-
-def _java_address(host: str) -> str:
-    """Java writes an address without a name as a slash and the address, with all eight groups of IPv6."""
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return f"/{host}"
-    if isinstance(address, IPv6Address):
-        groups = address.packed.hex(":", 2).split(":")
-        return "/" + ":".join(group.lstrip("0") or "0" for group in groups)
-    return f"/{address}"
 
 
 async def sync_group(request: SyncGroupRequest, ctx: Context) -> SyncGroupResponse:

@@ -16,7 +16,7 @@ INT_MAX = (1 << 31) - 1
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
-_BLANK = "".join(map(chr, range(33)))  # what Java's trim takes off
+BLANK = "".join(map(chr, range(33)))  # what Java's trim takes off
 _COMMA = re.compile(r"\s*,\s*", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(r"([+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[fFdD]?", re.ASCII)
@@ -61,7 +61,7 @@ _RANGES = {
 
 def read(kind: ConfigType, text: str) -> Value:
     """Raises ValueError with what the text must be."""
-    text = text.strip(_BLANK)
+    text = text.strip(BLANK)
     if kind is ConfigType.BOOLEAN:
         return _boolean(text)
     if kind in _RANGES:
@@ -88,7 +88,7 @@ def write(value: Value) -> str | None:
 
 def csv(text: str | None) -> tuple[str, ...]:
     """The non-empty parts of a text with commas."""
-    return tuple(part for part in _COMMA.split((text or "").strip(_BLANK)) if part)
+    return tuple(part for part in _COMMA.split((text or "").strip(BLANK)) if part)
 
 
 def _boolean(text: str) -> bool:

@@ -41,6 +41,9 @@ class Chance(Protocol):
     def uniform(self, low: float, high: float, /) -> float: ...
     def randint(self, low: int, high: int, /) -> int: ...
     def shuffle(self, items: MutableSequence[Any], /) -> None: ...
+    def secret_bytes(self, length: int, /) -> bytes:
+        """What nobody can guess: nonces, salts, keys."""
+        ...
 
 
 class DiskSpace(NamedTuple):
@@ -123,6 +126,7 @@ class SystemChance:
     uniform = staticmethod(random.uniform)
     randint = staticmethod(random.randint)
     shuffle = staticmethod(random.shuffle)
+    secret_bytes = staticmethod(os.urandom)
 
 
 UNLIMITED_DESCRIPTORS = 1 << 20  # as many are reckoned with if the system sets no limit

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from leadline.api.groups import _java_address
 from leadline.wire.messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -28,19 +27,6 @@ GROUP_RESOURCE, GROUP_ID_NOT_FOUND = 32, 69
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
     yield from in_memory.directory()
-
-
-@pytest.mark.parametrize(
-    ("host", "address"),
-    [
-        ("127.0.0.1", "/127.0.0.1"),
-        ("::1", "/0:0:0:0:0:0:0:1"),
-        ("fe80::a00:27ff:fe8e:1%eth0", "/fe80:0:0:0:a00:27ff:fe8e:1"),
-        ("somewhere", "/somewhere"),
-    ],
-)
-def test_addresses_look_as_java_writes_them(host: str, address: str) -> None:
-    assert _java_address(host) == address
 
 
 def describe(connection: Connection, group: str) -> DescribeConfigsResponse.DescribeConfigsResult:
