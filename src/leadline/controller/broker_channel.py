@@ -45,7 +45,7 @@ Connect = Callable[[RegisteredBroker, Callable[[], None]], BrokerClient]
 
 
 class BrokerEvents(Protocol):
-    """The receiver of responses and failures."""
+    """Receives the responses and the failures of brokers."""
 
     def answered(self, broker: RegisteredBroker, request: Request, response: Message) -> None: ...
 
@@ -80,7 +80,7 @@ class BrokerChannel:
             self.send(Probe())
 
     def give_up(self) -> None:
-        """The broker is silent, and the controller hears most of the others."""
+        """The broker is silent, and most of the others answer: it counts as gone from now on."""
         if not self.is_given_up and not self._task.done():
             self.is_given_up = True
             if self._deadline is not None:
@@ -109,7 +109,7 @@ class BrokerChannel:
             except PeerGone as error:
                 await self._until_back(error)
             except Exception:
-                log.exception("broker %d was not sent %s because of a bug", self.broker.id, type(request).__name__)
+                log.exception("a bug: broker %d was not sent %s", self.broker.id, type(request).__name__)
             else:
                 if not isinstance(request, Probe):
                     self._events.answered(self.broker, request, response)
@@ -136,7 +136,7 @@ class BrokerChannel:
                 if self._detector.judge(probe_outcome(error), self._loop.time()) is Reachability.GONE:
                     raise
                 if not is_reported:
-                    log.warning("a request to broker %d is repeated until it answers: %s", self.broker.id, error)
+                    log.warning("repeating a request to broker %d until it answers: %s", self.broker.id, error)
                 is_reported = True
                 await asyncio.sleep(self._detector.next_retry_s())
             else:
@@ -144,7 +144,7 @@ class BrokerChannel:
                 return response
 
     async def _until_back(self, error: PeerGone) -> None:
-        """Queued requests are dropped: when the broker is back, the controller sends it everything again."""
+        """Drops the queued requests: when the broker is back, the controller sends it everything again."""
         self._drop_queued()
         log.warning("broker %d counts as gone: %s", self.broker.id, error)
         self._events.gone(self.broker)

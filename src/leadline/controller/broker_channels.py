@@ -20,7 +20,7 @@ class BrokerChannels:
         self._closing: set[asyncio.Task[None]] = set()
 
     def elected(self, state: ControllerState) -> None:
-        """These brokers have been there for a while: if they refuse connections, they are gone."""
+        """The registered brokers have listened before: if they refuse connections, they are gone."""
         self._listening = {broker.epoch for broker in state.brokers.values()}
 
     def update(self, state: ControllerState) -> None:

@@ -1,6 +1,6 @@
-"""What brokers answer to the controller, and what it makes of it.
+"""The brokers' responses to the controller's requests, and the events that follow from them.
 
-Pure: answers in, events for its decisions out.
+Pure: responses in, events for the controller's decisions out.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ Event = Callable[[Decisions], None]
 
 
 def event_after(broker: RegisteredBroker, request: Request, response: Message) -> Event | None:
-    """None: nothing does."""
+    """Returns None if nothing is to be decided."""
     if isinstance(response, LeaderAndIsrResponse) and response.error_code == NONE:
         return lambda decisions: _leader_and_isr_answered(decisions, broker, response)
     if isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
@@ -49,7 +49,7 @@ def _to_be_deleted(request: StopReplicaRequest) -> set[TopicPartition]:
 def _stop_replica_answered(
     decisions: Decisions, broker: RegisteredBroker, deletions: set[TopicPartition], response: StopReplicaResponse
 ) -> None:
-    """Only what was to be deleted counts, of topics that are about to go."""
+    """Only deletions count, and only those of topics that are being deleted."""
     codes = {
         TopicPartition(partition.topic_name, partition.partition_index): partition.error_code
         for partition in response.partition_errors

@@ -1,8 +1,9 @@
-"""Changes of the cluster that requests ask for: topics, settings, producer ids.
+"""Changes of the cluster that clients request: topics, settings, producer ids.
 
-A change is written into the tree, where the controller finds it, as it finds what tools write. The controller's own
-broker writes what clients ask for; any broker creates a topic that a client uses. A change that is written is not yet
-done: a topic can be used when its partitions have leaders. The methods return when the change is done.
+A change is written to the tree, and the controller reads it there, as it reads the changes of tools. Clients send their
+requests to the controller's broker, which writes them. Any broker creates a topic at its first use. A change that is
+written is not yet carried out: a topic can be used once its partitions have leaders. The methods return when the change
+is carried out.
 """
 
 import asyncio
@@ -38,7 +39,7 @@ from leadline.wire.messages import AllocateProducerIdsRequest, AllocateProducerI
 
 DEFAULT_TIMEOUT_MS = 60_000  # for requests without a time-out
 ANSWER_S = 5.0  # for brokers to answer whether they could create the partitions that they are to lead
-CREATION_RETRY_S = 5.0  # before partitions are tried again that lacked a resource
+CREATION_RETRY_S = 5.0  # before partitions are created again that lacked a resource
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,7 +49,7 @@ _Change = Callable[Concatenate["ClusterAdmin", P], Coroutine[None, None, T]]
 def _uncancelled(change: _Change[P, T]) -> _Change[P, T]:
     """Runs a change to completion even if the caller is cancelled, so that memory and the tree stay consistent.
 
-    UnknownServerError if the tree is out of reach: the change may be done or not.
+    UnknownServerError if the tree is out of reach: the change may be carried out or not.
     """
 
     @wraps(change)
@@ -57,7 +58,7 @@ def _uncancelled(change: _Change[P, T]) -> _Change[P, T]:
         try:
             return await asyncio.shield(task)
         except TreeError as error:
-            raise UnknownServerError(f"{change.__name__} was not carried through: {error}") from error
+            raise UnknownServerError(f"{change.__name__} failed: {error}") from error
 
     return run
 
@@ -74,7 +75,7 @@ class ClusterAdmin:
     ) -> None:
         self.tree, self.metadata, self.configs, self.controller = controller.tree, metadata, configs, controller
         self.peers, self._settings, self._chance = peers, settings, chance
-        self.under_way: set[asyncio.Task[object]] = set()  # changes
+        self.under_way: set[asyncio.Task[object]] = set()  # changes that are not carried out yet
         self._changing, self._claiming = asyncio.Lock(), asyncio.Lock()
         self._producer_ids = range(0)
         self._waiting: set[asyncio.Event] = set()
@@ -108,8 +109,8 @@ class ClusterAdmin:
         return self.metadata.topic(name)
 
     def spread(self, racks: Mapping[BrokerId, str | None], partitions: int, factor: int) -> Assignment:
-        """Partitions over brokers, from a random broker on: the first leaders of all topics should not share one."""
-        last = max(len(racks) - 1, 0)  # without a broker, `assign` refuses
+        """Assigns partitions to brokers, beginning at a random one, so that topics have different first leaders."""
+        last = max(len(racks) - 1, 0)  # without a broker, `assign` raises
         start, shift = self._chance.randint(0, last), self._chance.randint(0, last)
         return assign(racks, partitions, factor, start=start, shift=shift)
 
@@ -132,12 +133,14 @@ class ClusterAdmin:
     async def add_partitions(
         self, name: str, added_partitions: Callable[[CachedTopic], Assignment], timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> None:
-        """`more` works out the new partitions from the present ones; no other change comes between."""
+        """`more` returns the new partitions of the topic. No other change is made meanwhile."""
         async with self._changing:
             self.check_controller()
             count = await self._write_partitions(name, added_partitions)
             await self._until(
-                lambda: self._has_leaders(name, count), timeout_ms, f"topic {name} has not all leaders yet"
+                lambda: self._has_leaders(name, count),
+                timeout_ms,
+                f"some partitions of topic {name} have no leaders yet",
             )
         await self._check_created(name)
 
@@ -161,22 +164,22 @@ class ClusterAdmin:
 
     @_uncancelled
     async def delete_topic(self, name: str, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
-        """When this returns the name is free again, or will be once the brokers of all replicas are back."""
+        """When this returns, the name is free again, or will be once the brokers of all replicas are back."""
         async with self._changing:
             self.check_controller()
             self.metadata.topic(name)
             try:
                 await self.tree.create(znodes.delete_topic_path(name))
             except NodeExists:
-                await self.controller.do(lambda decisions: decisions.deletions.resume_for((name,)))  # tried before
-        await self._until(lambda: self._is_gone(name), timeout_ms, f"topic {name} is not gone yet")
+                await self.controller.do(lambda decisions: decisions.deletions.resume_for((name,)))  # a retry
+        await self._until(lambda: self._is_gone(name), timeout_ms, f"topic {name} is not deleted yet")
         await self.controller.do(lambda decisions: None)  # after what is about to be written
 
     def check_controller(self) -> None:
         if not self.controller.is_active:
             raise NotController(f"broker {self.metadata.me.id} is not the controller")
 
-    # Waiting until a change is done
+    # Waiting until a change is carried out
 
     def _has_leaders(self, name: str, count: int) -> bool:
         topic = self.metadata.topics.get(name)
@@ -199,11 +202,11 @@ class ClusterAdmin:
             if leaderless:
                 raise StorageError(
                     f"{len(leaderless)} of {len(topic.partitions)} partitions of topic {name} could not be created; "
-                    "their brokers say why, and try again until they can"
+                    "the logs of their brokers have the reasons, and the brokers retry"
                 )
 
     def retry_creation_later(self) -> None:
-        """Later, asks the controller to send LeaderAndIsr again, since some partitions could not be created."""
+        """Some partitions could not be created: after a while, has the controller send LeaderAndIsr again."""
         if self._creation_retry is None and not self._stopping:
             self._creation_retry = asyncio.get_running_loop().call_later(CREATION_RETRY_S, self._retry_creation)
 
@@ -215,7 +218,7 @@ class ClusterAdmin:
         """Waits until an older topic of this name is deleted."""
         check_name(name)
         if self.controller.is_active and await self.tree.exists(znodes.delete_topic_path(name)):
-            await self._until(lambda: self._is_gone(name), timeout_ms, f"the topic {name} before it is not gone yet")
+            await self._until(lambda: self._is_gone(name), timeout_ms, f"the former topic {name} is not deleted yet")
             await self.controller.do(lambda decisions: None)  # after what is about to be written
 
     def _is_gone(self, name: str) -> bool:
@@ -264,7 +267,7 @@ class ClusterAdmin:
 
     @_uncancelled
     async def alter_topic_config(self, name: str, altered: Altered) -> None:
-        """`altered` works out the new overrides from the present ones. They take effect at once."""
+        """`altered` returns the new overrides, given the current ones. They take effect at once."""
         async with self._changing:
             self.metadata.topic(name)
             await self.configs.alter_topic(name, altered)
@@ -311,7 +314,7 @@ class ClusterAdmin:
             return first
 
     async def _claim_producer_ids(self) -> range:
-        """A block of ids that no other broker hands out. CoordinatorLoadInProgress: the client is to try again."""
+        """A block of ids that no other broker assigns. CoordinatorLoadInProgress: the client retries."""
         if self.controller.is_active:
             return await self.controller.producer_ids(self.metadata.me.id)
         timeout_s = self._settings.request_timeout_s
@@ -319,7 +322,7 @@ class ClusterAdmin:
         try:
             answer = await self.peers.ask_controller(request, AllocateProducerIdsResponse, 0, timeout_s)
         except PeerLost as error:
-            raise CoordinatorLoadInProgress(f"there are no producer ids at the moment: {error}") from error
+            raise CoordinatorLoadInProgress(f"no producer ids are available now: {error}") from error
         if answer.error_code:
-            raise CoordinatorLoadInProgress(f"the controller gave no producer ids: error {answer.error_code}")
+            raise CoordinatorLoadInProgress(f"the controller returned no producer ids: error {answer.error_code}")
         return range(answer.producer_id_start, answer.producer_id_start + answer.producer_id_len)

@@ -82,7 +82,7 @@ class Controller:
     async def start(self) -> None:
         """Returns once there is a controller; if it is this broker, after it has decided what there was to decide.
 
-        Raises what stood in the way of that; it goes on trying until it is stopped.
+        Raises the error if the first attempt fails. Further attempts follow until the controller is stopped.
         """
         self._standing.append(self.tree.watch_session(self._session))
         self._standing.append(await self.tree.watch(znodes.CONTROLLER, lambda event: self._queue_election()))
@@ -106,7 +106,7 @@ class Controller:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        can_resign = self.is_active and self._suspended is None  # out of reach, its session expires
+        can_resign = self.is_active and self._suspended is None  # suspended: the session expires by itself
         if self._suspended is not None:
             self._suspended.cancel()
         self._step_down()
@@ -116,7 +116,7 @@ class Controller:
                 await asyncio.wait_for(self._election.resign(), RESIGN_S)
 
     async def do(self, event: Callable[[Decisions], T]) -> T:
-        """Decides something, and returns the result once it is written. NotController."""
+        """Runs an event, and returns its result once the decisions are written. NotController."""
         result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         def refuse() -> None:
@@ -174,7 +174,7 @@ class Controller:
     async def _elect(self) -> None:
         if self.is_active or (epoch := await self._election.stand()) is None:
             return
-        is_alone = not self._settings.broker.zookeeper_connect  # then it is no news
+        is_alone = not self._settings.broker.zookeeper_connect  # a single node is always the controller
         log.log(
             logging.DEBUG if is_alone else logging.INFO, "broker %d is the controller, with epoch %d", self.me, epoch
         )
@@ -194,7 +194,7 @@ class Controller:
             self._rebalance_in(FIRST_REBALANCE_S)
 
     async def _read(self, epoch: int) -> tuple[ControllerState, PendingChanges]:
-        for path in (znodes.LOG_DIR_EVENTS, znodes.ISR_CHANGES):  # everything is read anyway
+        for path in (znodes.LOG_DIR_EVENTS, znodes.ISR_CHANGES):  # obsolete: everything is read now
             await self._write([Remove(child) for child in await tree_reader.contents(self.tree, path)])
         if not await self.tree.exists(znodes.FEATURE):
             with suppress(NodeExists):
@@ -212,7 +212,7 @@ class Controller:
         return state, pending
 
     def _step_down(self) -> None:
-        """At once, whatever is under way: an event that is running then finds that this is not the controller."""
+        """Stops being the controller at once: an event that is running gets NotController at its next decision."""
         self.decisions = None
         self._resignations += 1
         self._watches.cancel()
@@ -227,13 +227,13 @@ class Controller:
         if isinstance(error, TreeError | MalformedNode):
             log.error("the controller resigns: %s", error)
         else:
-            log.error("the controller resigns because of a bug", exc_info=error)
+            log.error("a bug: the controller resigns", exc_info=error)
         self._step_down()
         await self._election.resign()
         self._timers.append(asyncio.get_running_loop().call_later(AFTER_FAILURE_S, self._queue_election))
 
     def _session(self, state: SessionState) -> None:
-        """A broker that was out of reach for a session's time steps down: another one may have been elected."""
+        """Steps down after a session's time without a connection: another broker may have been elected."""
         if self._suspended is not None:
             self._suspended.cancel()
             self._suspended = None
@@ -248,7 +248,7 @@ class Controller:
                 self._read_again()
 
     def _read_again(self) -> None:
-        """Watches report nothing of what happened while there was no connection."""
+        """Reads everything again: watches do not report changes from a time without a connection."""
         for path in (znodes.TOPICS, *TREE_EVENTS):
             self._changed(path)
         self._events.put_once(ALL_TOPICS, self._all_topics_changed)
@@ -256,7 +256,7 @@ class Controller:
     # Carrying decisions out
 
     async def _carry_out(self) -> None:
-        """Writes, then sends; then there may be more to decide."""
+        """Writes, then sends. Repeats that if unclean elections are allowed, which are decided last."""
         effects = self._elected.take()
         while effects:
             await self._write(effects.writes)
@@ -283,15 +283,15 @@ class Controller:
         return allowed
 
     async def answered_by(self, brokers: Iterable[BrokerId]) -> None:
-        """Returns once these brokers have answered all requests so far, and what follows from that is decided."""
+        """Returns once these brokers have answered all requests so far, and their responses are processed."""
         await self._channels.answered_by(brokers)
         await self.do(lambda decisions: None)
 
     async def settled(self) -> None:
-        """Returns once all brokers have answered all requests, and nothing more follows from their answers."""
+        """Returns once all brokers have answered all requests, and their responses cause no more of them."""
         while self.is_active:
             await self._channels.answered()
-            await self.do(lambda decisions: None)  # after what follows from their answers
+            await self.do(lambda decisions: None)  # runs after the events of their responses
             if self._channels.are_idle:
                 return
 
@@ -316,7 +316,7 @@ class Controller:
             self._channels.give_up_silent(self.decisions.state.brokers, self._election.monitor)
 
     def settings_changed(self, topic: str | None) -> None:
-        """Settings of a topic, or of all brokers: they may allow an election that was not allowed before."""
+        """The settings of a topic, or of all brokers (None), changed: they may allow an unclean election now."""
         self._decide(lambda decisions: decisions.elect_stranded(None if topic is None else (topic,)))
 
     # Events from the tree
@@ -370,12 +370,12 @@ class Controller:
     async def _rebalance(self) -> None:
         config = self._settings.broker
         if moved := self._elected.rebalance(config.leader_imbalance_per_broker_percentage):
-            log.info("gave leadership of %d partitions back to their preferred leaders", len(moved))
+            log.info("moved leadership of %d partitions back to their preferred leaders", len(moved))
         await self._carry_out()
         self._timers.clear()
         self._rebalance_in(config.leader_imbalance_check_interval_seconds)
 
-    # Producer ids
+    # Requests of brokers
 
     @property
     def topic_names(self) -> Mapping[TopicId, str]:
@@ -391,7 +391,7 @@ class Controller:
             raise StaleBrokerEpoch(f"broker {id} sent epoch {epoch}, but has {broker.epoch}")
 
     async def producer_ids(self, broker: BrokerId) -> range:
-        """A block of producer ids that no broker has or will have. NotController."""
+        """A block of producer ids that no other broker gets. NotController."""
         while self.is_active:
             if (block := await self._producer_ids.claim(broker)) is not None:
                 return block

@@ -1,4 +1,4 @@
-"""The watches of an elected controller. Each reports the path of what has changed, and nothing more."""
+"""The watches of an elected controller. Each reports the path of the node that it watches, and nothing more."""
 
 from collections.abc import Awaitable, Callable, Collection
 
@@ -15,7 +15,7 @@ class ControllerWatches:
         self._topics: dict[str, TreeWatch] = {}
 
     async def watch_all(self) -> None:
-        """All but the topics' own nodes."""
+        """Sets all watches, except those on the nodes of single topics."""
         tree = self._tree
         watches = [tree.watch_children(path, self._on(path)) for path in (znodes.TOPICS, *CHILDREN_EVENTS)]
         watches += [tree.watch(path, self._on(path)) for path in NODE_EVENTS]
@@ -25,7 +25,7 @@ class ControllerWatches:
         self._watches.append(await watch)
 
     def _on(self, path: str) -> Callable[[Event], None]:
-        """An event names the node that changed, which is not always the one that is watched."""
+        """Reports the path that is watched. The path in the event may be that of another node."""
         return lambda event: self._changed(path)
 
     async def watch_topics(self, names: Collection[str]) -> None:

@@ -5,7 +5,7 @@ response, which may be sent once the effects are carried out.
 
     one leader per leader epoch; a leader is in sync, assigned and alive
     epochs only grow
-    a topic that is deleted is gone with all its replicas, or still there
+    a topic is deleted with all its replicas, or not at all
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -47,7 +47,7 @@ UNKNOWN_BROKER_EPOCH = -1
 
 
 class PendingChanges(NamedTuple):
-    """What the tree asks of a controller when it begins."""
+    """The requests that a controller reads from the tree when it is elected."""
 
     deletions: Collection[str] = ()
     reassignment: Mapping[TopicPartition, tuple[BrokerId, ...]] = MappingProxyType({})
@@ -65,7 +65,7 @@ class Decisions:
         self.take = self.transitions.take
 
     def start(self, pending: PendingChanges) -> None:
-        """All brokers get the list of brokers, then the leaders. What another controller began is finished."""
+        """Sends the list of brokers to all brokers, then the leaders. Completes what the last controller began."""
         self.deletions.begin(pending.deletions)
         self.transitions.batch.add_update_metadata(self.state.brokers)
         self.transitions.next_batch()
@@ -95,7 +95,7 @@ class Decisions:
     # Brokers
 
     def brokers(self, registered: Collection[RegisteredBroker]) -> None:
-        """All that are registered now. One with another epoch was away in between, whether we saw it or not."""
+        """The brokers that are registered now. A broker with a new epoch was restarted, even if no event said so."""
         before = self.state.brokers
         current = {broker.id: broker for broker in registered}
         for broker in list(self.state.gone.values()):
@@ -188,7 +188,7 @@ class Decisions:
         self.transitions.bring_online(partitions, self.transitions.elect_offline)
 
     def elect_stranded(self, topics: Collection[str] | None) -> None:
-        """Look again at what has no leader, of some topics or of all: there may be a way now."""
+        """Elects leaders for partitions without one, of these topics or of all (None): it may be possible now."""
         if topics is None:
             self._elect_offline()
         for tp in [tp for name in topics or () for tp in self.state.of_topic(name) if not self.state.is_deleting(tp)]:
@@ -196,21 +196,21 @@ class Decisions:
                 self.transitions.bring_online((tp,), self.transitions.elect_offline)
 
     def unclean_allowed(self, topics: Iterable[str]) -> None:
-        """Their settings let a replica lead that is not in sync, if no other can."""
+        """The settings of these topics allow a replica to lead that is not in sync, if no other can."""
         for tp in [tp for name in topics for tp in self.state.of_topic(name) if not self.state.is_deleting(tp)]:
             if self.state.existing(tp).state is PartitionState.OFFLINE:
                 self.transitions.bring_online((tp,), self.transitions.elect_unclean)
 
     def shut_down(self, id: BrokerId, epoch: int = UNKNOWN_BROKER_EPOCH) -> list[TopicPartition]:
-        """A broker is about to stop and hands over. What it still leads and others could, perhaps a little later.
+        """ControlledShutdown: other brokers take over the partitions of a broker that is about to stop.
 
-        StaleBrokerEpoch, BrokerNotAvailable.
+        Returns the partitions that it still leads and that others could lead. StaleBrokerEpoch, BrokerNotAvailable.
         """
         broker = self.state.brokers.get(id)
         if broker is None:
-            raise BrokerNotAvailable(f"there is no broker {id}")
+            raise BrokerNotAvailable(f"broker {id} is not registered")
         if UNKNOWN_BROKER_EPOCH != epoch < broker.epoch:
-            raise StaleBrokerEpoch(f"broker {id} asks with epoch {epoch}; it is {broker.epoch}")
+            raise StaleBrokerEpoch(f"broker {id} sent epoch {epoch}, but has {broker.epoch}")
         self.state.shutting_down.add(id)
         led = leaders_of(self.state, id)
         self.transitions.bring_online(led, self.transitions.elect_for_shutdown, self.transitions.online_or_stopping)
@@ -249,7 +249,7 @@ class Decisions:
             self.state.offline_dirs.pop(id, None)
         if newly := [PartitionReplica(tp, id) for tp in now - before if self.state.partition(tp) is not None]:
             self._replicas_lost(newly)
-        if before - now:  # they can be used again
+        if before - now:  # these replicas are online again
             self._elect_offline()
 
     def leaderless(self, topic: str) -> list[TopicPartition]:
@@ -260,9 +260,9 @@ class Decisions:
     # Topics
 
     def topics(self, names: Collection[str], new: Iterable[tuple[str, znodes.TopicNode]]) -> None:
-        """All that there are now, and those that were not known so far."""
+        """`names`: all topics in the tree now. `new`: the nodes of those that this controller has not seen yet."""
         for name in [name for name in self.state.topics if name not in names]:
-            self.state.forget_topic(name)  # its node was removed by hand: nothing can be done about that
+            self.state.forget_topic(name)  # a tool deleted its node, and nothing of it is left in the tree
         for name, topic in new:
             if name not in self.state.topics:
                 assert topic.id is not None
@@ -270,13 +270,13 @@ class Decisions:
                 self._begin(self.state.of_topic(name))
 
     def partitions(self, name: str, assigned: Mapping[int, znodes.ReplicaAssignment]) -> None:
-        """The assignment of a topic, as it is in the tree now: there may be more partitions."""
+        """The assignment of a topic as the tree has it now. It may have more partitions."""
         topic = self.state.topics.get(name)
         if topic is None:
             return
         added = {number: replicas for number, replicas in assigned.items() if number not in topic.partitions}
         if added and name in self.state.deleting:
-            self.transitions.write_assignment(name)  # as it was: it is about to go
+            self.transitions.write_assignment(name)  # without them: the topic is being deleted
         elif added:
             topic.partitions.update(numbered(added))
             self._begin([TopicPartition(name, number) for number in added])
@@ -288,16 +288,16 @@ class Decisions:
         self.transitions.bring_online(partitions, self.transitions.elect_offline)
         self.transitions.move_replicas(replicas, ReplicaState.ONLINE)
 
-    # What leaders and people ask for
+    # Requests of leaders and administrators
 
     def alter_partition(
         self, id: BrokerId, epoch: int, proposals: Mapping[TopicPartition, Proposal]
     ) -> dict[TopicPartition, LeaderAndIsr | WireError]:
-        """AlterPartition: new ISRs that a leader proposes. StaleBrokerEpoch if it is not registered with this epoch."""
+        """AlterPartition: a leader proposes new ISRs. StaleBrokerEpoch if it is not registered with this epoch."""
         broker = self.state.brokers.get(id)
         if broker is None or broker.epoch != epoch:
-            current = "it is not there" if broker is None else f"it is {broker.epoch}"
-            raise StaleBrokerEpoch(f"broker {id} asks with epoch {epoch}; {current}")
+            current = "is not registered" if broker is None else f"has {broker.epoch}"
+            raise StaleBrokerEpoch(f"broker {id} sent epoch {epoch}, but {current}")
         answers = {tp: self._alter(tp, proposal) for tp, proposal in proposals.items()}
         self.transitions.batch.add_update_metadata(
             self.state.brokers, (tp for tp in proposals if self.state.partition(tp) is not None)
@@ -308,7 +308,7 @@ class Decisions:
     def _alter(self, tp: TopicPartition, proposal: Proposal) -> LeaderAndIsr | WireError:
         partition = self.state.partition(tp)
         if partition is None or partition.decision is None:
-            return UnknownTopicOrPartition(f"there is no partition {tp}")
+            return UnknownTopicOrPartition(f"partition {tp} does not exist")
         try:
             altered = elections.altered(partition.decision, proposal, self.state.alive_epochs)
             _check_altered(partition.assigned.replicas, partition.decision, altered)
@@ -319,7 +319,7 @@ class Decisions:
         return partition.decision
 
     def isr_changed(self, states: Mapping[TopicPartition, tuple[LeaderAndIsr, int]]) -> None:
-        """Leaders that speak to the tree themselves, as before Kafka 2.7, changed these: decision, controller epoch."""
+        """Leaders before Kafka 2.7 write ISRs to the tree. Takes over their decisions and controller epochs."""
         existing = [tp for tp in states if self.state.partition(tp) is not None]
         for tp in existing:
             partition = self.state.existing(tp)
@@ -330,7 +330,7 @@ class Decisions:
     def elect(
         self, partitions: Iterable[TopicPartition], *, unclean: bool
     ) -> dict[TopicPartition, BrokerId | WireError]:
-        """ElectLeaders: the leader of each partition now, or why none was elected."""
+        """ElectLeaders: returns the elected leader of each partition, or the error."""
         answers: dict[TopicPartition, BrokerId | WireError] = {}
         for tp in partitions:
             try:
@@ -361,27 +361,27 @@ class Decisions:
             return partition.decision.leader
         if unclean:
             raise EligibleLeadersNotAvailable(f"no replica of {tp}, {list(partition.assigned.replicas)}, is online")
-        raise PreferredLeaderNotAvailable(f"{preferred}, the preferred leader of {tp}, is not in sync or not there")
+        raise PreferredLeaderNotAvailable(f"the preferred leader of {tp}, {preferred}, is offline or not in sync")
 
     def elect_requested(self, partitions: Collection[TopicPartition]) -> None:
-        """What /admin/preferred_replica_election asks for. The node says that it is still to be done."""
+        """Elects what /admin/preferred_replica_election requests. The node is deleted once that is done."""
         if partitions:
             self.elect(partitions, unclean=False)
             self.transitions.remove(znodes.PREFERRED_REPLICA_ELECTION)
 
     def rebalance(self, percentage: int) -> list[TopicPartition]:
-        """Leadership goes back to preferred leaders, where too many partitions are led by others."""
+        """Moves leadership back to preferred leaders, where others lead too many partitions."""
         return self.transitions.bring_online(
             imbalanced(self.state, percentage), self.transitions.elect_preferred, self.transitions.all_assigned
         )
 
 
 def _check_altered(assigned: tuple[BrokerId, ...], current: LeaderAndIsr, altered: LeaderAndIsr) -> None:
-    """No leader would ask for anything else: Kafka believes it without a look."""
+    """Checks a proposal beyond what Kafka checks: no leader proposes anything else."""
     isr = altered.isr
     if altered.leader != current.leader:
         raise InvalidRequest(
-            f"broker {altered.leader} asks, but {current.leader} leads in epoch {current.leader_epoch}"
+            f"broker {altered.leader} proposes an ISR, but {current.leader} leads in epoch {current.leader_epoch}"
         )
     if altered.leader not in isr or len(set(isr)) != len(isr) or not set(isr) <= set(assigned):
-        raise InvalidRequest(f"the new ISR {list(isr)} lacks the leader, or is not taken from {list(assigned)}")
+        raise InvalidRequest(f"the new ISR {list(isr)} lacks the leader, or is no subset of {list(assigned)}")

@@ -1,10 +1,10 @@
-"""Topics that are to go.
+"""Topics that are being deleted.
 
-Pure: steps of replicas, and in the end the removal of the topic's nodes.
+Pure: state transitions of replicas, and at the end the deletion of the topic's nodes.
 
-A topic goes once every replica of it was deleted by its broker. One whose broker is away, or that is being moved to
-other brokers, has to wait: until the broker is back, or the move is over. Its node under /admin/delete_topics goes
-last, so whoever comes after a crash goes on with it.
+The nodes of a topic are deleted once the brokers have deleted all its replicas. A deletion waits while a broker with a
+replica is offline, and while the topic is being reassigned. The node under /admin/delete_topics is deleted last, so
+that the next controller continues after a crash.
 """
 
 from collections.abc import Collection, Iterable
@@ -19,7 +19,7 @@ class Deletions:
         self.transitions, self.state, self.enabled = transitions, transitions.state, enabled  # delete.topic.enable
 
     def begin(self, topics: Collection[str]) -> None:
-        """What was asked for before this controller came."""
+        """Takes over the requests from before this controller was elected."""
         self._add_requested(topics)
         offline = {
             replica.partition.topic
@@ -31,7 +31,7 @@ class Deletions:
         self.state.undeletable |= (offline | moving) & self.state.deleting
 
     def requested(self, topics: Collection[str]) -> None:
-        """All under /admin/delete_topics."""
+        """`topics`: all that /admin/delete_topics names now."""
         self._add_requested(topics)
         self.postpone({tp.topic for tp in self.state.reassigning})
         self.resume()
@@ -45,12 +45,13 @@ class Deletions:
         self.state.undeletable |= self.state.deleting & set(topics)
 
     def resume_for(self, topics: Collection[str]) -> None:
-        """What they had to wait for is over."""
+        """Nothing in the way of these deletions is left, as far as the caller knows."""
         if resumed := self.state.deleting & set(topics):
             self.state.undeletable -= resumed
             self.resume()
 
     def failed(self, replicas: Collection[PartitionReplica]) -> None:
+        """Their brokers failed, or could not delete these replicas. The topics wait."""
         if replicas:
             self.transitions.move_replicas(replicas, ReplicaState.DELETION_INELIGIBLE)
             self.postpone({replica.partition.topic for replica in replicas})
@@ -62,7 +63,7 @@ class Deletions:
         self.resume()
 
     def resume(self) -> None:
-        """See to each topic that is to go: it may be done, or can be begun, or begun again."""
+        """Completes, begins or retries the deletion of each topic, as far as its replicas allow."""
         begun = []
         for name in sorted(self.state.deleting):
             states = {self.state.replicas.get(replica) for replica in self.state.replicas_of(self.state.of_topic(name))}

@@ -85,14 +85,14 @@ class RequestBatch:
         registered = state.brokers
         return [
             *(
-                BrokerRequest(to, _leader_and_isr_request(state, registered[to], what, listener))
-                for to, what in self.leader_and_isr.items()
+                BrokerRequest(to, _leader_and_isr_request(state, registered[to], partitions, listener))
+                for to, partitions in self.leader_and_isr.items()
                 if to in registered
             ),
             *self._updates(state),
             *(
-                BrokerRequest(to, _stop_replica_request(state, registered[to], what))
-                for to, what in self.stop_replica.items()
+                BrokerRequest(to, _stop_replica_request(state, registered[to], partitions))
+                for to, partitions in self.stop_replica.items()
                 if to in registered
             ),
         ]
@@ -209,12 +209,12 @@ def _live_broker(broker: RegisteredBroker) -> UpdateMetadataRequest.UpdateMetada
         rack=broker.rack,
         endpoints=[
             UpdateMetadataRequest.UpdateMetadataEndpoint(
-                port=at.port,
-                host=at.host or "",
-                listener=at.listener,
-                security_protocol=PROTOCOLS.index(at.protocol),
+                port=endpoint.port,
+                host=endpoint.host or "",
+                listener=endpoint.listener,
+                security_protocol=PROTOCOLS.index(endpoint.protocol),
             )
-            for at in broker.endpoints
+            for endpoint in broker.endpoints
         ],
     )
 
@@ -240,6 +240,6 @@ def _stop_replica_request(
 
 def _stop_epoch(state: ControllerState, tp: TopicPartition) -> int:
     if state.is_deleting(tp):
-        return DURING_DELETE  # overrides any other
+        return DURING_DELETE  # the broker accepts it, whatever its own epoch is
     partition = state.partition(tp)
     return NO_EPOCH if partition is None or partition.decision is None else partition.decision.leader_epoch

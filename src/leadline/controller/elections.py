@@ -1,8 +1,8 @@
 """The rules by which the controller elects leaders and changes ISRs.
 
-Each takes the decision in force and returns the next one, or None if nobody qualifies. Every change of leader, and
-every removal of a replica, begins a new leader epoch; a change of the ISR that the leader asked for does not. The
-partition epoch stays: it is the version on which the next decision is to be written, and writing counts it up.
+Each rule takes the current decision and returns the next one, or None if no replica qualifies. Every change of leader,
+and every removal of a replica, begins a new leader epoch. A change of the ISR that the leader proposed does not. The
+partition epoch stays: it is the version that the next write replaces, and the write increments it.
 
     a leader is assigned, alive and, unless it is an unclean election, in sync
     the ISR is never empty: the last replica stays in it, since only it has all records
@@ -26,7 +26,7 @@ def first(assigned: Iterable[BrokerId], alive: Collection[BrokerId]) -> LeaderAn
 def offline(
     current: LeaderAndIsr, assigned: Iterable[BrokerId], alive: Collection[BrokerId], *, unclean: bool = False
 ) -> LeaderAndIsr | None:
-    """Of a partition without a leader. Unclean: rather one that may lack records than none; `recovering` says so."""
+    """Elects a leader for a partition without one. Unclean: the leader may lack records, and is `recovering`."""
     living = [replica for replica in assigned if replica in alive]
     leader = _first(living, lambda replica: replica in current.isr)
     if leader is not None:
@@ -37,7 +37,7 @@ def offline(
 
 
 def preferred(current: LeaderAndIsr, assigned: Iterable[BrokerId], alive: Collection[BrokerId]) -> LeaderAndIsr | None:
-    """The first of the assigned replicas, if it can: so that leaders are spread as they were planned."""
+    """Elects the first of the assigned replicas, if it is alive and in sync: leaders are spread as planned."""
     leader = next(iter(assigned), None)
     if leader is None or leader not in alive or leader not in current.isr:
         return None
@@ -50,14 +50,14 @@ def controlled_shutdown(
     alive: Collection[BrokerId],
     shutting_down: Collection[BrokerId],
 ) -> LeaderAndIsr | None:
-    """While a leader can still hand over. `alive` has those that shut down, too; they leave the ISR."""
+    """Elects another leader before brokers stop. `alive` includes these brokers; they leave the ISR."""
     isr = [replica for replica in current.isr if replica not in shutting_down]
     leader = _first(assigned, lambda replica: replica in alive and replica in isr)
     return None if leader is None else _elected(current, leader, isr)
 
 
 def reassigned(current: LeaderAndIsr, target: Iterable[BrokerId], alive: Collection[BrokerId]) -> LeaderAndIsr | None:
-    """A leader among the target replicas of a reassignment. The ISR shrinks afterwards."""
+    """Elects a leader among the target replicas of a reassignment. The ISR shrinks afterwards."""
     leader = _first(target, lambda replica: replica in alive and replica in current.isr)
     return None if leader is None else _elected(current, leader, current.isr)
 
@@ -68,12 +68,12 @@ def is_reassigned(current: LeaderAndIsr, target: Collection[BrokerId]) -> bool:
 
 
 def new_epoch(current: LeaderAndIsr) -> LeaderAndIsr:
-    """The same leader and ISR, but other replicas: a new epoch makes all of them take notice."""
+    """Begins a new leader epoch with the same leader and ISR, since the assigned replicas have changed."""
     return _elected(current, current.leader, current.isr)
 
 
 def without(current: LeaderAndIsr, replica: BrokerId) -> LeaderAndIsr | None:
-    """Removes a replica from the ISR. None: nothing changes, since it was not in sync."""
+    """Removes a replica from the ISR. None: it was not in sync, so nothing changes."""
     if replica not in current.isr:
         return None
     isr = current.isr if len(current.isr) == 1 else tuple(other for other in current.isr if other != replica)
@@ -81,31 +81,29 @@ def without(current: LeaderAndIsr, replica: BrokerId) -> LeaderAndIsr | None:
 
 
 def altered(current: LeaderAndIsr, proposal: Proposal, brokers: Mapping[BrokerId, int]) -> LeaderAndIsr:
-    """What a leader asks for with AlterPartition, if it may be: to be written, unless it is `current` already.
+    """Checks an AlterPartition of a leader. Returns the decision to be written, or `current` if nothing changes.
 
-    `brokers`: those that may join. The leader need not: one that is about to stop lets others join to take over.
+    `brokers`: the brokers that may be in the ISR. The leader need not be among them: while it stops, others may join.
     NotController, FencedLeaderEpoch, InvalidUpdateVersion, InvalidRequest, IneligibleReplica.
     """
     proposed = proposal.proposed
     sent = f"leader epoch {proposed.leader_epoch}, partition epoch {proposed.partition_epoch}"
-    held = f"they are {current.leader_epoch} and {current.partition_epoch}"
+    held = f"the controller has {current.leader_epoch} and {current.partition_epoch}"
     if proposed.leader_epoch > current.leader_epoch or proposed.partition_epoch > current.partition_epoch:
-        raise NotController(f"{sent}: {held} here, which must be old")
+        raise NotController(f"{sent}: {held}, so it is out of date")
     if proposed.leader_epoch < current.leader_epoch:
         raise FencedLeaderEpoch(f"{sent}: {held}")
     if proposed._replace(partition_epoch=current.partition_epoch) == current:
-        return current  # before the check of the partition epoch: asked twice, it is done once
+        return current  # a retry: checked before the partition epoch, which is old then
     if proposed.partition_epoch < current.partition_epoch:
         raise InvalidUpdateVersion(f"{sent}: {held}")
     if proposed.recovering and (len(proposed.isr) > 1 or not current.recovering):
-        raise InvalidRequest(f"a leader that recovers is alone in sync, not {list(proposed.isr)}, and stays recovered")
+        raise InvalidRequest(f"ISR {list(proposed.isr)}: a recovering leader is alone in sync, and recovers only once")
     others = [
         member for member in zip(proposed.isr, proposal.broker_epochs, strict=True) if member[0] != current.leader
     ]
     if ineligible := [replica for replica, epoch in others if not _is_alive(replica, epoch, brokers)]:
-        raise IneligibleReplica(
-            f"of the new ISR {list(proposed.isr)}, {ineligible} are not alive, or not the same process"
-        )
+        raise IneligibleReplica(f"of the new ISR {list(proposed.isr)}, {ineligible} are not alive, or were restarted")
     return proposed
 
 

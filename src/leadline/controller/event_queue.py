@@ -1,7 +1,7 @@
 """The controller's events: one task runs them, one after the other.
 
 an event is decided, written and sent to the brokers before the next one begins
-a named event that waits already is not queued again: it will read the latest state anyway
+a named event that already waits is not queued again: it will read the latest state
 """
 
 import asyncio

@@ -3,13 +3,14 @@
 A broker that has lost ZooKeeper, or most of the others, does not learn of elections. Its clients would wait until they
 time out, or write records that are truncated later.
 
-    isolated        more than half of the brokers are silent: they may have elected others. Clients are sent away
-                    until a broker can be asked who leads. A controller in touch with ZooKeeper knows that nobody has.
-    without ZooKeeper   the session may be over: other brokers are asked who leads. Whoever finds its own partition in a
-                    later epoch leads it no longer. While nobody was elected, it goes on leading.
+    isolated            More than half of the brokers are silent: they may have elected other leaders. Clients get
+                        LeaderNotAvailable until another broker says who leads. A controller that is connected to
+                        ZooKeeper is not isolated: nobody else can have elected leaders.
+    without ZooKeeper   The session may have expired, so this broker asks others who leads. It stops leading a partition
+                        that another broker leads in a later epoch, and keeps leading the others.
 
-A follower that is silent leaves the ISR before it is late, if its leader hears most of the brokers and enough stay in
-sync: the controller may hear it well.
+A leader that hears most of the brokers removes a silent follower from the ISR at once, if enough replicas stay in sync:
+it does not wait for the controller, which may still hear that follower.
 """
 
 import asyncio
@@ -30,13 +31,13 @@ from leadline.wire.messages import MetadataRequest, MetadataResponse
 log = logging.getLogger(__name__)
 
 CHECK_S = 1.0
-ASK_S = 3.0  # a broker that is asked may wait for an election itself
-BROKERS_AT_ONCE = 2  # brokers, in turn: all of a large cluster may have lost ZooKeeper
+ASK_S = 3.0  # for a response: the other broker may be waiting for an election itself
+BROKERS_AT_ONCE = 2  # are asked, in turn: in a large cluster all brokers may have lost ZooKeeper at once
 METADATA_VERSION = 9
 
 
 class Leadership:
-    """`start()`, and in the end `stop()`."""
+    """Checks this broker's leadership from its creation until `stop()`."""
 
     def __init__(
         self,
@@ -98,14 +99,14 @@ class Leadership:
 
     def _isolate(self) -> None:
         if not self._metadata.is_isolated:
-            log.warning("broker %d is cut off from most others: they may have elected leaders", self._metadata.me.id)
+            log.warning("broker %d is cut off from most others: they may elect leaders", self._metadata.me.id)
         self._metadata.is_isolated = True
         self._replicas.fence()
 
-    # Who leads?
+    # Asking other brokers who leads
 
     async def _ask(self) -> bool:
-        """Whether it is known now, as far as others know."""
+        """Returns True if a broker has answered, or if there is nothing or nobody to ask."""
         led = ((tp, hosted.leader_state) for tp, hosted in self._replicas.hosted.items())
         names = {tp.topic for tp, leader in led if leader is not None and leader.followers}
         brokers = self._brokers_to_ask()
@@ -134,7 +135,7 @@ class Leadership:
 
 
 def _leaders(response: MetadataResponse) -> dict[TopicPartition, LeaderAndReplicas]:
-    """Of partitions that have one."""
+    """The leaders of the partitions that have one."""
     return {
         TopicPartition(topic.name or "", partition.partition_index): LeaderAndReplicas(
             partition.leader_id, partition.leader_epoch, tuple(partition.isr_nodes)

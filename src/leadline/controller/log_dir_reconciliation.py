@@ -1,7 +1,8 @@
-"""What a single node does at its start, before its controller reads the tree: the log directories are right.
+"""The start of a single node: before its controller reads the tree, the tree is made to agree with the log directories.
 
-The tree lies in a file of its own beside the logs. It does not know what another broker, Kafka's own, did in the log
-directories since; nor is what a crash may have cost to be told from it, unless each start begins a new leader epoch.
+The tree is a file of its own beside the logs. Another broker, such as Kafka's own, may have changed the log directories
+since: then the log directories are right. Each start begins a new leader epoch, so that records from before a crash can
+be distinguished from later ones.
 """
 
 import logging
@@ -27,9 +28,9 @@ log = logging.getLogger(__name__)
 OUR_STOP = -2  # in place of a broker epoch in .kafka_cleanshutdown, where Kafka with ZooKeeper writes -1
 CLEANUP_POLICY, RETENTION_MS = "cleanup.policy", "retention.ms"
 FIRST_CONTROLLER = 1
-SPARSE_COUNT = 1000  # a topic that is taken over has at most this many partitions for each one that is here
-PRODUCER_IDS_IN_ALL = 1 << 40
-FAR_PRODUCER_ID = 1 << 44  # and yet exact as a double
+SPARSE_COUNT = 1000  # a topic is taken over if it has at most this many partitions for each log
+OWN_PRODUCER_IDS = 1 << 40  # the number of producer ids that a cluster of ours assigns
+FAR_PRODUCER_ID = 1 << 44  # far above Kafka's ids, and still exact as a double
 
 
 SINGLE_NODES: dict[str, Callable[[bytes], object]] = {
@@ -41,7 +42,7 @@ SINGLE_NODES: dict[str, Callable[[bytes], object]] = {
 
 
 class LogDirReconciliation:
-    """`await LogDirReconciliation(...).run()`, once the logs are loaded."""
+    """Call `run()` once the logs are loaded."""
 
     def __init__(
         self, tree: Tree, dirs: LogDirs, me: BrokerId, chance: Chance, unreadable: Collection[str] = ()
@@ -52,7 +53,7 @@ class LogDirReconciliation:
         self.topics: dict[str, ControlledTopic] = {}
 
     async def run(self) -> dict[str, dict[str, str]]:
-        """The settings of topics that were taken over, or whose settings cannot be read."""
+        """Returns the settings of topics that were taken over, or whose settings cannot be read."""
         for path, decode in SINGLE_NODES.items():
             if not await self._is_readable(path, decode):
                 await self.tree.delete(path)
@@ -65,14 +66,14 @@ class LogDirReconciliation:
             await self._read_topics()
         unknown = {name: {RETENTION_MS: "-1"} for name in self.unreadable}
         for name, config in unknown.items():
-            log.error("the settings of topic %s are lost: it has retention.ms=-1 until they are set again", name)
+            log.error("the settings of topic %s are lost: retention.ms=-1 holds until they are set again", name)
             await self.tree.set(znodes.config_path("topics", name), znodes.encode_config(config))
         configs = await self._reconcile()
         await self._begin_epochs()
         return unknown | configs
 
     async def _read_topics(self) -> bool:
-        """False: some could not be read."""
+        """Returns False if some could not be read."""
         names = await self.tree.children(znodes.TOPICS) or []
         topics = await tree_reader.topics(self.tree, names)
         for name, stored in topics:
@@ -81,7 +82,7 @@ class LogDirReconciliation:
         return len(topics) == len(names)
 
     async def _drop_unreadable(self) -> None:
-        """Deletes damaged nodes: a topic is then taken over from its logs, a state is decided again."""
+        """Deletes damaged nodes. A topic is then taken over from its logs; a partition's state is decided again."""
         for name in await self.tree.children(znodes.TOPICS) or []:
             path = znodes.topic_path(name)
             if not await self._is_readable(path, partial(znodes.decode_topic, name)):
@@ -93,21 +94,21 @@ class LogDirReconciliation:
                     await self.tree.delete(znodes.state_path(tp))
 
     async def _is_readable(self, path: str, decode: Callable[[bytes], object]) -> bool:
-        """Also if there is no such node."""
+        """True also if there is no such node."""
         node = await self.tree.get(path)
         try:
             if node is not None:
                 decode(node.data)
         except MalformedNode as error:
-            log.error("%s; it is dropped", error)
+            log.error("%s; the node is deleted", error)
             return False
         return True
 
     async def _reconcile(self) -> dict[str, dict[str, str]]:
         """Makes the tree agree with the logs. Returns the settings of topics that were taken over.
 
-        A topic without a node is taken over. A topic with another id is another topic. A topic without logs was
-        deleted, if another broker stopped cleanly since.
+        A topic without a node is taken over. Logs with another topic id belong to a new topic. A topic without logs was
+        deleted, if another broker has stopped cleanly since.
         """
         dirs = self.dirs.dirs.values()
         is_others_stop = all(directory.was_clean and directory.broker_epoch != OUR_STOP for directory in dirs)
@@ -126,7 +127,7 @@ class LogDirReconciliation:
                 await self._grow_to(topic, count)
             elif count > SPARSE_COUNT * len(logs):
                 directory = logs[0].directory
-                log.error("%s is left alone: a topic of %d partitions would have more of them here", directory, count)
+                log.error("%s is ignored: most of the %d partitions of its topic are missing", directory, count)
             else:
                 configs[name] = await self._take_over(name, logs, compacted=name in cleaned or name in INTERNAL)
         return configs
@@ -134,22 +135,22 @@ class LogDirReconciliation:
     async def _forget_without_logs(self, with_logs: Collection[str]) -> None:
         offline = {damaged.tp.topic for damaged in self.dirs.offline_logs()}
         for name in [name for name in self.topics if name not in with_logs and name not in offline]:
-            log.info("topic %s is gone from the log directories: it was deleted by another broker", name)
+            log.info("topic %s has no logs: another broker has deleted it", name)
             await self._forget(name)
 
     async def _same_topic(self, name: str, logs: Collection[Log], *, is_own_stop: bool) -> ControlledTopic | None:
-        """The topic in the tree that these logs belong to. None: they belong to none, or to another."""
+        """The topic in the tree that these logs belong to. None: they belong to a new topic."""
         topic, ids = self.topics.get(name), {partition_log.topic_id for partition_log in logs} - {None}
         if topic is not None and (is_own_stop or topic.id in ids):
             self._refuse_foreign(topic, logs)
         elif topic is not None and ids:
-            log.warning("topic %s is another one now, with id %s: the old one is forgotten", name, ids)
+            log.warning("topic %s was created again with id %s: the old topic is deleted", name, ids)
             await self._forget(name)
             return None
         return topic
 
     def _refuse_foreign(self, topic: ControlledTopic, logs: Collection[Log]) -> None:
-        """Nobody else had the directories: a file that says another topic id is damaged."""
+        """No other broker used the directories: a file with another topic id is damaged."""
         for partition_log in logs:
             if partition_log.topic_id not in (topic.id, None):
                 assert topic.id is not None
@@ -158,14 +159,14 @@ class LogDirReconciliation:
                 )
 
     async def _take_over(self, name: str, logs: Collection[Log], *, compacted: bool) -> dict[str, str]:
-        """A topic of which only the logs are here. Its settings are not: nothing is deleted before they are known."""
+        """Creates a topic of which only the logs exist. Its settings are lost, so no record of it is deleted."""
         topic_id = next(
             (partition_log.topic_id for partition_log in logs if partition_log.topic_id is not None), None
         ) or new_id(self._new_uuid)
         count = self._count(name, logs)
         config = {CLEANUP_POLICY: "compact"} if compacted else {RETENTION_MS: "-1"}
         values = ", ".join(f"{key}={value}" for key, value in config.items())
-        log.warning("took over topic %s with %d partitions; its settings are not known: set %s", name, count, values)
+        log.warning("took over topic %s with %d partitions; its settings are unknown, so %s holds", name, count, values)
         topic = self._grown(znodes.TopicNode(topic_id, {}), count)
         path, data = znodes.config_path("topics", name), znodes.encode_config(config)
         settings: Operation = SetData(path, data) if await self.tree.exists(path) else Create(path, data)
@@ -174,7 +175,7 @@ class LogDirReconciliation:
         return config
 
     def _count(self, name: str, logs: Collection[Log]) -> int:
-        """Partitions, with those that are offline."""
+        """The number of partitions, including those that are offline."""
         offline = [partition_log.tp for partition_log in self.dirs.offline_logs() if partition_log.tp.topic == name]
         return max(tp.partition for tp in [*(partition_log.tp for partition_log in logs), *offline]) + 1
 
@@ -200,7 +201,7 @@ class LogDirReconciliation:
         await self.tree.multi(operations)
 
     async def _begin_epochs(self) -> None:
-        """Each lies above all that the log has seen, also under another broker."""
+        """Begins a leader epoch in each partition, above all epochs of its log."""
         operations: list[Operation] = []
         for topic in self.topics.values():
             present = set(await self.tree.children(f"{znodes.topic_path(topic.name)}/partitions") or ())
@@ -226,13 +227,12 @@ class LogDirReconciliation:
 
 
 def first_producer_id(cluster_id: str, logs: Iterable[Log]) -> ProducerId:
-    """Where a tree that knows of no ids begins: the logs may hold those that another broker, Kafka's own, gave out,
-    and it may go on with its own when it has them back. It counts from 0; so this is far above, and above all of
-    ours that a tree which was lost gave out.
+    """The first producer id for a tree that has assigned none.
+
+    The logs may hold ids that Kafka's own broker assigned, and it may assign more when it gets the directories back. It
+    counts from 0, so ours begin far above. If an earlier tree of ours was lost, ours begin above all that it assigned.
     """
     first = FAR_PRODUCER_ID + crc32(cluster_id.encode()) * BLOCK_SIZE
     producer_ids = (producer_id for partition_log in logs for producer_id in partition_log.producer_state.by_id)
-    ours = [
-        producer_id for producer_id in producer_ids if first <= producer_id < first + PRODUCER_IDS_IN_ALL
-    ]  # the rest is anybody's
+    ours = [producer_id for producer_id in producer_ids if first <= producer_id < first + OWN_PRODUCER_IDS]
     return max(ours) + BLOCK_SIZE if ours else first

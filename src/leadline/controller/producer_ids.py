@@ -1,4 +1,4 @@
-"""Blocks of producer ids: /latest_producer_id_block holds the last block that was handed out."""
+"""Blocks of producer ids: /latest_producer_id_block holds the last block that was assigned to a broker."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,13 +11,13 @@ BLOCK_SIZE = 1000
 
 
 class ProducerIdBlocks:
-    """`first_id`: where a tree begins that has no block yet."""
+    """`first_id`: the first id of a tree that has no block yet."""
 
     def __init__(self, tree: Tree, first_id: Callable[[], ProducerId]) -> None:
         self._tree, self._first_id = tree, first_id
 
     async def claim(self, broker: BrokerId) -> range | None:
-        """A block of ids that no broker has or will have. None if another block was claimed at the same time."""
+        """Assigns a block to a broker. None: another block was assigned at the same time, so the caller retries."""
         node = await self._tree.get(znodes.PRODUCER_ID_BLOCK)
         last = None if node is None else znodes.decode_producer_id_block(node.data)
         start = self._first_id() if last is None else last.last + 1

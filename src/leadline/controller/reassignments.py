@@ -1,12 +1,12 @@
-"""Partitions on their way to other replicas.
+"""Reassignments: partitions that move to other replicas.
 
-Pure: steps of partitions and replicas, and assignments to be written.
+Pure: state transitions of partitions and replicas, and assignments to be written.
 
-    asked     the new replicas are assigned beside the old ones, and a new leader epoch makes all take notice
-    in sync   once all target replicas are in sync, one of them leads, and the others are stopped and deleted
-    done      only then the assignment names the target replicas alone: until then the next controller sees both
+    requested   the new replicas are assigned beside the old ones, in a new leader epoch
+    in sync     once all target replicas are in sync, one of them leads; the others are stopped and deleted
+    completed   the assignment names the target replicas alone. Until then the next controller sees both
 
-Another target, or the way back, may be asked for in between: what was to come and no longer is goes again.
+Another target, or a cancellation, may be requested meanwhile. Replicas that are no longer needed are then deleted.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -26,7 +26,7 @@ from leadline.errors import (
 )
 from leadline.model import BrokerId, TopicPartition
 
-Target = tuple[BrokerId, ...] | None  # None: back to where it was
+Target = tuple[BrokerId, ...] | None  # None: cancel, back to the replicas before
 
 
 class Reassignments:
@@ -34,7 +34,7 @@ class Reassignments:
         self.transitions, self.state, self.deletions = transitions, transitions.state, deletions
 
     def resume(self, requested: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
-        """Reassignments in progress when the controller is elected, and those that the tree requests."""
+        """A new controller continues the reassignments in progress, and starts those that the tree requests."""
         self.state.reassigning |= {
             tp for tp, partition in self.state.partitions() if is_reassigning(partition.assigned)
         }
@@ -54,7 +54,7 @@ class Reassignments:
                 self._continue(tp, self.state.existing(tp).assigned)
 
     def requested_by_node(self, requested: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> None:
-        """What /admin/reassign_partitions asks for. A partition is taken out of it when it is done, or cannot be."""
+        """`requested`: by /admin/reassign_partitions. A partition leaves the node when it is done, or fails."""
         self.state.requested_reassignment = dict(requested)
         for tp, to in requested.items():
             try:
@@ -63,7 +63,7 @@ class Reassignments:
                 self._drop_request(tp)
 
     def alter(self, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, WireError | None]:
-        """AlterPartitionReassignments. The latest that was asked for is what counts."""
+        """AlterPartitionReassignments. A new target replaces an earlier one."""
         answers: dict[TopicPartition, WireError | None] = {}
         for tp, to in targets.items():
             try:
@@ -107,7 +107,7 @@ class Reassignments:
         assigned = reassigned(partition.assigned, origin(partition.assigned) if to is None else to)
         if partition.decision is not None and set(partition.decision.isr).isdisjoint(assigned.replicas):
             raise InvalidReplicaAssignment(
-                f"of {tp}, only {list(partition.decision.isr)} are in sync: they cannot be taken out all at once"
+                f"{tp} is in sync only on {list(partition.decision.isr)}: at least one of them must stay"
             )
         self._continue(tp, assigned)
 

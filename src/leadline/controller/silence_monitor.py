@@ -1,4 +1,4 @@
-"""The brokers that this broker does not hear, as its controller needs to know them."""
+"""The brokers that this broker does not hear: what a controller reads of a peer monitor."""
 
 from typing import Protocol
 

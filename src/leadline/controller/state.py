@@ -1,9 +1,9 @@
-"""What the controller knows: brokers, assignments, leaders, and how far each partition and replica is in its life.
+"""The controller's state: brokers, assignments, leaders, and the states of partitions and replicas.
 
-Pure: memory and questions about it. What changes in it is decided in `transitions` and `decisions`.
+Pure: values and queries. `transitions` and `decisions` change them.
 
-The tree says the same: a decision is in memory a moment before it is written, and is sent after that.
-Whenever the two turn out to differ the controller resigns, and its successor reads everything again.
+The tree holds the same: a decision is in memory a moment before it is written, and is sent after that. If the two
+differ, the controller resigns, and its successor reads everything again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,17 +20,17 @@ T = TypeVar("T")
 
 
 class PartitionState(Enum):
-    NONEXISTENT = "never there, or deleted"
+    NONEXISTENT = "never created, or deleted"
     NEW = "has replicas, and never had a leader"
     ONLINE = "has a leader"
-    OFFLINE = "its leader is gone"
+    OFFLINE = "its leader failed"
 
 
 class ReplicaState(Enum):
-    NONEXISTENT = "not there"
+    NONEXISTENT = "not created, or deleted"
     NEW = "about to become a follower"
-    ONLINE = "on a broker that is there"
-    OFFLINE = "on a broker, or in a directory, that is not"
+    ONLINE = "on a live broker"
+    OFFLINE = "its broker, or its log directory, failed"
     DELETION_STARTED = "its broker was asked to delete it"
     DELETION_INELIGIBLE = "cannot be deleted now"
     DELETION_SUCCESSFUL = "its broker has deleted it"
@@ -90,19 +90,19 @@ class ControllerState:
     epoch: int  # of this controller: each has a greater one than those before it
     brokers: dict[BrokerId, RegisteredBroker] = field(
         default_factory=dict
-    )  # those that run, also if they are about to stop
+    )  # live ones, including those that are about to stop
     gone: dict[BrokerId, RegisteredBroker] = field(default_factory=dict)  # still registered, but unreachable
     shutting_down: set[BrokerId] = field(default_factory=set)
     topics: dict[str, ControlledTopic] = field(default_factory=dict)
     names: dict[TopicId, str] = field(default_factory=dict)
     replicas: dict[PartitionReplica, ReplicaState] = field(default_factory=dict)
     offline_dirs: dict[BrokerId, set[TopicPartition]] = field(default_factory=dict)  # replicas in failed directories
-    deleting: set[str] = field(default_factory=set)  # topics that are to go
-    undeletable: set[str] = field(default_factory=set)  # of these, the ones that have to wait
+    deleting: set[str] = field(default_factory=set)  # topics
+    undeletable: set[str] = field(default_factory=set)  # of `deleting`: topics whose deletion has to wait
     deletion_begun: set[str] = field(default_factory=set)
     reassigning: set[TopicPartition] = field(default_factory=set)
     requested_reassignment: dict[TopicPartition, tuple[BrokerId, ...]] = field(default_factory=dict)
-    # what is left of /admin/reassign_partitions
+    # by /admin/reassign_partitions, as far as not completed
 
     @property
     def alive(self) -> set[BrokerId]:
@@ -193,12 +193,12 @@ def without_replica(assigned: ReplicaAssignment, broker: BrokerId) -> ReplicaAss
 
 
 def _without(brokers: tuple[T, ...], excluded: Iterable[T]) -> tuple[T, ...]:
-    gone = set(excluded)
-    return tuple(member for member in brokers if member not in gone)
+    without = set(excluded)
+    return tuple(broker for broker in brokers if broker not in without)
 
 
 def leaders_of(state: ControllerState, broker: BrokerId) -> list[TopicPartition]:
-    """What a broker leads that others could lead."""
+    """The partitions that a broker leads and that have other replicas."""
     return [
         tp
         for tp, partition in state.partitions()
@@ -210,7 +210,7 @@ def leaders_of(state: ControllerState, broker: BrokerId) -> list[TopicPartition]
 
 
 def imbalanced(state: ControllerState, percentage: int) -> list[TopicPartition]:
-    """Partitions to give back to their preferred leader, of brokers that lead too few of those they should."""
+    """Partitions to move back to their preferred leader: of brokers that lead too few of those that prefer them."""
     preferred: dict[BrokerId, list[tuple[TopicPartition, ControlledPartition]]] = {}
     for tp, partition in state.partitions():
         if not state.is_deleting(tp) and partition.assigned.replicas:

@@ -1,6 +1,6 @@
-"""What a topic may be called, and where its partitions go.
+"""The names of topics, and the assignment of partitions to brokers.
 
-Pure: names and numbers in, an assignment or a refusal out.
+Pure: names and numbers in, an assignment or an error out.
 """
 
 import re
@@ -18,8 +18,8 @@ from leadline.errors import (
 )
 from leadline.model import BrokerId
 
-MAX_NAME = 249  # with a partition number and a suffix it still is a file name
-MAX_AT_ONCE = 10_000  # partitions made by one request, as in Kafka without ZooKeeper
+MAX_NAME = 249  # characters: with a partition number and a suffix the name still fits a file name
+MAX_AT_ONCE = 10_000  # partitions that one request creates, as in Kafka without ZooKeeper
 INTERNAL = frozenset({"__consumer_offsets", "__transaction_state"})
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
@@ -56,9 +56,9 @@ def assign(
     start: int = 0,
     shift: int = 0,
 ) -> Assignment:
-    """Spread partitions over brokers: leaders round-robin from `start` on, replicas shifted more with each round.
+    """Assigns leaders round-robin, beginning at `start`. The other replicas are shifted more with each round.
 
-    With racks, brokers of different ones take turns, and no rack gets a second replica before each has one.
+    With racks, the brokers of different racks alternate, and no rack gets a second replica before each has one.
     """
     if partitions <= 0:
         raise InvalidPartitions("Number of partitions must be larger than 0.")
@@ -83,7 +83,7 @@ def assign(
 
 
 def _alternating(racks: Mapping[BrokerId, str]) -> list[BrokerId]:
-    """One of each rack, then the next of each, until all are there."""
+    """The first broker of each rack, then the second of each, and so on."""
     by_rack: dict[str, list[BrokerId]] = {}
     for broker in sorted(racks):
         by_rack.setdefault(racks[broker], []).append(broker)
@@ -92,7 +92,7 @@ def _alternating(racks: Mapping[BrokerId, str]) -> list[BrokerId]:
 
 
 def _turn(brokers: Sequence[BrokerId], leader: int, shift: int) -> Iterator[BrokerId]:
-    """The others, again and again, from a shifted place on."""
+    """The other brokers, repeatedly, beginning after the leader and a shift."""
     others = len(brokers) - 1
     for n in count():
         if others:
@@ -113,7 +113,7 @@ def _replicas(
 
 
 def manual_assignment(replicas: Mapping[int, Sequence[BrokerId]], brokers: Collection[BrokerId] | None) -> Assignment:
-    """An assignment that a person chose, checked. `brokers`: those that may be chosen; None: any, it may come later."""
+    """Checks an assignment from a request. `brokers`: those that exist; None: any id, it may be registered later."""
     if sorted(replicas) != list(range(len(replicas))):
         raise InvalidReplicaAssignment("partitions should be a consecutive 0-based integer sequence")
     assignment = tuple(tuple(replicas[partition]) for partition in range(len(replicas)))
@@ -123,7 +123,7 @@ def manual_assignment(replicas: Mapping[int, Sequence[BrokerId]], brokers: Colle
         if len(set(chosen)) != len(chosen):
             raise InvalidReplicaAssignment(f"Duplicate replica assignment found: {partition} -> {list(chosen)}")
         if unknown := [broker for broker in chosen if brokers is not None and broker not in brokers]:
-            raise InvalidReplicaAssignment(f"partition {partition}: there is no broker {unknown[0]}")
+            raise InvalidReplicaAssignment(f"partition {partition}: broker {unknown[0]} does not exist")
         if len(chosen) != len(assignment[0]):
             raise InvalidReplicaAssignment("All partitions should have the same number of replicas.")
     return assignment

@@ -1,10 +1,10 @@
-"""Partitions and replicas on their way from state to state, and what follows from each step.
+"""State transitions of partitions and replicas, and the effects of each.
 
-Pure: changes what the controller knows, and collects writes and requests until they are taken.
+Pure: changes the controller's state, and collects writes and requests until they are taken.
 
-A step that may not follow the state that something is in is not taken: what was decided meanwhile stands. A partition
-whose decision changes is written once for each set of effects, on top of the version that it was read or last written
-with; so its partition epoch goes up by one however many steps there were, and its leader epoch by one for each.
+A transition that may not follow the current state is skipped: what was decided meanwhile stands. A partition whose
+decision changes is written once for each set of effects, on top of the version that was last read or written. So its
+partition epoch grows by one for all transitions together, and its leader epoch by one for each.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ from leadline.coordination.tree import Create, SetData
 from leadline.model import BrokerId, TopicPartition
 from leadline.replication.partition import LeaderAndIsr
 
-NOT_WRITTEN = -1  # as the version of a partition's node: there is none
+NOT_WRITTEN = -1  # as the version of a partition's node: it does not exist yet
 
 Elect = Callable[[TopicPartition, LeaderAndIsr], LeaderAndIsr | None]
 Recipients = Callable[[TopicPartition], tuple[BrokerId, ...]]
@@ -45,17 +45,18 @@ class Transitions:
 
     @property
     def batch(self) -> RequestBatch:
-        """The round of requests that is being put together."""
+        """The requests that are being collected."""
         return self._batches[-1]
 
     def next_batch(self) -> None:
-        """Requests from here on are sent after all before them."""
+        """Later requests are sent after all that were collected so far."""
         self._batches.append(RequestBatch())
 
     def take(self) -> ControllerEffects:
         """The effects of all decisions since the last call.
 
-        States are written first: an assignment says what is done, and the next controller repeats what is not.
+        States are written before assignments: after a crash the next controller repeats a reassignment whose assignment
+        is not written.
         """
         writes: list[Write] = []
         for tp, version in self._dirty.items():
@@ -93,7 +94,7 @@ class Transitions:
             return [SetData(znodes.state_path(tp), data, version)]
         return [Ensure(znodes.partition_path(tp)), Create(znodes.state_path(tp), data)]
 
-    # What is written
+    # Writes
 
     def decide(self, tp: TopicPartition, decision: LeaderAndIsr) -> None:
         partition = self.state.existing(tp)
@@ -103,7 +104,7 @@ class Transitions:
         partition.controller_epoch = self.state.epoch
 
     def assign(self, tp: TopicPartition, assigned: znodes.ReplicaAssignment) -> None:
-        """Remember an assignment; `write_assignment` writes those of a topic."""
+        """Changes an assignment in memory; `write_assignment` writes those of a topic."""
         self.state.existing(tp).assigned = assigned
 
     def write_assignment(self, topic: str) -> None:
@@ -118,7 +119,7 @@ class Transitions:
     # Partitions
 
     def move_partitions(self, partitions: Iterable[TopicPartition], to: PartitionState) -> list[TopicPartition]:
-        """Those that may."""
+        """Moves the partitions whose state allows it, and returns them."""
         moved = []
         for tp in partitions:
             partition = self.state.existing(tp)
@@ -130,7 +131,7 @@ class Transitions:
     def bring_online(
         self, partitions: Iterable[TopicPartition], elect: Elect, recipients: Recipients | None = None
     ) -> list[TopicPartition]:
-        """Elect leaders; the first of a partition's life needs no election. Those that have one now."""
+        """Elects leaders, and returns the partitions that have one now. The first leader needs no election."""
         online = []
         for tp in partitions:
             partition = self.state.existing(tp)
@@ -151,12 +152,12 @@ class Transitions:
         return online
 
     def online(self, tp: TopicPartition) -> tuple[BrokerId, ...]:
-        """Of its replicas, those that may lead."""
+        """The replicas that may lead."""
         assigned = self.state.existing(tp).assigned.replicas
         return tuple(broker for broker in assigned if self.state.is_online(broker, tp))
 
     def elect_offline(self, tp: TopicPartition, current: LeaderAndIsr) -> LeaderAndIsr | None:
-        """A clean election. Without a live replica in sync the partition is stranded."""
+        """A clean election. If live replicas exist and none is in sync, the partition is stranded."""
         online = self.online(tp)
         elected = elections.offline(current, self.state.existing(tp).assigned.replicas, online)
         if elected is None and online:
@@ -177,7 +178,7 @@ class Transitions:
         return elections.controlled_shutdown(current, assigned, self.online_or_stopping(tp), self.state.shutting_down)
 
     def online_or_stopping(self, tp: TopicPartition) -> tuple[BrokerId, ...]:
-        """Its replicas that are online, also on brokers that are about to stop."""
+        """The replicas that are online, including those on brokers that are about to stop."""
         assigned = self.state.existing(tp).assigned.replicas
         return tuple(broker for broker in assigned if self.state.is_online(broker, tp, or_stopping=True))
 
@@ -185,14 +186,14 @@ class Transitions:
         return self.state.existing(tp).assigned.replicas
 
     def add_leader_and_isr(self, brokers: Iterable[BrokerId], tp: TopicPartition, *, is_new: bool = False) -> None:
-        """Who holds it, and all brokers for their clients' sake."""
+        """Sends LeaderAndIsr to these brokers, and UpdateMetadata to all."""
         self.batch.add_leader_and_isr(brokers, tp, is_new=is_new)
         self.batch.add_update_metadata(self.state.brokers, (tp,))
 
     # Replicas
 
     def move_replicas(self, replicas: Iterable[PartitionReplica], to: ReplicaState) -> list[PartitionReplica]:
-        """Those that may; with what this means to their brokers."""
+        """Moves the replicas whose state allows it, with the requests to their brokers, and returns them."""
         step = self._steps.get(to)
         moved = []
         for replica in replicas:
@@ -216,7 +217,7 @@ class Transitions:
             self.add_leader_and_isr((replica.broker,), replica.partition)
 
     def _offline_replica(self, replica: PartitionReplica, before: ReplicaState) -> None:
-        """It leaves the ISR, and all others hear of it."""
+        """The replica leaves the ISR, and the other replicas get the new ISR."""
         tp, broker = replica
         self.batch.add_stop_replica(broker, tp, delete=False)
         partition = self.state.existing(tp)
@@ -224,7 +225,7 @@ class Transitions:
             self.batch.add_update_metadata(self.state.brokers, (tp,))
             return
         if self.state.is_deleting(tp):
-            return  # with all that is known of it
+            return  # its metadata is removed anyway
         shrunk = elections.without(partition.decision, broker)
         if shrunk is not None:
             self.decide(tp, shrunk)

@@ -1,6 +1,6 @@
-"""What the controller reads when a node has changed, and which decisions that leads to.
+"""The controller's events from the tree: each reads a node that has changed, and hands the result to the decisions.
 
-A watch says only that something changed. The path of the node names the event; the event reads the present state.
+A watch reports only that a node has changed. The path of the node names the event; the event reads the current state.
 """
 
 from collections.abc import Awaitable, Callable

@@ -14,16 +14,16 @@ from leadline.replication.partition import LeaderAndIsr
 
 log = logging.getLogger(__name__)
 
-AT_ONCE = 1000  # reads under way
+CALLS_AT_ONCE = 1000
 
 T = TypeVar("T")
 
 
 async def gather(calls: Collection[Awaitable[T]]) -> list[T]:
-    """Many calls at once, but not all of them."""
+    """As asyncio.gather, with at most CALLS_AT_ONCE calls under way."""
     waiting, results = list(calls), list[T]()
-    for at in range(0, len(waiting), AT_ONCE):
-        results += await asyncio.gather(*waiting[at : at + AT_ONCE])
+    for start in range(0, len(waiting), CALLS_AT_ONCE):
+        results += await asyncio.gather(*waiting[start : start + CALLS_AT_ONCE])
     return results
 
 
@@ -38,12 +38,12 @@ async def brokers(tree: Tree) -> list[RegisteredBroker]:
                 stored = registration.decode_registration(id, node.data)
                 registered.append(RegisteredBroker(id, node.czxid, stored.endpoints, stored.rack))
         except MalformedNode as error:
-            log.error("broker %d is passed over: %s", id, error)
+            log.error("broker %d is ignored: %s", id, error)
     return sorted(registered)
 
 
 async def topics(tree: Tree, names: Collection[str]) -> list[tuple[str, znodes.TopicNode]]:
-    """Topics whose node is malformed are left out and logged."""
+    """Topics whose node is malformed are ignored and logged."""
     nodes = await gather([tree.get(znodes.topic_path(name)) for name in names])
     readable = []
     for name, node in zip(names, nodes, strict=True):
@@ -51,7 +51,7 @@ async def topics(tree: Tree, names: Collection[str]) -> list[tuple[str, znodes.T
             if node is not None:
                 readable.append((name, znodes.decode_topic(name, node.data)))
         except MalformedNode as error:
-            log.error("topic %s is passed over: %s", name, error)
+            log.error("topic %s is ignored: %s", name, error)
     return readable
 
 
@@ -68,7 +68,7 @@ async def with_states(tree: Tree, name: str, stored: znodes.TopicNode) -> Contro
 
 
 async def state(tree: Tree, tp: TopicPartition) -> tuple[LeaderAndIsr, int] | None:
-    """What was decided, and the epoch of the controller that did."""
+    """The last decision, and the epoch of the controller that took it."""
     node = await tree.get(znodes.state_path(tp))
     if node is None:
         return None
@@ -88,14 +88,14 @@ async def elections(tree: Tree) -> list[TopicPartition]:
 
 
 async def contents(tree: Tree, path: str) -> dict[str, bytes]:
-    """The children of a node, by their paths."""
+    """The data of a node's children, by path."""
     paths = [f"{path}/{name}" for name in await tree.children(path) or []]
     nodes = await gather([tree.get(child) for child in paths])
     return {child: node.data for child, node in zip(paths, nodes, strict=True) if node is not None}
 
 
 async def removal(tree: Tree, path: str) -> list[Operation]:
-    """What deletes a node and all below it, from the leaves up."""
+    """The operations that delete a node and all below it, from the leaves up."""
     names = await tree.children(path)
     if names is None:
         return []

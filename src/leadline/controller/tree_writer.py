@@ -1,7 +1,7 @@
-"""What a controller writes: all of it under the condition that it is still the controller.
+"""The controller's writes: each is conditional on that it is still the controller.
 
-Writes are made in their order, in transactions of a size that ZooKeeper takes. One that fails leaves those before it
-done: whoever reads the tree then finds a decision half written, and goes on with it.
+Writes happen in order, in transactions that are small enough for ZooKeeper. If one fails, those before it have taken
+effect: the next controller reads a decision that is half written, and completes it.
 """
 
 from collections.abc import Collection, Iterator
@@ -11,14 +11,14 @@ from leadline.controller.effects import Ensure, Remove, Write
 from leadline.coordination import znodes
 from leadline.coordination.tree import Check, Create, Operation, SetData, Tree
 
-MULTI_BYTES = 500_000  # in one transaction: ZooKeeper takes 1 MB
+MULTI_BYTES = 500_000  # in one transaction; ZooKeeper's limit is 1 MB
 NODE_BYTES = 100  # of a transaction, for each node beside its path and data
 
 
 async def write(tree: Tree, epoch_version: int, writes: Collection[Write]) -> None:
-    """`epoch_version`: of /controller_epoch, as this controller left it. BadVersion: there is another by now."""
+    """`epoch_version`: of /controller_epoch since this controller's election. BadVersion: another one was elected."""
     operations: list[Operation] = []
-    present: dict[str, set[str]] = {}  # children of nodes that were looked at
+    present: dict[str, set[str]] = {}  # children of the nodes that were read
     for planned in writes:
         if isinstance(planned, Remove):
             operations += await tree_reader.removal(tree, planned.path)
@@ -45,7 +45,7 @@ async def _missing(tree: Tree, path: str, present: dict[str, set[str]]) -> list[
 
 
 def in_portions(operations: Collection[Operation]) -> Iterator[list[Operation]]:
-    """In their order, each small enough for one transaction."""
+    """The operations in order, in lists that are small enough for one transaction."""
     portion: list[Operation] = []
     size = 0
     for operation in operations:

@@ -36,7 +36,7 @@ def test_impossible_assignments_are_refused() -> None:
 
 
 def test_a_chosen_broker_must_be_there_unless_it_may_come_later() -> None:
-    with pytest.raises(InvalidReplicaAssignment, match="partition 0: there is no broker 3"):
+    with pytest.raises(InvalidReplicaAssignment, match="partition 0: broker 3 does not exist"):
         manual_assignment({0: [1, 3]}, {1, 2})
     assert manual_assignment({0: [1, 3]}, None) == ((1, 3),)
 
