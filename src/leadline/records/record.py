@@ -159,7 +159,10 @@ def _after_headers(data: Buffer, at: int, limit: int) -> int:
 
 
 def keys(body: Buffer, count: int) -> list[tuple[int, bytes | None, int]]:
-    """Of each record: its offset delta, its key and its position. What stands behind the key is not looked at."""
+    """Of each record: its offset delta, its key and its position. What stands behind the key is not looked at.
+
+    Numbers of one byte, which nearly all are, come from a table, without a call.
+    """
     data, one, decode = bytes(body), _ONE_BYTE, varint.decode
     position, end = 0, len(data)
     found: list[tuple[int, bytes | None, int]] = []

@@ -1,9 +1,12 @@
 """Variable-length integers as records use them: zigzag, seven bits a byte, least significant first.
 
+The unsigned ones of the protocol are in `wire.primitives`.
+
 Pure: bytes in, numbers out.
 """
 
 from leadline.model import Buffer
+from leadline.wire.primitives import write_varint
 
 
 def encode(value: int) -> bytes:
@@ -11,13 +14,7 @@ def encode(value: int) -> bytes:
 
 
 def _encode(value: int) -> bytes:
-    rest = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+    return write_varint((value << 1) ^ (value >> 63))
 
 
 _SMALL_END = 2048  # lengths and counts are nearly all below

@@ -15,9 +15,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
-from leadline.model import Buffer
 from leadline.wire.fetch_position import FetchPosition
-from leadline.wire.primitives import BUFFERS, Piece
+from leadline.wire.primitives import BUFFERS, MalformedRequest, Piece, read_varint, write_varint
 
 FETCH, VERSION = 1, 16
 MOST_TOPICS = 126  # their count fits into one byte
@@ -36,6 +35,7 @@ _PARTITION = Struct(">ihqqqBi")  # partition, error, three watermarks, aborted: 
 _NONE_ABORTED = (0, 1)  # null, or an empty list
 _NO_RECORDS = b"\1\0"  # none, and no tagged fields
 _END = b"\0"
+_COUNT = "a length"  # compact ones are stored plus one: 0 stands for null
 _TOPIC_ID = attrgetter("topic_id")
 
 
@@ -80,7 +80,7 @@ def encode_request(request: FollowerFetchRequest, client_id: str) -> bytes:
     assert len(topics) <= MOST_TOPICS
     body.append(len(topics) + 1)
     for topic_id, parts in topics:
-        body += topic_id + _varint(len(parts) + 1)
+        body += topic_id + write_varint(len(parts) + 1)
         for part in parts:
             body += _POSITION.pack(*part[1:], 0)
         body += _END
@@ -111,7 +111,7 @@ def parse_request(frame: memoryview) -> FollowerFetchRequest | None:
         start, replica, broker_epoch, end = _TAIL.unpack_from(frame, at)
         if at + _TAIL.size != len(frame) or start != _TAIL_START or end:
             return None
-    except (StructError, IndexError, ValueError):
+    except (StructError, IndexError, ValueError, MalformedRequest):
         return None
     return FollowerFetchRequest(
         correlation_id, max_wait_ms, min_bytes, max_bytes, session_id, session_epoch, positions, replica, broker_epoch
@@ -127,10 +127,10 @@ def _positions(frame: memoryview, at: int) -> tuple[list[FetchPosition], int]:
     at += 1
     for _ in range(topics):
         topic_id, at = bytes(frame[at : at + 16]), at + 16
-        count, at = _count(frame, at)
-        if len(positions) + count > MOST_PARTITIONS:
+        count, at = read_varint(frame, at, _COUNT)
+        if not 0 < count <= MOST_PARTITIONS - len(positions) + 1:
             raise ValueError
-        for _ in range(count):
+        for _ in range(count - 1):
             partition, epoch, offset, last_epoch, log_start, max_bytes, tags = _POSITION.unpack_from(frame, at)
             if tags:
                 raise ValueError
@@ -152,7 +152,7 @@ def encode_response(correlation_id: int, session_id: int, partitions: Iterable[F
     start = here = bytearray(_FRONT.pack(0, correlation_id, 0, 0, 0, session_id, len(topics) + 1))
     size = -4
     for topic_id, parts in topics.items():
-        here += topic_id + _varint(len(parts) + 1)
+        here += topic_id + write_varint(len(parts) + 1)
         for part in parts:
             records = part.records
             here += _PARTITION.pack(
@@ -161,11 +161,11 @@ def encode_response(correlation_id: int, session_id: int, partitions: Iterable[F
             if records is None:
                 here += _NO_RECORDS
             elif isinstance(records, BUFFERS):
-                here += _varint(len(records) + 1)
+                here += write_varint(len(records) + 1)
                 here += records
                 here += _END
             else:
-                here += _varint(records.length + 1)
+                here += write_varint(records.length + 1)
                 pieces += (here, records)
                 size += len(here) + records.length
                 here = bytearray(_END)
@@ -185,7 +185,7 @@ def parse_response(frame: memoryview) -> FollowerFetchResponse | None:
         partitions, at = _partitions(frame, _UNSIZED_FRONT.size, topics - 1)
         if frame[at] or at + 1 != len(frame):
             return None
-    except (StructError, IndexError, ValueError):
+    except (StructError, IndexError, ValueError, MalformedRequest):
         return None
     return FollowerFetchResponse(session_id, partitions)
 
@@ -195,42 +195,19 @@ def _partitions(frame: memoryview, at: int, topics: int) -> tuple[list[FetchedPa
     partitions: list[FetchedPartition] = []
     for _ in range(topics):
         topic_id, at = bytes(frame[at : at + 16]), at + 16
-        count, at = _count(frame, at)
-        if len(partitions) + count > MOST_PARTITIONS:
+        count, at = read_varint(frame, at, _COUNT)
+        if not 0 < count <= MOST_PARTITIONS - len(partitions) + 1:
             raise ValueError
-        for _ in range(count):
+        for _ in range(count - 1):
             partition, error, high_watermark, stable, log_start, aborted, _ = _PARTITION.unpack_from(frame, at)
-            length, start = _count(frame, at + _PARTITION.size)
-            at = start + length
-            if error or aborted not in _NONE_ABORTED or frame[at]:
+            length, start = read_varint(frame, at + _PARTITION.size, _COUNT)
+            at = start + length - 1
+            if error or aborted not in _NONE_ABORTED or not length or frame[at]:
                 raise ValueError
-            records = frame[start:at] if length else None
+            records = frame[start:at] if length > 1 else None
             partitions.append(FetchedPartition(topic_id, partition, high_watermark, stable, log_start, records))
             at += 1
         if frame[at]:
             raise ValueError
         at += 1
     return partitions, at
-
-
-def _count(frame: memoryview, at: int) -> tuple[int, int]:
-    """A compact length, which is stored plus one in up to five bytes; and where it ends."""
-    value = shift = 0
-    while (byte := frame[at]) > 0x7F and shift < 28:
-        value |= (byte & 0x7F) << shift
-        shift, at = shift + 7, at + 1
-    value |= byte << shift
-    if not value:
-        raise ValueError
-    return value - 1, at + 1
-
-
-def _varint(value: int) -> Buffer:
-    if value < 0x80:
-        return bytes((value,))
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return encoded

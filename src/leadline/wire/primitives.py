@@ -79,16 +79,14 @@ def bad_tag_size(what: str, position: int, stop: int) -> MalformedRequest:
 
 def read_varint(data: Buffer, position: int, what: str) -> tuple[int, int]:
     """An unsigned number of at most 31 bits and the position behind it. IndexError past the end."""
-    byte = data[position]
-    value = byte & 0x7F
-    shift, at = 7, position
-    while byte > 0x7F:
-        at += 1
-        byte = data[at]
+    value, shift, at = 0, 0, position
+    while (byte := data[at]) > 0x7F and shift < 28:
         value |= (byte & 0x7F) << shift
         shift += 7
-        if shift > 35 or value > _MAX_VARINT:
-            raise MalformedRequest(what, position, "a varint of more than 31 bits")
+        at += 1
+    value |= byte << shift
+    if value > _MAX_VARINT:
+        raise MalformedRequest(what, position, "a varint of more than 31 bits")
     return value, at + 1
 
 

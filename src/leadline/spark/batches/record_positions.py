@@ -150,7 +150,10 @@ def _starts(view: "_View", bodies: RecordBytes) -> Longs:
 
 
 def _record_starts(view: "_View", at: int, end: int, count: int) -> tuple[list[int], int]:
-    """Where each of so many records begins, and where the last one ends."""
+    """Where each of so many records begins, and where the last one ends.
+
+    Lengths of one or two bytes, which nearly all are, are read here, without a call.
+    """
     data, starts = view.data, list[int]()
     for _ in range(count):
         if at >= end:

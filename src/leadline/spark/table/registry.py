@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 
+from leadline.records import varint
 from leadline.spark.table.evolution import Conflict
 from leadline.spark.table.payload import Document, Parser
 
@@ -213,23 +214,16 @@ def _parse_protobuf(registry: str, value: bytes) -> Document:
 
 
 def _indexes(body: bytes) -> tuple[tuple[int, ...], bytes]:
-    def varint(at: int) -> tuple[int, int]:
-        number = shift = 0
-        while True:
-            if at >= len(body) or shift > 63:
-                raise Conflict("no Protobuf of a registry: it does not say which message it is")
-            number |= (body[at] & 0x7F) << shift
-            shift, at = shift + 7, at + 1
-            if body[at - 1] < 0x80:
-                return (number >> 1) ^ -(number & 1), at
-
-    count, at = varint(0)
     indexes: list[int] = []
-    if not 0 <= count <= len(body):
-        raise Conflict("no Protobuf of a registry: it does not say which message it is")
-    for _ in range(count):
-        index, at = varint(at)
-        indexes.append(index)
+    try:
+        count, at = varint.decode(body, 0)
+        if not 0 <= count <= len(body):
+            raise ValueError
+        for _ in range(count):
+            index, at = varint.decode(body, at)
+            indexes.append(index)
+    except (IndexError, ValueError):
+        raise Conflict("no Protobuf of a registry: it does not say which message it is") from None
     return tuple(indexes) or (0,), body[at:]
 
 
