@@ -708,10 +708,10 @@ class ColdFiles(OsFiles):
         super().__init__()
         self._loading = loading
 
-    def is_cached(self, fd: int, position: int, length: int, /) -> bool:  # type: ignore[override]
+    def is_cached(self, fd: int, position: int, length: int, /) -> bool:
         return False
 
-    def load(self, fd: int, position: int, length: int, /) -> None:  # type: ignore[override]
+    def load(self, fd: int, position: int, length: int, /) -> None:
         self._loading(position)
 
 

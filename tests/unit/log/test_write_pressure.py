@@ -163,7 +163,7 @@ class BusyFiles(OsFiles):
     def dirty_pages(self) -> DirtyPages | None:  # type: ignore[override]
         return self.dirty
 
-    def write_back(self, fd: int, position: int, length: int, /) -> bool:  # type: ignore[override]
+    def write_back(self, fd: int, position: int, length: int, /) -> bool:
         assert length == PIECE_BYTES
         self.written_back.append((fd, position))
         self.clock.ms += self._piece_ms
@@ -191,7 +191,7 @@ def test_files_are_written_back_in_pieces_as_far_as_time_allows(tmp_path: Path) 
 
 def test_the_kernel_writes_back_by_itself_where_the_system_does_not_have_the_call(tmp_path: Path) -> None:
     class NoCall(BusyFiles):
-        def write_back(self, fd: int, position: int, length: int, /) -> bool:  # type: ignore[override]
+        def write_back(self, fd: int, position: int, length: int, /) -> bool:
             return False
 
     files = NoCall(BUSY)
