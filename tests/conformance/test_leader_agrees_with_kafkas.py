@@ -94,7 +94,7 @@ class Both:
             "is_pending": ours.pending is not None,
             "leader_epoch": ours.epoch,
             "partition_epoch": ours.partition_epoch,
-            "after_append": _code_of(ours.check_still_in_sync),
+            "after_append": 0 if (too_few := ours.too_few_in_sync()) is None else too_few.code,
             "proposals": len(self.proposals),
             "proposed": sorted(self.proposals[-1].proposed.isr) if self.proposals else None,
         }

@@ -36,7 +36,7 @@ class Partition:
 
     def serve(self, requests: Callable[[], object]) -> None:
         """As a connection does."""
-        self.context.completions.hold()
+        self.context.completions.is_held = True
         try:
             requests()
         finally:

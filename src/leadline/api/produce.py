@@ -1,7 +1,7 @@
 """Produce: batches of records into partitions."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -61,7 +61,6 @@ _WITHOUT_LOG_START = (
 _ALL_TRUSTED: Mapping[TopicPartition, Verdict] = {}
 
 A = TypeVar("A")
-OnDone = Callable[[int, WireError | None], None]  # NONE or an error code; why records were refused, if they were
 Answer = ProduceResponse | Awaitable[ProduceResponse | None] | None
 _Partition = ProduceResponse.PartitionProduceResponse
 _Topic = ProduceResponse.TopicProduceResponse
@@ -184,18 +183,20 @@ def _when_all_safe(
     future: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
     left = len(unsafe)
 
-    def partition_done(part: _Partition, code: int, refusal: WireError | None) -> None:
+    def on_safe(part: _Partition, error: WireError | None) -> None:
         nonlocal left
-        part.error_code = code
-        if refusal is not None:
-            part.base_offset = part.log_append_time_ms = part.log_start_offset = -1
-            part.error_message = str(refusal)
+        part.error_code = NONE if error is None else error.code
         left -= 1
         if not left and not future.done():
             future.set_result(response)
 
+    def on_unflushed(part: _Partition, error: WireError | None) -> None:
+        part.base_offset = part.log_append_time_ms = part.log_start_offset = -1
+        part.error_message = str(error)
+        on_safe(part, error)
+
     for hosted, offset, part in unsafe:
-        when_safe(hosted, offset, request.acks, request.timeout_ms, partial(partition_done, part))
+        hosted.once_safe(offset, request.acks, request.timeout_ms, partial(on_safe, part), partial(on_unflushed, part))
     return future
 
 
@@ -214,42 +215,6 @@ async def _when_all_flushed(unsafe: list[_Unsafe]) -> None:
 def _set_result(future: "asyncio.Future[WireError | None]", error: WireError | None) -> None:
     if not future.done():
         future.set_result(error)
-
-
-def when_safe(hosted: HostedPartition, offset: Offset, acks: int, timeout_ms: int, on_done: OnDone) -> None:
-    """Call `on_done` when the records below an offset are safe. The time-out starts after our own flush."""
-    if hosted.log.durable_end >= offset:
-        _when_committed(hosted, offset, timeout_ms, on_done)
-        return
-
-    def flushed(error: WireError | None) -> None:
-        if error is not None:
-            on_done(error.code, error)
-        elif acks == ACKS_ALL:
-            _when_committed(hosted, offset, timeout_ms, on_done)
-        else:
-            on_done(NONE, None)
-
-    hosted.once_flushed(offset, flushed)
-
-
-def _when_committed(hosted: HostedPartition, offset: Offset, timeout_ms: int, on_done: OnDone) -> None:
-    leader = hosted.leader
-
-    def committed(error: WireError | None) -> None:
-        try:
-            if error is not None:
-                raise error
-            leader.check_still_in_sync()
-        except WireError as failure:
-            on_done(failure.code, None)
-        else:
-            on_done(NONE, None)
-
-    if leader.is_safe(offset):
-        committed(None)
-    else:
-        hosted.once_committed(offset, max(timeout_ms, 0) / 1000, committed)
 
 
 def _name_leaders(response: ProduceResponse, ctx: Context) -> None:

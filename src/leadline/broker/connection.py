@@ -105,13 +105,12 @@ class Connection:
         if reader.partial is not None and reader.target >= LARGE_BYTES and not net.scheduler.is_quiet(now):
             self._schedule_step()
             return
-        net.completions.hold()
+        net.completions.is_held = True
         try:
             if reader.partial is not None:
                 self._read_partial()
             elif count := self._recv_into(memory.scratch):
-                reader.feed(memory.scratch[:count])
-                self._serve_frames()
+                self._serve_frames(reader.first_frame(memory.scratch[:count]))
             else:
                 self.close("the peer closed it", quiet=True)
         except (CloseConnection, OSError) as error:
@@ -153,10 +152,9 @@ class Connection:
         self._memory.keep_spare(buffer)
         self._flush()
 
-    def _serve_frames(self) -> None:
-        """Serve the frames that were read, until one has to wait; keep the rest."""
+    def _serve_frames(self, frame: memoryview | None) -> None:
+        """Serve the frames that were read, from this first one on, until one has to wait; keep the rest."""
         net, reader, sender, began = self.net, self._reader, self._sender, self.last_active
-        frame = reader.next_frame()
         is_small = frame is not None
         while frame is not None:
             self._serve(frame)
@@ -177,7 +175,8 @@ class Connection:
                 reader.begin_partial()
             else:
                 reader.keep()
-        self._flush()
+        if sender.queued_bytes or sender.queue:
+            self._flush()
 
     def _serve(self, frame: memoryview) -> None:
         """Serve one request."""
@@ -322,7 +321,7 @@ class Connection:
             if self._reader.is_whole:
                 self._serve_partial()
             elif self._reader.at < self._reader.end:
-                self._serve_frames()
+                self._serve_frames(self._reader.next_frame())
         except (CloseConnection, OSError) as error:
             self._failed(error)
         if self.receive_state is _READING:

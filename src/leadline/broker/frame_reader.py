@@ -39,6 +39,11 @@ class FrameReader:
         """Take what was read while there was no partial frame."""
         self._data, self.at, self.end = data, 0, len(data)
 
+    def first_frame(self, data: memoryview) -> memoryview | None:
+        """The first frame of what was read while there was no partial frame; None if it has not arrived whole."""
+        self.feed(data)
+        return self.next_frame()
+
     def next_frame(self) -> memoryview | None:
         """The next frame, without its size; None if it has not arrived whole."""
         at, end = self.at, self.end

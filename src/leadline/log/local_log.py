@@ -83,7 +83,7 @@ class LocalLog:
         self.log_end = self.durable_end = loaded.log_end
         self.recovery_point = self.flushed_to = loaded.recovery_point
         self.on_durable: Callable[[], None] = _do_nothing  # called when a flush has moved the durable end
-        self.last_flush_ms = context.clock.now_ms()
+        self.last_flush_ms = self.last_append_ms = context.clock.now_ms()
         self.offline = False
         self.entries_changed = True  # files were created or removed since the directory was synced; unknown at first
         self._flush_due_to: Offset = 0  # flush.messages requires a flush up to here
@@ -219,14 +219,10 @@ class LocalLog:
         """Whether a flush is to come that moves the durable end."""
         return self.durable_end < self.log_end and not self.offline
 
-    def appended(self, last_offset: Offset) -> None:
-        """The log end moves. Records that need no flush are durable now, unless earlier ones wait for a flush."""
-        self.log_end = end = last_offset + 1
-        limit = self.config.flush_messages
-        if end - self.recovery_point < limit and self._flush_due_to <= self.flushed_to:
-            self.durable_end = end
-        elif end - max(self.recovery_point, self._flush_due_to) >= limit:
-            self._flush_due_to = end  # Kafka's append waits for this flush, and counts from here again
+    def require_flush(self) -> None:
+        """What was appended last is not durable before a flush: one that is under way, or one that begins here."""
+        if self.log_end - max(self.recovery_point, self._flush_due_to) >= self.config.flush_messages:
+            self._flush_due_to = self.log_end  # Kafka's append waits for this flush, and counts from here again
             self._request_flush()
 
     def _request_flush(self) -> None:

@@ -28,7 +28,7 @@ from leadline.log.segment_removal import remove_segments, replace_segments
 from leadline.log.txn_index import AbortedTxn
 from leadline.log.validation import AppendInfo
 from leadline.model import NO_TIMESTAMP, Buffer, LeaderEpoch, Offset, TopicId
-from leadline.records.batch import LENGTH_END, LOG_APPEND_TIME, Header, assign, header_at
+from leadline.records.batch import LENGTH_END, LOG_APPEND_TIME, OFFSET_LENGTH_EPOCH, Header, header_at
 from leadline.runtime.recent_appends import RecentAppends
 
 log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ class Log(LocalLog):
 
         `verified`: without one that is still valid, the batch must not open a transaction. `recent`: also keeps it.
         """
-        now_ms = self.context.clock.now_ms()
+        self.last_append_ms = now_ms = self.context.clock.now_ms()
         header = validation.one_batch(data, self.config, origin, self.tp)
         size = LENGTH_END + header.length
         batch = bytearray(data[:size]) if isinstance(data, bytes) else data if len(data) == size else data[:size]
@@ -117,7 +117,7 @@ class Log(LocalLog):
             batch, header = validation.as_configured(batch, header, self.config, self.tp, origin, now_ms)
             append_time_ms = now_ms if self.config.log_append_time else NO_TIMESTAMP
         first = self.log_end
-        assign(batch, 0, first, leader_epoch)
+        OFFSET_LENGTH_EPOCH.pack_into(batch, 0, first, header.length, leader_epoch)
         producer = None if header.producer_id < 0 else self.producer_state.next_in_sequence(header)
         if producer is not None or header.producer_id < 0:
             self._append_next(batch, header, producer, leader_epoch, now_ms)
@@ -151,8 +151,8 @@ class Log(LocalLog):
         first, delta, timestamp = self.log_end, header.last_offset_delta, header.max_timestamp
         last = first + delta
         try:
-            latest = self.epochs.latest
-            if latest is None or latest[0] != epoch or latest[1] > first:
+            epochs = self.epochs.entries
+            if not epochs or epochs[-1].epoch != epoch or epochs[-1].start_offset > first:
                 self._note_epoch(epoch, first)
             self._room_for(len(batch), first, last, timestamp, now_ms).append(batch, last, timestamp, last)
         except OSError as error:
@@ -160,7 +160,7 @@ class Log(LocalLog):
         if producer is not None:
             producer.add_batch(header.base_sequence, last, delta, timestamp)
         self.producer_state.end_offset = last + 1
-        self.appended(last)
+        self._move_end(last + 1)
 
     def _append(
         self,
@@ -199,8 +199,16 @@ class Log(LocalLog):
         except OSError as error:
             self.fail("appending", error)
         state.end_offset = last + 1
-        self.appended(last)
+        self._move_end(last + 1)
         return AppendResult(info.first_offset, last, append_time_ms)
+
+    def _move_end(self, end: Offset) -> None:
+        """Records that need no flush are durable now, unless earlier ones wait for a flush."""
+        self.log_end = end
+        if end - self.recovery_point < self.config.flush_messages and self._flush_due_to <= self.flushed_to:
+            self.durable_end = end
+        else:
+            self.require_flush()
 
     def _note_epoch(self, epoch: LeaderEpoch, start: Offset) -> None:
         if epoch >= 0 and self.epochs.assign(epoch, start):

@@ -10,6 +10,8 @@ Pure: no file, no clock of its own.
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
+from crc32c import crc32c
+
 from leadline.config.topic import LogConfig
 from leadline.config.values import LONG_MAX
 from leadline.errors import CorruptMessage, InvalidRecord, InvalidTimestamp, RecordError, RecordTooLarge
@@ -17,6 +19,7 @@ from leadline.log.index import TimestampOffset
 from leadline.log.producer_state import AppendOrigin
 from leadline.model import NO_EPOCH, NO_TIMESTAMP, Buffer, LeaderEpoch, Offset, TopicPartition
 from leadline.records.batch import (
+    ATTRIBUTES_AT,
     CODEC_MASK,
     CONTROL,
     HEADER,
@@ -75,7 +78,7 @@ def one_batch(data: Buffer, config: LogConfig, origin: AppendOrigin, tp: TopicPa
             f"a record batch of {size} bytes for {tp} exceeds max.message.bytes={config.max_message_bytes}"
         )
     if from_client:
-        if crc_of(data, 0, size) != crc:
+        if crc32c(memoryview(data)[ATTRIBUTES_AT:size]) != crc:
             raise CorruptMessage(f"the CRC of a record batch for {tp} does not match (stored: {crc})")
         codec = attributes & CODEC_MASK
         if (

@@ -42,8 +42,7 @@ TRANSACTIONAL = 1 << 4
 CONTROL = 1 << 5
 DELETE_HORIZON = 1 << 6
 
-_OFFSET = Struct(">q")
-_EPOCH = Struct(">i")
+OFFSET_LENGTH_EPOCH = Struct(">qii")  # the front of a header: what a leader assigns, and the length between
 _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _TIMESTAMP = Struct(">q")
@@ -157,8 +156,8 @@ def walk(data: Buffer, position: int = 0) -> Iterator[tuple[int, Header]]:
 
 
 def assign(data: bytearray | memoryview, position: int, base_offset: Offset, leader_epoch: int) -> None:
-    _OFFSET.pack_into(data, position, base_offset)
-    _EPOCH.pack_into(data, position + LENGTH_END, leader_epoch)
+    length = header_at(data, position).length
+    OFFSET_LENGTH_EPOCH.pack_into(data, position, base_offset, length, leader_epoch)
 
 
 def stamp_append_time(data: bytearray | memoryview, position: int, size: int, now_ms: int) -> None:

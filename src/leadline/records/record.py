@@ -112,7 +112,9 @@ def check_record(data: Buffer, position: int, limit: int) -> int:
     decode = varint.decode
     try:
         size = data[position]
-        if size > 0x7F and (high := data[position + 1]) < 0x80:
+        if size < 0x80:
+            length, start = (size >> 1) ^ -(size & 1), position + 1
+        elif (high := data[position + 1]) < 0x80:
             size += (high - 1) << 7
             length, start = (size >> 1) ^ -(size & 1), position + 2
         else:

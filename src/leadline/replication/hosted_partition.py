@@ -9,8 +9,10 @@ A shell: it does to the log what it is asked to do, reports that to the pure sta
 import asyncio
 import logging
 from collections.abc import Callable, Collection
+from typing import Any
 
 from leadline.errors import (
+    NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
     RequestTimedOut,
     StorageError,
@@ -36,6 +38,7 @@ from leadline.replication.partition import (
 from leadline.replication.throttle import is_named
 from leadline.replication.watchers import Watcher
 from leadline.runtime.deferred_completions import OnAcknowledged
+from leadline.runtime.immediate_future import ImmediateFuture
 from leadline.wire.fetch_position import FetchPosition
 
 log = logging.getLogger(__name__)
@@ -91,10 +94,10 @@ class HostedPartition:
             leader.min_isr = hosted_log.config.min_insync_replicas
             leader.check_in_sync()
         watchers = self.follower_watchers
-        recent = self.completions.recent_appends() if watchers and self._is_awaited() else None
+        recent = self.completions.recent if watchers and self._is_awaited() else None
         appended = hosted_log.append_as_leader(batch, leader.epoch, origin, verified, recent)
         if leader.followers:
-            effects = leader.appended(hosted_log.log_end, self._clock.now_ms(), hosted_log.durable_end)
+            effects = leader.appended(hosted_log.log_end, hosted_log.last_append_ms, hosted_log.durable_end)
             if effects is not NOTHING:
                 self._carry_out(effects)
         elif leader.appended_alone(hosted_log.log_end, hosted_log.durable_end):
@@ -240,7 +243,7 @@ class HostedPartition:
     def _advance(self, high_watermark: Offset) -> None:
         self.log.advance_high_watermark(high_watermark)
         if self.acknowledgements:
-            self.completions.acknowledge(self.acknowledgements.passed(high_watermark), None)
+            self.completions.acknowledge(self.acknowledgements.passed(high_watermark), self.leader.too_few_in_sync())
         if self.follower_watchers:
             _mark(self.follower_watchers)
         if self.consumer_watchers:
@@ -249,10 +252,16 @@ class HostedPartition:
             self._wake_deletions()
 
     def _wake(self, watchers: set[Watcher]) -> None:
+        evaluations = []
         for watcher in watchers:
-            watcher.mark()
-            if (waiting := watcher.fetch.waiting) is not None:
-                self.completions.evaluate(waiting)
+            fetch = watcher.fetch
+            fetch.fresh[watcher.key] = None
+            if fetch.waiting is not None:
+                evaluations.append(fetch.waiting)
+            else:
+                watcher.unseen()
+        if evaluations:
+            self.completions.evaluate(evaluations)
 
     def _wake_deletions(self) -> None:
         for changed in self._deletions:
@@ -266,13 +275,42 @@ class HostedPartition:
 
     # Waiting
 
+    def once_safe(
+        self, offset: Offset, acks: int, timeout_ms: int, on_safe: OnAcknowledged, on_unflushed: OnAcknowledged
+    ) -> None:
+        """Call one of the two when the records below an offset may be acknowledged, or when they will not be.
+
+        `on_safe`: see `once_committed`. `on_unflushed`: our own flush failed; see `once_flushed`. The time-out starts
+        after our own flush, as in Kafka.
+        """
+        timeout_s = max(timeout_ms, 0) / 1000
+        if self.log.durable_end >= offset:
+            self.once_committed(offset, timeout_s, on_safe)
+            return
+
+        def flushed(error: WireError | None) -> ImmediateFuture[Any] | None:
+            if error is not None:
+                return on_unflushed(error)
+            if acks != ACKS_ALL:
+                return on_safe(None)
+            self.once_committed(offset, timeout_s, on_safe)
+            return None
+
+        self.once_flushed(offset, flushed)
+
     def once_committed(self, offset: Offset, timeout_s: float, on_committed: OnAcknowledged) -> None:
         """Call back when everything below an offset is on every in-sync replica, or with the reason why not.
 
         NotLeaderOrFollower once another leads, StorageError if the disk fails, RequestTimedOut if it takes too long.
+        NotEnoughReplicasAfterAppend: the in-sync replicas have it, and they are too few by now.
         """
-        if self._context.is_stopping:
-            on_committed(NotLeaderOrFollower(f"{self.log.tp} is no longer led here"))
+        leader = self.leader_state
+        if leader is None or self._context.is_stopping:
+            error = NotLeaderOrFollower(f"{self.log.tp} is no longer led here")
+            self.completions.acknowledge((on_committed,), error)
+            return
+        if self.log.high_watermark >= offset:
+            self.completions.acknowledge((on_committed,), leader.too_few_in_sync())
             return
         deadline_s = asyncio.get_running_loop().time() + timeout_s
         self.acknowledgements.add(offset, deadline_s, on_committed)
@@ -285,14 +323,15 @@ class HostedPartition:
         NotLeaderOrFollower once another leads, StorageError if the disk fails.
         """
         if self._context.is_stopping:
-            on_flushed(NotLeaderOrFollower(f"{self.log.tp} is no longer led here"))
+            error = NotLeaderOrFollower(f"{self.log.tp} is no longer led here")
+            self.completions.acknowledge((on_flushed,), error)
         else:
             self.flushes.add(offset, FOREVER_S, on_flushed)
 
     def flushed(self) -> None:
         """The durable end of the log has moved."""
         leader, durable_end = self.leader_state, self.log.durable_end
-        self.completions.hold()
+        self.completions.is_held = True
         try:
             if leader is not None:
                 self._carry_out(leader.flushed(durable_end, self._clock.now_ms()))
@@ -331,10 +370,10 @@ class HostedPartition:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def on_committed(error: Exception | None) -> None:
+        def on_committed(error: WireError | None) -> None:
             if done.done():
                 return
-            if error is None:
+            if error is None or isinstance(error, NotEnoughReplicasAfterAppend):
                 done.set_result(None)
             else:
                 done.set_exception(error)
@@ -362,7 +401,7 @@ class HostedPartition:
 def _mark(watchers: set[Watcher]) -> None:
     """Something changed that is worth no answer by itself, and goes with the next one."""
     for watcher in watchers:
-        watcher.mark()
+        watcher.fetch.fresh[watcher.key] = None
 
 
 def no_fetcher() -> None:

@@ -411,10 +411,11 @@ class LeaderState:
         if len(self.isr) < self.needed_in_sync:
             raise NotEnoughReplicas(self._too_few(self.isr))
 
-    def check_still_in_sync(self) -> None:
-        """Once it is safe. NotEnoughReplicasAfterAppend: it may be on fewer replicas than it should."""
+    def too_few_in_sync(self) -> NotEnoughReplicasAfterAppend | None:
+        """What is below the high watermark may be on fewer replicas than it should. None: it is on enough."""
         if len(self.maximal_isr) < self.needed_in_sync:
-            raise NotEnoughReplicasAfterAppend(self._too_few(self.maximal_isr))
+            return NotEnoughReplicasAfterAppend(self._too_few(self.maximal_isr))
+        return None
 
     def _too_few(self, in_sync: tuple[BrokerId, ...]) -> str:
         return f"in sync are {sorted(in_sync)}, fewer than min.insync.replicas={self.min_isr}"

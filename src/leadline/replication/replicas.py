@@ -214,7 +214,7 @@ class Replicas:
         """
         self.context.is_stopping = True
         await self._flushes_ended()
-        self.completions.hold()
+        self.completions.is_held = True
         for tp, hosted in self.hosted.items():
             hosted.dismiss(NotLeaderOrFollower(f"{tp} is no longer led here"))
         self.completions.release()

@@ -26,16 +26,16 @@ class Watcher:
     def __init__(self, fetch: WatchingFetch, key: object) -> None:
         self.fetch, self.key = fetch, key
 
-    def mark(self) -> None:
-        """The partition has changed."""
-        self.fetch.fresh[self.key] = None
+    def unseen(self) -> None:
+        """The partition was marked as changed, and no fetch waits for that."""
 
 
 class SessionWatcher(Watcher):
     """Watches one partition for a fetch session, from one fetch to the next.
 
-    A session that is used no longer would be marked for nothing. After MOST_CHANGES the watcher leaves the partition.
-    The partition is marked by then, so the next fetch of the session reads it, and `seen` puts the watcher back.
+    A session that is used no longer would be marked for nothing. After MOST_CHANGES that no fetch waited for, the
+    watcher leaves the partition. The partition is marked by then, so the next fetch of the session reads it, and `seen`
+    puts the watcher back.
     """
 
     __slots__ = ("_changes", "_watchers")
@@ -45,8 +45,7 @@ class SessionWatcher(Watcher):
         self._watchers, self._changes = watchers, 0
         watchers.add(self)
 
-    def mark(self) -> None:
-        self.fetch.fresh[self.key] = None
+    def unseen(self) -> None:
         self._changes += 1
         if self._changes == MOST_CHANGES:
             asyncio.get_running_loop().call_soon(self._rest)  # not now: the watchers are being iterated over

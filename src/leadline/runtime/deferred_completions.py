@@ -1,45 +1,44 @@
 """Work deferred until the requests of one read have been served.
 
-Three kinds: waits for records are acknowledged, futures are completed, waiting fetches are re-evaluated. This queue is
-the only way in which a partition reaches the requests that wait for it.
+Two kinds: waits for records are acknowledged, waiting fetches are evaluated again. This queue is the only way in which
+a partition reaches the requests that wait for it.
 
-The requests of one read are served between `hold` and `release`. Acknowledgements and completions run at `release`, so
-that the replies to one connection leave together. Fetches are evaluated when the loop iteration ends, so that one
-answer covers everything appended in it; at `release` already if no other connection is served in this iteration. What
-was appended is kept for them until then, see `runtime/recent_appends.py`.
+While the requests of one read are served, the queue `is_held`; `release` ends that. Waits are acknowledged at
+`release`, and each connection is notified once, so that its replies leave together. Fetches are evaluated when the loop
+iteration ends, so that one answer covers everything appended in it; at `release` already if no other connection is
+served in this iteration. What was appended is kept for them until then, see `runtime/recent_appends.py`.
 
-    nothing is acknowledged, completed or evaluated between `hold` and `release`
+    nothing is acknowledged or evaluated while the queue is held
     a fetch that several partitions wake is evaluated once
 """
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 from leadline.errors import WireError
 from leadline.runtime.event_loop import EventLoop
 from leadline.runtime.immediate_future import ImmediateFuture
 from leadline.runtime.recent_appends import RecentAppends
 
-OnAcknowledged = Callable[[WireError | None], None]  # None: the records are where they have to be
-R = TypeVar("R")
+# Called with None if the records are where they have to be. Returns the future that it completed, for a connection.
+OnAcknowledged = Callable[[WireError | None], ImmediateFuture[Any] | None]
 
 
 class DeferredCompletions:
-    """`serves_one`: whether at most one connection is served in this iteration of the loop."""
+    """`serves_one`: whether at most one connection is served in this iteration of the loop.
+
+    Who sets `is_held` calls `release` afterwards.
+    """
 
     def __init__(self, serves_one: Callable[[], bool] = lambda: False) -> None:
         self.recent = RecentAppends()
         self._serves_one = serves_one
         self._acknowledged: list[tuple[OnAcknowledged, WireError | None]] = []
-        self._completed: list[ImmediateFuture[Any]] = []
+        self._completed: list[ImmediateFuture[Any]] = []  # their connections are still to be notified
         self._evaluations: dict[Callable[[], None], None] = {}
-        self._is_held = False
+        self.is_held = False  # requests are being served
         self._is_scheduled = False  # the loop calls `_run_scheduled` in its next iteration
-
-    def hold(self) -> None:
-        """Requests are being served."""
-        self._is_held = True
 
     def release(self) -> None:
         """The requests of one read were served."""
@@ -47,7 +46,7 @@ class DeferredCompletions:
             if self._acknowledged:
                 self._run_acknowledgements()
         finally:
-            self._is_held = False
+            self.is_held = False
             try:
                 if self._completed:
                     self._notify()
@@ -61,28 +60,15 @@ class DeferredCompletions:
     def acknowledge(self, waits: Iterable[OnAcknowledged], error: WireError | None) -> None:
         """Call back those who waited for records."""
         self._acknowledged += [(on_acknowledged, error) for on_acknowledged in waits]
-        if not self._is_held:
+        if not self.is_held:
             self._schedule()
 
-    def complete(self, future: ImmediateFuture[R], result: R) -> None:
-        """Set the result of a future, and notify its connection later."""
-        future.set_result(result)
-        if self._is_held:
-            self._completed.append(future)
-        else:
-            asyncio.get_running_loop().call_soon(future.notify)
-
-    def evaluate(self, evaluation: Callable[[], None]) -> None:
-        """Evaluate a waiting fetch."""
-        self._evaluations[evaluation] = None
-        if not self._is_held:
+    def evaluate(self, evaluations: Iterable[Callable[[], None]]) -> None:
+        """Evaluate waiting fetches."""
+        for evaluation in evaluations:
+            self._evaluations[evaluation] = None
+        if not self.is_held:
             self._schedule()
-
-    def recent_appends(self) -> RecentAppends:
-        """Where to put what is about to be appended, for the fetches that wait for it."""
-        if not self._is_held:
-            self._schedule()
-        return self.recent
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
@@ -92,7 +78,7 @@ class DeferredCompletions:
     def _run_scheduled(self) -> None:
         self._is_scheduled = False
         if self._acknowledged:
-            self.hold()
+            self.is_held = True
             self.release()
         self._evaluate()
 
@@ -103,7 +89,8 @@ class DeferredCompletions:
         try:
             while acknowledged:
                 on_acknowledged, error = acknowledged.pop()
-                on_acknowledged(error)
+                if (future := on_acknowledged(error)) is not None:
+                    self._completed.append(future)
         finally:
             self._acknowledged += reversed(acknowledged)
 
@@ -113,7 +100,9 @@ class DeferredCompletions:
         self._completed = []
         try:
             while futures:
-                futures.pop().notify()
+                future = futures.pop()
+                if future.on_done is not None:
+                    future.on_done(future)
         finally:
             for future in reversed(futures):
                 asyncio.get_running_loop().call_soon(future.notify)
@@ -126,8 +115,8 @@ class DeferredCompletions:
                 evaluations.pop()()
         finally:
             self.recent.clear()
-            for evaluation in reversed(evaluations):
-                self.evaluate(evaluation)
+            if evaluations:
+                self.evaluate(reversed(evaluations))
 
 
 def of_running_loop() -> DeferredCompletions:

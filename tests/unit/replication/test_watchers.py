@@ -1,4 +1,4 @@
-"""Watchers: what they mark, and when they leave a partition."""
+"""Watchers: when they leave a partition."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,19 +12,13 @@ class Session:
         self.waiting: Callable[[], None] | None = None
 
 
-def test_a_change_marks_the_partition() -> None:
-    session = Session()
-    Watcher(session, "key").mark()
-    assert session.fresh == {"key": None}
-
-
 def test_a_session_that_reads_nothing_is_left_alone_until_it_reads_again() -> None:
     async def main() -> None:
         session, watchers = Session(), set[Watcher]()
         watcher = SessionWatcher(session, "key", watchers)
         for _ in range(MOST_CHANGES):
             assert watchers == {watcher}
-            watcher.mark()
+            watcher.unseen()
         await asyncio.sleep(0)
         assert not watchers
         watcher.seen()
@@ -40,7 +34,7 @@ def test_a_session_that_reads_is_never_left() -> None:
         session, watchers = Session(), set[Watcher]()
         watcher = SessionWatcher(session, "key", watchers)
         for _ in range(3 * MOST_CHANGES):
-            watcher.mark()
+            watcher.unseen()
             watcher.seen()
         await asyncio.sleep(0)
         assert watchers == {watcher}

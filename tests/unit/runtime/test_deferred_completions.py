@@ -1,39 +1,55 @@
-"""What follows from requests that were served: when it happens, and in which order."""
+"""Work deferred until requests are served: when it happens, and in which order."""
 
 import asyncio
 from collections.abc import Callable
 
 import pytest
 
-from leadline.runtime.deferred_completions import DeferredCompletions
+from leadline.errors import WireError
+from leadline.runtime.deferred_completions import DeferredCompletions, OnAcknowledged
 from leadline.runtime.immediate_future import ImmediateFuture
 
 
-class Ended:
-    """A log."""
-
+class AppendedLog:
     log_end = 1
 
 
 class CompletionBench:
     def __init__(self) -> None:
-        self.looks, self.seen = DeferredCompletions(), list[str]()
+        self.completions, self.seen = DeferredCompletions(), list[str]()
 
-    def look(self, name: str, then: Callable[[], None] = lambda: None) -> Callable[[], None]:
-        def look() -> None:
+    def hold(self) -> None:
+        self.completions.is_held = True
+
+    def evaluation(self, name: str, then: Callable[[], None] = lambda: None) -> Callable[[], None]:
+        def evaluate() -> None:
             self.seen.append(name)
             then()
 
-        return look
+        return evaluate
 
-    def prompt(self, name: str) -> ImmediateFuture[str]:
-        prompt = ImmediateFuture[str](loop=asyncio.get_running_loop())
-        prompt.on_done = lambda done: self.seen.append(f"{name} {done.result()}")
-        return prompt
+    def evaluate(self, name: str, then: Callable[[], None] = lambda: None) -> None:
+        self.completions.evaluate([self.evaluation(name, then)])
+
+    def future(self, name: str) -> ImmediateFuture[str]:
+        future = ImmediateFuture[str](loop=asyncio.get_running_loop())
+        future.on_done = lambda done: self.seen.append(f"{name} {done.result()}")
+        return future
+
+    def acknowledge(self, *futures: ImmediateFuture[str]) -> None:
+        self.completions.acknowledge([completes(future) for future in futures], None)
+
+
+def completes(future: ImmediateFuture[str]) -> OnAcknowledged:
+    def on_acknowledged(error: WireError | None) -> ImmediateFuture[str]:
+        future.set_result("done" if error is None else type(error).__name__)
+        return future
+
+    return on_acknowledged
 
 
 def run(test: Callable[[CompletionBench], object]) -> list[str]:
-    """What was seen, with what the loop called in its next turns."""
+    """What was seen, with what the loop called in its next iterations."""
 
     async def main() -> list[str]:
         bench = CompletionBench()
@@ -47,127 +63,153 @@ def run(test: Callable[[CompletionBench], object]) -> list[str]:
     return asyncio.run(main())
 
 
-def test_looks_of_one_turn_are_taken_together_when_it_is_over() -> None:
+def test_fetches_are_evaluated_together_when_the_iteration_is_over() -> None:
     def test(bench: CompletionBench) -> None:
-        for each in "ab":
-            bench.looks.hold()
-            bench.looks.evaluate(bench.look(each))
-            bench.looks.release()
+        for name in "ab":
+            bench.hold()
+            bench.evaluate(name)
+            bench.completions.release()
 
     assert run(test) == ["|", "a", "b", "|"]
 
 
-def test_who_is_alone_is_looked_after_at_once_but_not_while_requests_are_served() -> None:
+def test_a_fetch_that_is_named_twice_is_evaluated_once() -> None:
     def test(bench: CompletionBench) -> None:
-        bench.looks = DeferredCompletions(serves_one=lambda: True)
-        bench.looks.hold()
-        bench.looks.evaluate(bench.look("a"))
+        evaluation = bench.evaluation("a")
+        bench.completions.evaluate([evaluation, evaluation])
+        bench.completions.evaluate([evaluation])
+
+    assert run(test) == ["|", "a", "|"]
+
+
+def test_with_one_connection_a_fetch_is_evaluated_at_release_but_not_while_requests_are_served() -> None:
+    def test(bench: CompletionBench) -> None:
+        bench.completions = DeferredCompletions(serves_one=lambda: True)
+        bench.hold()
+        bench.evaluate("a")
         bench.seen.append("served")
-        bench.looks.release()
+        bench.completions.release()
 
     assert run(test) == ["served", "a", "|", "|"]
 
 
-def test_where_nothing_is_held_the_loop_calls() -> None:
+def test_what_comes_while_nothing_is_held_waits_for_the_loop() -> None:
     def test(bench: CompletionBench) -> None:
-        bench.looks = DeferredCompletions(serves_one=lambda: True)
-        bench.looks.evaluate(bench.look("a"))
-        bench.looks.complete(bench.prompt("b"), "given")
+        bench.completions = DeferredCompletions(serves_one=lambda: True)
+        bench.evaluate("a")
+        bench.acknowledge(bench.future("b"))
 
-    assert run(test) == ["|", "a", "b given", "|"]
+    assert run(test) == ["|", "b done", "a", "|"]
 
 
-def test_who_was_given_something_is_told_when_all_are_served_and_before_others_look() -> None:
+def test_connections_are_notified_when_all_requests_are_served_and_before_fetches_are_evaluated() -> None:
     def test(bench: CompletionBench) -> None:
-        bench.looks = DeferredCompletions(serves_one=lambda: True)
-        bench.looks.hold()
-        bench.looks.evaluate(bench.look("a"))
-        bench.looks.complete(bench.prompt("b"), "given")
-        bench.looks.complete(bench.prompt("c"), "given")
+        bench.completions = DeferredCompletions(serves_one=lambda: True)
+        bench.hold()
+        bench.evaluate("a")
+        bench.acknowledge(bench.future("b"), bench.future("c"))
         bench.seen.append("served")
-        bench.looks.release()
+        bench.completions.release()
 
-    assert run(test) == ["served", "b given", "c given", "a", "|", "|"]
+    assert run(test) == ["served", "b done", "c done", "a", "|", "|"]
 
 
-def test_a_connection_is_told_once_of_all_that_it_was_given() -> None:
+def test_a_connection_is_notified_once_of_all_its_answers() -> None:
     def test(bench: CompletionBench) -> None:
-        one, other = bench.prompt("a"), bench.prompt("b")
-        other.on_done = one.on_done
-        bench.looks.hold()
-        bench.looks.complete(one, "given")
-        bench.looks.complete(other, "too")
-        bench.looks.release()
+        first, second = bench.future("a"), bench.future("b")
+        second.on_done = first.on_done
+        bench.hold()
+        bench.acknowledge(first, second)
+        bench.completions.release()
 
-    assert run(test) == ["a given", "|", "|"]
+    assert run(test) == ["a done", "|", "|"]
 
 
-def test_who_asks_to_look_while_others_look_does_so_a_turn_later() -> None:
+def test_an_acknowledgement_that_nobody_on_a_connection_waits_for_notifies_nobody() -> None:
     def test(bench: CompletionBench) -> None:
-        bench.looks.evaluate(bench.look("a", lambda: bench.looks.evaluate(bench.look("c"))))
-        bench.looks.evaluate(bench.look("b"))
+        def on_acknowledged(error: WireError | None) -> None:
+            bench.seen.append(f"acknowledged {error}")
+
+        bench.completions.acknowledge([on_acknowledged], None)
+
+    assert run(test) == ["|", "acknowledged None", "|"]
+
+
+def test_a_wait_that_is_acknowledged_by_an_acknowledgement_ends_an_iteration_later() -> None:
+    def test(bench: CompletionBench) -> None:
+        def on_acknowledged(error: WireError | None) -> None:
+            bench.seen.append("first")
+            bench.acknowledge(bench.future("second"))
+
+        bench.hold()
+        bench.completions.acknowledge([on_acknowledged], None)
+        bench.completions.release()
+
+    assert run(test) == ["first", "|", "second done", "|"]
+
+
+def test_an_evaluation_that_asks_for_another_gets_it_an_iteration_later() -> None:
+    def test(bench: CompletionBench) -> None:
+        bench.evaluate("a", lambda: bench.evaluate("c"))
+        bench.evaluate("b")
 
     assert run(test) == ["|", "a", "b", "|", "c"]
 
 
-def test_one_that_fails_does_not_keep_others_from_looking(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_evaluation_that_fails_does_not_keep_others_from_theirs(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> None:
-        raise ZeroDivisionError("on looking")
+        raise ZeroDivisionError("in an evaluation")
 
     def test(bench: CompletionBench) -> None:
-        bench.looks.evaluate(bench.look("a", fail))
-        bench.looks.evaluate(bench.look("b"))
+        bench.evaluate("a", fail)
+        bench.evaluate("b")
 
     assert run(test) == ["|", "a", "|", "b"]
-    assert "on looking" in caplog.text
+    assert "in an evaluation" in caplog.text
 
 
-def test_one_that_fails_on_being_told_does_not_keep_others_from_it() -> None:
+def test_a_notification_that_fails_does_not_keep_others_from_theirs() -> None:
     def fail(_: object) -> None:
-        raise ZeroDivisionError("on being told")
+        raise ZeroDivisionError("in a notification")
 
     def test(bench: CompletionBench) -> None:
-        one, other = bench.prompt("a"), bench.prompt("b")
-        one.on_done = fail
-        bench.looks.hold()
-        bench.looks.complete(one, "given")
-        bench.looks.complete(other, "given")
-        bench.looks.evaluate(bench.look("c"))
+        first, second = bench.future("a"), bench.future("b")
+        first.on_done = fail
+        bench.hold()
+        bench.acknowledge(first, second)
+        bench.evaluate("c")
         with pytest.raises(ZeroDivisionError):
-            bench.looks.release()
+            bench.completions.release()
 
-    assert run(test) == ["|", "b given", "c", "|"]
+    assert run(test) == ["|", "b done", "c", "|"]
 
 
-@pytest.mark.parametrize("is_held", [True, False])
-def test_what_was_appended_is_not_kept_though_nobody_looked_for_it(is_held: bool) -> None:
+def test_what_was_appended_is_kept_for_the_fetches_that_are_evaluated_and_not_longer() -> None:
     def test(bench: CompletionBench) -> None:
-        if is_held:
-            bench.looks.hold()
-        bench.looks.recent_appends().add(Ended(), 0, 1, b"batch")
-        if is_held:
-            bench.looks.release()
-        loop = asyncio.get_running_loop()
-        loop.call_soon(lambda: bench.seen.append("kept" if bench.looks.recent else "gone"))
-
-    assert run(test) == ["|", "gone", "|"]
-
-
-def test_what_was_appended_is_at_hand_for_those_who_look_and_not_longer() -> None:
-    def test(bench: CompletionBench) -> None:
-        log, recent = Ended(), bench.looks.recent_appends()
+        log, recent = AppendedLog(), bench.completions.recent
         recent.add(log, 0, 1, b"batch")
-        bench.looks.evaluate(lambda: bench.seen.append(str(recent.since(log, 0, 100))))
+        bench.completions.evaluate([lambda: bench.seen.append(str(recent.since(log, 0, 100)))])
         asyncio.get_running_loop().call_soon(lambda: bench.seen.append(str(recent.since(log, 0, 100))))
 
     assert run(test) == ["|", "b'batch'", "None", "|"]
 
 
-def test_who_waits_for_an_answer_that_was_given_up_is_told_so() -> None:
+def test_what_was_appended_is_not_kept_beyond_the_iteration_though_no_fetch_reads_it() -> None:
     def test(bench: CompletionBench) -> None:
-        prompt = bench.prompt("a")
-        prompt.on_cancel = bench.look("given up")
-        prompt.cancel()
-        prompt.cancel()
+        bench.hold()
+        bench.completions.recent.add(AppendedLog(), 0, 1, b"batch")
+        bench.completions.release()
+        loop = asyncio.get_running_loop()
+        loop.call_soon(lambda: bench.seen.append("kept" if bench.completions.recent else "gone"))
 
-    assert run(test) == ["given up", "|", "|"]
+    assert run(test) == ["|", "gone", "|"]
+
+
+def test_a_future_that_is_cancelled_calls_back_once() -> None:
+    def test(bench: CompletionBench) -> None:
+        future = bench.future("a")
+        future.on_cancel = bench.evaluation("cancelled")
+        future.cancel()
+        future.cancel()
+
+    assert run(test) == ["cancelled", "|", "|"]

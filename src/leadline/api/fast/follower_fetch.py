@@ -167,7 +167,7 @@ class FollowerFetch:
         if self._timer is None or self._timer.when() > self._deadline_s:
             self._call_at_deadline()
         if self._services.replicas.is_stopping:
-            self._services.replicas.completions.evaluate(self._evaluation)
+            self._services.replicas.completions.evaluate((self._evaluation,))
         return future
 
     def _call_at_deadline(self) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from leadline.api.fast.produce import match_template
 from leadline.api.fast.produce_templates import MOST, MOST_BYTES, NEWEST, OLDEST, ProduceTemplates
 from leadline.model import TopicPartition
 from leadline.records.build import BatchFields, build
@@ -50,7 +51,7 @@ def test_the_next_request_of_a_producer_matches_with_its_own_records(
     version: int, size: int, client: str | None
 ) -> None:
     templates, records = learned(produce(), version, client), batch(b"x" * size)
-    match = templates.match(frame_of(produce(records), version, 12, client), version)
+    match = match_template(templates, frame_of(produce(records), version, 12, client), version)
     assert match is not None
     template, view = match
     assert (template.tp, bytes(view)) == (TopicPartition("orders", 3), records)
@@ -58,9 +59,10 @@ def test_the_next_request_of_a_producer_matches_with_its_own_records(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_reply_is_the_one_that_the_codec_makes(version: int) -> None:
-    match = learned(produce(), version).match(frame_of(produce(), version), version)
+    match = match_template(learned(produce(), version), frame_of(produce(), version), version)
     assert match is not None
-    reply = match[0].reply(99, 5_000_000_000, -1, 17)
+    template, _ = match
+    reply = template.response.pack(template.size, 99, template.front, 5_000_000_000, -1, 17, template.back)
     assert int.from_bytes(reply[:4]) == len(reply) - 4
     correlation_id, answer = parse_response(ProduceResponse, reply[4:], version)
     part = ProduceResponse.PartitionProduceResponse(index=3, base_offset=5_000_000_000, log_start_offset=17)
@@ -81,21 +83,23 @@ OTHERS: dict[str, Callable[[], ProduceRequest]] = {
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("other", OTHERS)
 def test_another_prefix_does_not_match(version: int, other: str) -> None:
-    assert learned(produce(), version).match(frame_of(OTHERS[other](), version), version) is None
+    assert match_template(learned(produce(), version), frame_of(OTHERS[other](), version), version) is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_another_client_or_version_does_not_match(version: int) -> None:
     templates = learned(produce(), version)
-    assert templates.match(frame_of(produce(), version, client="you"), version) is None
-    assert all(templates.match(frame_of(produce(), other), other) is None for other in VERSIONS if other != version)
+    assert match_template(templates, frame_of(produce(), version, client="you"), version) is None
+    assert all(
+        match_template(templates, frame_of(produce(), other), other) is None for other in VERSIONS if other != version
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_frame_that_is_cut_or_has_more_does_not_match(version: int) -> None:
     templates, whole = learned(produce(), version), bytes(frame_of(produce(), version))
-    assert all(templates.match(memoryview(whole[:length]), version) is None for length in range(len(whole)))
-    assert templates.match(memoryview(whole + b"\0"), version) is None
+    assert all(match_template(templates, memoryview(whole[:length]), version) is None for length in range(len(whole)))
+    assert match_template(templates, memoryview(whole + b"\0"), version) is None
 
 
 def _of_two_partitions() -> ProduceRequest:
@@ -125,7 +129,7 @@ def test_a_request_that_needs_more_checks_becomes_no_template(
     version: int, request_of: Callable[[], ProduceRequest]
 ) -> None:
     request = request_of()
-    assert learned(request, version).match(frame_of(request, version), version) is None
+    assert match_template(learned(request, version), frame_of(request, version), version) is None
 
 
 def test_a_length_that_is_encoded_differently_becomes_no_template() -> None:
@@ -135,19 +139,22 @@ def test_a_length_that_is_encoded_differently_becomes_no_template() -> None:
     odd = memoryview(plain[:at] + b"\x80\x00" + plain[at + 1 :])  # no transactional id
     templates = ProduceTemplates()
     learn(templates, odd, NEWEST)
-    assert templates.match(odd, NEWEST) is None
+    assert match_template(templates, odd, NEWEST) is None
 
 
 def test_all_templates_are_forgotten_when_there_are_too_many() -> None:
     templates = learned(produce(), NEWEST)
     for n in range(MOST):
         learn(templates, frame_of(produce(index=n), NEWEST, client="others"), NEWEST)
-    assert templates.match(frame_of(produce(), NEWEST), NEWEST) is None
-    assert templates.match(frame_of(produce(index=MOST - 1), NEWEST, client="others"), NEWEST) is not None
+    assert match_template(templates, frame_of(produce(), NEWEST), NEWEST) is None
+    assert match_template(templates, frame_of(produce(index=MOST - 1), NEWEST, client="others"), NEWEST) is not None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_very_long_name_becomes_no_template(version: int) -> None:
     """A template keeps the prefix of a request: 4096 of 32 KB would be 128 MB."""
     name = "x" * MOST_BYTES
-    assert learned(produce(), version, client=name).match(frame_of(produce(), version, client=name), version) is None
+    assert (
+        match_template(learned(produce(), version, client=name), frame_of(produce(), version, client=name), version)
+        is None
+    )
