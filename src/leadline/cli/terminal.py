@@ -11,8 +11,8 @@ from typing import TextIO
 from leadline.cli.formatting import table
 
 
-def print_last(text: str, stream: TextIO | None = None) -> None:
-    """A last line. The terminal may be gone: then there is nobody to read it, and nothing else is wrong."""
+def print_or_drop(text: str, stream: TextIO | None = None) -> None:
+    """Print, unless the terminal is gone: then nobody reads it, and nothing else is wrong."""
     stream = sys.stdout if stream is None else stream
     with suppress(OSError):
         print(text, file=stream, flush=True)

@@ -25,7 +25,7 @@ from leadline.cli.errors import Failure, print_error
 from leadline.cli.formatting import count_text, time_text
 from leadline.cli.options import DEFAULT_SERVER
 from leadline.cli.signals import ending_signals
-from leadline.cli.terminal import StatusLine, print_last
+from leadline.cli.terminal import StatusLine, print_or_drop
 
 ANSWER_S = 2.0  # one attempt to get the metadata of a broker
 CLIENT_PROPERTIES: dict[str, str | int | float | bool] = {
@@ -181,7 +181,7 @@ class ClusterSupervisor:
 
     def _print(self, *lines: str) -> None:
         self._status.show("")
-        print_last("\n".join(lines))
+        print_or_drop("\n".join(lines))
 
 
 def brokers_reported_by(plan: BrokerPlan, timeout_s: float = ANSWER_S) -> set[int]:

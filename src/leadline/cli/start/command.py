@@ -23,7 +23,7 @@ from leadline.cli.formatting import count_text, host_text, size_text, time_text
 from leadline.cli.processes import holder_of, listener_on, process_text
 from leadline.cli.signals import ending_signals
 from leadline.cli.start.log_lines import PERIOD_S, CondensedLines
-from leadline.cli.terminal import StatusLine, print_last
+from leadline.cli.terminal import StatusLine, print_or_drop
 from leadline.config.broker import BrokerSettings, broker_settings
 from leadline.config.properties import parse_properties
 from leadline.config.values import InvalidSetting
@@ -193,7 +193,7 @@ async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> int:
     started = time.monotonic()
     await _start(broker)
     gc.freeze()  # what there is by now stays: nobody waits while it is looked through for garbage
-    _print_ready(broker, time.monotonic() - started)
+    print_or_drop(_ready_text(broker, time.monotonic() - started))
     loop.add_signal_handler(signal.SIGUSR1, _log_loop_statistics, broker, selector)
     ends = [asyncio.create_task(stop.wait()), asyncio.create_task(broker.failed.wait())]
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -203,9 +203,10 @@ async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> int:
         raise LogDirFailed(",".join(broker.dirs.offline), "running", OSError("no log directory is left"))
     if broker.dirs.not_closed:
         reasons = "; ".join(broker.dirs.not_closed.values())
-        print_last(f"leadline: stopped, but not everything is on disk: {reasons}. The next start recovers", sys.stderr)
+        text = f"leadline: stopped, but not everything is on disk: {reasons}. The next start recovers"
+        print_or_drop(text, sys.stderr)
         return 1
-    print_last("stopped; everything is on disk")
+    print_or_drop("stopped; everything is on disk")
     return 0
 
 
@@ -246,26 +247,24 @@ def _progress(recovery: RecoveryProgress) -> str:
     return f"recovering {done}, {partitions}"
 
 
-def _print_ready(broker: Broker, seconds: float) -> None:
+def _ready_text(broker: Broker, seconds: float) -> str:
     dirs = broker.dirs
     size = sum(log.size for log in dirs.logs.values())
     advertised = next(iter(broker.advertised.values()))
-    print(f"Leadline {__version__}, ready after {time_text(seconds)}")
-    for name, at in broker.addresses.items():
-        print(f"  listens  {name} on {host_text(at.host)}:{at.port}")
+    offline, zookeeper = dirs.offline_logs(), broker.settings.broker.zookeeper_connect
+    lines = [f"Leadline {__version__}, ready after {time_text(seconds)}"]
+    lines += [f"  listens  {name} on {host_text(at.host)}:{at.port}" for name, at in broker.addresses.items()]
     for path, log_dir in dirs.dirs.items():
-        print(f"  data     {path} ({_state(log_dir, len(dirs.logs_in(log_dir)))})")
-    if broker.settings.broker.zookeeper_connect:
-        print(f"  cluster  {broker.settings.broker.zookeeper_connect}, as broker {broker.services.metadata.me.id}")
-    for path in dirs.offline:
-        print(f"  offline  {path}")
-    offline = dirs.offline_logs()
-    for partition in offline[:MAX_OFFLINE_SHOWN]:
-        print(f"  offline  {partition.tp}: {partition.error}")
+        lines.append(f"  data     {path} ({_state(log_dir, len(dirs.logs_in(log_dir)))})")
+    if zookeeper:
+        lines.append(f"  cluster  {zookeeper}, as broker {broker.services.metadata.me.id}")
+    lines += [f"  offline  {path}" for path in dirs.offline]
+    lines += [f"  offline  {partition.tp}: {partition.error}" for partition in offline[:MAX_OFFLINE_SHOWN]]
     if len(offline) > MAX_OFFLINE_SHOWN:
-        print(f"  offline  {count_text(len(offline) - MAX_OFFLINE_SHOWN, 'more partition')}")
-    print(f"  holds    {len(dirs.logs)} partitions, {size_text(size)}")
-    print(f"  try      leadline topics list --bootstrap-server {advertised.host}:{advertised.port}", flush=True)
+        lines.append(f"  offline  {count_text(len(offline) - MAX_OFFLINE_SHOWN, 'more partition')}")
+    lines.append(f"  holds    {len(dirs.logs)} partitions, {size_text(size)}")
+    lines.append(f"  try      leadline topics list --bootstrap-server {advertised.host}:{advertised.port}")
+    return "\n".join(lines)
 
 
 def _state(log_dir: LogDir, logs: int) -> str:
