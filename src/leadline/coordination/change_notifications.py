@@ -1,0 +1,115 @@
+"""Change notifications: sequential nodes below one path, by which each broker tells all others what it has changed.
+
+A notification names what has changed; whoever sees it reads that again. Notifications are handled one after the other
+in the order of their numbers, each once. Those older than a quarter of an hour are deleted by whoever sees them.
+
+    a notification that cannot be understood is logged and passed over
+    whoever may have missed one reads everything again: after a time without connection, and where a number is missing
+    what cannot be read now is read a little later, until it can
+
+Watch first, then load: a change between the two is then seen twice, and never missed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from leadline.coordination import znodes
+from leadline.coordination.node_json import MalformedNode
+from leadline.coordination.tree import Event, NoNode, SessionExpired, SessionState, Tree, TreeError, TreeWatch
+from leadline.runtime.ports import Time
+
+log = logging.getLogger(__name__)
+
+KEPT_MS = 15 * 60 * 1000
+RETRY_S = 1.0
+
+
+class ChangeNotifications:
+    """`await start()`; then `changed` is called with path and data of each notification, `missed` to read everything.
+
+    Both may raise TreeError, which means later, and MalformedNode, which means never.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        path: str,
+        changed: Callable[[str, bytes], Awaitable[None]],
+        missed: Callable[[], Awaitable[None]],
+        clock: Time,
+    ) -> None:
+        self._tree, self._path, self._clock = tree, path, clock
+        self._changed, self._missed = changed, missed
+        self._last = -1  # the number of the last notification that was handled, or that was there at the start
+        self._is_behind = False  # some may have been missed
+        self._watches: list[TreeWatch] = []
+        self._reading: asyncio.Task[None] | None = None
+        self._again = False
+
+    async def start(self) -> None:
+        """Load afterwards: what is notified from here on is not missed."""
+        self._watches = [
+            await self._tree.watch_children(self._path, lambda event: self._look(event)),
+            self._tree.watch_session(self._session),
+        ]
+        names = await self._tree.children(self._path) or []
+        self._last = max(map(znodes.sequence, names), default=-1)
+
+    async def stop(self) -> None:
+        for watch in self._watches:
+            watch.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    def _session(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED:
+            self._is_behind = True
+            self._look()
+
+    def _look(self, event: Event | None = None) -> None:
+        self._again = True
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read_all(), name=f"notifications of {self._path}")
+
+    async def _read_all(self) -> None:
+        while self._again:
+            self._again = False
+            try:
+                await self._read()
+            except SessionExpired as error:
+                log.warning("notifications wait for another session: %s", error)
+            except TreeError as error:
+                log.warning("notifications cannot be read now: %s", error)
+                self._again = True
+                await asyncio.sleep(RETRY_S)
+
+    async def _read(self) -> None:
+        if self._is_behind:
+            await self._catch_up()
+        names = sorted(await self._tree.children(self._path) or [], key=znodes.sequence)
+        unseen = [name for name in names if znodes.sequence(name) > self._last]
+        if unseen and self._last >= 0 and znodes.sequence(unseen[0]) > self._last + 1:
+            await self._catch_up()
+        for name in names:
+            await self._handle(f"{self._path}/{name}")
+
+    async def _catch_up(self) -> None:
+        self._is_behind = True  # until it has succeeded
+        await self._missed()
+        self._is_behind = False
+
+    async def _handle(self, path: str) -> None:
+        number, node = znodes.sequence(path), await self._tree.get(path)
+        if number > self._last:
+            if node is not None:
+                try:
+                    await self._changed(path, node.data)
+                except MalformedNode as error:
+                    log.error("passed over: %s", error)
+            self._last = number
+        elif node is not None and self._clock.now_ms() - node.ctime_ms > KEPT_MS:
+            with suppress(NoNode):  # another broker was quicker
+                await self._tree.delete(path)
