@@ -77,7 +77,8 @@ class Chroot(NamedTuple):
             case Create(data=data, ephemeral=ephemeral, sequential=sequential):
                 if sequential and operation.path == ROOT:
                     path = self.path + ROOT
-                return serialization.Create(path, data, OPEN_ACL_UNSAFE, ephemeral | sequential << 1)
+                # Kafka leaves nodes without data at null, which its readers tell from empty.
+                return serialization.Create(path, data or None, OPEN_ACL_UNSAFE, ephemeral | sequential << 1)
             case SetData(data=data, expected_version=version):
                 return serialization.SetData(path, data, version)
             case Delete(expected_version=version):
