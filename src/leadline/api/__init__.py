@@ -1,7 +1,7 @@
 """One function per request: decode it, call one domain object, shape the response. Here is THE TABLE.
 
-An entry says everything about serving a request: its versions, its handler, and its fast path if it has one. A request
-without an entry is not served. What must hold for a request, however it is served, belongs to its entry.
+An entry has everything about serving a request: its versions, its handler, and its fast path if it has one. A request
+without an entry is not served. Rules that hold for a request on both paths belong to its entry.
 """
 
 import re
@@ -75,7 +75,7 @@ Reply = bytes | list[Piece]  # a whole frame, or its pieces
 # Takes the frame, and where the body of the request starts in it.
 Serve = Callable[[Buffer, int, Context], Answer]
 
-# Takes the frame, and version and correlation id out of it. None: nothing has happened, and the handler is to serve it.
+# Takes the frame, and version and correlation id out of it. None: nothing has happened, and the handler serves it.
 FastPath = Callable[[memoryview, int, int, ClientConnection, Services], Reply | Awaitable[Reply] | None]
 
 

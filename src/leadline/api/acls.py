@@ -1,4 +1,4 @@
-"""The requests for ACLs. This broker has no authorizer, and says so as Kafka does without one."""
+"""The requests for ACLs. This broker has no authorizer, and rejects them as Kafka without one does."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -19,7 +19,7 @@ NOT_CONFIGURED = "No Authorizer is configured."
 
 
 class AclFilter(Protocol):
-    """What DescribeAcls and each filter of DeleteAcls say."""
+    """The fields that DescribeAcls and each filter of DeleteAcls have."""
 
     resource_type_filter: int
     pattern_type_filter: int
@@ -58,6 +58,6 @@ def _check_filters(filters: Iterable[AclFilter]) -> None:
 
 
 def _check(codes: tuple[int, ...]) -> None:
-    """Kafka fails to parse such a request: its connection is closed."""
+    """Kafka cannot parse a request with an UNKNOWN element, and closes the connection."""
     if UNKNOWN in codes:
         raise InvalidRequest("an ACL or a filter of ACLs has an element of the type UNKNOWN (0)")

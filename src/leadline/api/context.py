@@ -1,4 +1,4 @@
-"""What a handler gets with a request: the parts of the broker, and the connection that the request came by."""
+"""The context of a request: the parts of the broker, and the connection that the request came through."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Services:
-    """The parts of a broker that requests speak to."""
+    """The parts of a broker that handlers use."""
 
     settings: LiveSettings
     metadata: MetadataCache
@@ -46,8 +46,8 @@ class Services:
     markers: MarkerWriter
     clock: Time
     produce_templates: ProduceTemplates
-    is_alone: bool  # one node by itself: nobody else has a say in it
-    peer_monitor: PeerMonitor | None = None  # over the others
+    is_alone: bool  # a single node, without a cluster
+    peer_monitor: PeerMonitor | None = None  # None: a single node
 
     @property
     def config(self) -> BrokerConfig:
@@ -60,7 +60,7 @@ class Services:
 
 @dataclass(slots=True)
 class ClientConnection:
-    """A connection as requests know it. Fast paths keep here what the next request of the connection may repeat."""
+    """A connection as handlers see it. Fast paths keep state here that the next request may repeat."""
 
     host: str
     listener: str
@@ -69,7 +69,7 @@ class ClientConnection:
 
 
 class Context(NamedTuple):
-    """What a handler gets beside the request itself."""
+    """The arguments of a handler beside the request itself."""
 
     services: Services
     version: int

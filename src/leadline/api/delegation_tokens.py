@@ -1,4 +1,4 @@
-"""The requests for delegation tokens. Kafka refuses them to whoever has not logged in, and here nobody can."""
+"""The requests for delegation tokens. Kafka rejects them from clients that have not logged in, and here none can."""
 
 from leadline.api.context import Context
 from leadline.errors import DelegationTokenRequestNotAllowed, UnknownServerError
@@ -18,10 +18,10 @@ NEVER_MS = -1
 
 
 def create_delegation_token(request: CreateDelegationTokenRequest, ctx: Context) -> CreateDelegationTokenResponse:
-    """CreateDelegationToken, v0-3.  v2 flexible · v3 owner and requester, who may be two."""
+    """CreateDelegationToken, v0-3.  v2 flexible · v3 owner and requester, which may differ."""
     code, owner = DelegationTokenRequestNotAllowed.code, (USER, ANONYMOUS)
     if request.owner_principal_name and request.owner_principal_type is None:
-        code = UnknownServerError.code  # as Kafka, which makes nothing of a principal without a type
+        code = UnknownServerError.code  # as in Kafka, which cannot parse a principal without a type
     elif request.owner_principal_name:
         owner = request.owner_principal_type or "", request.owner_principal_name
     has_requester = ctx.version >= 3

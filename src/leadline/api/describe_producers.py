@@ -1,4 +1,4 @@
-"""DescribeProducers: who writes idempotently, and whose transactions are open."""
+"""DescribeProducers: the idempotent producers of partitions, and their open transactions."""
 
 from leadline.api.context import Context
 from leadline.controller.topics import check_name
@@ -13,7 +13,7 @@ _Partition = DescribeProducersResponse.PartitionResponse
 
 
 def describe_producers(request: DescribeProducersRequest, ctx: Context) -> DescribeProducersResponse:
-    """DescribeProducers, v0: what partitions know of their producers."""
+    """DescribeProducers, v0: the producer state of partitions that this broker leads."""
     return DescribeProducersResponse(
         topics=[
             DescribeProducersResponse.TopicResponse(

@@ -36,7 +36,7 @@ class TopicIdPartition(NamedTuple):
 
 
 class SentWatermarks(NamedTuple):
-    """What the last response said of a partition."""
+    """The watermarks of a partition in the last response."""
 
     high_watermark: Offset
     last_stable_offset: Offset

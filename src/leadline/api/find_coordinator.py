@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker is responsible for a group, or for a transactional id."""
+"""FindCoordinator: the broker that coordinates a group or a transactional id."""
 
 from collections.abc import Awaitable
 

@@ -1,4 +1,4 @@
-"""Requests that have a use in KRaft mode alone. A broker in ZooKeeper mode advertises them, and refuses them."""
+"""Requests that only KRaft mode supports. A broker in ZooKeeper mode advertises them, and rejects them."""
 
 from leadline.api.context import Context
 from leadline.errors import InvalidRequest, NotController, UnsupportedVersion
@@ -41,7 +41,7 @@ def envelope(request: EnvelopeRequest, ctx: Context) -> EnvelopeResponse:
 
 
 def update_features(request: UpdateFeaturesRequest, ctx: Context) -> UpdateFeaturesResponse:
-    """UpdateFeatures, v0-1.  v1 the kind of upgrade · there is no feature that could be updated."""
+    """UpdateFeatures, v0-1.  v1 the kind of upgrade. No feature can be updated."""
     if not ctx.services.controller.is_active:
         return UpdateFeaturesResponse(error_code=NotController.code, error_message=NOT_CONTROLLER)
     updates = {update.feature: _refusal(update, ctx.version) for update in request.feature_updates}

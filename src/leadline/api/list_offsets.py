@@ -84,7 +84,7 @@ def _find_offset(
 def _offset_for_time(
     hosted: HostedPartition, timestamp: int, isolation: Isolation, version: int
 ) -> TimestampAndOffset | None:
-    """None: no record that the client may see is as new."""
+    """None: no record that the client may see has this timestamp or a later one."""
     limit = hosted.log.limit(isolation)
     if timestamp == LATEST_TIMESTAMP:
         _check_available(hosted, isolation, version)

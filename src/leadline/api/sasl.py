@@ -1,4 +1,4 @@
-"""The requests of a login. All listeners are PLAINTEXT, where a connection counts as logged in from the start."""
+"""The requests of a SASL login. All listeners are PLAINTEXT: a connection counts as logged in from its start."""
 
 from leadline.api.context import Context
 from leadline.errors import IllegalSaslState

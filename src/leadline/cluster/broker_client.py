@@ -1,7 +1,7 @@
-"""A connection to another broker: requests go out in their order, and each is answered once, or fails.
+"""A connection to another broker: requests are sent in order, and each is answered once, or fails.
 
-Answers come in the order of the requests, as Kafka promises. A channel connects when it is first asked, and again
-after it broke; whoever waits on a broken one is told so: what was asked may have been done or not.
+Answers come in the order of the requests, as Kafka guarantees. A client connects at its first request, and again after
+the connection broke. When a connection breaks, its waiting requests fail: they may have taken effect or not.
 
     PeerGone    the peer refuses connections: its process has ended
     PeerLost    the connection broke, or no answer came in time
@@ -25,20 +25,20 @@ from leadline.wire.primitives import BUFFERS, MalformedRequest
 
 M = TypeVar("M", bound=Message)
 SIZE_BYTES = 4
-MOST_DOUBLINGS = 10  # of the time that connecting may take
-MAX_ANSWER_BYTES = 256 * 1024 * 1024  # more than a broker ever answers to another
+MAX_DOUBLINGS = 10  # of the time limit for connecting
+MAX_ANSWER_BYTES = 256 * 1024 * 1024  # more than any answer between brokers has
 
-EncodeRequest = Callable[[int, str], Buffer]  # correlation id and client id in, the frame of a request out
+EncodeRequest = Callable[[int, str], Buffer]  # from correlation id and client id to the frame of a request
 NextRequest = Callable[
     [memoryview], EncodeRequest | None
-]  # what to ask next, after an answer that is to be looked at only now
+]  # takes an answer, a view that is valid during the call; returns the next request, or None
 
 _SIZE = Struct(">i")
-_SHARED = memoryview(bytearray(256 * 1024))  # by all connections: what was read is taken out of it at once
+_SHARED = memoryview(bytearray(256 * 1024))  # by all connections: each takes its data out at once
 
 
 class PeerLost(Exception):
-    """The way to another broker broke."""
+    """Another broker cannot be reached, or the connection to it broke."""
 
 
 class PeerGone(PeerLost):
@@ -46,12 +46,12 @@ class PeerGone(PeerLost):
 
 
 def probe_outcome(error: PeerLost) -> ProbeOutcome:
-    """What a failed attempt says to a failure detector."""
+    """A failed attempt, for a failure detector."""
     return ProbeOutcome.REFUSED if isinstance(error, PeerGone) else ProbeOutcome.LOST
 
 
 class BrokerClient(Protocol):
-    """Another broker, as replication and the controller see it."""
+    """A client of another broker."""
 
     async def ask(self, request: Message, kind: type[M], version: int, timeout_s: float, /) -> M:
         """Raises PeerLost, PeerGone. Records in the answer are slices of a buffer that only the caller holds."""
@@ -60,19 +60,19 @@ class BrokerClient(Protocol):
 
 
 class LeaderClient(BrokerClient, Protocol):
-    """Another broker, as one that copies from it sees it."""
+    """A client of a broker that a follower fetches from."""
 
     async def converse(
         self, name: str, first: EncodeRequest, next_request: NextRequest, timeout_s: float, /
     ) -> bytearray:
-        """Ask, and whatever `heard` wants to ask next, as soon as an answer is there. The answer that ended it.
+        """Sends the first request, then after each answer the one that `next_request` returns.
 
-        Raises as `ask` does, if there is no answer in time to one of them.
+        Returns the answer after which it returned None. Raises as `ask`; each answer has its own time limit.
         """
 
 
 class _WaitingRequest:
-    """A request that waits for its answer. `next_request` may send another one after it."""
+    """A request that waits for its answer. `next_request` may return another one, which then waits in its place."""
 
     __slots__ = ("answer", "correlation_id", "deadline_s", "name", "next_request", "timeout_s", "timer")
 
@@ -82,11 +82,11 @@ class _WaitingRequest:
         self, name: str, answer: "asyncio.Future[bytearray]", timeout_s: float, next_request: NextRequest | None
     ) -> None:
         self.name, self.answer, self.timeout_s, self.next_request = name, answer, timeout_s, next_request
-        self.correlation_id, self.deadline_s = 0, 0.0  # of what was asked last
+        self.correlation_id, self.deadline_s = 0, 0.0  # of the last request
 
 
 class TcpBrokerClient:
-    """A peer at an address. `lost` is called when an open connection breaks."""
+    """A broker at an address. `lost` is called when an open connection breaks."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class TcpBrokerClient:
     ) -> None:
         self.host, self.port, self.client_id, self._lost = host, port, client_id, lost
         self.network = network or TcpNetwork()
-        self._setup_timeout_s = setup_timeout_s  # of a first attempt to connect, and after several have failed
+        self._setup_timeout_s = setup_timeout_s  # for the first attempt to connect, and for later ones
         self._timed_out = 0  # attempts in a row
         self._connection: _BrokerConnection | None = None
         self._connecting = asyncio.Lock()
@@ -117,7 +117,7 @@ class TcpBrokerClient:
         try:
             return parse_response(kind, frame, version)[1]
         except MalformedRequest as error:
-            lost = PeerLost(f"{self} answered {name} with what is no answer: {error}")
+            lost = PeerLost(f"{self} answered {name} with a malformed response: {error}")
             self._break_off(lost)
             raise lost from None
 
@@ -132,7 +132,7 @@ class TcpBrokerClient:
         if connection is not None and connection.broken is None and not self._connecting.locked():
             return connection
         first_s, longest_s = self._setup_timeout_s
-        setup_s = min(timeout_s, longest_s, first_s * 2 ** min(self._timed_out, MOST_DOUBLINGS))
+        setup_s = min(timeout_s, longest_s, first_s * 2 ** min(self._timed_out, MAX_DOUBLINGS))
         deadline = asyncio.timeout(setup_s)
         self._reaching.add(deadline)
         try:
@@ -140,7 +140,7 @@ class TcpBrokerClient:
                 connection = await self._connected()
         except TimeoutError:
             self._timed_out += 1
-            bound = "before the channel was closed" if self._closed else f"in {setup_s:g} s"
+            bound = "before the client was closed" if self._closed else f"in {setup_s:g} s"
             raise PeerLost(f"{self} cannot be reached {bound}") from None
         finally:
             self._reaching.discard(deadline)
@@ -150,7 +150,7 @@ class TcpBrokerClient:
     async def _connected(self) -> "_BrokerConnection":
         async with self._connecting:
             if self._closed:
-                raise PeerLost(f"the channel to {self} is closed")
+                raise PeerLost(f"the client of {self} is closed")
             if self._connection is None or self._connection.broken is not None:
                 self._connection = await self._connect()
             return self._connection
@@ -176,24 +176,24 @@ class TcpBrokerClient:
         self._closed = True
         for deadline in self._reaching:
             deadline.reschedule(0)
-        self._break_off(PeerLost(f"the channel to {self} is closed"))
+        self._break_off(PeerLost(f"the client of {self} is closed"))
 
 
 class _BrokerConnection(asyncio.BufferedProtocol):
-    """One connection. An answer comes in its own buffer, which belongs to the caller.
+    """One connection. Each answer gets a buffer of its own, which belongs to the caller.
 
-    What comes is first read into a buffer that all share, so that a small answer takes one read; of a larger one the
-    rest is read to where it belongs.
+    Data is first read into a buffer that all connections share, so that a small answer takes one read. The rest of a
+    larger answer is read directly into its own buffer.
     """
 
-    def __init__(self, channel: TcpBrokerClient, ids: Iterator[int], lost: Callable[[], None]) -> None:
-        self._name, self._client_id, self._ids, self._lost = repr(channel), channel.client_id, ids, lost
-        self._loop, self._network = asyncio.get_running_loop(), channel.network
+    def __init__(self, client: TcpBrokerClient, ids: Iterator[int], lost: Callable[[], None]) -> None:
+        self._name, self._client_id, self._ids, self._lost = repr(client), client.client_id, ids, lost
+        self._loop, self._network = asyncio.get_running_loop(), client.network
         self.broken: PeerLost | None = None
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[_WaitingRequest] = deque()
-        self._size = b""  # of the answer that is due, as far as it has come
-        self._answer: bytearray | None = None  # under way; None: its size comes first
+        self._size = b""  # the size of the next answer, as far as it was received
+        self._answer: bytearray | None = None  # partly received; None: the size of the next one comes first
         self._filled = 0
 
     async def ask(
@@ -215,7 +215,7 @@ class _BrokerConnection(asyncio.BufferedProtocol):
         self._transport.write(frame)
 
     def _check_deadline(self, waiting: _WaitingRequest) -> None:
-        """If one answer is late, so are all after it."""
+        """If one answer is late, all after it are late, too: the connection breaks."""
         if self._loop.time() < waiting.deadline_s:
             waiting.timer = self._loop.call_at(waiting.deadline_s, self._check_deadline, waiting)
         else:
@@ -227,7 +227,7 @@ class _BrokerConnection(asyncio.BufferedProtocol):
             return
         self.broken = why
         if self._transport is not None:
-            if self._waiting:  # else the kernel would go on sending: it may arrive after the next request
+            if self._waiting:  # otherwise the kernel still sends them, and they may arrive after the next ones
                 self._network.reset(self._transport)
             else:
                 self._transport.abort()
@@ -237,7 +237,7 @@ class _BrokerConnection(asyncio.BufferedProtocol):
                 waiting.answer.set_exception(why)
         self._waiting.clear()
 
-    # What asyncio calls
+    # Callbacks of asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -256,7 +256,7 @@ class _BrokerConnection(asyncio.BufferedProtocol):
                 self._answered(memoryview(answer), answer)
 
     def _split(self, data: memoryview) -> None:
-        """Answers out of what was read; the last may go on in what is read next."""
+        """Splits data into answers. The last one may be incomplete."""
         if self._size:
             data = memoryview(self._size + data)
         at, end = 0, len(data)
@@ -278,10 +278,10 @@ class _BrokerConnection(asyncio.BufferedProtocol):
         self._size = bytes(data[at:])
 
     def _answered(self, view: memoryview, answer: bytearray | None = None) -> None:
-        """`answer`: the same bytes, if they are in a buffer that nothing else uses."""
+        """`answer`: the buffer of `view`, if nothing else uses it."""
         (correlation_id,) = _SIZE.unpack_from(view)
         if not self._waiting or self._waiting[0].correlation_id != correlation_id:
-            self.break_off(PeerLost(f"{self._name} answered {correlation_id}, which was not asked"))
+            self.break_off(PeerLost(f"{self._name} answered {correlation_id}, which is not the oldest request"))
             return
         waiting = self._waiting[0]
         is_over = waiting.answer.done()  # the caller was cancelled

@@ -1,7 +1,8 @@
-"""Settings that were changed while brokers run, of topics and of brokers, as the tree has them.
+"""The dynamic settings of topics and brokers, as the tree has them.
 
-What is written is announced by a node under /config/changes, so that all brokers read it again; the announcements of
-the last quarter of an hour are kept. Whoever writes reads too: what it set holds when it is told so.
+A change is written together with an announcement, a node under /config/changes, which makes all brokers read the
+settings again. The announcements of the last quarter of an hour are kept. At the broker that writes, a change holds
+when the call returns.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ from leadline.runtime.ports import Time
 
 log = logging.getLogger(__name__)
 
-KEPT_MS = 15 * 60 * 1000  # announcements: a broker that was out of reach for longer reads everything again
+KEPT_MS = 15 * 60 * 1000  # for announcements; a broker reads everything again after it was out of reach
 
 Altered = Callable[[Mapping[str, str]], dict[str, str]]
 TOPICS, BROKERS = "topics", "brokers"
@@ -41,7 +42,7 @@ class DynamicConfigs:
 
     def __init__(self, tree: Tree, me: BrokerId, clock: Time) -> None:
         self.tree, self.me, self.clock = tree, me, clock
-        self.topics: dict[str, dict[str, str]] = {}  # what differs from the broker's defaults; of those read so far
+        self.topics: dict[str, dict[str, str]] = {}  # overrides by topic, of the topics read so far
         self.unreadable: set[str] = set()  # topics whose settings cannot be read
         self.broker: dict[str, str] = {}  # of this broker
         self.default: dict[str, str] = {}  # and of all brokers
@@ -51,7 +52,7 @@ class DynamicConfigs:
         self._watches: list[TreeWatch] = []
         self._reading: asyncio.Task[None] | None = None
         self._has_more = False
-        self._missed_changes = False  # there was no connection for a while
+        self._missed_changes = False  # perhaps: there was no connection for a while
 
     async def start(self) -> None:
         self._watches = [
@@ -71,7 +72,7 @@ class DynamicConfigs:
             await asyncio.gather(self._reading, return_exceptions=True)
 
     async def of_topic(self, name: str) -> dict[str, str]:
-        """Read it, unless it is known."""
+        """The overrides of a topic, read from the tree unless they are cached."""
         if name not in self.topics:
             await self._read(TOPICS, name)
         return self.topics[name]
@@ -84,7 +85,7 @@ class DynamicConfigs:
         self.topics.pop(topic, None)
 
     async def alter_topic(self, name: str, altered: Altered) -> None:
-        """Worked out from what was set so far: nothing comes between. The logs obey at once."""
+        """`altered` returns the new overrides, given the current ones. No other write comes between."""
         async with self._writing:
             await self._write(TOPICS, name, altered)
 
@@ -100,7 +101,7 @@ class DynamicConfigs:
             config = altered({} if node is None else znodes.decode_config(path, node.data))
             data = znodes.encode_config(config)
             change: Operation = Create(path, data) if node is None else SetData(path, data, node.version)
-            with suppress(BadVersion, NodeExists):  # another broker was quicker: on top of what it wrote, then
+            with suppress(BadVersion, NodeExists):  # another broker wrote first: read again
                 await self.tree.multi([change, announcement])
                 break
         self._put(kind, name, config)
@@ -111,7 +112,7 @@ class DynamicConfigs:
         try:
             self._put(kind, name, {} if node is None else znodes.decode_config(path, node.data))
         except MalformedNode as error:
-            log.error("the settings of %s %s cannot be read, defaults hold: %s", kind, name, error)
+            log.error("the settings of %s %s cannot be read, so the defaults hold: %s", kind, name, error)
             if kind == TOPICS:
                 self.unreadable.add(name)
             self._put(kind, name, {})
@@ -129,7 +130,7 @@ class DynamicConfigs:
         for notify in self.on_change:
             notify(kind, name)
 
-    # What others announce
+    # Announcements of other brokers
 
     def _session(self, state: SessionState) -> None:
         """Announcements may be deleted while there is no connection: then everything is read again."""
@@ -157,7 +158,7 @@ class DynamicConfigs:
                 for name in sorted(names, key=znodes.sequence):
                     await self._read_announcement(f"{znodes.CONFIG_CHANGES}/{name}")
             except TreeError as error:
-                log.warning("announcements of settings cannot be read now: %s", error)
+                log.warning("changes of settings cannot be read now: %s", error)
             more = self._has_more
 
     async def _read_everything(self) -> None:
@@ -179,14 +180,14 @@ class DynamicConfigs:
             await self._apply(path, node)
             self._last = number
         elif self.clock.now_ms() - node.ctime_ms > KEPT_MS:
-            with suppress(NoNode):  # another broker was quicker
+            with suppress(NoNode):  # another broker has deleted it
                 await self.tree.delete(path)
 
     async def _apply(self, path: str, node: Node) -> None:
         try:
             kind, _, name = znodes.decode_config_change(path, node.data).partition("/")
         except MalformedNode as error:
-            log.error("passed over: %s", error)
+            log.error("a change of settings is ignored: %s", error)
             return
         if self._is_ours(kind, name):
             await self._read(kind, name)

@@ -8,10 +8,10 @@ An attempt ends in one of three ways.
                 answered: Kafka's own brokers register before they listen
     LOST        the connection broke, or no answer came in time: this proves nothing by itself
 
-A broker that is only lost, for a third of zookeeper.session.timeout.ms, is silent. From one place nobody can tell
-whether the other side is cut off or one's own. So only the side that hears most of the brokers acts on silence; of two
+A broker is silent after a third of zookeeper.session.timeout.ms in which all attempts were LOST. One broker cannot tell
+whether the other side is cut off or its own. So only the side that hears most of the brokers acts on silence; of two
 halves, neither does.
-    hears_most      more than half of the brokers answer, counting oneself: silent brokers may be treated as gone
+    hears_most      more than half of the brokers answer, counting this one: silent brokers may be treated as gone
     is_isolated     more than half of the brokers are silent: they may have elected new leaders
 """
 

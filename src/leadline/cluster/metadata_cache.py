@@ -43,7 +43,7 @@ class CachedPartition(NamedTuple):
 
 
 class LeaderAndReplicas(NamedTuple):
-    """Who leads a partition, and who is in sync with it."""
+    """The leader of a partition, and its ISR."""
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -91,7 +91,7 @@ class MetadataCache:
         return NO_LEADER if partition is None else partition.leader
 
     def reachable(self, leader: BrokerId, listener: str) -> Endpoint | None:
-        """Where clients reach a leader. None: it is not known to run, and clients should ask again."""
+        """Where clients reach a leader. None: it may not run, and clients should ask again."""
         broker = None if leader in self.suspected else self.brokers.get(leader)
         return None if broker is None else broker.endpoints.get(listener)
 
@@ -147,7 +147,7 @@ class MetadataCache:
         """Whether the topic is deleted now."""
         before = self.topics.get(name)
         if before is not None and topic_id == NO_ID:
-            topic_id = before.id  # older controllers know of no ids
+            topic_id = before.id  # older controllers send no ids
         if before is not None and before.id != topic_id:
             del self.by_id[before.id]
             before = None
@@ -167,10 +167,13 @@ class MetadataCache:
 
 
 def _broker(broker: UpdateMetadataRequest.UpdateMetadataBroker) -> BrokerInfo:
-    """Older controllers name listeners by their protocols; the oldest know of one."""
+    """Older controllers name listeners by their protocols; the oldest send one endpoint."""
     if not broker.endpoints:
         return BrokerInfo(broker.id, {PROTOCOLS[0]: Endpoint(broker.v0_host, broker.v0_port)}, broker.rack)
-    endpoints = {at.listener or PROTOCOLS[at.security_protocol]: Endpoint(at.host, at.port) for at in broker.endpoints}
+    endpoints = {
+        endpoint.listener or PROTOCOLS[endpoint.security_protocol]: Endpoint(endpoint.host, endpoint.port)
+        for endpoint in broker.endpoints
+    }
     return BrokerInfo(broker.id, endpoints, broker.rack)
 
 

@@ -1,7 +1,7 @@
 """Requests to other brokers, and to the present controller.
 
-The last UpdateMetadata says where they are. One connection to each is kept while it stays there. A request to a silent
-broker fails at once.
+The last UpdateMetadata has their addresses. One connection to each broker is kept until its address changes. A request
+to a silent broker fails at once.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Peers:
-    """The other brokers. PeerLost also for a broker that the metadata do not name."""
+    """The other brokers. PeerLost also for a broker that is not in the metadata."""
 
     def __init__(self, metadata: MetadataCache, listener: str, connect: Callable[[Endpoint], BrokerClient]) -> None:
         self._metadata, self._listener, self._connect = metadata, listener, connect
@@ -32,11 +32,11 @@ class Peers:
     def endpoint(self, broker: BrokerId) -> Endpoint:
         info = self._metadata.brokers.get(broker)
         if info is None or self._listener not in info.endpoints:
-            raise PeerLost(f"no broker {broker} is known that listens on {self._listener}")
+            raise PeerLost(f"broker {broker} is unknown, or does not listen on {self._listener}")
         return info.endpoints[self._listener]
 
     def endpoint_unless_silent(self, broker: BrokerId) -> Endpoint:
-        """As `where`. PeerLost also for a silent broker."""
+        """As `endpoint`. PeerLost also for a silent broker."""
         if broker in self.silent:
             raise PeerLost(f"broker {broker} is silent")
         return self.endpoint(broker)

@@ -2,13 +2,13 @@
 
     node   parent, name    together its path; the root is ('', '')
            data, version, czxid, ctime_ms, owner      as in `tree.Node`
-           born            children that it has had so far: the number of the next sequential one
+           born            the number of children that were ever created: that of the next sequential one
     tree   zxid            id of the last transaction
-           session         number of the last session: each opening is one
+           session         number of the last session: each opening of the file is a session
 
-One process at a time has the file, under SQLite's own exclusive lock, which dies with it. Each opening deletes the
-ephemeral nodes of the sessions before. A commit is on disk when it returns (WAL, synchronous=FULL). Of a damaged file
-all that can be read is kept (`salvage`).
+One process at a time has the file, under SQLite's own exclusive lock, which ends with the process. Each opening deletes
+the ephemeral nodes of earlier sessions. A commit is on disk when it returns (WAL, synchronous=FULL). If the file is
+damaged, `salvage` keeps all nodes that can be read.
 """
 
 import logging
@@ -65,24 +65,24 @@ SCHEMA = """
 """
 CREATE_SCHEMA = f"{SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};"
 REMEDY = (
-    "make it a file of Leadline's that this user can read and write, or remove it: settings of topics and of the "
-    "broker are lost then, the topics and their records are not"
+    "restore a file of Leadline's that this user can read and write, or delete it: then the settings of topics and of "
+    "the broker are lost, but not the topics and their records"
 )
 
 
 class TreeInUse(Exception):
-    """Another process, or another tree of this one, has the file open."""
+    """Another process, or another tree of this process, has the file open."""
 
 
 class Database:
-    """An open file. A write happens within `transaction`; what it changed is then in `events`, in order."""
+    """An open file. A write happens within `transaction`, which adds its changes to `events`, in order."""
 
     def __init__(self, directory: str, clock: Time) -> None:
         self.path = os.path.join(directory, FILE_NAME)
         self._clock = clock
         self.events: list[Event] = []
         self._zxid = 0
-        os.stat(directory)  # names the directory if it is not there; SQLite would not
+        os.stat(directory)  # if the directory is missing, the error names it; SQLite's would not
         with self._opening():
             try:
                 self._connect()
@@ -91,8 +91,8 @@ class Database:
                     raise
                 count = salvage(self.path, CREATE_SCHEMA)
                 log.error(
-                    "%s was damaged (%s): %d nodes were read and are kept; the damaged file is %s. Lost are settings "
-                    "of topics and of the broker, if any; no record of any topic is touched",
+                    "%s was damaged (%s): %d nodes are kept; the damaged file is %s. Settings of topics and of the "
+                    "broker may be lost; the records of topics are not affected",
                     self.path, error, count, self.path + DAMAGED,
                 )  # fmt: skip
                 self._connect()
@@ -119,9 +119,9 @@ class Database:
         run("PRAGMA locking_mode = EXCLUSIVE")
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
-        for (wrong,) in run("PRAGMA quick_check(1)"):
-            if wrong != "ok":
-                raise _malformed(wrong)
+        for (finding,) in run("PRAGMA quick_check(1)"):
+            if finding != "ok":
+                raise _malformed(finding)
         run("BEGIN IMMEDIATE")
         (kind,) = run("PRAGMA application_id").fetchone()
         (format,) = run("PRAGMA user_version").fetchone()
@@ -129,8 +129,8 @@ class Database:
         if not tables:
             self._create_schema()
         elif (kind, format) != (APPLICATION_ID, FORMAT):
-            wrong = f"kind {kind:#x}, format {format}; expected {APPLICATION_ID:#x}, {FORMAT}"
-            raise CorruptFile(self.path, 0, f"{wrong}; {REMEDY}")
+            problem = f"kind {kind:#x}, format {format}; expected {APPLICATION_ID:#x}, {FORMAT}"
+            raise CorruptFile(self.path, 0, f"{problem}; {REMEDY}")
         run("UPDATE tree SET session = session + 1")
         self._zxid, self.session = run("SELECT zxid, session FROM tree").fetchone()
         self.transaction(self.end_sessions)
@@ -151,7 +151,7 @@ class Database:
         self._connection.execute("COMMIT")
 
     def undo(self) -> bool:
-        """All since `begin`, after an error that says that disk or memory were full. False if it cannot be undone."""
+        """Undoes everything since `begin`, after the disk or the memory was full. Returns False if that fails."""
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -162,7 +162,7 @@ class Database:
         return True
 
     def transaction(self, write: Callable[[], T]) -> T:
-        """Within begin and commit: all that `write` does under one id, or nothing of it."""
+        """Runs `write` between `begin` and `commit`: all its changes take effect under one id, or none does."""
         run = self._connection.execute
         events, zxid = len(self.events), self._zxid
         run("SAVEPOINT write")
@@ -172,7 +172,7 @@ class Database:
             run("UPDATE tree SET zxid = ?", (self._zxid,))
             run("RELEASE write")
         except BaseException:
-            if self._connection.in_transaction:  # a full disk may have undone all of it already
+            if self._connection.in_transaction:  # if the disk was full, SQLite may have rolled back already
                 run("ROLLBACK TO write")
                 run("RELEASE write")
             self._zxid = zxid
@@ -221,10 +221,10 @@ class Database:
         query = "SELECT owner, born FROM node WHERE parent = ? AND name = ?"
         row = self._connection.execute(query, _key(parent)).fetchone()
         if not row:
-            raise NoNode(parent, f"there is no such node, so {operation.path} cannot be created")
+            raise NoNode(parent, f"the node does not exist, so {operation.path} cannot be created")
         owner, born = row
         if owner:
-            raise NoChildrenForEphemerals(parent, "an ephemeral node has no children")
+            raise NoChildrenForEphemerals(parent, "an ephemeral node cannot have children")
         path = sequential_path(operation.path, born) if operation.sequential else operation.path
         self._insert(path, operation)
         self._connection.execute("UPDATE node SET born = born + 1 WHERE parent = ? AND name = ?", _key(parent))
@@ -239,7 +239,7 @@ class Database:
                 (*_key(path), operation.data, self._zxid, self._clock.now_ms(), owner),
             )
         except sqlite3.IntegrityError:
-            raise NodeExists(path, "there is such a node already") from None
+            raise NodeExists(path, "the node exists already") from None
 
     def _set(self, operation: SetData) -> int:
         path = operation.path
@@ -253,7 +253,7 @@ class Database:
         path = operation.path
         self._check(path, operation.expected_version)
         if self._connection.execute("SELECT 1 FROM node WHERE parent = ? LIMIT 1", (path,)).fetchone():
-            raise NotEmpty(path, "it has children")
+            raise NotEmpty(path, "the node has children")
         self._connection.execute("DELETE FROM node WHERE parent = ? AND name = ?", _key(path))
         self._note_change(Change.DELETED, path)
 
@@ -261,14 +261,14 @@ class Database:
         query = "SELECT version FROM node WHERE parent = ? AND name = ?"
         row = self._connection.execute(query, _key(path)).fetchone()
         if not row:
-            raise NoNode(path, "there is no such node")
+            raise NoNode(path, "the node does not exist")
         version = int(row[0])
         if expected not in (ANY_VERSION, version):
-            raise BadVersion(path, f"it has version {version}, not {expected}")
+            raise BadVersion(path, f"the node has version {version}, not {expected}")
         return version
 
     def end_sessions(self) -> None:
-        """Delete all ephemeral nodes: only one session is alive, and it is about to end or has just begun."""
+        """Deletes all ephemeral nodes. There is one session at a time, and it has just begun or is about to end."""
         rows = self._connection.execute("SELECT parent, name FROM node WHERE owner != 0 ORDER BY czxid").fetchall()
         for parent, name in rows:
             self._delete(Delete(child_of(parent, name)))
@@ -278,7 +278,7 @@ class Database:
 
 
 def _primary_code(error: sqlite3.Error) -> int:
-    """The low byte of the code."""
+    """SQLite's error code without its extension: the low byte."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 

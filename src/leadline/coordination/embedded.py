@@ -1,12 +1,12 @@
 """The tree of a single node: in a SQLite file, `coordination.db`, with a thread of its own.
 
-Calls go to the thread through a queue and are answered in their order. The thread takes all that wait at once, as one
-group: each call that writes is a transaction, done or not done, and one commit, which waits for the disk, makes the
-group durable. Only then, back on the loop, watches are notified and calls are answered.
+Calls go to the thread through a queue and are answered in order. The thread takes all waiting calls as one group. Each
+call that writes is a transaction of its own. One commit, which waits for the disk, makes the whole group durable. After
+that, on the loop, watches are notified and calls are answered.
 
-The session is that of the process. If the disk fails, it is unknown what is on it: the group fails with
-ConnectionLost, the session expires, and every call from then on finds it so. If the disk is full, the group fails
-likewise, but nothing of it has happened, and the next one may succeed.
+The session lasts as long as the process. If the disk fails, nobody knows what it holds: the group fails with
+ConnectionLost, the session expires, and every later call fails with SessionExpired. If the disk is full, the group
+fails with ConnectionLost too, but has changed nothing, and the next group may succeed.
 """
 
 import asyncio
@@ -44,12 +44,12 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-GROUP_CALLS = 1000  # in one commit: the first of them waits for the last
-RETRIABLE_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM)  # disk or memory are full: nothing is in doubt
+GROUP_CALLS = 1000  # in one commit, at most: the first call waits for the last
+RETRIABLE_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM)  # disk or memory are full: nothing has changed
 
 
 class QueuedCall(Generic[T]):
-    """A job for the thread, and the future of its caller. The thread settles it, the loop hands the answer over."""
+    """A job for the thread, and the future of its caller. The thread runs the job, the loop sets the future."""
 
     def __init__(self, path: str, job: Callable[[Database], T], writes: bool, answered: asyncio.Future[T]) -> None:
         self.path, self._job, self.writes, self._answered = path, job, writes, answered
@@ -82,18 +82,18 @@ Group = list[QueuedCall[Any]]
 
 
 class EmbeddedTree:
-    """Tree, for one process: `tree = await EmbeddedTree.open(directory, clock)`."""
+    """A Tree for one process: `tree = await EmbeddedTree.open(directory, clock)`."""
 
     session = 0
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._calls: queue.SimpleQueue[QueuedCall[Any] | None] = queue.SimpleQueue()  # None: no more
+        self._calls: queue.SimpleQueue[QueuedCall[Any] | None] = queue.SimpleQueue()  # None: the last one
         self._opened: asyncio.Future[int] = self._loop.create_future()
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._watches = Watches(self._loop)
         self._session_watches = SessionWatches(self._loop)
-        self._end_reason: str | None = None  # why the session is
+        self._end_reason: str | None = None  # None: the session lives
 
     @classmethod
     async def open(cls, directory: str, clock: Time) -> "EmbeddedTree":
@@ -194,13 +194,13 @@ class EmbeddedTree:
             self._session_watches.notify(SessionState.EXPIRED)
 
     def _refused(self, group: Group, error: sqlite3.Error) -> None:
-        """Nothing of it has happened; what comes next may succeed."""
-        log.warning("the database refused %d calls: %s; free some space or memory", len(group), error)
+        """The group has changed nothing. The next one may succeed."""
+        log.warning("the database failed %d calls: %s; free some space or memory", len(group), error)
         for call in group:
             call.fail(ConnectionLost(call.path, f"{error}: free some space or memory"))
             call.answer()
 
-    # From here on in the thread: it shares the queue and nothing else.
+    # Everything below runs in the thread, which shares nothing but the queue.
 
     def _work(self, directory: str, clock: Time) -> None:
         back = self._loop.call_soon_threadsafe
@@ -235,7 +235,7 @@ class EmbeddedTree:
                 self._loop.call_soon_threadsafe(self._failed, group, failure)
 
     def _next_group(self) -> tuple[Group, bool]:
-        """All calls that wait; and whether more may come."""
+        """Returns the waiting calls, and whether more may follow."""
         group: Group = []
         call = self._calls.get()
         with suppress(queue.Empty):

@@ -1,14 +1,14 @@
-"""How a broker joins a cluster: the nodes that all need, the cluster's id, an id of its own, its registration.
+"""How a broker joins a cluster: the persistent nodes, the cluster's id, the broker's id, its registration.
 
-A broker that was killed leaves its registration behind, and if it was the controller that too, until its session times
-out. When it is back before that, it puts its own in their place, so that its absence is seen and it has a new epoch.
-But is what it finds its own? Two things prove it, together:
+The registration of a broker that was killed stays until its session expires, and so does /controller if it was the
+controller. A broker that restarts earlier replaces both, so that the others see its absence and its new epoch. Two
+facts together prove that a registration is its own:
 
-    the node belongs to a session that it remembers: each is written to its log directory, which it has locked, before
-    anything is registered in it;
-    it is registered at the very hosts and ports at which it listens itself, so nobody else can.
+    the node belongs to a session that the broker remembers. Before it registers, it writes the id of its session to its
+    log directory, which it has locked
+    the node has exactly the hosts and ports on which the broker listens, so no other broker can listen there
 
-The first alone would fool the copy of a directory, the second two hosts that both call themselves localhost.
+The first fact alone also holds for a copy of the directory, the second for two hosts that both advertise localhost.
 """
 
 import os
@@ -36,18 +36,18 @@ from leadline.log.files import read_file, replace_file
 from leadline.model import BrokerId
 from leadline.runtime.ports import Files
 
-SESSIONS_FILE = "coordination.sessions"  # lines as in a checkpoint: the id of a session each, in hexadecimal
+SESSIONS_FILE = "coordination.sessions"  # as a checkpoint: each line is the id of a session, in hexadecimal
 
 
 async def make_persistent_nodes(tree: Tree) -> None:
     for path in znodes.PERSISTENT:
         while not await tree.exists(path):
-            with suppress(NodeExists, ConnectionLost):  # another broker was quicker, or it may be done
+            with suppress(NodeExists, ConnectionLost):  # another broker created it, or this call did
                 await tree.create(path, make_parents=True)
 
 
 async def agree_on_cluster_id(tree: Tree, proposed: str) -> str:
-    """The id that the cluster has; the proposed one if it had none. Of several brokers at once, one gives it."""
+    """Returns the cluster's id: the proposed one if there is none yet. Of several brokers, the first one sets it."""
     while (node := await tree.get(znodes.CLUSTER_ID)) is None:
         with suppress(NodeExists, ConnectionLost):
             await tree.create(znodes.CLUSTER_ID, znodes.encode_cluster_id(proposed), make_parents=True)
@@ -55,7 +55,7 @@ async def agree_on_cluster_id(tree: Tree, proposed: str) -> str:
 
 
 async def generate_broker_id(tree: Tree, reserved_broker_max_id: int) -> BrokerId:
-    """An id that no broker was given before, and none can be configured with."""
+    """Returns an id that no broker has had, and that no broker can be configured with."""
     while True:
         try:
             return reserved_broker_max_id + await tree.set(znodes.BROKER_SEQUENCE, b"")
@@ -63,11 +63,11 @@ async def generate_broker_id(tree: Tree, reserved_broker_max_id: int) -> BrokerI
             with suppress(NodeExists, ConnectionLost):
                 await tree.create(znodes.BROKER_SEQUENCE, make_parents=True)
         except ConnectionLost:
-            continue  # an id may be lost: there are enough
+            continue  # the id may be lost, which does no harm
 
 
 async def register(tree: Tree, broker: BrokerId, registration: Registration, remembered: Collection[int]) -> int:
-    """The broker's epoch. `remembered`: sessions before this one. NodeExists if another broker has this id."""
+    """Returns the broker's epoch. `remembered`: its earlier sessions. NodeExists if another broker has this id."""
     path, data = znodes.broker_path(broker), encode_registration(registration)
     while True:
         try:
@@ -75,17 +75,17 @@ async def register(tree: Tree, broker: BrokerId, registration: Registration, rem
         except (NodeExists, ConnectionLost):
             node = await tree.get(path)
         if node is None:
-            continue  # it has just gone
+            continue  # it was deleted in between
         if node.owner == tree.session:
             return node.czxid
         if node.owner not in remembered or not _has_endpoints(broker, node, registration):
             raise NodeExists(path, f"broker {broker} is alive in session {node.owner:#x}: {node.data[:300]!r}")
-        with suppress(NoNode, BadVersion, NodeExists, ConnectionLost):  # things have changed: look again
+        with suppress(NoNode, BadVersion, NodeExists, ConnectionLost):  # the node has changed: read it again
             return await _replace(tree, path, node, data)
 
 
 async def _replace(tree: Tree, path: str, node: Node, data: bytes) -> int:
-    """The version would also fit a broker that registered this very moment; ZooKeeper can check no more than that."""
+    """The version also matches a broker that registers at this moment: ZooKeeper can check nothing else."""
     operations: list[Operation] = [Delete(path, node.version), Create(path, data, ephemeral=True)]
     controller = await tree.get(znodes.CONTROLLER)
     if controller is not None and controller.owner == node.owner:
@@ -103,12 +103,12 @@ def _has_endpoints(broker: BrokerId, node: Node, registration: Registration) -> 
 
 
 def remember_sessions(files: Files, directory: str, sessions: Collection[int]) -> None:
-    """Before registering: this session and those before it. After: this one."""
+    """`sessions`: before registering, this one and the earlier ones; after that, this one."""
     replace_file(files, os.path.join(directory, SESSIONS_FILE), encode_lines([f"{id:x}" for id in sessions]))
 
 
 def remembered_sessions(files: Files, directory: str) -> set[int]:
-    """None if nothing sensible is there: then the broker waits until its last session has timed out."""
+    """Empty if the file is missing or damaged: then the broker waits until its last session has expired."""
     path = os.path.join(directory, SESSIONS_FILE)
     try:
         return {int(line, 16) for line in decode_lines(path, read_file(files, path))}

@@ -2,8 +2,8 @@
 
 Pure: bytes in, checked values out.
 
-A character beyond the first 65,536 is two escapes. What Kafka would not have written is refused: another type, an
-integer beyond 32 bits. Unknown fields are passed over.
+A character beyond U+FFFF is written as two escapes. Values that Kafka does not write are rejected: another type, an
+integer beyond 32 bits. Unknown fields are ignored.
 """
 
 import json
@@ -18,7 +18,7 @@ _TO_ESCAPE = re.compile("[\ud800-\udfff\U00010000-\U0010ffff]")
 
 
 class MalformedNode(Exception):
-    """Data of a node that is not what its path promises. Who wrote it is at fault."""
+    """The data of a node does not fit its path. The fault is that of the writer."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -26,7 +26,7 @@ class MalformedNode(Exception):
 
 
 class _Missing:
-    """That a field has no default: it must be there."""
+    """The default of a field that has none: the field is required."""
 
 
 REQUIRED: Final = _Missing()
@@ -54,11 +54,11 @@ def loads(path: str, data: bytes) -> "Fields":
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 class Fields:
-    """An object within a node. Each getter names the field that is missing or of another type."""
+    """An object within a node. MalformedNode names the field that is missing or has another type."""
 
     def __init__(self, path: str, value: object, name: str = "") -> None:
         self.path, self._name = path, name
@@ -92,7 +92,7 @@ class Fields:
         return self._long(name, self.string(name, default))
 
     def fields(self, name: str) -> "Fields":
-        """An object within this one; an empty one if it is not there."""
+        """An object within this one; an empty one if it is missing."""
         return Fields(self.path, self._get(name, {}), self._full(name))
 
     def list_of_fields(self, name: str) -> "list[Fields]":
@@ -133,5 +133,5 @@ class Fields:
 
 
 def integer_of(text: str) -> int | None:
-    """Decimal digits, and a sign perhaps; None for all else that `int` takes for a number."""
+    """Accepts decimal digits with an optional sign. None for other texts, also those that `int` accepts."""
     return int(text) if re.fullmatch(r"[+-]?[0-9]{1,19}", text) else None

@@ -1,10 +1,13 @@
-"""A broker's own node, /brokers/ids/<id>: where it listens and what it can do. Byte for byte as Kafka 3.8 writes it.
+"""A broker's own node, /brokers/ids/<id>: its endpoints and features. Byte for byte as Kafka 3.8 writes it.
 
 Pure: values in and bytes out, or the reverse.
 
-    1  host and port                          4  the protocol of each listener, whose names are free from here on
-    2  endpoints; theirs are the protocols    5  features
+The versions added, in order:
+    1  host and port
+    2  endpoints; a listener is named after its protocol
     3  rack
+    4  the protocol of each listener, whose name is free from then on
+    5  features
 
 Kafka writes version 5; below inter.broker.protocol.version 2.7 version 4, below 0.10.0 version 2. Host and port are
 those of the first PLAINTEXT endpoint, for old clients, or null and -1.

@@ -1,7 +1,7 @@
-"""What can still be read of a damaged coordination.db, in a new one that takes its place.
+"""Replaces a damaged coordination.db by a new one with all nodes that can be read.
 
-The damaged file stays beside it as coordination.db.damaged. The new one is complete and on disk before it gets its
-name, so a crash leaves the old one, which is salvaged again, or the new one.
+The damaged file is kept as coordination.db.damaged. The new file is complete before it gets its name. So a crash leaves
+the old file, which is salvaged again, or the new one.
 """
 
 import os
@@ -18,7 +18,7 @@ COLUMNS = "parent, name, data, version, czxid, ctime_ms, born"
 
 
 class SalvagedNode(NamedTuple):
-    """A node that is no ephemeral one."""
+    """A node of the damaged file. Ephemeral nodes are not salvaged."""
 
     path: str
     data: bytes
@@ -29,7 +29,7 @@ class SalvagedNode(NamedTuple):
 
 
 def salvage(path: str, create_schema: str) -> int:
-    """Put a new file in the place of a damaged one. The number of nodes that it has. OSError, sqlite3.Error."""
+    """Replaces the file. Returns the number of nodes in the new one. OSError, sqlite3.Error."""
     for suffix in ("", WAL):
         with suppress(FileNotFoundError):
             shutil.copyfile(path + suffix, path + DAMAGED + suffix)
@@ -47,13 +47,13 @@ def salvage(path: str, create_schema: str) -> int:
         connection.execute("UPDATE tree SET zxid = ?", (max((row.czxid for row in rows), default=0),))
         connection.execute("COMMIT")
     with suppress(FileNotFoundError):
-        os.unlink(path + WAL)  # it belongs to the damaged file
+        os.unlink(path + WAL)  # of the damaged file
     os.replace(path + NEW, path)
     return len(rows)
 
 
 def _readable(path: str) -> Iterator[SalvagedNode]:
-    """From the front as far as it can be read, and from the back."""
+    """The nodes before the first damaged page, then those after the last one, read backwards."""
     for order in ("ASC", "DESC"):
         with suppress(sqlite3.Error), closing(sqlite3.connect(path)) as connection:
             connection.text_factory = bytes
@@ -63,7 +63,7 @@ def _readable(path: str) -> Iterator[SalvagedNode]:
 
 
 def _row(parent: object, name: object, data: object, *numbers: object) -> SalvagedNode | None:
-    """None for what no broker writes."""
+    """Returns None for a row that no broker writes."""
     if not (isinstance(parent, bytes) and isinstance(name, bytes) and isinstance(data, bytes)):
         return None
     version, czxid, ctime_ms, born = numbers
@@ -82,7 +82,7 @@ def _row(parent: object, name: object, data: object, *numbers: object) -> Salvag
 
 
 def _with_parents(rows: dict[str, SalvagedNode]) -> list[SalvagedNode]:
-    """And an empty node for each parent that could not be read."""
+    """Adds an empty node for each parent that could not be read."""
     for path in list(rows):
         while (path := parent_of(path) if path != ROOT else ROOT) not in rows:
             rows[path] = SalvagedNode(path, b"", 0, 0, 0, 0)

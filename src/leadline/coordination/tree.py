@@ -1,15 +1,15 @@
-"""The tree that brokers agree through, ZooKeeper's model: a port with two homes, a real ZooKeeper and `embedded`.
+"""The tree through which brokers agree, after ZooKeeper's model. It is a port: a real ZooKeeper, or `embedded`.
 
-A node has data, a version that counts its changes from 0, and children. An ephemeral node has no children and lives as
-long as the session that created it. A sequential node is named by its path and ten digits, the number of children that
-its parent has had before. Each transaction has an id greater than all before it, across restarts.
+A node has data, a version that counts its changes from 0, and children. An ephemeral node has no children and exists
+until the session that created it ends. The name of a sequential node ends in ten digits: the number of children that
+its parent has had before. The id of a transaction is greater than all earlier ones, across restarts.
 
     calls are carried out and answered in the order in which they were made
     all operations of a `multi` take effect, or none
     a watch is called for a change before the call that made it is answered, and before any read that shows it
 
-Watches are persistent callbacks on the loop. One that fires says that something changed, not what is there now:
-several changes may cause one call, so read again. After a session state of CONNECTED, read everything again.
+Watches are persistent callbacks on the loop. A watch reports that something changed, not the new state: several changes
+may cause one call, so read again. After the session state CONNECTED, read everything again.
 
 A call that is cancelled, or fails with ConnectionLost, may still take effect.
 """
@@ -29,7 +29,7 @@ _UNFIT = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 
 
 class TreeError(Exception):
-    """Something that the tree, or the way to it, did not allow. Names the path."""
+    """The tree, or the connection to it, failed or rejected a call. The message names the path."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")
@@ -37,7 +37,7 @@ class TreeError(Exception):
 
 
 class NoNode(TreeError):
-    """The node, or the parent of one that is to be created, is not there."""
+    """The node does not exist, or the parent of a new node does not."""
 
 
 class NodeExists(TreeError):
@@ -45,11 +45,11 @@ class NodeExists(TreeError):
 
 
 class BadVersion(TreeError):
-    """Somebody else was quicker: the node has another version than the one that was expected."""
+    """The node has another version than expected: it was changed meanwhile."""
 
 
 class NotEmpty(TreeError):
-    """A node that is to be deleted has children."""
+    """A node with children cannot be deleted."""
 
 
 class NoChildrenForEphemerals(TreeError):
@@ -61,11 +61,11 @@ class SessionExpired(TreeError):
 
 
 class ConnectionLost(TreeError):
-    """No answer came: what was asked may have been done or not."""
+    """No answer came: the call may have taken effect or not."""
 
 
 class TooLarge(TreeError):
-    """More than the tree takes at once."""
+    """The request exceeds the size limit of the tree."""
 
 
 class Node(NamedTuple):
@@ -104,7 +104,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Nothing but a condition for the rest of a `multi`: the node is there and has this version."""
+    """A condition for the rest of a `multi`: the node exists and has this version."""
 
     path: str
     expected_version: int = ANY_VERSION
@@ -118,7 +118,7 @@ class Change(Enum):
     CREATED = "created"
     SET = "set"
     DELETED = "deleted"
-    CHILDREN = "children"  # some came or went
+    CHILDREN = "children"  # some were created or deleted
 
 
 class Event(NamedTuple):
@@ -127,14 +127,14 @@ class Event(NamedTuple):
 
 
 class SessionState(Enum):
-    CONNECTED = "connected"  # read everything again; under another session id, ephemerals have to be made again
-    SUSPENDED = "suspended"  # out of reach: may come back as the same session, or as another
-    EXPIRED = "expired"  # over: ephemerals are gone, or go before anybody else can ask for them
+    CONNECTED = "connected"  # read everything again; create ephemerals again if the session id is new
+    SUSPENDED = "suspended"  # no connection: it continues as the same session, or expires
+    EXPIRED = "expired"  # its ephemerals are deleted before anybody can read the tree again
 
 
 class TreeWatch(Protocol):
     def cancel(self) -> None:
-        """Not a call more, not even of what has already happened."""
+        """The callback is not called again, not even for changes that have already happened."""
 
 
 class Tree(Protocol):
@@ -147,7 +147,7 @@ class Tree(Protocol):
     async def exists(self, path: str, /) -> bool: ...
 
     async def children(self, path: str, /) -> list[str] | None:
-        """Names, sorted. None if the node is not there."""
+        """The names, sorted. None if the node does not exist."""
 
     async def create(
         self,
@@ -158,32 +158,32 @@ class Tree(Protocol):
         sequential: bool = False,
         make_parents: bool = False,
     ) -> Created:
-        """Raises NodeExists, or NoNode for the parent, unless parents are made: empty, one by one, for good."""
+        """Raises NodeExists, or NoNode for the parent. `make_parents` creates empty parents, one by one, that stay."""
 
     async def set(self, path: str, data: bytes, expected_version: int = ANY_VERSION) -> int:
-        """The new version. Raises NoNode, BadVersion."""
+        """Returns the new version. Raises NoNode, BadVersion."""
 
     async def delete(self, path: str, expected_version: int = ANY_VERSION) -> None:
         """Raises NoNode, BadVersion, NotEmpty."""
 
     async def multi(self, operations: Sequence[Operation], /) -> list[Outcome]:
-        """Raises what the first operation that cannot be done raises; then none is done."""
+        """Raises the error of the first operation that fails; then none takes effect."""
 
     async def watch(self, path: str, call: Callable[[Event], None], /) -> TreeWatch:
-        """CREATED, SET and DELETED of a node, which need not be there yet. From the return of this on."""
+        """Reports CREATED, SET and DELETED of a node, which need not exist yet, from the return of this call on."""
 
     async def watch_children(self, path: str, call: Callable[[Event], None], /) -> TreeWatch:
-        """CHILDREN of a node, which need not be there yet, and CREATED and DELETED of itself."""
+        """Reports CHILDREN of a node, which need not exist yet, and CREATED and DELETED of the node itself."""
 
     def watch_session(self, call: Callable[[SessionState], None], /) -> TreeWatch:
-        """Each state of the session that follows."""
+        """Reports each later state of the session."""
 
     async def close(self) -> None:
-        """End the session. Its ephemeral nodes are gone when this returns; calls from here on raise SessionExpired."""
+        """Ends the session: its ephemeral nodes are deleted when this returns. Later calls raise SessionExpired."""
 
 
 def check_path(path: str) -> None:
-    """ValueError for a malformed path: a bug of the caller."""
+    """Raises ValueError for a malformed path: a bug of the caller."""
     if path == ROOT:
         return
     steps = path.split("/")
@@ -192,7 +192,7 @@ def check_path(path: str) -> None:
 
 
 def check_operation(operation: Operation) -> None:
-    """ValueError for what no tree can do: a path that is none, or the end of the root."""
+    """Raises ValueError for a malformed path, and for the deletion of the root."""
     path = operation.path
     numbered = isinstance(operation, Create) and operation.sequential
     check_path(f"{path}0" if numbered else path)

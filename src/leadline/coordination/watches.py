@@ -11,7 +11,7 @@ E = TypeVar("E")
 
 
 class Subscription(Generic[E]):
-    """A callback, until it is cancelled."""
+    """A callback that is called until it is cancelled."""
 
     def __init__(self, call: Callable[[E], None], forget: "Callable[[Subscription[E]], None]") -> None:
         self._call, self._forget = call, forget
@@ -28,7 +28,7 @@ class Subscription(Generic[E]):
 
 
 class SessionWatches:
-    """Watches of the session."""
+    """The watches on the state of the session."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -68,7 +68,7 @@ class Watches:
         return path in self._children
 
     def paths(self) -> list[str]:
-        """Of all watches, each once."""
+        """The paths of all watches, each once."""
         return list(self._data | self._children)
 
     def notify(self, events: Iterable[Event]) -> None:

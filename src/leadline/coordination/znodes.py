@@ -1,23 +1,23 @@
-"""Kafka's own nodes: where they are and what is in them, as Apache Kafka 3.8 writes them, byte for byte.
+"""Kafka's own nodes: their paths and their data, as Apache Kafka 3.8 writes them, byte for byte.
 
 Pure: values in and bytes out, or the reverse.
 
     /controller                                 the controller's broker; ephemeral
-    /controller_epoch                           a number: how many controllers there have been
+    /controller_epoch                           a number: counts the controllers
     /brokers/ids/<id>                           a broker, ephemeral; its creation transaction is the broker's epoch
     /brokers/topics/<topic>                     id and assignment
     /brokers/topics/<topic>/partitions/<n>/state leader and ISR
-    /brokers/seqid                              empty; its version hands out broker ids
-    /config/<type>/<entity>                     what was set; <default> for all entities of a type
-    /config/changes/config_change_<sequence>    which of these has changed
+    /brokers/seqid                              empty; its version is the source of generated broker ids
+    /config/<type>/<entity>                     dynamic settings; <default>: for all entities of a type
+    /config/changes/config_change_<sequence>    announces that the settings of an entity have changed
     /isr_change_notification/isr_change_<sequence>, /log_dir_event_notification/log_dir_event_<sequence>
     /admin/delete_topics/<topic>                empty: a topic to be deleted
-    /admin/reassign_partitions, /admin/preferred_replica_election   what a tool asks for
+    /admin/reassign_partitions, /admin/preferred_replica_election   requests of tools
     /cluster/id, /feature, /latest_producer_id_block
-    /consumers/<group>/offsets/<topic>/<n>      an offset, as a number, of the oldest clients
+    /consumers/<group>/offsets/<topic>/<n>      a number: an offset of the oldest clients
 
-Fields are written in the order in which Kafka's hash tables hand them out; where the names of the fields never vary,
-that order is spelled out here. Decoding takes older versions too. MalformedNode names the path.
+Fields are written in the iteration order of Kafka's hash tables. Where the names of the fields never vary, the order is
+spelled out here. Decoders accept older versions too. MalformedNode names the path.
 """
 
 import re
@@ -55,7 +55,7 @@ NO_FEATURES = dumps({"features": {}, "version": 2, "status": 1})
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY = "<default>"
 
-# What each broker creates at its start, empty, if it is not there.
+# Each broker creates these at its start, empty, unless they exist.
 PERSISTENT = (
     CONSUMERS,
     BROKER_IDS,
@@ -109,7 +109,7 @@ def desanitize(step: str) -> str:
 
 
 def sequence(path: str) -> int:
-    """The number that a sequential node was given: its last ten digits."""
+    """The number of a sequential node: its last ten digits."""
     digits = re.search(r"[0-9]{10,}$", path)
     if not digits:
         raise MalformedNode(path, "its name does not end in a sequence number")
@@ -214,7 +214,7 @@ class PartitionStateNode(NamedTuple):
     leader_epoch: LeaderEpoch
     isr: tuple[BrokerId, ...]
     controller_epoch: int  # of the controller that wrote it
-    recovering: bool = False  # elected out of the ISR, and not yet done with what follows from it
+    recovering: bool = False  # elected by an unclean election, and not recovered yet
 
 
 def encode_state(state: PartitionStateNode) -> bytes:
@@ -245,7 +245,7 @@ def encode_config(config: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """Empty if the node is: so is that of a user who has settings only for some clients."""
+    """Returns {} for an empty node: that of a user with settings for some clients only."""
     if not data:
         return {}
     config = loads(path, data).fields("config")
@@ -258,7 +258,7 @@ def encode_config_change(entity: str) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes) -> str:
-    """The path below /config of what changed."""
+    """The path, below /config, of the entity whose settings have changed."""
     fields = loads(path, data)
     version = fields.integer("version")
     if version == 1:
@@ -274,7 +274,7 @@ def decode_config_change(path: str, data: bytes) -> str:
 
 
 def decode_partitions(path: str, data: bytes) -> list[TopicPartition]:
-    """Of an ISR change, or of a preferred replica election."""
+    """The partitions of an ISR change, or of a preferred replica election."""
     items = loads(path, data).list_of_fields("partitions")
     return [TopicPartition(item.string("topic"), item.integer("partition")) for item in items]
 
@@ -292,7 +292,7 @@ def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[BrokerId, ...
 
 
 def encode_log_dir_event(broker: BrokerId) -> bytes:
-    """A log directory of this broker has failed: event 1, and there is no other."""
+    """A log directory of this broker has failed. This is event 1, the only one."""
     return dumps({"version": 1, "broker": broker, "event": 1})
 
 
@@ -319,7 +319,7 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
-    """None if no block was handed out yet."""
+    """None if no block was assigned yet."""
     if not data:
         return None
     fields = loads(PRODUCER_ID_BLOCK, data)
@@ -334,4 +334,4 @@ def decode_consumer_offset(path: str, data: bytes) -> Offset:
     try:
         return int(data)
     except ValueError:
-        raise MalformedNode(path, "it is not a number") from None
+        raise MalformedNode(path, "not a number") from None

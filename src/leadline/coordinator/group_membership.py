@@ -5,7 +5,7 @@ joined with it yet.
 
     the leader is a member, if there is any; a request that waits gets exactly one reply
 
-Pure: changes what is known of the members, and collects effects until they are taken.
+Pure: changes the members, and collects effects until they are taken.
 """
 
 from collections import Counter
@@ -60,7 +60,7 @@ class GroupMembership:
             raise UnknownMemberId(f"group {self.id} has no member {member_id!r}")
         return member
 
-    # Members come, change and go
+    # Changes of the members
 
     def _put(self, member: GroupMember, protocol_type: str | None) -> None:
         if not self.members:

@@ -31,7 +31,7 @@ M = TypeVar("M", bound=Message)
 
 
 class PartitionLeaders(Protocol):
-    """What this broker knows of the cluster's partitions."""
+    """The partitions of the cluster and their leaders."""
 
     def has_partition(self, tp: TopicPartition, /) -> bool: ...
     def leader_of(self, tp: TopicPartition, /) -> BrokerId: ...
@@ -83,7 +83,7 @@ class MarkerChannel:
                     remaining.remove(tp)
                     marked(tp)
                 elif not logged:
-                    log.warning("%s is retried in %s until it is there: %s", outcome, tp, error)
+                    log.warning("%s is retried in %s until it is written: %s", outcome, tp, error)
                     logged = True
             if not remaining:
                 return

@@ -28,7 +28,7 @@ class TransactionOutcome(NamedTuple):
 
 
 class AppendedMarkers(NamedTuple):
-    """Markers that were appended and are not known to be committed yet."""
+    """Markers that were appended. They may not be committed yet."""
 
     outcome: TransactionOutcome
     ends: dict[TopicPartition, Offset]

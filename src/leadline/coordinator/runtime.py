@@ -76,7 +76,7 @@ class InternalTopic(NamedTuple):
 
     name: str
     partition_count: Callable[[], int | None]  # None: the topic does not exist yet
-    configured_partition_count: Callable[[], int]  # what it will be created with
+    configured_partition_count: Callable[[], int]  # with which it will be created
     load_buffer_bytes: Callable[[], int]
     commit_timeout_ms: Callable[[], int] | None = None  # None: a write may wait for its replicas without limit
 
@@ -184,9 +184,9 @@ class CoordinatorRuntime(Generic[S]):
         return hosted is not None and hosted.leader_state is not None and hosted.leader_state.is_safe(offset)
 
     def when_committed(self, partition: int, offset: Offset, on_committed: OnCommitted) -> None:
-        """Call `then` once all records below the offset are committed, or with the error if they cannot be.
+        """Calls `on_committed` once all records below the offset are committed, or with the error if they cannot be.
 
-        Without other replicas, `then` is called at once. It is called even if the client has disconnected.
+        Without other replicas, it is called at once. It is called even if the client has disconnected.
         """
         if self.is_committed(partition, offset):
             on_committed(None)
@@ -244,7 +244,7 @@ class CoordinatorRuntime(Generic[S]):
                     raise
                 else:
                     log.error("%s cannot be read, so no request is served from it: %s", tp, error)
-                    return  # it stays in _loading: clients are to try again
+                    return  # it stays in _loading, so that clients retry
         if replayed:
             log.info("read %s: %d records", tp, replayed)
         del self._loading[tp.partition]

@@ -230,7 +230,7 @@ class TransactionCoordinator:
         metadata: TransactionMetadata,
         on_written: OnCommitted = lambda error: None,
     ) -> None:
-        """Write a decision. It is pending until it is committed; then it applies, and `then` is called."""
+        """Write a decision. It is pending until it is committed; then it applies, and `on_written` is called."""
         try:
             end = self.runtime.write(shard.partition, [transaction_record(transactional_id.name, metadata)])
         except (RecordTooLarge, RecordListTooLarge) as error:
@@ -278,8 +278,8 @@ class TransactionCoordinator:
     def _complete(self, shard: TransactionShard, transactional_id: TransactionalId) -> None:
         """Decide the completion now, so that nothing else is decided meanwhile. It is written after the markers.
 
-        The markers of our own partitions are appended before the producer gets its reply: what it writes next, even
-        against the protocol, is never part of the transaction that ended.
+        The markers of our own partitions are appended before the producer gets its reply. So its next records are never
+        part of the transaction that ended, even if it breaks the protocol.
         """
         name = transactional_id.name
         transactional_id.pending = completion = transactional_id.complete(self._clock.now_ms())
@@ -337,7 +337,7 @@ class TransactionCoordinator:
         batch = list(islice(timed_out, ABORTS_PER_STEP))
         for shard, transactional_id in batch:
             name, timeout_ms = transactional_id.name, transactional_id.metadata.timeout_ms
-            log.info("%s is aborted: it is open for longer than its %d ms", name, timeout_ms)
+            log.info("aborting %s: it was open for longer than its %d ms", name, timeout_ms)
             try:
                 self._write(shard, transactional_id, transactional_id.fence(now_ms))
             except WireError as error:
@@ -372,4 +372,4 @@ def _deleted(shard: TransactionShard, expired: Collection[TransactionalId], erro
         return  # another broker coordinates them now
     for transactional_id in expired:
         del shard.transactional_ids[transactional_id.name]
-    log.info("%d transactional ids were idle for long and are deleted", len(expired))
+    log.info("deleted %d transactional ids that were idle for too long", len(expired))

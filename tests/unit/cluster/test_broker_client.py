@@ -252,7 +252,7 @@ def test_closing_ends_a_connection_that_is_only_being_made() -> None:
         await begun.wait()
         channel.close()
         async with asyncio.timeout(PATIENCE_S):
-            with pytest.raises(PeerLost, match="before the channel was closed"):
+            with pytest.raises(PeerLost, match="before the client was closed"):
                 await waiting
 
     asyncio.run(test())

@@ -61,7 +61,7 @@ def test_what_a_damaged_page_does_not_hide_is_kept(file: Path, page: int, caplog
         found = readable(file)
     assert found.items() <= NODES.items()
     (line,) = caplog.messages
-    assert "no record of any topic is touched" in line
+    assert "the records of topics are not affected" in line
     assert "\n" not in line
     assert file.with_name(f"{FILE_NAME}.damaged").read_bytes()[4096:] == data[4096:]
     assert readable(file).items() >= found.items(), "the next start finds a file that is whole"
@@ -95,5 +95,5 @@ def test_a_file_of_another_format_is_refused_with_what_helps(file: Path) -> None
     data = bytearray(file.read_bytes())
     data[60:64] = (99).to_bytes(4, "big")  # user_version
     file.write_bytes(data)
-    with pytest.raises(CorruptFile, match=r"format 99; expected .*remove it: settings of topics"):
+    with pytest.raises(CorruptFile, match=r"format 99; expected .*delete it: then the settings of topics"):
         Database(str(file.parent), SystemTime())

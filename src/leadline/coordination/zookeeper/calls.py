@@ -1,11 +1,11 @@
-"""Calls on their way to ZooKeeper: they wait in one queue and are sent and answered in their order.
+"""Calls to ZooKeeper that are not answered yet: they wait in one queue, and are sent and answered in order.
 
-    no more than zookeeper.max.in.flight.requests are sent and not answered
+    at most zookeeper.max.in.flight.requests calls are sent and not answered
     nothing is sent without a connection
 
-When the connection is lost, what was not sent yet waits for the next one. Of what was sent, reads and creates of a
-given name are asked again; they may then find what was written after them. All else fails with ConnectionLost, since
-nobody can say whether it was done.
+When the connection is lost, calls that were not sent yet wait for the next connection. Of the calls that were sent,
+reads and creates of a fixed name are repeated; they may see writes that were made after them. All others fail with
+ConnectionLost, since they may have taken effect or not.
 """
 
 import asyncio
@@ -28,11 +28,11 @@ class PendingCall(Generic[T]):
 
     path: str
     request: Request
-    read: Callable[[Any, int], T]  # ZooKeeper's answer and the id of its transaction, as ours
+    read: Callable[[Any, int], T]  # decodes ZooKeeper's answer, with the id of its transaction
     answered: asyncio.Future[T]
     may_repeat: bool
-    repeated: bool = False  # it was sent before, and perhaps done
-    refused: Callable[[], None] = lambda: None  # called at once, before anything that ZooKeeper says later
+    repeated: bool = False  # sent before a connection was lost: it may have taken effect then
+    refused: Callable[[], None] = lambda: None  # called at once, before later answers and events are processed
 
     def fail(self, error: Exception) -> None:
         if not self.answered.done():  # the caller may have been cancelled
@@ -43,16 +43,16 @@ class PendingCalls:
     def __init__(self, max_in_flight: int) -> None:
         self._max_in_flight = max_in_flight
         self._waiting: deque[PendingCall[Any]] = deque()
-        self._sent: deque[PendingCall[Any]] = deque()  # not answered yet, in order
+        self._sent: deque[PendingCall[Any]] = deque()  # in order
         self._session: ZooKeeperSession | None = None  # None: not connected
-        self._connection = 0  # counts them: what an earlier one still answers is for nobody
+        self._connection = 0  # counts the connections: answers from an earlier one are ignored
 
     def add(self, *calls: PendingCall[Any]) -> None:
         self._waiting.extend(calls)
         self._send()
 
     def add_first(self, calls: Sequence[PendingCall[Any]]) -> None:
-        """Before all that waits."""
+        """Adds calls before all that wait."""
         self._waiting.extendleft(reversed(calls))
         self._send()
 
@@ -74,7 +74,7 @@ class PendingCalls:
         self.add_first([call for call in sent if call.may_repeat])
 
     def fail_all(self, reason: str) -> None:
-        """Nothing is left, and nothing is sent any more."""
+        """Fails all calls. Nothing is sent until the next connection."""
         self.disconnected()
         waiting, self._waiting = self._waiting, deque()
         for call in waiting:
@@ -89,7 +89,7 @@ class PendingCalls:
 
     def _answered(self, connection: int, call: PendingCall[Any], answer: object, zxid: int) -> None:
         if connection != self._connection or isinstance(answer, CONNECTION_ERRORS):
-            return  # what was lost with a connection is dealt with when the loss is told
+            return  # `disconnected` handles the calls of a lost connection
         first = self._sent.popleft()
         assert first is call, "ZooKeeper answers in order"
         try:

@@ -1,12 +1,12 @@
 """The tree in a real ZooKeeper: `tree = await ZooKeeperTree.open(connect, ...)`.
 
-A loss of the connection is a wait for those whose calls can be made again (`zookeeper_calls`), and ConnectionLost for
-the others. An ephemeral node that is created again and found, our own, counts as created. When the session has expired,
-all that waits fails with SessionExpired, and so does all that is asked for before the next session has begun.
+When the connection is lost, calls that can be repeated wait for the next connection, and the others fail with
+ConnectionLost (`calls`). If a repeated create finds an ephemeral node of this session, the node counts as created. When
+the session has expired, all waiting calls fail with SessionExpired, and so do new calls until the next session begins.
 
-A watch of ZooKeeper's fires once and is gone. It is set again as soon as it has fired, before callbacks
-run: a callback that reads again misses nothing. A watch on children needs the node to exist, so a second watch, on the
-node itself, reports its creation. All are set again after each loss of the connection, before that is reported.
+A watch of ZooKeeper fires once. It is set again as soon as it has fired, before callbacks run: a callback that reads
+again misses nothing. A watch on children needs the node to exist, so a second watch, on the node itself, reports its
+creation. After each loss of the connection all watches are set again, before CONNECTED is reported.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ class WatchKind(Enum):
     CHILDREN = "children"
 
 
-WatchKey = tuple[WatchKind, str]  # a watch that is set, or about to be
+WatchKey = tuple[WatchKind, str]  # kind and path of a watch
 
 FIRED_BY: dict[Change, tuple[WatchKind, ...]] = {
     Change.CREATED: (WatchKind.NODE,),
@@ -65,7 +65,7 @@ FIRED_BY: dict[Change, tuple[WatchKind, ...]] = {
 
 
 class ZooKeeperTree:
-    """Tree, in ZooKeeper, below the chroot of zookeeper.connect."""
+    """A Tree in ZooKeeper, below the chroot of zookeeper.connect."""
 
     def __init__(self, address: ConnectString, session_timeout_ms: int, max_in_flight: int) -> None:
         self._loop = asyncio.get_running_loop()
@@ -73,7 +73,7 @@ class ZooKeeperTree:
         self._chroot = Chroot(address.chroot)
         self._calls = PendingCalls(max_in_flight)
         self._first_connected: asyncio.Future[None] = self._loop.create_future()
-        self._end_reason: str | None = None  # why the session is
+        self._end_reason: str | None = None  # None: the session lives
         self._watches = Watches(self._loop)
         self._set_watches: dict[WatchKey, PendingCall[object]] = {}
         self._session_watches = SessionWatches(self._loop)
@@ -86,7 +86,7 @@ class ZooKeeperTree:
     async def open(
         cls, connect: str, *, session_timeout_ms: int, connection_timeout_ms: int, max_in_flight: int
     ) -> "ZooKeeperTree":
-        """The arguments are Kafka's zookeeper.*. InvalidSetting for what is no address, ConnectionLost in the end."""
+        """The arguments are Kafka's zookeeper.*. InvalidSetting: a bad address. ConnectionLost: no answer in time."""
         tree = cls(ConnectString.parse(connect), session_timeout_ms, max_in_flight)
         try:
             async with asyncio.timeout(connection_timeout_ms / 1000):
@@ -96,8 +96,8 @@ class ZooKeeperTree:
             await tree.close()
             if isinstance(error, TimeoutError):
                 reason = (
-                    f"no answer within {connection_timeout_ms / 1000:g} s (zookeeper.connection.timeout.ms). Is it "
-                    "running, and is zookeeper.connect right?"
+                    f"no answer within {connection_timeout_ms / 1000:g} s (zookeeper.connection.timeout.ms). Does it "
+                    "run, and is zookeeper.connect correct?"
                 )
                 raise ConnectionLost(f"ZooKeeper at {connect}", reason) from None
             raise
@@ -192,7 +192,7 @@ class ZooKeeperTree:
         if self._ending:
             await asyncio.wait(self._ending)
 
-    # Calls: asked for, sent, answered
+    # Calls
 
     async def _read(self, path: str, request: Request, read: Callable[[Any, int], T]) -> T | None:
         try:
@@ -201,7 +201,7 @@ class ZooKeeperTree:
             return None
 
     def _create_missing(self, whole_paths: Iterable[str]) -> None:
-        """Nodes that may be there already. What else goes wrong shows in the call that needs them."""
+        """Creates nodes that may exist already. Other errors show in the call that needs the nodes."""
         for path in whole_paths:
             call = self._ask(path, Chroot("").write(Create(path)), self._chroot.created, may_repeat=True)
             call.answered.add_done_callback(_ignore_error)
@@ -211,7 +211,7 @@ class ZooKeeperTree:
         if path:
             self._create_missing([*_ancestors(path), path])
             if not await self.exists(ROOT):
-                raise NoNode(path, "the path of zookeeper.connect is not there and cannot be created")
+                raise NoNode(path, "the path of zookeeper.connect does not exist and cannot be created")
 
     def _ask(
         self,
@@ -314,7 +314,7 @@ class ZooKeeperTree:
         self._watches.notify([event])
 
     def _set_all_watches(self) -> None:
-        """Before all waiting calls: reads that follow the notice of the connection come after it."""
+        """Sets the watches before all waiting calls, so that later reads miss no change."""
         calls = [call for path in self._watches.paths() for call in self._missing_watches(path)]
         self._calls.add_first(calls)
 
@@ -329,7 +329,7 @@ class ZooKeeperTree:
             return (
                 WatchKind.NODE,
                 WatchKind.CHILDREN,
-            )  # in this order: what happens between the two is told by the first
+            )  # in this order: the first reports a change between the two
         return (WatchKind.NODE,) if self._watches.has_watch(path) else ()
 
     def _watch_call(self, kind: WatchKind, path: str) -> PendingCall[object]:
@@ -348,7 +348,7 @@ class ZooKeeperTree:
 
 
 def _ancestors(path: str) -> list[str]:
-    """All nodes between the root and this one, from the top."""
+    """The paths of all nodes between the root and this one, from the top."""
     parent = parent_of(path)
     return [] if parent == ROOT else [*_ancestors(parent), parent]
 

@@ -1,6 +1,6 @@
-"""What a tree is asked for, in ZooKeeper's words, and what ZooKeeper answers, in the tree's.
+"""The tree's operations as requests of kazoo, and kazoo's answers as results and errors of the tree.
 
-Pure: requests and answers of kazoo's, and nothing that sends them.
+Pure: encodes requests and decodes answers. `session` sends them.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,27 +31,27 @@ from leadline.coordination.tree import (
 )
 
 T = TypeVar("T")
-Request = Any  # one of kazoo's, which has no types
+Request = Any  # a request of kazoo, which has no types
 
 MAX_REQUEST_BYTES = 0xFFFFF  # jute.maxbuffer: ZooKeeper closes the connection of a client that sends more
 HEADER_BYTES = 8
 
 ERRORS: dict[type[Exception], tuple[type[TreeError], str]] = {
-    exceptions.NoNodeError: (NoNode, "there is no such node"),
-    exceptions.NodeExistsError: (NodeExists, "there is such a node already"),
-    exceptions.BadVersionError: (BadVersion, "it has another version than the one expected"),
-    exceptions.NotEmptyError: (NotEmpty, "it has children"),
-    exceptions.NoChildrenForEphemeralsError: (NoChildrenForEphemerals, "an ephemeral node has no children"),
+    exceptions.NoNodeError: (NoNode, "the node does not exist"),
+    exceptions.NodeExistsError: (NodeExists, "the node exists already"),
+    exceptions.BadVersionError: (BadVersion, "the node has another version than expected"),
+    exceptions.NotEmptyError: (NotEmpty, "the node has children"),
+    exceptions.NoChildrenForEphemeralsError: (NoChildrenForEphemerals, "an ephemeral node cannot have children"),
 }
-PARENT_ERRORS = (exceptions.NoNodeError, exceptions.NoChildrenForEphemeralsError)  # if it is about a create
+PARENT_ERRORS = (exceptions.NoNodeError, exceptions.NoChildrenForEphemeralsError)  # of a create
 CONNECTION_ERRORS = (exceptions.ConnectionLoss, exceptions.SessionExpiredError)
-ROLLED_BACK = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)  # the rest of a multi that failed
+ROLLED_BACK = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)  # the others of a failed multi
 
 
 class Chroot(NamedTuple):
-    """The node below which all lies: ZooKeeper's paths begin with it, ours do not."""
+    """The node that is the root of our tree: ZooKeeper's paths begin with it, ours do not."""
 
-    path: str  # empty: the root
+    path: str  # empty: ZooKeeper's root
 
     def absolute(self, path: str) -> str:
         return (self.path if path == ROOT else self.path + path) or ROOT
@@ -87,7 +87,7 @@ class Chroot(NamedTuple):
                 return serialization.CheckVersion(path, version)
 
     def created(self, path: str, zxid: int) -> Created:
-        """All that a transaction creates has its id."""
+        """All nodes that a transaction creates have its id."""
         return Created(self.relative(path), zxid)
 
     def outcomes(self, operations: Sequence[Operation], results: Sequence[Any], zxid: int) -> list[Outcome]:
@@ -108,7 +108,7 @@ class Chroot(NamedTuple):
 def check_size(path: str, request: Request) -> None:
     size = HEADER_BYTES + len(request.serialize())
     if size > MAX_REQUEST_BYTES:
-        reason = f"a request of {size} bytes, more than the {MAX_REQUEST_BYTES} of ZooKeeper's jute.maxbuffer"
+        reason = f"the request has {size} bytes; ZooKeeper's jute.maxbuffer allows {MAX_REQUEST_BYTES}"
         raise TooLarge(path, reason)
 
 
@@ -118,14 +118,14 @@ def node_of(answer: Any, _: int) -> Node:
 
 
 def or_error(path: str, creates: bool, read: Callable[[Any, int], T], answer: object, zxid: int) -> T:
-    """The answer as `read` reads it, or raised, if it is an error."""
+    """Decodes the answer with `read`. Raises a TreeError if it is an error."""
     if isinstance(answer, Exception):
         raise error_of(path, creates, answer)
     return read(answer, zxid)
 
 
 def error_of(path: str, creates: bool, error: Exception) -> TreeError:
-    kind, reason = ERRORS.get(type(error), (TreeError, f"ZooKeeper refuses it: {error!r}"))
+    kind, reason = ERRORS.get(type(error), (TreeError, f"ZooKeeper rejected the call: {error!r}"))
     if creates and isinstance(error, PARENT_ERRORS):
         return kind(parent_of(path), f"{reason}, so {path} cannot be created")
     return kind(path, reason)

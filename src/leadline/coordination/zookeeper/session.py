@@ -1,8 +1,8 @@
-"""One session with ZooKeeper, through kazoo: it connects again by itself until it has expired or is ended.
+"""One session with ZooKeeper, through kazoo. It reconnects by itself until it expires or is ended.
 
-kazoo reads its socket in a thread. This file alone knows of it: in that thread, whatever was read is handed over to the
-loop at once, so answers, events and states arrive there in the order in which ZooKeeper sent them. Else kazoo would
-call back from two threads, one for answers and one for events, and a read could overtake the event that goes with it.
+kazoo reads its socket in a thread, and nothing outside this module sees that thread. Answers, events and states go from
+there to the loop at once, so they arrive in the order in which ZooKeeper sent them. By default kazoo calls back from
+two threads, one for answers and one for events, and an answer could overtake an event that precedes it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from kazoo.retry import KazooRetry
 from leadline.config.values import InvalidSetting
 from leadline.coordination.tree import ROOT, Change, Event, SessionState, check_path
 
-FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # between two attempts to connect: grows from one to the other
+FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # pauses between attempts to connect: they grow from the first to the last
 
 CHANGES = {
     EventType.CREATED: Change.CREATED,
@@ -32,15 +32,15 @@ CHANGES = {
 
 
 class ConnectString(NamedTuple):
-    """What zookeeper.connect says: `host:port,host:port/chroot`."""
+    """The value of zookeeper.connect: `host:port,host:port/chroot`."""
 
     hosts: str
     host_count: int
-    chroot: str  # the node below which all lies; empty: the root
+    chroot: str  # the node that is the root of our tree; empty: ZooKeeper's root
 
     @classmethod
     def parse(cls, connect: str) -> "ConnectString":
-        """InvalidSetting if it makes no sense."""
+        """Raises InvalidSetting if the value is malformed."""
         hosts, _, below = connect.partition("/")
         chroot = f"/{below.rstrip('/')}" if below.rstrip("/") else ""
         try:
@@ -52,7 +52,7 @@ class ConnectString(NamedTuple):
 
 
 class ZooKeeperSession:
-    """`on_state` and `on_event` are called on the loop, and so is whoever asks. Paths are whole, chroot included."""
+    """All callbacks run on the loop. Paths are absolute: they begin with the chroot."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ZooKeeperSession:
         on_state: "Callable[[ZooKeeperSession, SessionState], None]",
         on_event: Callable[[Event], None],
     ) -> None:
-        self.id = 0  # 0: it was never connected
+        self.id = 0  # 0: not connected yet
         self.is_connected = False
         self._loop = asyncio.get_running_loop()
         self._on_state, self._on_event = on_state, on_event
@@ -77,13 +77,13 @@ class ZooKeeperSession:
         self._client.start_async()
 
     def ask(self, request: Any, on_answer: Callable[[object, int], None]) -> None:
-        """`done` is handed the answer, or kazoo's error, and the id of the last transaction that it reflects."""
+        """`on_answer` gets the answer, or kazoo's error, and the id of the last transaction that it reflects."""
         if getattr(request, "watcher", None):
             request = request._replace(watcher=self._event_received)
         self._client._call(request, _InlineResult(self, on_answer))
 
     async def end(self) -> None:
-        """Close it, if ZooKeeper can be reached; else it is left to its time-out, and nobody waits for that."""
+        """Closes the session. If ZooKeeper is out of reach, this does not wait: the session expires later."""
         ended = asyncio.Event()
         threading.Thread(target=self._stop, args=(ended,), name="end of a session", daemon=True).start()
         with suppress(TimeoutError):
@@ -97,7 +97,7 @@ class ZooKeeperSession:
         self.is_connected = False
         self._on_state(self, state)
 
-    # From here on in kazoo's threads.
+    # Everything below runs in kazoo's threads.
 
     def _stop(self, ended: asyncio.Event) -> None:
         try:
@@ -116,21 +116,21 @@ class ZooKeeperSession:
             self._call_on_loop(self._disconnected, SessionState.EXPIRED)
 
     def _event_received(self, event: WatchedEvent) -> None:
-        """A deletion that ends two watches comes as one event, for which kazoo calls back twice."""
+        """If a deletion fires two watches, kazoo calls back twice with the same event."""
         is_new, self._last_event = event is not self._last_event, event
-        if is_new and event.type in CHANGES:  # else it is about the connection, which is told otherwise
+        if is_new and event.type in CHANGES:  # other types concern the connection: `_state_changed` gets these
             self._call_on_loop(self._on_event, Event(CHANGES[event.type], event.path))
 
     def _answer_received(self, on_answer: Callable[[object, int], None], answer: object) -> None:
         self._call_on_loop(on_answer, answer, self._client.last_zxid)
 
     def _call_on_loop(self, call: Callable[..., None], *args: object) -> None:
-        with suppress(RuntimeError):  # the loop was closed: nobody is left to be told
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(call, *args)
 
 
 class _InlineResult:
-    """Where kazoo puts an answer."""
+    """Receives an answer from kazoo."""
 
     def __init__(self, session: ZooKeeperSession, done: Callable[[object, int], None]) -> None:
         self._session, self._done = session, done
@@ -142,9 +142,9 @@ class _InlineResult:
 
 
 class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """Calls back in the thread that reads, and connects no more once the session is over: each has its own client.
+    """Calls back in the thread that reads the socket. Does not reconnect once the session has expired.
 
-    A client that went on with a new session would carry into it what was asked in the old one.
+    Each session has its own client: a client that began a new session would repeat calls of the old one in it.
     """
 
     def __init__(self, connect_s: float) -> None:
@@ -163,16 +163,17 @@ class _InlineHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout_s: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
-        """One call of the kernel instead of kazoo's five, several times for each request."""
+        """One system call where kazoo makes five. It is called several times for each request."""
         poller = select.poll()
         for reader in readers:
             poller.register(reader, select.POLLIN)
         for writer in writers:
             poller.register(writer, select.POLLOUT)
         ready = {fd for fd, _ in poller.poll(None if timeout_s is None else timeout_s * 1000)}
-        return [a for a in readers if a.fileno() in ready], [a for a in writers if a.fileno() in ready], []
+        readable = [reader for reader in readers if reader.fileno() in ready]
+        return readable, [writer for writer in writers if writer.fileno() in ready], []
 
     def create_connection(self, *args: Any, **options: Any) -> Any:
         if self.is_over:
-            raise ConnectionRefusedError("the session is over")
+            raise ConnectionRefusedError("the session has expired")
         return super().create_connection(*args, **options | {"timeout": self._connect_s})
