@@ -133,6 +133,10 @@ class ClusterAuthorizationFailed(WireError):
     code = 31
 
 
+class UnsupportedSaslMechanism(WireError):
+    code = 33
+
+
 class IllegalSaslState(WireError):
     code = 34
 
@@ -229,6 +233,10 @@ class ResourceExhausted(StorageError):
 
 class LogDirNotFound(WireError):
     code = 57
+
+
+class SaslAuthenticationFailed(WireError):
+    code = 58
 
 
 class DelegationTokenRequestNotAllowed(WireError):

@@ -1,0 +1,254 @@
+"""SCRAM (RFC 5802): both sides prove that they know the password, and neither says it.
+
+Pure: bytes in, an outcome out. Nonces are passed in.
+
+    client first    n,[a=authzid],n=name,r=nonce[,tokenauth=true]
+    server first    r=nonce of both,s=salt,i=iterations
+    client final    c=gs2 header in base64,r=nonce of both,p=proof
+    server final    v=signature
+
+    auth message    = client first without gs2 header, server first, client final without proof: the bytes as sent
+    proof           = client key XOR HMAC(stored key, auth message)
+    signature       = HMAC(server key, auth message)
+
+    a login costs the server two HMACs and a hash; PBKDF2 is the client's work
+    the nonce and the channel binding of client final are the ones of this exchange (CVE-2024-56128)
+    an authorization id other than the name itself is refused, before anybody looks for the name (CVE-2017-12610)
+    a name that does not exist gets a salt like any other, always the same, and fails at the same message
+    messages to the client are the same for all that is wrong with a credential
+
+A delegation token logs in with `tokenauth=true`: the name is its id, the password its HMAC in base64. The client is
+then the token's owner. An expired token is refused.
+
+Names are ASCII in Kafka, which escapes `,` as `=2C` and `=` as `=3D` and refuses any other `=`.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from leadline.security.principal import USER_TYPE, Principal
+from leadline.security.sasl_mechanisms import Authenticated, Challenge, Failed, Outcome
+from leadline.security.scram_credentials import (
+    MIN_ITERATIONS,
+    MOST_CLIENT_ITERATIONS,
+    ScramCredential,
+    ScramMechanism,
+    client_key,
+    random_text,
+    salted_password,
+    server_key,
+)
+from leadline.security.secret import Secret
+
+_SASL_NAME = rb"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_VALUE = rb"[\x01-\x2b\x2d-\x7f]+"
+_PRINTABLE = rb"[\x21-\x2b\x2d-\x7e]+"
+_BASE64 = rb"(?:[a-zA-Z0-9/+]{4})*(?:[a-zA-Z0-9/+]{3}=|[a-zA-Z0-9/+]{2}==)?"
+_EXTENSIONS = rb"(?:,[A-Za-z]+=" + _VALUE + rb")*"
+
+_CLIENT_FIRST = re.compile(
+    rb"(?P<gs2>n,(?:a=(?P<authzid>" + _SASL_NAME + rb"))?,)(?P<bare>(?:m=" + _VALUE + rb",)?"
+    rb"n=(?P<name>" + _SASL_NAME + rb"),r=(?P<nonce>" + _PRINTABLE + rb")(?P<extensions>" + _EXTENSIONS + rb"))"
+)
+_SERVER_FIRST = re.compile(
+    rb"(?:m=" + _VALUE + rb",)?r=(?P<nonce>" + _PRINTABLE + rb"),s=(?P<salt>" + _BASE64 + rb")"
+    rb",i=(?P<iterations>[0-9]{1,10})" + _EXTENSIONS
+)
+_CLIENT_FINAL = re.compile(
+    rb"(?P<without_proof>c=(?P<channel>" + _BASE64 + rb"),r=(?P<nonce>" + _PRINTABLE + rb")" + _EXTENSIONS + rb")"
+    rb",p=(?P<proof>" + _BASE64 + rb")"
+)
+_SERVER_FINAL = re.compile(rb"(?:e=(?P<error>" + _VALUE + rb"))|(?:v=(?P<signature>" + _BASE64 + rb"))" + _EXTENSIONS)
+
+OTHER_AUTHORIZATION_ID = "Authentication failed: Client requested an authorization id that is different from username"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCredential:
+    """What a login by delegation token needs of the token."""
+
+    owner: Principal
+    credential: ScramCredential
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScramUsers:
+    """Whom a mechanism lets in. `decoy_key` makes the salts of names that do not exist: the same on all brokers."""
+
+    credential_of: Callable[[str], ScramCredential | None]
+    token_of: Callable[[str], TokenCredential | None]
+    decoy_key: Secret
+
+
+class ScramExchange:
+    """The server's side of one login."""
+
+    def __init__(self, mechanism: ScramMechanism, users: ScramUsers, server_nonce: str) -> None:
+        self._mechanism, self._users, self._server_nonce = mechanism, users, server_nonce.encode()
+        self._first: _FirstMessages | None = None
+
+    def evaluate(self, response: bytes, now_ms: int) -> Outcome:
+        if self._first is None:
+            return self._client_first(response, now_ms)
+        return self._client_final(response, self._first)
+
+    def _client_first(self, response: bytes, now_ms: int) -> Outcome:
+        message = _CLIENT_FIRST.fullmatch(response)
+        if message is None:
+            return Failed(reason="invalid SCRAM client first message")
+        name = _decoded(message["name"])
+        if message["authzid"] is not None and _decoded(message["authzid"]) != name:
+            return Failed(OTHER_AUTHORIZATION_ID)
+        login = self._login(name, _says_token(message["extensions"]), now_ms)
+        nonce = message["nonce"] + self._server_nonce
+        salt = base64.b64encode(login.credential.salt)
+        challenge = b"r=%b,s=%b,i=%d" % (nonce, salt, login.credential.iterations)
+        self._first = _FirstMessages(message["gs2"], nonce, message["bare"] + b"," + challenge, login)
+        return Challenge(challenge)
+
+    def _login(self, name: str, by_token: bool, now_ms: int) -> "_Login":
+        if not by_token:
+            credential = self._users.credential_of(name)
+            if credential is None:
+                return _Login(self._decoy(name), None, "no such user")
+            if credential.iterations < MIN_ITERATIONS:
+                return _Login(self._decoy(name), None, f"a credential with less than {MIN_ITERATIONS} iterations")
+            return _Login(credential, Principal(USER_TYPE, name))
+        token = self._users.token_of(name)
+        if token is None:
+            return _Login(self._decoy(name), None, "no such delegation token")
+        if token.expires_ms <= now_ms:
+            return _Login(self._decoy(name), None, "the delegation token has expired")
+        owner = Principal(token.owner.type, token.owner.name, token_authenticated=True)
+        return _Login(token.credential, owner, expires_ms=token.expires_ms)
+
+    def _decoy(self, name: str) -> ScramCredential:
+        """For a name that does not exist: what looks like a credential and fits no password."""
+        key = self._users.decoy_key.reveal()
+        digest = hmac.digest(key, b"%d:%b" % (self._mechanism.value, name.encode()), "sha512")
+        keys = Secret(digest[: hashlib.new(self._mechanism.hash).digest_size])
+        return ScramCredential(random_text(digest[-32:]).encode(), keys, keys, MIN_ITERATIONS)
+
+    def _client_final(self, response: bytes, first: "_FirstMessages") -> Outcome:
+        message = _CLIENT_FINAL.fullmatch(response)
+        if message is None:
+            return Failed(reason="invalid SCRAM client final message")
+        credential, hash_name = first.login.credential, self._mechanism.hash
+        auth_message = first.auth_message + b"," + message["without_proof"]
+        signature = hmac.digest(credential.stored_key.reveal(), auth_message, hash_name)
+        proof = base64.b64decode(message["proof"])
+        stored_key = hashlib.new(hash_name, _xor(signature, proof)).digest()
+        is_proven = hmac.compare_digest(stored_key, credential.stored_key.reveal()) and len(proof) == len(signature)
+        if not is_proven or first.login.principal is None:
+            return Failed(reason=first.login.refusal or "wrong password")
+        if message["nonce"] != first.nonce:
+            return Failed(reason="the nonce of client final is not the one of this exchange")
+        if base64.b64decode(message["channel"]) != first.gs2:
+            return Failed(reason="the channel binding of client final is not the one of client first")
+        final = hmac.digest(credential.server_key.reveal(), auth_message, hash_name)
+        return Authenticated(first.login.principal, b"v=" + base64.b64encode(final), first.login.expires_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Login:
+    credential: ScramCredential
+    principal: Principal | None  # None: this login cannot succeed
+    refusal: str = ""
+    expires_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _FirstMessages:
+    gs2: bytes
+    nonce: bytes  # of client and server
+    auth_message: bytes  # as far as it goes
+    login: _Login
+
+
+class ScramClientState(Enum):
+    FIRST = 1
+    FINAL = 2
+    SIGNATURE = 3
+    COMPLETE = 4
+
+
+class ScramClientFailed(Exception):
+    """The server is not what it claims to be, or refuses the login."""
+
+
+class ScramClient:
+    """The client's side: the broker itself, when it logs in to another. PBKDF2 runs within `evaluate`."""
+
+    def __init__(
+        self, mechanism: ScramMechanism, name: str, password: Secret, nonce: str, by_token: bool = False
+    ) -> None:
+        self._mechanism, self._password, self._nonce = mechanism, password, nonce.encode()
+        extension = b",tokenauth=true" if by_token else b""
+        self._bare = b"n=%b,r=%b%b" % (_encoded(name), self._nonce, extension)
+        self._signature = b""
+        self.state = ScramClientState.FIRST
+
+    def evaluate(self, challenge: bytes) -> bytes:
+        """The next message; empty once the server has proven itself. Raises ScramClientFailed."""
+        if self.state is ScramClientState.FIRST:
+            self.state = ScramClientState.FINAL
+            return b"n,," + self._bare
+        if self.state is ScramClientState.FINAL:
+            return self._final(challenge)
+        if self.state is ScramClientState.SIGNATURE:
+            return self._verify(challenge)
+        raise ScramClientFailed("a challenge after the login was complete")
+
+    def _final(self, challenge: bytes) -> bytes:
+        message = _SERVER_FIRST.fullmatch(challenge)
+        if message is None:
+            raise ScramClientFailed("invalid SCRAM server first message")
+        if not message["nonce"].startswith(self._nonce) or message["nonce"] == self._nonce:
+            raise ScramClientFailed("the server's nonce does not continue the client's")
+        salt, iterations = base64.b64decode(message["salt"]), int(message["iterations"])
+        if not MIN_ITERATIONS <= iterations <= MOST_CLIENT_ITERATIONS:
+            raise ScramClientFailed(f"the server asks for iterations beyond {MIN_ITERATIONS}..{MOST_CLIENT_ITERATIONS}")
+        salted = salted_password(self._mechanism, self._password, salt, iterations)
+        without_proof = b"c=biws,r=" + message["nonce"]
+        auth_message = b",".join([self._bare, challenge, without_proof])
+        key, hash_name = client_key(self._mechanism, salted).reveal(), self._mechanism.hash
+        signature = hmac.digest(hashlib.new(hash_name, key).digest(), auth_message, hash_name)
+        self._signature = hmac.digest(server_key(self._mechanism, salted).reveal(), auth_message, hash_name)
+        self.state = ScramClientState.SIGNATURE
+        return without_proof + b",p=" + base64.b64encode(_xor(key, signature))
+
+    def _verify(self, challenge: bytes) -> bytes:
+        message = _SERVER_FINAL.fullmatch(challenge)
+        if message is None:
+            raise ScramClientFailed("invalid SCRAM server final message")
+        if message["error"] is not None:
+            raise ScramClientFailed(f"the server refuses the login: {message['error'].decode()}")
+        if not hmac.compare_digest(base64.b64decode(message["signature"]), self._signature):
+            raise ScramClientFailed("the server's signature is wrong: it does not know the password")
+        self.state = ScramClientState.COMPLETE
+        return b""
+
+
+def _says_token(extensions: bytes) -> bool:
+    pairs = dict(part.split(b"=", 1) for part in extensions.split(b",") if part)
+    return pairs.get(b"tokenauth", b"").lower() == b"true"
+
+
+def _decoded(name: bytes) -> str:
+    return name.replace(b"=2C", b",").replace(b"=3D", b"=").decode()
+
+
+def _encoded(name: str) -> bytes:
+    return name.replace("=", "=3D").replace(",", "=2C").encode()
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    """Of the first's length; what the other has more or less is the caller's to notice."""
+    other = other[: len(one)].ljust(len(one), b"\0")
+    return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).to_bytes(len(one), "big")
