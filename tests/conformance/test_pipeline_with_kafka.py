@@ -132,8 +132,8 @@ def test_through_any_listener_batches_are_written_once_and_read(kafka: Kafka, wa
 @pytest.mark.parametrize(
     ("way", "changed", "said"),
     [
-        ("PLAIN", {"sasl.jaas.config": 'username="ada" password="wrong"'}, "does not let us in"),
-        ("SCRAM-SHA-256", {"sasl.jaas.config": 'username="ada" password="wrong"'}, "does not let us in"),
+        ("PLAIN", {"sasl.jaas.config": 'username="ada" password="wrong"'}, "refuses the login"),
+        ("SCRAM-SHA-256", {"sasl.jaas.config": 'username="ada" password="wrong"'}, "refuses the login"),
         ("PLAIN", {"sasl.mechanism": "OAUTHBEARER"}, f"has {MECHANISMS.replace(',', ', ')}"),
         ("PLAIN", {"sasl.jaas.config": ""}, "it must have a username and a password"),
         ("SSL", {"ssl.truststore.location": "/nowhere.pem"}, "cannot be read"),

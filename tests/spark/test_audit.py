@@ -42,7 +42,7 @@ def test_findings_end_with_1_and_name_file_and_position(replicas: Replicas, caps
     assert audit(*replicas.paths) == 1
     torn = size - len(batch(5))
     out = capsys.readouterr().out
-    assert f"{path}: at byte {torn}: torn tail: the last batch is cut off" in out
+    assert f"{path}: at byte {torn}: torn tail: the last batch is incomplete" in out
     assert audit(*replicas.paths, "--json", "--topic", "orders") == 1
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {"file": str(path), "position": torn, "kind": "torn tail"}.items() <= found[0].items()

@@ -32,12 +32,14 @@ def test_tasks_run_in_this_interpreter(spark: SparkSession) -> None:
     assert found == sys.executable
 
 
-def test_results_that_nobody_hands_over_are_told_as_such(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_that_cannot_be_fetched_fail_with_the_cause(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refused(_: object) -> None:
         raise ConnectionRefusedError("nobody is there")
 
     monkeypatch.setattr(util, "_create_local_socket", refused)
-    with pytest.raises(TaskFailed, match="did not hand over what its tasks found: nobody is there"):
+    with pytest.raises(TaskFailed, match="did not return the results of the tasks: nobody is there"):
         run_tasks(spark, str, [1, 2])
     monkeypatch.undo()
     assert run_tasks(spark, str, [1, 2]) == ["1", "2"]

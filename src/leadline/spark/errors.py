@@ -2,4 +2,4 @@
 
 
 class JobFailed(Exception):
-    """A job cannot go on; the text says why."""
+    """A job cannot continue. The text gives the reason."""

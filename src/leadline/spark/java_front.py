@@ -1,8 +1,8 @@
-"""What Spark's launcher takes for `java`: hands over to the real one, with arguments that it can do more with.
+"""The program that Spark's launcher runs as `java`. It adapts the arguments and runs the real Java.
 
-Run as `python java_front.py JAVA ARGUMENTS`.
-    a module that is asked for by --add-modules and that this Java lacks is left out
-    the class path names every file once: Java 21 takes no class-data archive for one that names a file twice
+Usage: `python java_front.py JAVA ARGUMENTS`.
+    --add-modules omits a module that this Java lacks
+    the class path names every file once: Java 21 refuses a class-data archive if a file is named twice
 """
 
 import os
@@ -15,11 +15,11 @@ OPTIONAL = "--add-modules=jdk.incubator.vector"
 
 
 def adapted(arguments: Sequence[str], files_in: Callable[[str], list[str]], has_optional: bool) -> list[str]:
-    kept = [argument for argument in arguments if has_optional or argument != OPTIONAL]
-    if "-cp" in kept[:-1]:
-        at = kept.index("-cp") + 1
-        kept[at] = os.pathsep.join(_class_path(kept[at].split(os.pathsep), files_in))
-    return kept
+    adapted_arguments = [argument for argument in arguments if has_optional or argument != OPTIONAL]
+    if "-cp" in adapted_arguments[:-1]:
+        at = adapted_arguments.index("-cp") + 1  # the class path follows
+        adapted_arguments[at] = os.pathsep.join(_class_path(adapted_arguments[at].split(os.pathsep), files_in))
+    return adapted_arguments
 
 
 def _class_path(entries: Sequence[str], files_in: Callable[[str], list[str]]) -> list[str]:
@@ -32,7 +32,7 @@ def jars_in(folder: str) -> list[str]:
 
 
 def has_module(java: str) -> bool:
-    """Told by the file where a Java says what it is made of; by itself where there is none."""
+    """Whether this Java has the optional module: from its `release` file, or from its own list if it has no file."""
     release = Path(java).resolve().parent.parent / "release"
     if release.exists():
         return "jdk.incubator.vector" in release.read_text()

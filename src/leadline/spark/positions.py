@@ -1,8 +1,8 @@
-"""How far a stream has read: what its checkpoint holds, and what became of it since.
+"""The positions of a stream: the offsets in its checkpoint, compared with the current offsets of the cluster.
 
 Format: JSON as Spark's own Kafka connector writes it, {"topic": {"0": 17}}, so that a stream can resume from that
-connector's checkpoint. Beside the topics, under a name that no topic can have, stand the group that the progress is
-committed to and the ids of the topics. The ids tell a topic that was deleted and created again.
+connector's checkpoint. A further field, whose name no topic can have, holds the group that the progress is committed
+to, and the topic ids. By its id, a stream recognises a topic that was deleted and created again.
 
 Pure: values in, values out.
 """
@@ -20,17 +20,17 @@ GONE = "the topic or the partition no longer exists, or is no longer selected"
 
 
 class BadCheckpoint(Exception):
-    """This stream could not have written what the checkpoint holds."""
+    """The checkpoint holds something that this stream cannot have written."""
 
 
 class DataLoss(JobFailed):
-    """Records that were to be read are gone: which, and why."""
+    """Records that the stream has not read are gone. The text names them and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Positions:
     offsets: Mapping[TopicPartition, Offset]  # the next to read
-    group: str = ""  # empty: of a checkpoint that the connector wrote
+    group: str = ""  # empty: Spark's own connector wrote the checkpoint
     ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -83,7 +83,7 @@ class Loss(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterOffsets:
-    """What the cluster has."""
+    """The current offsets of the cluster."""
 
     earliest: Mapping[TopicPartition, Offset]
     latest: Mapping[TopicPartition, Offset]

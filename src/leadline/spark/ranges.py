@@ -1,8 +1,8 @@
-"""Which offsets a batch reads, and which task reads which of them.
+"""The ranges of offsets that a batch reads, and their division into tasks.
 
-A range is offsets of one partition that are read in order. Big ones are split, so that many tasks share them; small
-ones are packed into one task, so that a thousand quiet partitions do not cost a thousand tasks.
-    every offset of the ranges that are planned is in exactly one task, and the ranges of a task are in order
+A range holds offsets of one partition, which are read in order. A big range is split among tasks. Small ranges share a
+task, so that a thousand quiet partitions do not cost a thousand tasks.
+    every planned offset is in exactly one task, and the ranges of a task are in order
 
 Pure: offsets in, plans out.
 """
@@ -15,9 +15,9 @@ from itertools import pairwise
 
 from leadline.model import Offset, TopicPartition
 
-SPLIT_BYTES = 128 << 20  # a task reads so much of one partition at most
-PACK_BYTES = 16 << 20  # and so much of several
-UNKNOWN_BYTES = 256.0  # of a record, if the brokers report no sizes
+SPLIT_BYTES = 128 << 20  # the most that a task reads of one partition
+PACK_BYTES = 16 << 20  # the most that a task reads of several partitions
+UNKNOWN_BYTES = 256.0  # the assumed size of a record if the brokers report no sizes
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -28,7 +28,7 @@ class Range:
 
     @property
     def length(self) -> int:
-        """Of offsets; of records there may be fewer."""
+        """The number of offsets. There may be fewer records."""
         return self.until - self.first
 
 
@@ -44,7 +44,7 @@ def plan(
     split_bytes: int = SPLIT_BYTES,
     pack_bytes: int = PACK_BYTES,
 ) -> list[Task]:
-    """At least `min_tasks` of them, where there are as many offsets; each of at most `max_records`."""
+    """The tasks: at least `min_tasks` if there are as many offsets, each with at most `max_records`."""
 
     def size(range_: Range) -> float:
         return range_.length * bytes_per_offset.get(range_.tp, UNKNOWN_BYTES)
@@ -63,7 +63,7 @@ def _pieces(range_: Range, size: float, split_bytes: int, max_records: int | Non
 
 
 def _raise_to(counts: list[int], ranges: Sequence[Range], least: int) -> None:
-    """More pieces, always of the range whose pieces are the biggest, until there are enough."""
+    """Adds pieces until there are enough, always to the range whose pieces are the biggest."""
     biggest = [(-range_.length / count, n) for n, (range_, count) in enumerate(zip(ranges, counts, strict=True))]
     heapq.heapify(biggest)
     for _ in range(least - sum(counts)):
@@ -75,7 +75,7 @@ def _raise_to(counts: list[int], ranges: Sequence[Range], least: int) -> None:
 
 
 def split(range_: Range, count: int) -> list[Range]:
-    """Into so many pieces of the same length, or one more."""
+    """Splits a range into pieces whose lengths differ by at most one."""
     cuts = [range_.first + range_.length * n // count for n in range(count + 1)]
     return [Range(range_.tp, first, until) for first, until in pairwise(cuts)]
 
@@ -95,7 +95,7 @@ def _pack(pieces: Sequence[Range], sizes: Sequence[float], limit: float, max_rec
 
 
 def _spread(tasks: list[Task], least: int) -> list[Task]:
-    """Take packed ranges apart again, where packing left too few tasks."""
+    """Moves ranges of shared tasks into tasks of their own until there are enough tasks."""
     while len(tasks) < least and any(len(task) > 1 for task in tasks):
         n = max(range(len(tasks)), key=lambda n: len(tasks[n]))
         half = len(tasks[n]) // 2
@@ -104,15 +104,15 @@ def _spread(tasks: list[Task], least: int) -> list[Task]:
 
 
 def admit(
-    begin: Mapping[TopicPartition, Offset],
+    start: Mapping[TopicPartition, Offset],
     end: Mapping[TopicPartition, Offset],
     bytes_per_offset: Mapping[TopicPartition, float],
     *,
     max_offsets: int | None = None,
     max_bytes: int | None = None,
 ) -> dict[TopicPartition, Offset]:
-    """How far to read now, under limits: the same share of what each partition has, and at least one offset of each."""
-    ranges = [Range(tp, begin.get(tp, until), until) for tp, until in end.items()]
+    """The end offsets of a batch under limits: the same share of each partition, and at least one offset of each."""
+    ranges = [Range(tp, start.get(tp, until), until) for tp, until in end.items()]
     offsets = sum(max(range_.length, 0) for range_ in ranges)
     size = sum(max(range_.length, 0) * bytes_per_offset.get(range_.tp, UNKNOWN_BYTES) for range_ in ranges)
     share = min(

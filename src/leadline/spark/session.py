@@ -1,7 +1,7 @@
-"""A SparkSession as every job and every test gets it.
+"""The SparkSession of all jobs and tests.
 
-Times are UTC, the interpreter of the tasks is this one, and Spark keeps quiet: what the Java process and its workers
-write to stderr goes to a file, the end of which is shown when no session comes about.
+Times are UTC. Tasks run in the interpreter of this process. The Java process and its workers write stderr to a file; if
+Spark does not start, the error shows the last lines of the file.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 TRIES = 4  # of a task
-LOG_LINES = 5  # of Java's last words, in an error
+LOG_LINES = 5  # of Java's log, in an error
 
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -40,11 +40,11 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "4",
 }
-LOCAL_ONLY = ("spark.driver.host", "spark.driver.bindAddress")  # executors elsewhere must find the driver
+LOCAL_ONLY = ("spark.driver.host", "spark.driver.bindAddress")  # executors on other machines must reach the driver
 
 
 class NoSession(JobFailed):
-    """Spark did not start; the text says why, in one line."""
+    """Spark did not start. The text gives the reason in one line."""
 
 
 def session(
@@ -55,26 +55,26 @@ def session(
     java_options: str = "",
     cache: Path | None = None,
 ) -> SparkSession:
-    """The session of this process. One that is there already is returned as it is."""
+    """The session of this process. An existing session is returned unchanged."""
     if (active := SparkSession.getActiveSession()) is not None:
         return active
     configs = SETTINGS | dict(settings or {})
     if not master.startswith("local"):
         configs = {name: value for name, value in configs.items() if name not in LOCAL_ONLY or name in (settings or {})}
-    conf = SparkConf(loadDefaults=False).setMaster(patient(master)).setAppName(app)
+    conf = SparkConf(loadDefaults=False).setMaster(with_retries(master)).setAppName(app)
     for name, value in configs.items():
         conf.set(name, value)
     _launch(conf, java_options, java.cache_dir() if cache is None else cache)
     return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
-def patient(master: str) -> str:
-    """On this machine, too, a task whose process died is tried again, as on a cluster."""
+def with_retries(master: str) -> str:
+    """A local master with retries: a task whose process died is retried, as on a cluster."""
     return re.sub(r"^local\[([^,\]]+)\]$", rf"local[\1,{TRIES}]", master)
 
 
 def _launch(conf: SparkConf, options: str, cache: Path) -> None:
-    """The Java process, and in it a context; a second try without an archive, should the first one fail."""
+    """Starts the Java process and a context in it. If that fails with an archive, tries again without one."""
     cache = _usable(cache)
     found_java = java.find(cache)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -94,7 +94,7 @@ def _launch(conf: SparkConf, options: str, cache: Path) -> None:
 
 @contextmanager
 def _java_home(home: Path) -> Iterator[None]:
-    """For the launcher alone: other processes find Java by themselves."""
+    """Sets JAVA_HOME for the launcher. Other processes find Java by themselves."""
     before = os.environ.get("JAVA_HOME")
     os.environ["JAVA_HOME"] = str(home)
     try:
@@ -106,20 +106,21 @@ def _java_home(home: Path) -> Iterator[None]:
 
 
 def home_without_zips(cache: Path) -> Path:
-    """Spark's home but for pyspark.zip, out of which each Python process would compile pyspark anew: a second of CPU.
+    """A SPARK_HOME without pyspark.zip. Python processes then import the installed pyspark.
 
-    They then import it from where it is installed. On a cluster the zip is what is sent to the executors.
+    From the zip, each process would compile pyspark again, which takes a second of CPU. On a cluster the zip is needed:
+    Spark sends it to the executors.
     """
     installed = Path(java.spark_home())
     home = cache / f"home-{hashlib.sha256(str(installed).encode()).hexdigest()[:16]}"
     if not home.exists():
         with tempfile.TemporaryDirectory(dir=cache) as scratch:
-            made = Path(scratch, "home")
-            made.mkdir()
+            new = Path(scratch, "home")
+            new.mkdir()
             for part in ("bin", "jars", "sbin"):
-                (made / part).symlink_to(installed / part)
+                (new / part).symlink_to(installed / part)
             with suppress(OSError):  # another process was quicker
-                made.rename(home)
+                new.rename(home)
     return home
 
 
@@ -140,26 +141,26 @@ def _context(conf: SparkConf, java_options: list[str]) -> None:
             with java_gateway(conf, log) as gateway:
                 SparkContext(conf=conf, gateway=gateway)
         except JavaExited:
-            raise NoSession(f"Spark did not start: {_last_words(Path(log.name))}") from None
+            raise NoSession(f"Spark did not start: {_last_lines(Path(log.name))}") from None
 
 
-def _last_words(log: Path) -> str:
+def _last_lines(log: Path) -> str:
     lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return " / ".join(lines[-LOG_LINES:]) or "Java ended without a word"
+    return " / ".join(lines[-LOG_LINES:]) or "Java ended without a message"
 
 
 class TaskFailed(JobFailed):
-    """A task of a job failed, again and again; one line about it."""
+    """A task of a job failed in every try. The text is one line."""
 
 
 def run_tasks(spark: SparkSession, work: Callable[[T], R], tasks: Sequence[T]) -> list[R]:
-    """Each piece of work in a task of its own; what they return, in order."""
+    """Runs `work` on each item in a Spark task. Returns the results in order."""
     try:
         results: list[R] = spark.sparkContext.parallelize(tasks, max(len(tasks), 1)).map(work).collect()
     except (Py4JJavaError, PySparkException) as error:
         raise TaskFailed(f"a task failed: {_cause(str(error))}") from error
-    except UnboundLocalError as error:  # of pyspark: the process that held the results is gone
-        raise TaskFailed(f"Spark did not hand over what its tasks found: {_cause(str(error.__context__))}") from error
+    except UnboundLocalError as error:  # pyspark raises it if it cannot connect to the process with the results
+        raise TaskFailed(f"Spark did not return the results of the tasks: {_cause(str(error.__context__))}") from error
     return results
 
 
@@ -168,4 +169,4 @@ def _cause(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     python = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Failed|Interrupt)\b", line)]
     java = [line for line in lines if line.startswith("Caused by:")]
-    return (python or java or lines or ["no reason was given"])[-1]
+    return (python or java or lines or ["no reason"])[-1]

@@ -1,8 +1,8 @@
-"""The job `audit`: the replicas of topics, held against each other and against what must hold of each, by their files.
+"""The job `audit`: checks the files of replicas, and compares the replicas of each partition.
 
-A unit of work is a range of offsets of one partition, with the files of all its replicas; ranges end where segments do.
-A file is reported by the unit in which it starts, and read by all units that it reaches into. What was compacted is
-one unit, as its records can only be judged together.
+A task reads a range of offsets of one partition, from all its replicas. Ranges end where segments end. Every task whose
+range a segment overlaps reads it; the task in whose range it starts reports it. A compacted partition is one task,
+because its records can only be compared as a whole.
 """
 
 import os
@@ -25,10 +25,10 @@ from leadline.spark.files.segments import EVERYTHING, LogFiles
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-UNIT_BYTES = 256 << 20  # of all replicas together; a larger segment is a unit of its own
-MOST_FINDINGS, MOST_KEPT = 1000, 10_000  # of a unit: reported one by one, and kept until duplicates are removed
-AGAIN_S = 0.5  # until what was found beside a running broker is looked for once more
-ROUNDS = 4  # of units for each core, between two reports
+UNIT_BYTES = 256 << 20  # of all replicas together; a larger segment is a task of its own
+MOST_FINDINGS, MOST_KEPT = 1000, 10_000  # of a task: reported singly, and kept until duplicates are removed
+AGAIN_S = 0.5  # before the second read of files of a running broker
+ROUNDS = 4  # tasks for each core, between two reports of progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class AuditTask:
 @dataclass(slots=True)
 class AuditResult:
     findings: list[Finding] = field(default_factory=list)
-    unreported: int = 0  # findings that were too many
+    unreported: int = 0  # findings beyond the limit
     files: int = 0
     bytes: int = 0
     batches: int = 0
@@ -64,11 +64,11 @@ class AuditResult:
         self.seconds += other.seconds
 
 
-# What there is to do
+# The tasks
 
 
 def units(logs: Sequence[LogFiles], *, checksums: bool, unit_bytes: int = UNIT_BYTES) -> Iterator[AuditTask]:
-    """Replicas are what has the same name and the same topic id, as far as it is known."""
+    """The tasks for all partitions. Logs with the same name and the same topic id, if they have one, are replicas."""
     by_partition: dict[tuple[TopicPartition, str], list[LogFiles]] = defaultdict(list)
     for log in logs:
         by_partition[log.tp, str(log.topic_id or "")].append(log)
@@ -78,7 +78,7 @@ def units(logs: Sequence[LogFiles], *, checksums: bool, unit_bytes: int = UNIT_B
 
 
 def _cuts(replicas: Sequence[LogFiles], unit_bytes: int) -> Iterator[Offset]:
-    """Where one unit ends and the next begins: at segments of the replica that has the most."""
+    """The offsets between two tasks: base offsets of segments, in the replica with the most segments."""
     if any(log.cleaned_until is not None for log in replicas):
         return
     filled = 0
@@ -90,7 +90,7 @@ def _cuts(replicas: Sequence[LogFiles], unit_bytes: int) -> Iterator[Offset]:
 
 
 def logs_of(paths: Sequence[str], topics: Sequence[str] = ()) -> tuple[list[LogFiles], list[Finding]]:
-    """What is there, and what is wrong with it before any log was opened. NoLogs."""
+    """The logs, and the findings about checkpoints and topic ids. NoLogs if a path holds none."""
     damaged: list[CorruptFile] = []
     logs = segments.logs_in(paths, topics, damaged.append)
     findings = [Finding(FindingKind.FILE, None, error.path, error.position, error.reason) for error in damaged]
@@ -98,7 +98,7 @@ def logs_of(paths: Sequence[str], topics: Sequence[str] = ()) -> tuple[list[LogF
 
 
 def _other_topics(logs: Sequence[LogFiles]) -> Iterator[Finding]:
-    """Partitions of the same name that are of different topics: one was deleted and made anew."""
+    """Partitions of different topics with the same name: one topic was deleted and created again."""
     first_logs: dict[str, LogFiles] = {}
     for log in logs:
         first = first_logs.setdefault(log.tp.topic, log)
@@ -108,19 +108,22 @@ def _other_topics(logs: Sequence[LogFiles]) -> Iterator[Finding]:
             yield Finding(FindingKind.TOPIC, log.tp, path, 0, f"the topic's id is {ids}")
 
 
-# One unit
+# One task
 
 
 def audit_unit(unit: AuditTask) -> AuditResult:
-    """Beside a broker that runs, files change while they are read: there, what is found must be found twice."""
+    """Reads the files of a running broker twice if there are findings: files change while they are read.
+
+    Only findings of both reads count.
+    """
     started = time.perf_counter()
     result = _audited(unit)
     if result.findings and not all(map(_is_stopped, unit.logs)):
         time.sleep(AGAIN_S)
-        again = _audited(replace(unit, logs=tuple(map(segments.listed_again, unit.logs))))
+        second_result = _audited(replace(unit, logs=tuple(map(segments.listed_again, unit.logs))))
         places = {finding.place for finding in result.findings}
-        again.findings = [finding for finding in again.findings if finding.place in places]
-        result = again
+        second_result.findings = [finding for finding in second_result.findings if finding.place in places]
+        result = second_result
     result.unreported += max(len(result.findings) - MOST_FINDINGS, 0)
     del result.findings[MOST_FINDINGS:]
     result.seconds = time.perf_counter() - started
@@ -146,56 +149,56 @@ def _audited(unit: AuditTask) -> AuditResult:
 
 
 def _replica(unit: AuditTask, log: LogFiles, result: AuditResult) -> ReplicaContent | None:
-    """None if there are no files, or some were removed while they were read: then nothing can be said of it."""
-    reads: list[FileContent] = []
-    own: list[FileContent] = []
+    """None if there are no files, or if some were removed during the read."""
+    contents: list[FileContent] = []
+    own_contents: list[FileContent] = []
     for segment, above in segments.segments_of(log, unit.first, unit.until):
         is_own = segment.base_offset >= unit.first
         try:
-            read, findings = file_scan.examine(log, segment, above, checksums=unit.checksums and is_own)
+            content, findings = file_scan.examine(log, segment, above, checksums=unit.checksums and is_own)
         except FileNotFoundError:
             return None
         except OSError as error:
             text = f"it cannot be read: {error.strerror}"
             result.report([Finding(FindingKind.FILE, log.tp, error.filename or segment.path, 0, text)])
             return None
-        reads.append(read)
+        contents.append(content)
         if is_own:
-            own.append(read)
+            own_contents.append(content)
             result.report(findings)
             result.files += 1
             result.bytes += segment.size
-            result.batches += len(read.batches)
-    result.report(file_scan.epochs(log, own))
+            result.batches += len(content.batches)
+    result.report(file_scan.epochs(log, own_contents))
     if unit.until == EVERYTHING:
         result.report(file_scan.snapshots(log))
-        result.report(checks.short(reads[-1], log.high_watermark) if reads else ())
-    if not reads:
+        result.report(checks.short(contents[-1], log.high_watermark) if contents else ())
+    if not contents:
         return None
-    return ReplicaContent(log.tp, tuple(reads), log.log_start, log.high_watermark, log.cleaned_until or 0)
+    return ReplicaContent(log.tp, tuple(contents), log.log_start, log.high_watermark, log.cleaned_until or 0)
 
 
 def _compare_compacted(replicas: Sequence[tuple[LogFiles, ReplicaContent]], until: Offset) -> Iterator[Finding]:
-    """Each with each: what one of them dropped, two others may still have."""
-    read: list[tuple[ReplicaContent, ReplicaRecords]] = []
+    """Compares each replica with each other one: two replicas may hold a record that a third one lacks."""
+    records_by_replica: list[tuple[ReplicaContent, ReplicaRecords]] = []
     for log, replica in replicas:
         try:
-            read.append((replica, file_scan.records(log, until)))
+            records_by_replica.append((replica, file_scan.records(log, until)))
         except CorruptFile as error:
             yield Finding(FindingKind.FRAME, log.tp, error.path, error.position, error.reason)
         except FileNotFoundError:
-            continue  # compacted once more meanwhile
-    for replica_a, replica_b in permutations(read, 2):
+            continue  # compaction replaced the file during the read
+    for replica_a, replica_b in permutations(records_by_replica, 2):
         yield from comparison.compare_compacted(*replica_a, *replica_b, until)
 
 
-# All of them
+# All tasks
 
 
 def audit_all(spark: "SparkSession", work: Sequence[AuditTask]) -> Iterator[AuditResult]:
-    """Results as they come, a round of units at a time: as many as there are cores, some times over."""
+    """The results of the tasks, a round at a time. A round has ROUNDS tasks for each core."""
     context = spark.sparkContext
     at_once = max(context.defaultParallelism * ROUNDS, 1)
-    for begin in range(0, len(work), at_once):
-        some = work[begin : begin + at_once]
-        yield from context.parallelize(some, len(some)).map(audit_unit).collect()
+    for start in range(0, len(work), at_once):
+        tasks = work[start : start + at_once]
+        yield from context.parallelize(tasks, len(tasks)).map(audit_unit).collect()

@@ -1,7 +1,7 @@
-"""What must hold of several replicas: below the high watermark they are the same, batch by batch.
+"""The comparison of replicas: below the high watermark they hold the same batches.
 
-Where one was compacted, every record that another one still has is there, or was allowed to go: compaction keeps the
-last record of each key, tombstones for a while, and nothing of aborted transactions.
+A compacted replica may lack records that another one still holds. Compaction keeps the last record of each key, keeps
+tombstones for a while, and removes records of aborted transactions. Every other missing record is a finding.
 
 Pure: columns in, findings out.
 """
@@ -18,13 +18,13 @@ from leadline.spark.audit.checks import BatchColumns, Bools, FileContent, Findin
 
 @dataclass(frozen=True)
 class ReplicaContent:
-    """What was read of one log, as far as a range of offsets goes."""
+    """The content of one log, within a range of offsets."""
 
     tp: TopicPartition
     files: tuple[FileContent, ...]
     log_start: Offset
     high_watermark: Offset | None
-    cleaned_until: Offset = 0  # compaction has been at work below
+    cleaned_until: Offset = 0  # offsets below it were compacted
 
     @cached_property
     def batches(self) -> BatchColumns:
@@ -32,7 +32,7 @@ class ReplicaContent:
         return BatchColumns(*map(np.concatenate, columns)) if self.files else BatchColumns.of([])
 
     def file_of(self, row: int) -> FileContent:
-        """The file that the n-th batch of all is in."""
+        """The file that holds a batch, by the row of the batch in `batches`."""
         for file in self.files:
             if row < len(file.batches):
                 return file
@@ -40,7 +40,7 @@ class ReplicaContent:
         return self.files[-1]
 
     def place_of(self, offset: Offset) -> tuple[FileContent, int]:
-        """The file and the position of the batch that holds an offset, or follows it."""
+        """The file and position of the batch that holds the offset; if none does, of the batch after it."""
         file = max((file for file in self.files if file.base_offset <= offset), key=lambda file: file.base_offset)
         row = int(np.searchsorted(file.batches.last, offset))
         return file, int(file.batches.position[row]) if row < len(file.batches) else file.end
@@ -51,141 +51,144 @@ class ReplicaContent:
 
 
 def committed_until(replicas: Sequence[ReplicaContent]) -> Offset:
-    """Below this all of them must agree: the highest watermark that one has; without any, what all of them hold."""
+    """All replicas must agree below this offset: the highest high watermark, or the lowest log end if there is none."""
     marks = [replica.high_watermark for replica in replicas if replica.high_watermark is not None]
     return max(marks) if marks else min((replica.batches.end or 0 for replica in replicas), default=0)
 
 
 def compare(replicas: Sequence[ReplicaContent], first: Offset, until: Offset) -> Iterator[Finding]:
-    """Where the others differ from the first one, in offsets that both hold, batch by batch. The fewer are wrong."""
+    """The differences between the first replica and each other one, batch by batch, in offsets that both hold.
+
+    The version of a batch that more replicas hold is the right one.
+    """
     holding = [replica for replica in replicas if len(replica.batches)]
     for other in holding[1:]:
         yield from _compare(holding, holding[0], other, first, until)
 
 
 def _compare(
-    all_of_them: Sequence[ReplicaContent],
+    replicas: Sequence[ReplicaContent],
     first_replica: ReplicaContent,
     other: ReplicaContent,
     first: Offset,
     until: Offset,
 ) -> Iterator[Finding]:
-    ours, theirs = first_replica.batches, other.batches
-    first = max(first, int(ours.base[0]), int(theirs.base[0]), first_replica.log_start, other.log_start)
-    until = min(until, int(ours.last[-1]) + 1, int(theirs.last[-1]) + 1)
-    rows, their_rows = (np.flatnonzero((b.base >= first) & (b.last < until)) for b in (ours, theirs))
-    if _alike(ours, rows, theirs, their_rows):
+    batches, other_batches = first_replica.batches, other.batches
+    first = max(first, int(batches.base[0]), int(other_batches.base[0]), first_replica.log_start, other.log_start)
+    until = min(until, int(batches.last[-1]) + 1, int(other_batches.last[-1]) + 1)
+    rows, other_rows = (np.flatnonzero((b.base >= first) & (b.last < until)) for b in (batches, other_batches))
+    if _alike(batches, rows, other_batches, other_rows):
         return
-    _, mine, yours = np.intersect1d(ours.base[rows], theirs.base[their_rows], return_indices=True)
-    mine, yours = rows[mine], their_rows[yours]
-    for begin, behind in _runs(_differences(ours, mine, theirs, yours)):
-        row, their_row, last = int(mine[begin]), int(yours[begin]), int(ours.last[mine[behind - 1]])
-        if _votes(all_of_them, theirs.version(their_row)) > _votes(all_of_them, ours.version(row)):
-            yield _difference(other, their_row, first_replica, row, last)
+    _, common, other_common = np.intersect1d(batches.base[rows], other_batches.base[other_rows], return_indices=True)
+    common, other_common = rows[common], other_rows[other_common]
+    for start, end in _runs(_differences(batches, common, other_batches, other_common)):
+        row, other_row, last = int(common[start]), int(other_common[start]), int(batches.last[common[end - 1]])
+        if _votes(replicas, other_batches.version(other_row)) > _votes(replicas, batches.version(row)):
+            yield _difference(other, other_row, first_replica, row, last)
         else:
-            yield _difference(first_replica, row, other, their_row, last)
-    yield from _lacking(first_replica, other, first, until)
-    yield from _lacking(other, first_replica, first, until)
+            yield _difference(first_replica, row, other, other_row, last)
+    yield from _missing_batches(first_replica, other, first, until)
+    yield from _missing_batches(other, first_replica, first, until)
 
 
 def _votes(replicas: Iterable[ReplicaContent], version: tuple[int, ...]) -> int:
-    """How many have a batch as it is."""
+    """How many replicas hold this version of a batch."""
     rows = ((replica.batches, int(np.searchsorted(replica.batches.base, version[0]))) for replica in replicas)
     return sum(row < len(batches) and batches.version(row) == version for batches, row in rows)
 
 
-def _alike(ours: BatchColumns, rows: Longs, theirs: BatchColumns, their_rows: Longs) -> bool:
-    return len(rows) == len(their_rows) and not _differences(ours, rows, theirs, their_rows).any()
+def _alike(batches: BatchColumns, rows: Longs, other_batches: BatchColumns, other_rows: Longs) -> bool:
+    return len(rows) == len(other_rows) and not _differences(batches, rows, other_batches, other_rows).any()
 
 
-def _differences(ours: BatchColumns, rows: Longs, theirs: BatchColumns, their_rows: Longs) -> Bools:
+def _differences(batches: BatchColumns, rows: Longs, other_batches: BatchColumns, other_rows: Longs) -> Bools:
     differ = np.zeros(len(rows), np.bool_)
     for name in ("base", "last", "size", "epoch", "crc"):
-        differ |= getattr(ours, name)[rows] != getattr(theirs, name)[their_rows]
+        differ |= getattr(batches, name)[rows] != getattr(other_batches, name)[other_rows]
     return differ
 
 
 def _runs(flags: Bools) -> Iterator[tuple[int, int]]:
-    """From where to where flags are set without a gap."""
+    """The start and end of each run of flags that are set."""
     edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
 def _difference(right: ReplicaContent, right_row: int, wrong: ReplicaContent, row: int, last: Offset) -> Finding:
-    """Of batches up to one that ends with `last`."""
-    due, actual = right.batches, wrong.batches
-    base, mark = int(actual.base[row]), wrong.high_watermark
-    offsets = f"the offsets {base} to {last}" if last > actual.last[row] else f"the batch of offset {base}"
+    """The finding for a run of different batches, which ends at offset `last`."""
+    right_batches, wrong_batches = right.batches, wrong.batches
+    base, mark = int(wrong_batches.base[row]), wrong.high_watermark
+    offsets = f"the offsets {base} to {last}" if last > wrong_batches.last[row] else f"the batch of offset {base}"
     parts = [
-        f"{label} {getattr(actual, name)[row]}, not {getattr(due, name)[right_row]}"
+        f"{label} {getattr(wrong_batches, name)[row]}, not {getattr(right_batches, name)[right_row]}"
         for name, label in (("epoch", "epoch"), ("last", "last offset"), ("size", "size"), ("crc", "CRC"))
-        if getattr(actual, name)[row] != getattr(due, name)[right_row]
+        if getattr(wrong_batches, name)[row] != getattr(right_batches, name)[right_row]
     ]
-    there = f"as in {right.file_of(right_row).path} at byte {due.position[right_row]}"
+    reference = f"as in {right.file_of(right_row).path} at byte {right_batches.position[right_row]}"
     above = "; above its own high watermark: it will be cut off there" if mark is not None and base >= mark else ""
-    kind = FindingKind.EPOCH if actual.epoch[row] != due.epoch[right_row] else FindingKind.BYTES
-    text = f"{offsets}: {', '.join(parts)} {there}{above}"
-    return wrong.file_of(row).finding(kind, actual.position[row], text, base)
+    kind = FindingKind.EPOCH if wrong_batches.epoch[row] != right_batches.epoch[right_row] else FindingKind.BYTES
+    text = f"{offsets}: {', '.join(parts)} {reference}{above}"
+    return wrong.file_of(row).finding(kind, wrong_batches.position[row], text, base)
 
 
-def _lacking(holder: ReplicaContent, lacking: ReplicaContent, first: Offset, until: Offset) -> Iterator[Finding]:
-    """Batches of the one that the other does not have, or has cut differently."""
-    held, lacked = holder.batches, lacking.batches
-    rows = np.flatnonzero((held.base >= first) & (held.last < until) & ~np.isin(held.base, lacked.base))
-    holders = np.searchsorted(lacked.last, held.base[rows])  # the batch there that holds the offset, or follows it
-    for at, begin, count in zip(*np.unique(holders, return_index=True, return_counts=True), strict=True):
-        if at == len(lacked) or lacking.has_holes:
-            continue  # unreadable bytes are reported already
-        row, last_row = rows[begin], rows[begin + count - 1]
-        is_there = lacked.base[at] <= held.base[row]
+def _missing_batches(holder: ReplicaContent, other: ReplicaContent, first: Offset, until: Offset) -> Iterator[Finding]:
+    """The batches that `other` lacks, or holds within a larger batch."""
+    batches, other_batches = holder.batches, other.batches
+    rows = np.flatnonzero((batches.base >= first) & (batches.last < until) & ~np.isin(batches.base, other_batches.base))
+    # The row of the other replica's batch that holds the offset; if none does, of the batch after it.
+    holders = np.searchsorted(other_batches.last, batches.base[rows])
+    for at, start, count in zip(*np.unique(holders, return_index=True, return_counts=True), strict=True):
+        if at == len(other_batches) or other.has_holes:
+            continue  # file_scan.py reports unreadable bytes
+        row, last_row = rows[start], rows[start + count - 1]
+        is_there = other_batches.base[at] <= batches.base[row]
         kind, what = (
-            (FindingKind.BYTES, "are part of a larger batch") if is_there else (FindingKind.MISSING, "are not there")
+            (FindingKind.BYTES, "are part of a larger batch") if is_there else (FindingKind.MISSING, "are missing")
         )
-        there = f"{holder.file_of(row).path} from byte {held.position[row]} on"
-        text = f"offsets {held.base[row]} to {held.last[last_row]} {what}; they are in {there}"
-        yield lacking.file_of(at).finding(kind, lacked.position[at], text, held.base[row])
+        reference = f"{holder.file_of(row).path} from byte {batches.position[row]} on"
+        text = f"offsets {batches.base[row]} to {batches.last[last_row]} {what}; they are in {reference}"
+        yield other.file_of(at).finding(kind, other_batches.position[at], text, batches.base[row])
 
 
-# What compaction left
+# Compacted replicas
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRecords:
-    """The records of one log, without those of aborted transactions."""
+    """The records of one log, without records of aborted transactions."""
 
     offset: Longs
-    key: Longs  # a hash; of no meaning where there is none
+    key: Longs  # a hash; meaningless for a record without a key
     content: Longs  # a hash of key, value and time
-    may_go: Bools  # without a key or a value: compaction may drop it on its own account
+    may_go: Bools  # has no key or no value: compaction may remove it although no newer record has its key
 
 
 def compare_compacted(
     replica: ReplicaContent,
     records: ReplicaRecords,
     other: ReplicaContent,
-    their_records: ReplicaRecords,
+    other_records: ReplicaRecords,
     until: Offset,
 ) -> Iterator[Finding]:
-    """Each record of the first one is in the other, and the same there, unless that was compacted and may lack it."""
+    """The other replica holds each record of the first one, unchanged, unless compaction was allowed to remove it."""
     first, cleaned_until = max(replica.log_start, other.log_start), other.cleaned_until
-    theirs = their_records.offset
-    end = min(until, int(theirs[-1]) + 1) if len(theirs) else first
+    other_offsets = other_records.offset
+    end = min(until, int(other_offsets[-1]) + 1) if len(other_offsets) else first
     inside = (records.offset >= first) & (records.offset < end)
-    at, there = lookup(theirs, records.offset)
-    rows = np.flatnonzero(inside & there)
-    for row in rows[records.content[rows] != their_records.content[at[rows]]].tolist():
-        yield _of_record(other, int(records.offset[row]), "differs from that", replica, FindingKind.BYTES)
-    newest = _newest(records, their_records, cleaned_until)
-    for row in np.flatnonzero(inside & ~there & ~records.may_go).tolist():
+    at, is_in_other = lookup(other_offsets, records.offset)
+    rows = np.flatnonzero(inside & is_in_other)
+    for row in rows[records.content[rows] != other_records.content[at[rows]]].tolist():
+        yield _record_finding(other, int(records.offset[row]), "differs from that", replica, FindingKind.BYTES)
+    newest = _newest(records, other_records, cleaned_until)
+    for row in np.flatnonzero(inside & ~is_in_other & ~records.may_go).tolist():
         offset = int(records.offset[row])
         if offset >= cleaned_until or newest.get(int(records.key[row]), -1) <= offset:
-            yield _of_record(
-                other, offset, "is not there, and nothing newer of its key; it is", replica, FindingKind.MISSING
-            )
+            what = "is missing, and so is any newer record of its key; it is"
+            yield _record_finding(other, offset, what, replica, FindingKind.MISSING)
 
 
 def _newest(records_a: ReplicaRecords, records_b: ReplicaRecords, until: Offset) -> dict[int, Offset]:
-    """The last offset of each key below an offset, by either."""
+    """The last offset of each key in either replica, below an offset."""
     newest: dict[int, Offset] = {}
     for records in (records_a, records_b):
         below = records.offset < until
@@ -195,9 +198,11 @@ def _newest(records_a: ReplicaRecords, records_b: ReplicaRecords, until: Offset)
     return newest
 
 
-def _of_record(here: ReplicaContent, offset: Offset, what: str, there: ReplicaContent, kind: FindingKind) -> Finding:
-    """At the batch that holds an offset, or would."""
-    file, position = here.place_of(offset)
-    other, other_position = there.place_of(offset)
-    text = f"the record of offset {offset} {what} in {other.path} at byte {other_position}"
+def _record_finding(
+    replica: ReplicaContent, offset: Offset, what: str, other: ReplicaContent, kind: FindingKind
+) -> Finding:
+    """A finding at the batch that holds the offset, or at the one after it."""
+    file, position = replica.place_of(offset)
+    other_file, other_position = other.place_of(offset)
+    text = f"the record of offset {offset} {what} in {other_file.path} at byte {other_position}"
     return file.finding(kind, position, text, offset)

@@ -1,17 +1,16 @@
-"""Record batches into Arrow: what every reader of the pipeline does with bytes, whether of files or of a broker.
+"""Record batches become Arrow batches. All readers of the pipeline use it, for bytes of files and of brokers.
 
     offset          int64
     timestamp       timestamp[ms], UTC
     timestamp_type  int32, as in Kafka: 0 the producer's time, 1 the time of the append
     key, value      binary, either may be null
-    headers         list<struct<key: string, value: binary>>, only where wanted
+    headers         list<struct<key: string, value: binary>>, only on request
 
-Whole batches lie back to back; one that is cut off at the end is left out. Control batches are left out, too, and
-where aborted transactions are given, so are their records.
-    the checksum of a batch is right before anything in it is believed
-    whatever the input: the columns, or an error that names offset and position
-    what lies in memory at a time is the input, decompressed batches of PIECE_BYTES and one more, and what comes of
-    PIECE_RECORDS
+The input is a sequence of whole batches. An incomplete batch at the end is ignored, and so are control batches. The
+caller may pass aborted transactions; their records are then omitted.
+    the checksum of a batch is verified before its content is used
+    any input gives either columns or an error that names offset and position
+    memory holds the input, decompressed batches of PIECE_BYTES and one more, and the columns of PIECE_RECORDS records
 
 Pure: bytes in, columns out.
 """
@@ -50,11 +49,11 @@ from leadline.spark.batches.record_positions import (
     skip,
 )
 
-END_UNKNOWN: Offset = (1 << 63) - 1  # as last offset of an aborted transaction: its marker in the data ends it
-PIECE_BYTES = 8 << 20  # of decompressed batches, which become one record batch of Arrow's
-PIECE_RECORDS = 1_000_000  # and so many at most
+END_UNKNOWN: Offset = (1 << 63) - 1  # the last offset of an aborted transaction whose marker is in the data
+PIECE_BYTES = 8 << 20  # decompressed bytes that become one Arrow batch
+PIECE_RECORDS = 1_000_000  # the most records of one Arrow batch
 MAX_BYTES = (1 << 31) - 1  # of one column
-SLACK = bytes(8)  # after joined bodies: eight bytes can be read at any of their positions
+SLACK = bytes(8)  # after joined bodies, so that eight bytes can be read at each position
 TIMESTAMP = pa.timestamp("ms", "UTC")
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -71,7 +70,7 @@ SCHEMA_WITH_HEADERS = pa.schema([*COLUMNS, pa.field("headers", HEADERS)])
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """The records that a reader asks for, out of the batches at hand."""
+    """The records that a reader requests."""
 
     first: Offset
     until: Offset  # exclusive
@@ -84,7 +83,7 @@ class RecordFilter:
 
 
 class WrongBatch(CorruptMessage):
-    """One that is damaged, by its place in the data."""
+    """A damaged batch, with its position in the data."""
 
     def __init__(self, position: int, header: Header, reason: str) -> None:
         super().__init__(f"the batch of offset {header.base_offset} at byte {position}: {reason}")
@@ -92,7 +91,7 @@ class WrongBatch(CorruptMessage):
 
 
 def decode(data: Buffer, filter_: RecordFilter) -> pa.RecordBatch:
-    """All records at once; for data that may be packed so well that this is too much, there is `pieces`."""
+    """All records at once. For data that may decompress to more than memory holds, use `pieces`."""
     batches = list(pieces(data, filter_))
     if len(batches) == 1:
         return batches[0]
@@ -103,7 +102,7 @@ def decode(data: Buffer, filter_: RecordFilter) -> pa.RecordBatch:
 
 
 def pieces(data: Buffer, filter_: RecordFilter) -> Iterator[pa.RecordBatch]:
-    """The records in their order, none from after a damaged batch."""
+    """The records in order, up to a damaged batch."""
     piece = _Piece(data)
     for position, header in _chosen(data, filter_):
         for body in _bodies(data, position, header):
@@ -115,7 +114,7 @@ def pieces(data: Buffer, filter_: RecordFilter) -> Iterator[pa.RecordBatch]:
         yield piece.columns(filter_)
 
 
-# Which batches
+# Choosing batches
 
 
 def _chosen(data: Buffer, filter_: RecordFilter) -> Iterator[tuple[int, Header]]:
@@ -131,17 +130,17 @@ def _chosen(data: Buffer, filter_: RecordFilter) -> Iterator[tuple[int, Header]]
 
 
 def _walk(data: Buffer) -> Iterator[tuple[int, Header]]:
-    behind, last = 0, -1
+    end, last = 0, -1
     try:
         for position, header in walk(data):
             yield position, header
-            behind, last = position + header.size, header.last_offset
+            end, last = position + header.size, header.last_offset
     except WireError as error:
-        raise type(error)(f"at byte {behind}, after offset {last}: {error}") from error
+        raise type(error)(f"at byte {end}, after offset {last}: {error}") from error
 
 
 class _AbortedRanges:
-    """What aborted transactions wrote, by producer: from where to where. Those of one producer do not overlap."""
+    """The offset ranges of aborted transactions, by producer. Ranges of one producer do not overlap."""
 
     def __init__(self, data: Buffer, aborted: Iterable[AbortedTxn]) -> None:
         self._ranges: dict[ProducerId, list[tuple[Offset, Offset]]] = {}
@@ -177,18 +176,18 @@ def _abort_markers(data: Buffer) -> dict[ProducerId, list[Offset]]:
 def _check_crc(data: Buffer, position: int, header: Header) -> None:
     crc = crc_of(data, position, header.size)
     if crc != header.crc:
-        raise WrongBatch(position, header, f"its CRC is {crc}, but it says {header.crc}")
+        raise WrongBatch(position, header, f"its CRC is {crc}, but its header has {header.crc}")
 
 
-# What is in them
+# Decoding batches
 
 
 class _BatchBody(NamedTuple):
-    """Records of a batch: all of them, unless they are very many."""
+    """Records of a batch: all of them, or PIECE_RECORDS of a larger batch."""
 
     records: Buffer
     record_count: int
-    at: int  # where they lie in the data; of no meaning if they were decompressed
+    at: int  # their position in the data; meaningless if they were decompressed
 
 
 def _bodies(data: Buffer, position: int, header: Header) -> Iterator[_BatchBody]:
@@ -206,7 +205,7 @@ def _bodies(data: Buffer, position: int, header: Header) -> Iterator[_BatchBody]
 
 
 class _Piece:
-    """Batches on their way into columns."""
+    """Batches that become one Arrow batch."""
 
     def __init__(self, data: Buffer) -> None:
         self._data = data
@@ -230,14 +229,14 @@ class _Piece:
             raise WrongBatch(self._positions[error.body], self.headers[error.body], str(error)) from error
 
     def _joined(self) -> RecordBytes:
-        """As one buffer: the one they came in, if none of them was compressed."""
+        """The bodies in one buffer: the input itself if no batch was compressed."""
         counts = _longs(body.record_count for body in self._bodies)
         sizes = _longs(len(body.records) for body in self._bodies)
         if any(header.attributes & CODEC_MASK for header in self.headers):
             ends = np.cumsum(sizes)
             return RecordBytes(b"".join((*(body.records for body in self._bodies), SLACK)), ends - sizes, ends, counts)
-        begins = _longs(body.at for body in self._bodies)
-        return RecordBytes(self._data, begins, begins + sizes, counts)
+        starts = _longs(body.at for body in self._bodies)
+        return RecordBytes(self._data, starts, starts + sizes, counts)
 
 
 def _columns(
@@ -271,7 +270,7 @@ def _columns(
 
 
 def _check_deltas(bodies: RecordBytes, parts: RecordPositions, last_delta: Longs) -> None:
-    """Offsets lie within what their batch says; as unsigned numbers, those below it lie above it, too."""
+    """Offset deltas lie between 0 and the last one of their batch. As unsigned numbers, negative ones exceed it too."""
     outside = parts.offset_delta.view(np.uint64) > last_delta.view(np.uint64)
     if outside.any():
         row = int(outside.argmax())
@@ -284,7 +283,7 @@ def _longs(values: Iterable[int]) -> Longs:
 
 
 def _binary(data: Buffer, at: Longs, sizes: Longs) -> pa.Array:
-    """Cut out of the data, in which they stand in the same order; what lies between them is dropped."""
+    """A binary column, cut out of the data. The values are in the same order there, with other bytes between them."""
     count, is_null = len(at), sizes < 0
     if is_null.all():
         return pa.nulls(count, pa.binary())
@@ -322,7 +321,7 @@ def _headers_one_by_one(bodies: RecordBytes, parts: RecordPositions) -> Iterator
             raise WrongBody(bodies.holding(at), str(error)) from error
 
 
-# As Spark's own connector has them
+# The columns of Spark's own connector
 
 MICROSECONDS = pa.timestamp("us", "UTC")
 LAST_MS = ((1 << 63) - 1) // 1000
@@ -357,13 +356,13 @@ def spark_columns(batch: pa.RecordBatch, topic: str, partition: int) -> pa.Recor
 
 
 def _null_if_none(headers: pa.Array) -> pa.Array:
-    """The connector has no empty lists of headers."""
+    """The connector has null instead of an empty list of headers."""
     offsets = headers.offsets.to_numpy()
     mask = pa.array(np.diff(offsets) == 0)
     return pa.ListArray.from_arrays(pa.array(offsets), headers.values, type=HEADERS, mask=mask)
 
 
 def _microseconds(times: pa.Array) -> pa.Array:
-    """Times beyond their range become its first or last value."""
+    """Microseconds. A time out of range becomes the first or last value of the range."""
     ms = np.clip(times.view(pa.int64()).to_numpy(), -LAST_MS, LAST_MS)
     return pa.array(ms * 1000).view(MICROSECONDS)

@@ -1,7 +1,7 @@
-"""Rows into record batches: what a task does with what it is to write.
+"""Rows become record batches, in the tasks that write to topics.
 
-Rows of a partition stay in their order. A batch is closed once it holds `batch_bytes`, and is then ready to be sent but
-for what only the sender knows: producer id, epoch and sequence, for which `signed` fills in the header.
+The rows of a partition stay in order. A batch is closed once it holds `batch_bytes`. It then lacks only the fields that
+the sender knows: producer id, epoch and sequence, which `signed` adds.
 
 Pure: columns in, bytes out.
 """
@@ -55,7 +55,7 @@ class EncodedBatch:
 
 
 class BatchEncoder:
-    """Rows come in, full batches go out."""
+    """Collects rows and returns full batches."""
 
     def __init__(self, codec: Codec, batch_bytes: int) -> None:
         self._fields = BatchFields(codec=codec, transactional=True, producer_id=0, producer_epoch=0, base_sequence=0)
@@ -91,7 +91,7 @@ class BatchEncoder:
                 body = self._open[tp] = OpenBatch()
 
     def rest(self) -> Iterator[EncodedBatch]:
-        """The batches that are not full, at the end."""
+        """The batches that are not full, at the end of the rows."""
         for tp in sorted(self._open):
             if self._open[tp].count:
                 yield self._close(tp)
@@ -121,7 +121,7 @@ def _bytes(value: str | bytes) -> bytes:
 
 
 def signed(data: Buffer, producer_id: int, epoch: int, sequence: int) -> bytearray:
-    """The batch as its sender's own; transactional, whatever it was, and at no offset yet."""
+    """The batch with the producer's fields, transactional, with base offset 0."""
     out = bytearray(data)
     assign(out, 0, 0, NO_EPOCH)
     _PRODUCER.pack_into(out, PRODUCER_AT, producer_id, epoch, sequence)

@@ -1,7 +1,7 @@
 """Builds the compiled part of the decoder: `python -m leadline.spark.batches.native`, or `make native`.
 
-It needs Cython and a C compiler, and takes some seconds. The result lies beside its source, where places.py finds it at
-the next start. Nothing depends on it but speed; without it, the same columns come from numpy.
+It needs Cython and a C compiler, and takes some seconds. The result lies beside its source, where record_positions.py
+imports it. Only speed depends on it: without it, numpy computes the same columns.
 """
 
 import os
@@ -15,7 +15,7 @@ SOURCE = Path(__file__).with_name("native_positions.pyx")
 
 
 def build(folder: Path = SOURCE.parent) -> Path:
-    """The path of what was built. CalledProcessError if Cython or the compiler fails; they say why on stderr."""
+    """Builds the module and returns its path. CalledProcessError if Cython or the compiler fails, with its stderr."""
     target = folder / f"{SOURCE.stem}{sysconfig.get_config_var('EXT_SUFFIX')}"
     compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     name = f"{__package__}.{SOURCE.stem}"
@@ -24,7 +24,7 @@ def build(folder: Path = SOURCE.parent) -> Path:
         _run([sys.executable, "-m", "cython", "--module-name", name, str(SOURCE), "-o", str(code)])
         include = f"-I{sysconfig.get_path('include')}"
         _run([*compiler.split(), "-O2", "-fPIC", "-shared", include, str(code), "-o", str(built)])
-        os.replace(built, target)  # a process that has the old file open keeps it
+        os.replace(built, target)  # a process that has the old file open keeps the old one
     return target
 
 

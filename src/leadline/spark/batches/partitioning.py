@@ -1,7 +1,7 @@
-"""Which partition a record goes to: that of its column, that of its key, or any.
+"""The partition of a record: from its column `partition`, from its key, or any.
 
-The partition of a key is the one that Kafka's Java clients choose, murmur2 of its bytes, so that records of a key lie
-together whoever wrote them. Computed for all keys of a length at once.
+A key has the partition that Kafka's Java clients choose, by murmur2 of its bytes. So all records of a key are in one
+partition, whichever client wrote them. The hashes of all keys of one length are computed together.
 
 Pure: keys in, numbers out.
 """
@@ -18,20 +18,20 @@ SEED, M, R = np.uint32(0x9747B28C), np.uint32(0x5BD1E995), np.uint32(24)
 
 
 def partitions_of_keys(keys: pa.Array, count: int) -> Ints:
-    """Of each key, among so many partitions; -1 for none."""
+    """The partition of each key; -1 for a record without a key."""
     lengths = pc.fill_null(pc.binary_length(keys), -1).to_numpy(zero_copy_only=False).astype(np.int64)
     partitions = np.full(len(keys), -1, np.int64)
     for length in np.unique(lengths[lengths >= 0]).tolist():
         rows = np.flatnonzero(lengths == length)
-        taken = keys.take(pa.array(rows))  # their bytes lie back to back in it
-        flat = np.frombuffer(taken.buffers()[2] or b"", np.uint8, count=len(rows) * length)
+        present_keys = keys.take(pa.array(rows))  # in it, the bytes of the keys follow each other without gaps
+        flat = np.frombuffer(present_keys.buffers()[2] or b"", np.uint8, count=len(rows) * length)
         hashes = _murmur2(flat.reshape(len(rows), length))
         partitions[rows] = (hashes & np.uint32(0x7FFF_FFFF)) % np.uint32(count)
     return partitions
 
 
 def _murmur2(keys: npt.NDArray[np.uint8]) -> Words:
-    """Of rows of bytes, all of one length. Words overflow on purpose."""
+    """murmur2 of each row of bytes. Words overflow on purpose."""
     count, length = keys.shape
     whole = length // 4 * 4
     words = np.ascontiguousarray(keys[:, :whole]).view("<u4").astype(np.uint32)

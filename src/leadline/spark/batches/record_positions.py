@@ -1,13 +1,14 @@
-"""Where the parts of all records lie within the bodies of many batches, found for all of them at once.
+"""The positions of all records, keys, values and headers in the bodies of many batches, as columns.
 
-Format of a record: records/record.py. Its length leads from one record to the next, so the k-th record of all batches
-is found together, then the next; where batches are few, one record after the other. All else is done on whole columns.
-A varint is looked up by its first two bytes, which are enough for nearly all of them; of a longer one, eight bytes
-are one number, of which it is the seven-bit groups up to the first byte without its top bit.
+Format of a record: records/record.py. A record starts with its length, which gives the position of the next. The code
+computes the positions of the k-th records of all batches together, then those of the next. If there are few batches, it
+goes record by record. Everything else is computed on whole columns. The first two bytes of a varint give its value
+through a table; this covers nearly all varints. For a longer varint, eight bytes are read as one number, and its
+seven-bit groups up to the first byte without a top bit are joined.
 
-Other bodies are parsed record by record (`by_records`), which tells rare records (varints of nine and ten bytes) from
-damaged ones. `native` builds compiled code for the same columns.
-    all positions lie within their record, all records within their batch's body, and each body is used up
+`by_records` parses the other bodies record by record. It accepts rare records (varints of nine and ten bytes) and
+refuses damaged ones. `native` builds compiled code for the same columns.
+    a position lies within its record, a record within the body of its batch, and the records fill the body
 
 Pure: bytes in, columns out.
 """
@@ -32,18 +33,18 @@ Longs = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 LEAST_RECORD_BYTES, LEAST_HEADER_BYTES = 7, 2
-FEW_BATCHES = 12  # below, a step over all of them costs more than as many steps one by one
-MANY_HEADERS = 100  # of one record; above, they are not worth a step each over all records
+FEW_BATCHES = 12  # with fewer batches, single steps cost less than one step over a column
+MANY_HEADERS = 100  # with more headers in one record, `by_records` costs less than a step over all records for each
 
 
 @dataclass(frozen=True, slots=True)
 class RecordBytes:
-    """The records of batches, as far as they need no decompression any more."""
+    """The decompressed bodies of batches, in one buffer."""
 
     data: Buffer
-    starts: Longs  # of each body, ascending
+    starts: Longs  # of the bodies, ascending
     ends: Longs
-    counts: Longs  # of records in each
+    counts: Longs  # of records in each body
 
     def holding(self, position: int) -> int:
         """The number of the body in which a position lies."""
@@ -52,7 +53,7 @@ class RecordBytes:
 
 @dataclass(frozen=True, slots=True)
 class RecordPositions:
-    """A row for each record, in their order."""
+    """A row for each record, in order."""
 
     timestamp_delta: Longs
     offset_delta: Longs
@@ -60,7 +61,7 @@ class RecordPositions:
     key_bytes: Longs  # negative: null
     value_at: Longs
     value_bytes: Longs  # negative: null
-    headers_at: Longs  # where their count stands
+    headers_at: Longs  # the position of the count of headers
     end: Longs
 
     def only(self, rows: Bools) -> "RecordPositions":
@@ -69,7 +70,7 @@ class RecordPositions:
 
 @dataclass(frozen=True, slots=True)
 class HeaderPositions:
-    """A row for each header of a record, in their order."""
+    """A row for each header of all records, in order."""
 
     counts: Longs  # by record
     key_at: Longs
@@ -79,7 +80,7 @@ class HeaderPositions:
 
 
 class WrongBody(CorruptMessage):
-    """One of the bodies is not made of records."""
+    """A body does not consist of records."""
 
     def __init__(self, body: int, reason: str) -> None:
         super().__init__(reason)
@@ -87,7 +88,7 @@ class WrongBody(CorruptMessage):
 
 
 def record_positions(bodies: RecordBytes) -> RecordPositions:
-    """WrongBody where lengths contradict each other."""
+    """The positions of all records. WrongBody if lengths contradict each other."""
     if (bodies.counts < 0).any() or (bodies.counts * LEAST_RECORD_BYTES > bodies.ends - bodies.starts).any():
         return by_records(bodies)  # it raises the reason
     fast = by_columns if native_positions is None else by_native_code
@@ -95,14 +96,14 @@ def record_positions(bodies: RecordBytes) -> RecordPositions:
 
 
 def by_native_code(bodies: RecordBytes) -> RecordPositions | None:
-    """As `plain`, where it was built."""
+    """The positions from compiled code. None if a record is rare or wrong."""
     columns = np.empty((len(fields(RecordPositions)), int(bodies.counts.sum())), np.int64)
     if not native_positions.fill(bodies.data, bodies.starts, bodies.ends, bodies.counts, columns):
         return None
     return RecordPositions(*columns)
 
 
-# By columns
+# Whole columns
 
 
 class _WrongEnd(Exception):
@@ -110,7 +111,7 @@ class _WrongEnd(Exception):
 
 
 def by_columns(bodies: RecordBytes) -> RecordPositions | None:
-    """None if any of the records is unusual, or wrong."""
+    """None if a record is rare or wrong."""
     view = _View(bodies.data)
     try:
         starts = _starts(view, bodies)
@@ -129,7 +130,7 @@ def by_columns(bodies: RecordBytes) -> RecordPositions | None:
 
 
 def _starts(view: "_View", bodies: RecordBytes) -> Longs:
-    """Where each record begins: the k-th ones of all batches, then the next, until only few batches have any left."""
+    """The start of each record: of the k-th records of all batches, then of the next, until few batches remain."""
     order = np.argsort(-bodies.counts, kind="stable")
     counts, ends, at = bodies.counts[order], bodies.ends[order], bodies.starts[order]
     rows = (np.cumsum(bodies.counts) - bodies.counts)[order]
@@ -150,9 +151,9 @@ def _starts(view: "_View", bodies: RecordBytes) -> Longs:
 
 
 def _record_starts(view: "_View", at: int, end: int, count: int) -> tuple[list[int], int]:
-    """Where each of so many records begins, and where the last one ends.
+    """The starts of `count` records, and the end of the last one.
 
-    Lengths of one or two bytes, which nearly all are, are read here, without a call.
+    It reads lengths of one or two bytes, which nearly all are, without a call.
     """
     data, starts = view.data, list[int]()
     for _ in range(count):
@@ -169,7 +170,7 @@ def _record_starts(view: "_View", at: int, end: int, count: int) -> tuple[list[i
     return starts, at
 
 
-# What the first two bytes of a varint, as a little-endian number, say: its value and how many bytes it takes (0: more).
+# Indexed by the first two bytes of a varint, as a little-endian number: its value, and its length (0: more than two).
 _PAIRS = np.arange(1 << 16)
 _UNSIGNED = np.where(_PAIRS & 0x80, (_PAIRS >> 8) << 7 | (_PAIRS & 0x7F), _PAIRS & 0x7F)
 _SIZE = np.where(_PAIRS & 0x80, np.where(_PAIRS & 0x8000, 0, 2), 1)
@@ -188,14 +189,14 @@ _GROUPS = tuple(
 
 
 class _View:
-    """Bytes, to be looked at from any position on. IndexError for a varint after the last but one."""
+    """Bytes with access from any position. IndexError for a varint that starts at the last byte or after it."""
 
     def __init__(self, data: Buffer) -> None:
         self.data = data
         self._last_eight = len(data) - 8
         self._pairs = np.ndarray((len(data) - 1,), "<u2", data, strides=(1,))
         self._eights = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
-        self.too_long = False  # whether there was a varint of more than eight bytes
+        self.too_long = False  # whether it met a varint of more than eight bytes
 
     def varints(self, at: Longs) -> tuple[Longs, Longs]:
         """The numbers at these positions, and the positions after them."""
@@ -207,7 +208,7 @@ class _View:
         return value, at + size
 
     def steps(self, at: Longs) -> Longs:
-        """How far it is to the next record."""
+        """The distances to the next records."""
         steps: Longs = _STEP.take(self._pairs[at])
         if not steps.all():
             longer = np.flatnonzero(steps == 0)
@@ -219,7 +220,7 @@ class _View:
         inside = np.minimum(at, self._last_eight)
         eight = self._eights[inside] >> ((at - inside) * 8).astype(np.uint64)
         last = ~eight & _TOPS
-        last &= -last  # the lowest of the top bits that are not set
+        last &= -last  # the lowest top bit that is not set
         self.too_long |= not last.all()
         eight &= (last - np.uint64(1)) & ~_TOPS
         for low, high, by in _GROUPS:
@@ -230,7 +231,7 @@ class _View:
 
 
 def header_positions(data: Buffer, rows: RecordPositions) -> HeaderPositions | None:
-    """None if any of the headers is unusual, or wrong."""
+    """None if a header is rare or wrong."""
     view = _View(data)
     try:
         counts, at = _header_counts(view, rows)
@@ -253,7 +254,7 @@ def header_positions(data: Buffer, rows: RecordPositions) -> HeaderPositions | N
 
 
 def _header_counts(view: _View, rows: RecordPositions) -> tuple[Longs, Longs]:
-    """Of each record, and the positions after them: for nearly all, a single byte of zero, perhaps the very last."""
+    """The count of each record, and the position after it. For nearly all records it is a single zero byte."""
     counts, at = np.zeros(len(rows.end), np.int64), rows.headers_at + 1
     some = np.flatnonzero(np.frombuffer(view.data, np.uint8)[rows.headers_at])
     if len(some):
@@ -265,7 +266,7 @@ def _header_counts(view: _View, rows: RecordPositions) -> tuple[Longs, Longs]:
 
 
 def skip(data: Buffer, position: int, count: int) -> int:
-    """Where the record begins that so many others lie before; the end, if lengths do not lead there."""
+    """The position after `count` records; the end of the data if the lengths do not lead there."""
     try:
         for _ in range(count):
             length, position = varint.decode(data, position)
@@ -278,27 +279,27 @@ def skip(data: Buffer, position: int, count: int) -> int:
 def by_records(bodies: RecordBytes) -> RecordPositions:
     numbers = array("q")
     ranges = zip(bodies.starts.tolist(), bodies.ends.tolist(), bodies.counts.tolist(), strict=True)
-    for number, (begin, end, count) in enumerate(ranges):
+    for number, (start, end, count) in enumerate(ranges):
         if count < 0:
-            raise WrongBody(number, f"it says that it holds {count} records")
+            raise WrongBody(number, f"its header has {count} records")
         try:
-            for span in spans(memoryview(bodies.data)[begin:end], count):
-                numbers.extend(_row(span, begin))
+            for span in spans(memoryview(bodies.data)[start:end], count):
+                numbers.extend(_row(span, start))
         except CorruptMessage as error:
             raise WrongBody(number, str(error)) from error
     columns = np.array(numbers, np.int64).reshape(-1, len(fields(RecordPositions))).T
     return RecordPositions(*map(np.ascontiguousarray, columns))
 
 
-def _row(span: Span, begin: int) -> tuple[int, ...]:
+def _row(span: Span, start: int) -> tuple[int, ...]:
     key, value = span.key or (span.key_at, span.key_at - 1), span.value or (span.headers_at, span.headers_at - 1)
     return (
         span.timestamp_delta,
         span.offset_delta,
-        begin + key[0],
+        start + key[0],
         key[1] - key[0],
-        begin + value[0],
+        start + value[0],
         value[1] - value[0],
-        begin + span.headers_at,
-        begin + span.end,
+        start + span.headers_at,
+        start + span.end,
     )

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 EARLIEST, LATEST = -2, -1  # as times of ListOffsets
 GROUP, TRANSACTION = 0, 1  # as kinds of coordinators
-CREATION_S = 5.0  # for which a topic may be on its way
+CREATION_S = 5.0  # that the creation of a topic may take
 
 
 class TopicMetadata(NamedTuple):
@@ -80,7 +80,7 @@ class ClusterClient:
             connection.close()
         self._connections.clear()
 
-    # Who is where
+    # Metadata and connections
 
     def topics(self, names: Collection[str] | None = None) -> dict[str, TopicMetadata]:
         """The current metadata of the named topics that exist, or of all topics."""
@@ -107,7 +107,7 @@ class ClusterClient:
         return topics
 
     def created_topic(self, name: str) -> TopicMetadata:
-        """A topic to write to: created, if it is missing and the brokers create topics by themselves."""
+        """A topic to write to. The brokers create it if it is missing and auto.create.topics.enable is set."""
 
         def ask() -> TopicMetadata:
             request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
@@ -272,7 +272,7 @@ class ClusterClient:
         return _or_zero(self.offsets(dict.fromkeys(partitions, LATEST), committed=committed))
 
     def sizes(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """In bytes on the leaders' disks. RequestFailed without the permission to describe log directories."""
+        """The bytes of partitions on their leaders' disks. RequestFailed without permission to describe log dirs."""
 
         def ask(connection: BlockingConnection, tps: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
             topics = [
@@ -350,7 +350,7 @@ class ClusterClient:
         return self.ask_coordinator(GROUP, group, ask)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, Offset], metadata: str = "") -> None:
-        """For a group without members."""
+        """Commits offsets for a group without members."""
 
         def ask(connection: BlockingConnection) -> None:
             topics = [
@@ -380,7 +380,7 @@ class GroupOffset(NamedTuple):
 
 
 def addresses(servers: str) -> Iterator[BrokerAddress]:
-    """Out of host:port,host:port; a protocol prefix is ignored, as Kafka's clients do."""
+    """The addresses in host:port,host:port. A protocol prefix is ignored, as in Kafka's clients."""
     for server in filter(None, (part.strip() for part in servers.split(","))):
         host, colon, port = server.rpartition("://")[2].rpartition(":")
         if not (colon and host and port.isdigit() and int(port) < 1 << 16):

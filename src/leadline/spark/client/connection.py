@@ -1,7 +1,7 @@
 """A connection to one broker: a socket, TLS and SASL where the properties ask for them, and messages of our codec.
 
-It blocks, asks one thing at a time in the newest version that both sides know, and receives into one buffer: records
-in an answer are bytes of that buffer, untouched, and last until the next answer is received.
+It blocks and sends one request at a time, in the newest version that both sides support. It receives into one buffer:
+the records of an answer are bytes of that buffer, and are valid until the next answer is received.
 Properties go by the names of Kafka's clients. Certificates and keys are PEM; SASL speaks through kafka-python.
 """
 # mypy: disable-error-code="import-untyped"
@@ -35,9 +35,9 @@ M = TypeVar("M", bound=Message)
 
 MAX_FRAME_BYTES = 1 << 30
 BUFFER_BYTES = 1 << 16
-HEADER_BYTES = 256  # of an answer's header at most; its decoder copies what it is given
+HEADER_BYTES = 256  # the most that an answer's header takes; the decoder of headers copies its input
 
-# Newer versions say the same for one group, one transaction and topics by name, at greater length.
+# Newer versions have larger messages with the same content for one group, one transaction and topics by name.
 NEWEST = {
     "FetchRequest": 12,
     "FindCoordinatorRequest": 3,
@@ -110,7 +110,7 @@ class BlockingConnection:
         return self.answer(self.send(request), kind)
 
     def send(self, request: Message) -> int:
-        """A request, whose `answer` is taken later; the version that it went out in."""
+        """Sends a request and returns its version, for the later call of `answer`."""
         version = self._version(type(request))
         self._write(request, version)
         return version
@@ -124,22 +124,23 @@ class BlockingConnection:
                 raise Unreachable(f"{self.address} answers request {header.correlation_id}, not {self._correlation_id}")
             return decode(kind, frame, version, body_at)
         except MalformedRequest as error:
-            raise Unreachable(f"{self.address} answers what cannot be understood: {error}") from None
+            raise Unreachable(f"{self.address} sent an answer that cannot be decoded: {error}") from None
 
     def swap_buffer(self, other: bytearray | None) -> bytearray:
-        """Receive into another buffer from now on, so that the records of the last answer stay; the one until now."""
-        mine, self._buffer = self._buffer, bytearray(BUFFER_BYTES) if other is None else other
-        return mine
+        """Receives into another buffer from now on and returns the previous one, so that its records stay valid."""
+        buffer, self._buffer = self._buffer, bytearray(BUFFER_BYTES) if other is None else other
+        return buffer
 
     def _version(self, kind: type[Message]) -> int:
         assert kind.API_KEY is not None
-        theirs = self._versions.get(kind.API_KEY)
+        versions = self._versions.get(kind.API_KEY)
         newest = min(kind.VERSIONS[-1], NEWEST.get(kind.__name__, kind.VERSIONS[-1]))
-        if theirs is None or theirs[0] > newest or theirs[-1] < kind.VERSIONS[0]:
-            offered = f"{theirs[0]} to {theirs[-1]}" if theirs is not None else "none"
+        if versions is None or versions[0] > newest or versions[-1] < kind.VERSIONS[0]:
+            offered = f"{versions[0]} to {versions[-1]}" if versions is not None else "none"
             name = kind.__name__.removesuffix("Request")
-            raise AccessRefused(f"{self.address} knows {offered} of {name}, and we know {kind.VERSIONS[0]} to {newest}")
-        return min(newest, theirs[-1])
+            ours = f"{kind.VERSIONS[0]} to {newest}"
+            raise AccessRefused(f"{self.address} supports versions {offered} of {name}, this client {ours}")
+        return min(newest, versions[-1])
 
     def _connected(self) -> socket.socket:
         context = tls_context(self._access.properties) if self._access.tls else None
@@ -157,7 +158,7 @@ class BlockingConnection:
             raise AccessRefused(f"{self.address}: no TLS: {error}") from None
 
     def _learn_versions(self) -> None:
-        """Learn which versions the broker knows; one that is older than our newest question says so in version 0."""
+        """Learns the versions that the broker supports. A broker without our version answers in version 0."""
         request = ApiVersionsRequest(client_software_name="leadline-spark", client_software_version=__version__)
         for version in (3, 0):
             self._write(request, version)
@@ -200,7 +201,7 @@ class BlockingConnection:
         request = SaslAuthenticateRequest(auth_bytes=side.auth_bytes())
         answer = self.ask(request, SaslAuthenticateResponse)
         if answer.error_code:
-            raise AccessRefused(f"{self.address} does not let us in: {answer.error_message or 'wrong credentials'}")
+            raise AccessRefused(f"{self.address} refuses the login: {answer.error_message or 'wrong credentials'}")
         side.receive(answer.auth_bytes)
 
     def _write(self, request: Message, version: int) -> None:

@@ -1,4 +1,4 @@
-"""What a cluster refuses: a request, by its error code, or a topic that does not exist."""
+"""Errors of a cluster: a failed request with its code, or a topic that does not exist."""
 
 from leadline.errors import BY_CODE
 from leadline.spark.errors import JobFailed
@@ -20,4 +20,4 @@ class RequestFailed(JobFailed):
 
 
 class NoSuchTopic(JobFailed):
-    """The topic does not exist; names one with a similar name."""
+    """The topic does not exist. The text names a topic with a similar name."""

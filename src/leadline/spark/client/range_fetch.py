@@ -72,9 +72,9 @@ class _Fetch:
                 except (Unreachable, RequestFailed, NoSuchTopic) as error:
                     self._recover(error)
                     continue
-                behind = _next_offset(part, self.position)
-                if behind is not None:
-                    yield self._move_on(part, behind)
+                next_offset = _next_offset(part, self.position)
+                if next_offset is not None:
+                    yield self._move_on(part, next_offset)
                 elif self._has_no_more(part):
                     return
         finally:
@@ -110,16 +110,16 @@ class _Fetch:
         )
         self._due = self._connection.send(request)
 
-    def _move_on(self, part: FetchResponse.PartitionData, behind: Offset) -> FetchedBatches:
+    def _move_on(self, part: FetchResponse.PartitionData, next_offset: Offset) -> FetchedBatches:
         """Requests the next data into another buffer, and returns the data at hand."""
         assert self._connection is not None
         assert isinstance(part.records, memoryview)
         self._patience = Retries(self.cluster.timeout_s)
         fetched = FetchedBatches(part.records, self.position, _aborted(part) if self.options.committed else None)
-        self.position = behind
-        if behind < self.until:
+        self.position = next_offset
+        if next_offset < self.until:
             self._spare = self._connection.swap_buffer(self._spare)
-            with suppress(Unreachable):  # then the next turn requests it again
+            with suppress(Unreachable):  # then `_answer` requests it again
                 self._ask()
         return fetched
 
@@ -128,8 +128,8 @@ class _Fetch:
         end = part.last_stable_offset if self.options.committed else part.high_watermark
         if end >= self.until:
             return True
-        what = "its last stable offset, which an open transaction holds," if self.options.committed else "its end"
-        self._patience.wait(Unreachable(f"{self.tp} is to be read up to {self.until}, and {what} is {end}"))
+        what = "its last stable offset (a transaction is open)" if self.options.committed else "its high watermark"
+        self._patience.wait(Unreachable(f"{self.tp} cannot be read up to {self.until}: {what} is {end}"))
         return False
 
     def _recover(self, error: Exception) -> None:
@@ -151,12 +151,13 @@ class _Fetch:
         earliest = self.cluster.earliest([self.tp])[self.tp]
         latest = self.cluster.latest([self.tp], committed=False)[self.tp]
         if self.position < earliest:
-            begin = min(earliest, self.until)
-            self._lose(begin, f"the log now starts at {earliest} (retention, or records were deleted)")
+            resume_at = min(earliest, self.until)
+            self._lose(resume_at, f"the log now starts at {earliest} (retention, or records were deleted)")
         elif self.position > latest:
             self._lose(self.until, f"the log now ends at {latest} (truncated, or another topic of that name)")
         else:
-            self._patience.wait(Unreachable(f"{self.tp}: offset {self.position} is there, and is refused"))
+            text = f"{self.tp}: the leader refuses offset {self.position}, which lies within the log"
+            self._patience.wait(Unreachable(text))
 
     def _lose(self, until: Offset, why: str) -> None:
         if self.options.fail_on_data_loss:

@@ -104,7 +104,7 @@ class ClientTransaction:
     # Records
 
     def send(self, batches: Iterable[StagedBatch]) -> None:
-        """All of them, those of a partition in their order."""
+        """Sends all batches, those of a partition in order."""
         queues: dict[TopicPartition, deque[StagedBatch]] = defaultdict(deque)
         for batch in batches:
             queues[batch.tp].append(batch)
@@ -124,7 +124,7 @@ class ClientTransaction:
     def _rounds(
         self, queues: Mapping[TopicPartition, deque[StagedBatch]]
     ) -> list[tuple[BlockingConnection, list[StagedBatch]]]:
-        """For each leader one batch of each of its partitions, as many as fit into a request."""
+        """Rounds of requests: for each leader, one batch of each of its partitions, as many as fit into a request."""
         rounds: dict[BlockingConnection, list[list[StagedBatch]]] = defaultdict(lambda: [[]])
         for tp, queue in queues.items():
             requests = rounds[self.cluster.leader(tp)]
@@ -181,7 +181,7 @@ class ClientTransaction:
         if self.on_stored is not None:
             self.on_stored(batch, base_offset)
 
-    # The end
+    # Commit and abort
 
     def commit_offsets(self, group: str, notes: Mapping[TopicPartition, GroupOffset]) -> None:
         """Offsets that the group commits if the transaction commits."""

@@ -1,7 +1,7 @@
-"""The journals of coordinators, decoded: committed offsets and groups, transactional ids.
+"""The internal topics of coordinators, decoded: committed offsets, groups, transactional ids.
 
-All that was written and not aborted comes out, in the order of the journal: the last record of a key counts, and one
-that forgets its key does so.
+A view has all records that were not aborted, in order. The last record of a key is the current one; a tombstone removes
+the key.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,12 +40,12 @@ _NO_COMMIT, _NO_GROUP = (None,) * 5, (None,) * 6
 
 
 def offsets(part: LogSplit) -> Iterator[Row]:
-    """All that groups wrote to their journal, in its order: the last one of a key counts."""
+    """All records of groups, in order. The last record of a key is the current one."""
     return _journal(part, _group_row)
 
 
 def _group_row(at: Offset, key: bytes | None, value: bytes | None) -> Row | None:
-    """None: of a kind that only a newer Kafka knows."""
+    """None: only a newer Kafka knows this kind of record."""
     parsed = group_records.read_key(key)
     if parsed is None:
         return None
@@ -92,7 +92,7 @@ TRANSACTIONS = pa.schema(
 
 
 def transactions(part: LogSplit) -> Iterator[Row]:
-    """All that transactional ids went through, in the order of the journal: the last one of an id counts."""
+    """All states of transactional ids, in order. The last record of an id is the current one."""
     return _journal(part, _transaction_row)
 
 
@@ -118,7 +118,7 @@ def _transaction_row(at: Offset, key: bytes | None, value: bytes | None) -> Row 
 
 
 def _journal(part: LogSplit, row: Callable[[Offset, bytes | None, bytes | None], Row | None]) -> Iterator[Row]:
-    """The records of a journal. CorruptFile for one that is not of the known kinds."""
+    """The records of an internal topic. CorruptFile for a record that cannot be decoded."""
     for batch in part.rows():
         times = batch.column("timestamp").view(pa.int64())
         columns = (batch.column("offset"), times, batch.column("key"), batch.column("value"))

@@ -3,15 +3,15 @@
     spark.read.format("leadline-log").option("view", "batches").load("/var/lib/leadline")
 
     option                  means
-    path, paths             log directories, or folders of partitions (what `load` is given; paths: a JSON list)
+    path, paths             log directories, or folders of partitions (the argument of `load`; paths: a JSON list)
     view                    records (default), batches, indexes, checkpoints, producers, offsets, transactions
     topic                   only these, separated by commas
     until                   records: high-watermark (default) or log-end
     kafka.isolation.level   records: read_uncommitted (default) or read_committed
     includeHeaders          records: also the column `headers`
-    minPartitions           at least so many tasks, where there is as much to read
+    minPartitions           the least number of tasks, if there is enough to read
 
-`offsets` and `transactions` are the journals of coordinators, decoded: all that was committed to them, in order.
+`offsets` and `transactions` are the internal topics of coordinators, decoded: all committed records, in order.
 The directories must be visible to all executors under the same paths.
 """
 
@@ -105,7 +105,7 @@ class LeadlineLogSource(DataSource):
 @dataclass
 class LogTask(InputPartition):
     parts: tuple[LogSplit, ...] = ()
-    log_dirs: tuple[str, ...] = ()  # whose own checkpoints are read as well
+    log_dirs: tuple[str, ...] = ()  # the task reads the checkpoints of these directories, too
 
 
 class LogReader(DataSourceReader):
@@ -124,7 +124,7 @@ class LogReader(DataSourceReader):
             yield from VIEWS[self.options.view].read(part)
 
 
-# Which task reads what
+# The tasks
 
 
 def tasks(options: LogOptions) -> list[InputPartition]:
@@ -138,7 +138,7 @@ def tasks(options: LogOptions) -> list[InputPartition]:
 
 
 def _record_tasks(logs: Iterable[LogFiles], options: LogOptions) -> Iterator[InputPartition]:
-    """By offsets, planned as those of topics are; each log directory for itself: several may hold the same topics."""
+    """Tasks by offsets. Each log directory is planned on its own, because several may hold the same topics."""
     committed = options.committed or options.view != "records"
     by_dir: dict[str, list[LogFiles]] = defaultdict(list)
     for log in logs:
@@ -159,7 +159,7 @@ def _record_tasks(logs: Iterable[LogFiles], options: LogOptions) -> Iterator[Inp
 
 
 def _file_tasks(logs: Iterable[LogFiles], least: int) -> Iterator[InputPartition]:
-    """By files: large ones alone, small ones of the same log or of several together."""
+    """Tasks by files. A large file has its own task; small files of one or several logs share a task."""
     files = [(log, segment) for log in logs for segment in log.segments]
     limit = min(SPLIT_BYTES, sum(segment.size for _, segment in files) // least)
     task: dict[str, list[tuple[LogFiles, SegmentFile]]] = defaultdict(list)

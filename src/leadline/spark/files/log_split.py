@@ -1,4 +1,4 @@
-"""What a task reads of a log, and how the rows that it finds become columns."""
+"""The part of a log that a task reads, and the conversion of its rows into columns."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from leadline.spark.files import segments
 from leadline.spark.files.segments import LogFiles, SegmentFile
 
 Row = tuple[object, ...]
-ROWS = 10_000  # that become columns at a time
+ROWS = 10_000  # of one Arrow batch
 
 
 @dataclass(frozen=True, slots=True)
 class LogSplit:
-    """What a task reads of one log: files, or a range of offsets."""
+    """The part of a log that a task reads: files, or a range of offsets."""
 
     log: LogFiles
     files: tuple[SegmentFile, ...] = ()
     first: Offset = 0
     until: Offset = 0
-    committed: bool = False  # without the records of aborted transactions
+    committed: bool = False  # omits records of aborted transactions
     headers: bool = False
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -31,7 +31,7 @@ class LogSplit:
 
 
 def fields(text: str) -> list[tuple[str, pa.DataType]]:
-    """`name type` a line or a comma, types by the names that Arrow has for them."""
+    """The schema in a text of `name type`, separated by commas or line breaks. Types have Arrow's names."""
     words = [field.split() for field in text.replace("\n", ",").split(",") if field.strip()]
     return [(name, pa.type_for_alias(kind)) for name, kind in words]
 

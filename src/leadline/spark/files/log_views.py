@@ -1,8 +1,8 @@
-"""What is in the files of logs, as rows: a view for each kind of file, and VIEWS, the table of all there are.
+"""The content of log files as rows: a view for each kind of file. VIEWS is the table of all views.
 
-Columns carry the names that Kafka's tools print, in Python's spelling; times are ms since 1970, as they stand in the
-files. Files that are damaged do not end a view of files: a row with `error` says where, and the next file is read.
-The view of records differs: its readers must not miss any record, so damage is an error there.
+Columns have the names that Kafka's tools print, in Python's spelling. Times are ms since 1970, as in the files. A
+damaged file does not end a view of files: a row with `error` names the position, and the next file is read. In the view
+of records damage is an error, because its readers must not miss a record.
 """
 
 import os
@@ -82,7 +82,7 @@ def _batch(header: Header, crc_valid: bool) -> Row:
 
 
 def _broken(where: Row, error: CorruptFile | OSError, schema: pa.Schema) -> Row:
-    """A row that says what is wrong, and where."""
+    """A row with an error and its position."""
     position, reason = (error.position, error.reason) if isinstance(error, CorruptFile) else (None, str(error.strerror))
     return *where, position, *(None for _ in range(len(schema) - len(where) - 2)), reason
 
@@ -106,7 +106,7 @@ def indexes(part: LogSplit) -> Iterator[Row]:
             except CorruptFile as error:
                 yield _broken(where, error, INDEXES)
             except FileNotFoundError:
-                continue  # an index of transactions is only there where one was aborted
+                continue  # a segment without aborted transactions has no transaction index
 
 
 def _offset_entries(path: str, base: Offset) -> Iterator[Row]:
@@ -131,7 +131,7 @@ _INDEX_ENTRIES = {names.INDEX: _offset_entries, names.TIME_INDEX: _time_entries,
 def _entries(
     path: str, size: int, decode: Callable[[bytes], Iterable[tuple[int, ...]]]
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Each entry with its position. Zeros up to the end are room that a running broker reserved."""
+    """Each entry with its position. Zeros at the end are space that a running broker reserved."""
     data = read_file(FILES, path)
     whole = len(data) // size * size
     for n, entry in enumerate(decode(data[:whole])):
@@ -170,12 +170,12 @@ CHECKPOINTS = pa.schema(fields(f"{FILE}, epoch int64, offset int64, name string,
 
 
 def _long(number: int) -> int:
-    """What is damaged, or a text, may hold any number."""
+    """Damaged files and texts may hold numbers of any size: they are cut to 64 bits."""
     return max(min(number, segments.EVERYTHING), -segments.EVERYTHING)
 
 
 def checkpoints_of(log_dir: str) -> Iterator[Row]:
-    """Those of a log directory, for all of its partitions."""
+    """The checkpoints of a log directory, for all its partitions."""
     for name in names.OFFSET_FILES:
         path = os.path.join(log_dir, name)
         try:
@@ -194,7 +194,7 @@ def checkpoints_of(log_dir: str) -> Iterator[Row]:
 
 
 def partition_checkpoints(part: LogSplit) -> Iterator[Row]:
-    """Those that lie beside the segments of a partition."""
+    """The checkpoints in the folder of a partition."""
     log = part.log
     try:
         for epoch, start in checkpoints.read_epochs(FILES, os.path.join(log.directory, names.EPOCHS_FILE)):
@@ -221,11 +221,11 @@ def records(part: LogSplit) -> Iterator[pa.RecordBatch]:
         yield pa.record_batch([log_dir, *columns.columns], schema=schema)
 
 
-# All of them
+# All views
 
 
 class SplitBy(Enum):
-    """What a task is handed of a log."""
+    """The part of a log that a task reads."""
 
     FILES = "some of its files"
     LOG = "all of it"
@@ -237,7 +237,7 @@ class View:
     schema: pa.Schema
     read: Callable[[LogSplit], Iterator[pa.RecordBatch]]
     by: SplitBy
-    topic: str | None = None  # the only one that it is about
+    topic: str | None = None  # the view reads only this topic
 
 
 def _of_rows(

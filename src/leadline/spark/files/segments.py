@@ -1,9 +1,9 @@
-"""Logs as they lie on disk, read without a broker: of Leadline's or of Apache Kafka's directories, running or stopped.
+"""Logs on disk, read without a broker. The broker may be Leadline or Apache Kafka, and it may be running.
 
 A log directory holds a folder for each partition and checkpoints for all of them (log/names.py, log/checkpoints.py).
-Nothing is ever written here, not even a lock. Beside a running broker, files come and go: a segment that was renamed
-because it is to be deleted is still read, and what is only half written at the end of the last one is left alone.
-    what is read lies below the high watermark, as far as a checkpoint tells it, unless the caller wants more
+This module writes nothing, not even a lock. A running broker creates and deletes files: a segment that it has renamed
+for deletion is still read, and an incomplete batch at the end of the last segment is ignored.
+    reads end at the high watermark if a checkpoint holds it, unless the caller requests more
 """
 
 import os
@@ -38,17 +38,17 @@ EVERYTHING: Offset = (1 << 63) - 1
 
 
 class NoLogs(JobFailed):
-    """A path that holds no log."""
+    """A path holds no log."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
     path: str  # of the .log
     base_offset: Offset
-    size: int  # when it was listed; the last one of a log may have grown since
+    size: int  # when it was listed; the last segment of a log may have grown since
 
     def beside(self, kind: str) -> str:
-        """The path of its index of a kind."""
+        """The path of one of its indexes."""
         return os.path.join(os.path.dirname(self.path), names.file_name(self.base_offset, kind))
 
 
@@ -63,22 +63,22 @@ class LogFiles:
     segments: tuple[SegmentFile, ...]  # by base offset; there may be none
     log_start: Offset
     high_watermark: Offset | None  # None: no checkpoint holds it
-    cleaned_until: Offset | None  # None: was never compacted
+    cleaned_until: Offset | None  # None: it was never compacted
 
     @property
     def size(self) -> int:
         return sum(segment.size for segment in self.segments)
 
 
-# What is there
+# Logs in directories
 
 
 def logs_in(
     paths: Iterable[str], topics: Sequence[str] = (), damaged: Callable[[CorruptFile], None] | None = None
 ) -> list[LogFiles]:
-    """Those of log directories, or of single partitions' folders. NoLogs for a path with neither.
+    """The logs of log directories, or of the folders of single partitions. NoLogs if a path is neither.
 
-    `damaged` is told of checkpoints that cannot be read, and they are taken for absent; without it, CorruptFile.
+    A checkpoint that cannot be read counts as absent and is reported to `damaged`. Without `damaged`, CorruptFile.
     """
     result: list[LogFiles] = []
     for path in map(os.path.abspath, paths):
@@ -97,7 +97,7 @@ def logs_in(
 
 
 def _partition(folder: str) -> TopicPartition | None:
-    """None: it is no partition's, or one that is deleted, astray or on its way."""
+    """The partition of a folder. None: it has none, or the partition is deleted, stray or being moved."""
     try:
         tp, mark = names.parse_dir_name(os.path.basename(folder))
     except ValueError:
@@ -128,7 +128,7 @@ def _logs_of(log_dir: str, folders: Iterable[str], damaged: Callable[[CorruptFil
         try:
             segments = segments_in(folder)
         except FileNotFoundError:
-            continue  # deleted meanwhile
+            continue  # deleted since
         topic_id = read(checkpoints.read_partition_metadata, folder, names.PARTITION_METADATA_FILE, instead=None)
         first = segments[0].base_offset if segments else 0
         log_start = max(log_starts.get(tp, 0), first)
@@ -136,7 +136,7 @@ def _logs_of(log_dir: str, folders: Iterable[str], damaged: Callable[[CorruptFil
 
 
 def listed_again(log: LogFiles) -> LogFiles:
-    """As it is now; as it was, if it is gone."""
+    """The log as it is now; unchanged if the log is gone."""
     return next(_logs_of(log.log_dir, [log.directory], lambda _: None), log)
 
 
@@ -161,7 +161,7 @@ def segments_in(folder: str) -> tuple[SegmentFile, ...]:
 
 @contextmanager
 def opened(path: str) -> Iterator[int]:
-    """A descriptor to read from; also of a file that waits for its removal."""
+    """A descriptor to read from. The file may be renamed for deletion."""
     flags = os.O_RDONLY | os.O_CLOEXEC
     try:
         fd = os.open(path, flags)
@@ -177,10 +177,10 @@ def opened(path: str) -> Iterator[int]:
 
 
 def batches_in(path: str, position: int = 0, *, is_last: bool = True) -> Iterator[tuple[int, memoryview]]:
-    """Whole batches from a position on, some megabytes at a time, and where each piece begins.
+    """Whole batches from a position on, PIECE_BYTES at a time, each piece with its position.
 
-    Of the last segment of a log, an end that is cut off or not yet written to is not part of it; elsewhere, and for
-    whatever else is no batch, CorruptFile.
+    In the last segment of a log, an incomplete batch or reserved space at the end is ignored. CorruptFile in any other
+    segment, and for any other bytes that are not a batch.
     """
     with opened(path) as fd:
         while data := os.pread(fd, PIECE_BYTES, position):
@@ -190,22 +190,22 @@ def batches_in(path: str, position: int = 0, *, is_last: bool = True) -> Iterato
                 whole = _whole(path, position, data)
             if whole == 0:
                 if not is_last and any(data):
-                    raise CorruptFile(path, position, f"a batch is cut off: {len(data)} bytes of it are left")
+                    raise CorruptFile(path, position, f"a batch is incomplete: it has {len(data)} bytes")
                 return
             yield position, memoryview(data)[:whole]
             position += whole
 
 
 def _whole(path: str, position: int, data: bytes) -> int:
-    """How many of the bytes are whole batches. None are from where only zeros follow: room that was reserved."""
-    behind = 0
+    """How many of the bytes are whole batches. Zeros at the end are reserved space."""
+    end = 0
     try:
         for at, header in walk(data):
-            behind = at + header.size
+            end = at + header.size
     except WireError as error:
-        if any(data[behind : behind + HEADER_BYTES]):
-            raise CorruptFile(path, position + behind, str(error)) from None
-    return behind
+        if any(data[end : end + HEADER_BYTES]):
+            raise CorruptFile(path, position + end, str(error)) from None
+    return end
 
 
 def offset_index(segment: SegmentFile) -> tuple[Sequence[int], Sequence[int]]:
@@ -221,7 +221,7 @@ def offset_index(segment: SegmentFile) -> tuple[Sequence[int], Sequence[int]]:
 
 
 def position_of(segment: SegmentFile, offset: Offset) -> int:
-    """Where to start looking for an offset; the start of the file if the index is of no use."""
+    """The position to search for an offset from; 0 if the index cannot be used."""
     offsets, positions = offset_index(segment)
     n = bisect_right(offsets, offset - segment.base_offset)
     if n == 0:
@@ -247,7 +247,7 @@ def _may_begin(head: bytes, offset: Offset) -> bool:
 
 
 def batches_of(log: LogFiles, first: Offset, until: Offset) -> Iterator[tuple[str, int, memoryview]]:
-    """All batches with offsets in [first, until), and perhaps some before and after: file, position, bytes."""
+    """All batches with offsets in [first, until), and perhaps some before and after, as file, position and bytes."""
     for segment, above in segments_of(log, first, until):
         position = position_of(segment, first) if first > segment.base_offset else 0
         for at, data in batches_in(segment.path, position, is_last=above is None):
@@ -279,7 +279,7 @@ def rows(
 
 
 def headers_of(log: LogFiles, first: Offset, until: Offset) -> Iterator[tuple[Header, memoryview]]:
-    """Each batch of a range by its header, with its bytes."""
+    """The header and the bytes of each batch of a range."""
     for _, _, data in batches_of(log, first, until):
         for at, header in walk(data):
             if header.last_offset >= first and header.base_offset < until:
@@ -292,7 +292,7 @@ def log_end(log: LogFiles) -> Offset:
         return log.log_start
     last = log.segments[-1]
     end = last.base_offset
-    for start in (position_of(last, EVERYTHING), 0):  # where the last batch is cut off, the index may point to it
+    for start in (position_of(last, EVERYTHING), 0):  # the index may point to a last batch that is incomplete
         for _, data in batches_in(last.path, start):
             for _, header in walk(data):
                 end = header.last_offset + 1
@@ -302,14 +302,14 @@ def log_end(log: LogFiles) -> Offset:
 
 
 def readable_until(log: LogFiles, *, committed: bool, to_log_end: bool = False) -> Offset:
-    """The high watermark, or the last stable offset; the log's end if no checkpoint holds a lower one."""
+    """The high watermark, or the last stable offset; the log end if no checkpoint holds a lower high watermark."""
     end = log_end(log)
     until = end if log.high_watermark is None or to_log_end else min(log.high_watermark, end)
     return last_stable_offset(log, until) if committed else until
 
 
 def last_stable_offset(log: LogFiles, until: Offset) -> Offset:
-    """Where the first transaction begins that is still open at an offset: from snapshots, and the log after them."""
+    """The first offset of the oldest transaction that is open at an offset, from snapshots and the log after them."""
     producers = ProducerState(log.tp, FOREVER_MS)
     producers.end_offset = log.log_start
     for at in reversed([offset for offset in snapshots_in(log.directory) if offset <= until]):
@@ -318,7 +318,7 @@ def last_stable_offset(log: LogFiles, until: Offset) -> Offset:
             producers.load(decode_snapshot(path, read_file(FILES, path)), at, 0)
             break
         except (CorruptFile, FileNotFoundError):
-            continue  # an older snapshot, and more of the log, give the same
+            continue  # an older snapshot and more of the log give the same result
     for header, batch in headers_of(log, producers.end_offset, until):
         if header.has_producer_id:
             marker = read_end_marker(batch, 0, header) if header.is_control else None
@@ -329,7 +329,7 @@ def last_stable_offset(log: LogFiles, until: Offset) -> Offset:
 
 
 def snapshots_in(folder: str) -> list[Offset]:
-    """At which offsets there are snapshots of producers."""
+    """The offsets of the producer snapshots."""
     try:
         parsed = map(names.parse_file_name, os.listdir(folder))
     except FileNotFoundError:

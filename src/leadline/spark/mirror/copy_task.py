@@ -1,9 +1,9 @@
-"""Ranges copied as they are: what a task of a mirror does.
+"""A task of a mirror: it copies the batches of ranges.
 
-Batches go over with their bytes unopened: keys, values, headers, times and compression stay. Opened and built again are
-only those that another cluster would not take, or would take for something else: with records removed by compaction,
-stamped by the broker, or only partly in the range. Markers and records of aborted transactions are not copied.
-    a batch whose checksum is wrong is not given a new one
+Most batches are copied byte for byte: keys, values, headers, times and compression stay. A batch is decoded and built
+again if another cluster would refuse or change it: if compaction removed records, if the broker set its time, or if it
+is only partly in the range. Markers and records of aborted transactions are not copied.
+    a batch with a wrong checksum is an error: it never gets a new checksum
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,14 +22,14 @@ from leadline.spark.client.range_fetch import FetchedBatches, FetchOptions, fetc
 from leadline.spark.ranges import Range, Task
 from leadline.spark.topics.staging import Staged, Staging
 
-Span = tuple[Offset, int]  # records whose offsets follow each other: the first, and how many
+Span = tuple[Offset, int]  # records with consecutive offsets: the first offset, and the count
 
 
 @dataclass(frozen=True, slots=True)
 class CopyTask:
     source: Mapping[str, str]  # properties of a client
     task: Task
-    prefix: str  # of the topics' names over there
+    prefix: str  # of the topic names in the target cluster
     fetch_options: FetchOptions
     staging: Staging
 
@@ -37,7 +37,7 @@ class CopyTask:
 @dataclass(frozen=True, slots=True)
 class CopyOutput:
     staged: Staged
-    spans: tuple[tuple[Span, ...], ...]  # of each staged piece, the offsets that its records had
+    spans: tuple[tuple[Span, ...], ...]  # of each staged piece: the source offsets of its records
     newest_ms: int
 
 
@@ -63,13 +63,13 @@ def run_copy_task(job: CopyTask) -> CopyOutput:
 
 
 def committed(data: Buffer, aborted: tuple[AbortedTxn, ...]) -> Iterator[tuple[int, Header]]:
-    """The batches of records that are not of an aborted transaction, each with its position."""
-    due = sorted(aborted, key=lambda txn: txn.first_offset, reverse=True)
-    under_way: set[int] = set()  # producers whose transaction, here, is one that was aborted
+    """The batches with records, except those of aborted transactions, each with its position."""
+    pending = sorted(aborted, key=lambda txn: txn.first_offset, reverse=True)
+    under_way: set[int] = set()  # producers whose transaction at this position was aborted
     for position, header in walk(data):
         _check(data, position, header)
-        while due and due[-1].first_offset <= header.last_offset:
-            under_way.add(due.pop().producer_id)
+        while pending and pending[-1].first_offset <= header.last_offset:
+            under_way.add(pending.pop().producer_id)
         if header.is_control:
             marker = read_end_marker(data, position, header)
             if marker is not None and marker.type is ControlType.ABORT:
@@ -80,13 +80,15 @@ def committed(data: Buffer, aborted: tuple[AbortedTxn, ...]) -> Iterator[tuple[i
 
 def _check(data: Buffer, position: int, header: Header) -> None:
     if (crc := crc_of(data, position, header.size)) != header.crc:
-        raise CorruptMessage(f"the batch at offset {header.base_offset}: its CRC is {crc}, but it says {header.crc}")
+        raise CorruptMessage(
+            f"the batch at offset {header.base_offset}: its CRC is {crc}, but its header has {header.crc}"
+        )
 
 
 def copied_batch(
     fetched: FetchedBatches, position: int, header: Header, range_: Range
 ) -> tuple[bytearray, tuple[Span, ...]]:
-    """The batch as it goes over, and the offsets that its records had; none if it has none in the range."""
+    """The batch to send and the source offsets of its records; empty if it has no record in the range."""
     first = max(fetched.first, range_.first)
     inside = first <= header.base_offset and header.last_offset < range_.until
     gapless = header.record_count == header.last_offset_delta + 1
@@ -102,8 +104,8 @@ def copied_batch(
 
 
 def _spans(offsets: list[Offset]) -> Iterator[Span]:
-    begin = 0
+    start = 0
     for n in range(1, len(offsets) + 1):
         if n == len(offsets) or offsets[n] != offsets[n - 1] + 1:
-            yield offsets[begin], n - begin
-            begin = n
+            yield offsets[start], n - start
+            start = n

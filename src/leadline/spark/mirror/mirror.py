@@ -1,13 +1,14 @@
-"""Topics of one cluster copied to another: partitions kept, each record once, and a map from offset to offset.
+"""A mirror copies topics from one cluster to another: it keeps partitions, copies each record once, and maps offsets.
 
-A round copies what has come since the last one. Tasks stage batches, the driver sends them in one transaction, and in
-the same transaction go the runs of the offset map and, as a group's committed offsets, how far the source is copied:
-    what is over there, what the map says of it and where the next round begins are never at odds
-Nothing else is kept: a mirror resumes where the transaction of its last round ended, on any machine.
-A second one of the same name takes over: the first one's transaction is fenced.
+A round copies the records that arrived since the last round. Tasks stage batches, and the driver sends them in one
+transaction. The same transaction holds the runs of the offset map and, as committed offsets of a group, the positions
+in the source:
+    the copied records, the offset map and the start of the next round always agree
+There is no other state: a mirror resumes after the transaction of its last round, on any machine. A second mirror of
+the same name takes over: the transaction of the first one is fenced.
 
-    over there                      holds
-    group leadline-mirror-NAME      {"source": offset, "id": of the source's topic} for each partition
+    in the target cluster           holds
+    group leadline-mirror-NAME      {"source": offset, "id": id of the source topic} for each partition
     topic leadline-mirror-NAME      the offset map (see offset_map)
 """
 
@@ -52,14 +53,14 @@ class BadMirror(JobFailed):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorSpec:
-    """The mirror that a user asks for."""
+    """The mirror that a user requests."""
 
     name: str
     source: Mapping[str, str]  # properties of a client
     target: Mapping[str, str]
     topics: TopicSelection
-    prefix: str = ""  # of the topics' names over there
-    groups: str | None = None  # a regular expression: whose committed offsets are translated
+    prefix: str = ""  # of the topic names in the target cluster
+    groups: str | None = None  # a regular expression: the groups whose committed offsets are translated
     batch_bytes: int = BATCH_BYTES
     fail_on_data_loss: bool = True
     staging: str | None = None
@@ -74,10 +75,10 @@ class RoundSummary:
     size: int
     lag_offsets: int
     lag_bytes: int
-    newest_ms: int  # of the records that were copied; -1: there were none
+    newest_ms: int  # the latest time of a copied record; -1: no record was copied
     seconds: float
-    groups: int = 0  # whose offsets moved over there
-    busy_groups: tuple[str, ...] = ()  # which have members over there, and are left alone
+    groups: int = 0  # groups whose offsets changed in the target cluster
+    busy_groups: tuple[str, ...] = ()  # groups that have members in the target cluster, and are skipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class CopyPosition:
             return cls(int(fields["source"]), note.offset, str(fields["id"]))
         except (KeyError, TypeError, ValueError):
             raise BadMirror(
-                f"group {group} has committed {note}, which no mirror does: it needs another name"
+                f"group {group} has committed {note}, which is not of a mirror: choose another name"
             ) from None
 
 
@@ -117,11 +118,11 @@ class Mirror:
     source: ClusterClient
     target: ClusterClient
     map: OffsetMap = field(default_factory=OffsetMap)
-    _ready_topics: set[str] = field(default_factory=set)  # topics that are ready over there
+    _ready_topics: set[str] = field(default_factory=set)  # source topics that exist in the target cluster
 
     @property
     def id(self) -> str:
-        """Of the transaction, the group and the topic of the map."""
+        """The name of the transactional id, the group and the topic of the offset map."""
         return f"leadline-mirror-{self.spec.name}"
 
     @property
@@ -153,10 +154,10 @@ class Mirror:
         transaction = ClientTransaction(self.target, self.id, TRANSACTION_MS)
         transaction.begin()  # from here on no other mirror can commit positions
         places = self._positions()
-        begin = self._start_offsets(places, at)
+        start = self._start_offsets(places, at)
         sizes = resolution.bytes_per_offset(self.source, at)
-        end = admit(begin, at.latest, sizes, max_bytes=self.spec.batch_bytes)
-        copied = self._run_tasks([Range(tp, begin[tp], end[tp]) for tp in sorted(end)], sizes)
+        end = admit(start, at.latest, sizes, max_bytes=self.spec.batch_bytes)
+        copied = self._run_tasks([Range(tp, start[tp], end[tp]) for tp in sorted(end)], sizes)
         self._commit(transaction, copied, places, at, end)
         left = {tp: at.latest[tp] - end[tp] for tp in end}
         moved, busy = self._translate(at)
@@ -175,7 +176,7 @@ class Mirror:
         return TopicPartition(self.spec.prefix + tp.topic, tp.partition)
 
     def _positions(self) -> dict[TopicPartition, CopyPosition]:
-        """By the partitions over there."""
+        """The positions, by target partition."""
         return {tp: CopyPosition.of(note, self.id) for tp, note in self.target.committed(self.id).items()}
 
     def _prepare(self, at: ClusterOffsets) -> None:
@@ -210,7 +211,7 @@ class Mirror:
         at: ClusterOffsets,
         end: Mapping[TopicPartition, Offset],
     ) -> None:
-        """Records, map and places: all or nothing."""
+        """Commits records, offset map and positions in the transaction."""
         news = OffsetMap()
         staging = Staging.of(self.spec.staging, self.id)
         transaction.on_stored = self._offset_recorder(news)
@@ -273,7 +274,7 @@ class Mirror:
     # Groups
 
     def _translate(self, at: ClusterOffsets) -> tuple[int, tuple[str, ...]]:
-        """Offsets of the source's groups, committed over there, for groups of the same name; never backwards."""
+        """Commits the translated offsets of the source's groups for groups of the same name. Offsets never decrease."""
         if self.spec.groups is None:
             return 0, ()
         pattern = re.compile(self.spec.groups)

@@ -1,9 +1,9 @@
-"""Which offset of a partition became which, when it was copied to another cluster.
+"""The offset map of a mirror: which target offset a source offset became.
 
-A run is records whose offsets follow each other on both sides: (source, target, count). Between runs lie what only one
-side has: records that compaction removed, markers of transactions, records of others.
-    runs of a partition are in order on both sides
-    all records before an offset on the one side lie before its translation on the other
+A run is a sequence of records with consecutive offsets in both clusters: (source, target, count). Between two runs, one
+cluster has offsets that the other lacks: of records that compaction removed, of markers, of other producers' records.
+    runs of a partition are in order in both clusters
+    all records before an offset of one cluster lie before its translation in the other
 
 Format of a record of the topic that holds them: key {"topic": ..., "partition": ...}, value {"runs": [[s, t, n], ...]}.
 
@@ -51,7 +51,7 @@ class OffsetMap:
         return self._across(tp, source, _SOURCE, _TARGET)
 
     def translate_back(self, tp: TopicPartition, target: Offset) -> Offset | None:
-        """The other way round."""
+        """The source offset at which a reader of everything before `target` resumes."""
         return self._across(tp, target, _TARGET, _SOURCE)
 
     def _across(self, tp: TopicPartition, offset: Offset, here: Side, there: Side) -> Offset | None:
@@ -73,7 +73,7 @@ class OffsetMap:
                 yield key, json.dumps({"runs": runs[n : n + RUNS_PER_RECORD]})
 
     def take(self, key: str | bytes, value: str | bytes) -> None:
-        """A record that `to_records` has written."""
+        """Adds a record that `to_records` wrote."""
         where = json.loads(key)
         self.take_runs(TopicPartition(where["topic"], where["partition"]), json.loads(value)["runs"])
 

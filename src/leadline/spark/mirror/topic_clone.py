@@ -1,4 +1,4 @@
-"""What a mirror needs beside records: topics made like those of another cluster, and the groups that there are."""
+"""Topics created like those of another cluster, and the groups of a cluster, for a mirror."""
 
 from leadline.errors import TopicAlreadyExists
 from leadline.spark.client.cluster import ClusterClient, TopicMetadata
@@ -13,19 +13,19 @@ from leadline.wire.messages import (
     ListGroupsResponse,
 )
 
-TOPIC = 2  # as kind of a resource with settings
-SET_FOR_THE_TOPIC = 1  # as source of a setting
+TOPIC = 2  # the resource type of a topic
+SET_FOR_THE_TOPIC = 1  # the config source of a setting of the topic itself
 DEFAULT_REPLICATION = -1
 CREATE_MS = 30_000
 CONSUMER_PROTOCOL = "consumer"  # the protocol type of groups that consume topics
 
 
 class TooFewPartitions(JobFailed):
-    """A copy keeps partitions, and has fewer of them."""
+    """The target topic has fewer partitions than the source topic."""
 
 
 def topic_configs(cluster: ClusterClient, topic: str) -> dict[str, str]:
-    """What was set for the topic itself."""
+    """The settings of the topic itself, without defaults."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC, resource_name=topic, configuration_keys=None
     )
@@ -40,7 +40,7 @@ def topic_configs(cluster: ClusterClient, topic: str) -> dict[str, str]:
 
 
 def create_topic(cluster: ClusterClient, name: str, partitions: int, configs: dict[str, str]) -> None:
-    """A topic, unless it is there."""
+    """Creates a topic unless it exists."""
     topic = CreateTopicsRequest.CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -60,19 +60,19 @@ def create_topic(cluster: ClusterClient, name: str, partitions: int, configs: di
 
 
 def clone_topic(target: ClusterClient, name: str, source: ClusterClient, original: TopicMetadata) -> None:
-    """A topic for a copy: as many partitions, the same settings. One that is there must have enough partitions."""
+    """Creates a topic with the partitions and settings of the original. An existing one must have enough partitions."""
     existing = target.topics([name]).get(name)
     if existing is None:
         create_topic(target, name, len(original.leaders), topic_configs(source, original.name))
     elif len(existing.leaders) < len(original.leaders):
         raise TooFewPartitions(
             f"topic {name} at {target.servers} has {len(existing.leaders)} partitions, and {original.name} at "
-            f"{source.servers} has {len(original.leaders)}: a copy keeps partitions; add some to it"
+            f"{source.servers} has {len(original.leaders)}: a mirror keeps partitions; add partitions to it"
         )
 
 
 def consumer_groups(cluster: ClusterClient) -> list[str]:
-    """Of consumers, by name; also those that only commit."""
+    """The names of consumer groups, including groups that only commit."""
     answers = cluster.ask_brokers(ListGroupsRequest(), ListGroupsResponse)
     for answer in answers:
         if answer.error_code:

@@ -1,10 +1,10 @@
 """The figures of a topic, gathered from the bytes of its batches in one pass, by many tasks.
 
-Each task measures the ranges that it was given; the figures of all tasks are merged. A batch counts where its last
-offset lies, so that ranges may begin and end within one. Two measures of size are told apart:
-    stored   bytes as they lie in the log; a record's are its share of those of its batch
-    payload  of a record: its key and its value
-Control batches are stored, and hold no records. Records of aborted transactions count like any other.
+Each task measures its ranges; the figures of all tasks are merged. A batch counts in the range that holds its last
+offset, so ranges may start and end within a batch. There are two sizes:
+    stored   bytes in the log; for a record, its share of the bytes of its batch
+    payload  the key and the value of a record
+Control batches count as stored and hold no records. Records of aborted transactions count like all others.
 
 Pure: bytes in, figures out.
 """
@@ -25,8 +25,8 @@ from leadline.spark.batches.record_positions import Longs
 from leadline.spark.report.sketches import CompactionEstimate, Histogram, HotKeys, KeyColumn, KeySample
 from leadline.spark.report.traffic import TimeSlots
 
-TRIED_BYTES = 512 << 10  # of a range, on which all codecs are tried
-TRIED_AT_ONCE = 8  # batches out of those that are handed over together
+TRIED_BYTES = 512 << 10  # the sample of a range, on which all codecs are tried
+TRIED_AT_ONCE = 8  # the most batches of one fetch in the sample
 EVERY_OFFSET = RecordFilter(0, (1 << 63) - 1)
 
 
@@ -103,7 +103,7 @@ class TopicFigures:
         return self.codecs.setdefault(codec, CodecFigures())
 
     def kept(self) -> CompactionEstimate:
-        """What compaction would leave; an estimate never exceeds the topic's own figures."""
+        """What compaction would keep. An estimate never exceeds the topic's own figures."""
         estimate, keyed = self.last.kept(), self.records - sum(part.keyless for part in self.parts.values())
         return replace(estimate, keys=min(estimate.keys, keyed), bytes=min(estimate.bytes, self.stored))
 
@@ -128,7 +128,7 @@ def merged(parts: Iterable[TopicFigures]) -> TopicFigures:
 
 
 class RangeMeasure:
-    """A range on its way into figures."""
+    """Measures one range."""
 
     def __init__(self, partition: int, first: Offset, until: Offset) -> None:
         self.partition, self.first, self.until = partition, first, until
@@ -172,7 +172,7 @@ class RangeMeasure:
         figures.last.add(self.partition, keys, offsets, stored, is_tombstone)
 
     def _try_codecs(self, data: Buffer, at: int, header: Header) -> None:
-        """Until enough was tried."""
+        """Tries all codecs on the batches until the sample is large enough."""
         if self._to_try <= 0:
             return
         whole = body_of(data, at, header)
@@ -191,7 +191,7 @@ def _unpacked(data: Buffer, at: int, header: Header) -> int:
 
 
 def _shares(headers: Sequence[Header], offsets: Longs) -> Longs:
-    """Of each record in the bytes of its batch; what does not divide goes to the first. Of whole batches, in order."""
+    """The stored bytes of each record: an equal share of its batch. The first record gets the remainder."""
     bases, counts, stored = (
         np.fromiter((getattr(header, name) for header in headers), np.int64)
         for name in ("base_offset", "record_count", "size")

@@ -1,10 +1,10 @@
-"""How a topic grows, and when it meets a limit: its retention, or the end of the disk.
+"""The growth of a topic, and the time when it reaches a limit: its retention, or the size of the disk.
 
 The rate is that of the latest quarter of the time that the log covers, or of all of it where it covers little.
     with retention.ms, size settles at rate × retention.ms, once the log is that old
     with retention.bytes, a partition settles at that size
-    with neither met, the disk is full after free / rate
-    of a log that covers less than TOO_SHORT_MS, there is no forecast
+    with neither, the disk is full after free / rate
+    a log that covers less than TOO_SHORT_MS has no forecast
 
 Pure: figures in, forecasts out.
 """
@@ -24,7 +24,7 @@ TOO_SHORT_MS = 10 * 60_000  # a log that covers less gives no rate for a day
 
 @dataclass(frozen=True, slots=True)
 class TopicLimits:
-    """What bounds a topic, as far as it is known."""
+    """The limits of a topic that are known."""
 
     retention_ms: int | None = None  # None: unknown; -1: none
     retention_bytes: int | None = None  # of each partition

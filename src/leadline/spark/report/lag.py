@@ -1,6 +1,6 @@
 """The lag of groups over time: their committed offsets against the log end offset at that time.
 
-The journal of the groups is compacted: of old times it has fewer commits, at last one for each group and partition.
+The topic of committed offsets is compacted: older times have fewer commits, at the end one per group and partition.
 
 Pure: commits and slots in, lines out.
 """
@@ -18,7 +18,7 @@ from leadline.model import Offset, TopicPartition
 from leadline.spark.batches.record_positions import Longs
 from leadline.spark.report.traffic import TimeSlots
 
-MOST_COMMITS = 2000  # of one group and partition that are held; beyond that, every other one goes
+MOST_COMMITS = 2000  # that are kept of one group and partition; if there are more, every second one is dropped
 
 
 class CommitPoint(NamedTuple):
@@ -28,7 +28,7 @@ class CommitPoint(NamedTuple):
 
 @dataclass(slots=True)
 class CommitHistory:
-    """By group and partition, in their order; an offset of -1: the group forgot it."""
+    """The commits of each group and partition, in order. An offset of -1: the commit was deleted."""
 
     points: dict[tuple[str, TopicPartition], list[CommitPoint]] = field(default_factory=dict)
 
@@ -56,7 +56,7 @@ class CommitHistory:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """Of one group, on one topic."""
+    """The lag of one group on one topic."""
 
     group: str
     times: Longs  # ms since 1970: the ends of slots
@@ -65,7 +65,7 @@ class Lag:
 
 
 def histories(commits: CommitHistory, topic: str, slots: Mapping[int, TimeSlots]) -> list[Lag]:
-    """Of all groups that committed on a topic, by name. `slots` is the traffic of its partitions, of one width."""
+    """The lags of all groups that committed on a topic, by name. `slots` is the traffic of its partitions."""
     groups = sorted({group for group, tp in commits.points if tp.topic == topic})
     return [_history(group, commits, topic, slots) for group in groups]
 

@@ -1,4 +1,4 @@
-"""A report as one HTML page, which needs nothing but itself: plots are SVG within it, nothing is loaded or run.
+"""A report as one self-contained HTML page: plots are inline SVG, and the page loads and runs nothing.
 
 The page starts with remarks. A chapter for each topic follows: each figure has a plot, and the numbers below it. Light
 or dark follows the reader's system.
@@ -18,14 +18,14 @@ from leadline.spark.report.plots import Bar
 from leadline.spark.report.remarks import Weight, remarks
 from leadline.spark.report.topic_report import Report, TopicReport
 
-TOPICS = 16  # that are drawn, of all; the table has the others, too
-CHAPTERS = 100  # of the largest topics; of all others there is a line
-REMARKS = 10  # that are shown at once
+TOPICS = 16  # in the plot; the table has all topics
+CHAPTERS = 100  # of the largest topics; each other topic has a line in the table
+REMARKS = 10  # that are shown before the reader unfolds the others
 MARKS = {Weight.TROUBLE: "trouble", Weight.WASTE: "waste", Weight.WORTH_KNOWING: "known"}
 
 
-def page(report: Report, made: str) -> str:
-    """`made`: when and how, for the foot of the page."""
+def page(report: Report, footer: str) -> str:
+    """The page. `footer` says when and how it was made."""
     topics = "".join(chapter(topic, n) for n, topic in enumerate(report.topics[:CHAPTERS]))
     many = _overview(report) if len(report.topics) > 1 else ""
     return f"""<!DOCTYPE html>
@@ -48,7 +48,7 @@ def page(report: Report, made: str) -> str:
 {_remarks(report)}
 {many}
 {topics}
-<footer>{escape(made)}</footer>
+<footer>{escape(footer)}</footer>
 </main>
 </body>
 </html>
@@ -70,7 +70,7 @@ def _span(report: Report) -> str:
     return f"Records from {quantities.moment(first)} to {quantities.moment(last)} UTC: {covered}"
 
 
-# The top
+# The start of the page
 
 
 def _tiles(report: Report) -> str:

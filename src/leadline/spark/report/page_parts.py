@@ -1,4 +1,4 @@
-"""What the cards of a report are made of, as HTML.
+"""The parts of the cards of a report, as HTML.
 
 Pure: text in, text out.
 """

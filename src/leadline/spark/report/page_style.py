@@ -1,4 +1,4 @@
-"""How a report looks. Colours are those of Okabe and Ito, which colour-blind readers can tell apart, lit for the dark.
+"""The style sheet of a report. It uses the colours of Okabe and Ito, which colour-blind readers can distinguish.
 
 Pure: a text.
 """

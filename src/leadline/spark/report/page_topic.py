@@ -23,7 +23,7 @@ HOT_KEYS = 10
 COMPACTED = {"delete": "is not compacted. If it were", "unknown": "was never compacted. If it were"}
 COLUMNS = 64  # partitions that are drawn one by one; of more, the largest
 SIZE_COLUMNS = 26  # of the histogram of sizes, at most
-CELLS = 90  # slots of the field of partitions and times
+CELLS = 90  # slots of time in the heat map
 MOST_SLOTS = 5000
 LINES = 5  # groups with a line of their own
 PERCENTILES = {"half": 0.5, "three in four": 0.75, "nine in ten": 0.9, "99 in 100": 0.99, "999 in 1000": 0.999}
@@ -186,7 +186,7 @@ def _ratio(unpacked: int, packed: int) -> str:
 
 
 def _needed(size: int, figures: TopicFigures) -> str:
-    """Of what the sample has without compression."""
+    """The bytes that the sample needs with a codec, as a share of its uncompressed bytes."""
     return quantities.share(size, figures.tried.get(Codec.NONE, 0))
 
 
@@ -226,7 +226,7 @@ def _traffic(topic: TopicReport) -> str:
 def _of_whole_slots(
     records: Sequence[tuple[int, float]], sizes: Sequence[tuple[int, float]]
 ) -> list[tuple[str, float, float]]:
-    """Of all slots but the first and the last: the log begins somewhere in one and ends somewhere in the other."""
+    """The figures of all slots but the first and the last, which the log covers only in part."""
     counts, weights = [value for _, value in records[1:-1]], [size for _, size in sizes[1:-1]]
     if not counts:
         return []
@@ -234,7 +234,7 @@ def _of_whole_slots(
 
 
 def _filled(slots: TimeSlots) -> list[tuple[int, int, int]]:
-    """Every slot between the first and the last, also those without a record."""
+    """All slots between the first and the last, including those without records."""
     starts, records, sizes = (column.tolist() for column in (slots.starts, slots.records, slots.bytes))
     by_start = {at: (at, count, size) for at, count, size in zip(starts, records, sizes, strict=True)}
     times = range(starts[0], starts[-1] + 1, slots.width_ms)
@@ -242,7 +242,7 @@ def _filled(slots: TimeSlots) -> list[tuple[int, int, int]]:
 
 
 def _stepped(points: Sequence[tuple[int, float]], width_ms: int) -> list[tuple[int, float]]:
-    """With the end of the last slot."""
+    """The points, with one more at the end of the last slot."""
     return [*points, (points[-1][0] + width_ms, points[-1][1])]
 
 

@@ -1,9 +1,9 @@
-"""Plots as SVG: bars, columns, lines over time, and a field of shades.
+"""Plots as SVG: bars, columns, lines over time, and a heat map.
 
-Written out here, because the four of them are little more than rectangles: no library, no script, a few kilobytes each,
-and colours that the page gives by its style sheet, for light and for dark (classes c1 to c6, grid, axis, limit, ...).
-Every mark carries its figures as a <title>, which browsers show under the pointer.
-A plot is drawn in one of two widths. The page shows the one that fits and never shrinks it: text stays legible.
+The plots consist of rectangles and lines, so they need no library and no script. Each takes a few kilobytes. The style
+sheet of the page sets the colours, for light and for dark (classes c1 to c6, grid, axis, limit, ...). Every mark has
+its figures in a <title>, which browsers show at the pointer. A plot is drawn in one of two widths. The page shows the
+one that fits and never shrinks it, so text stays legible.
 
 Pure: figures in, text out.
 """
@@ -15,12 +15,12 @@ from html import escape
 
 from leadline.spark.report import quantities
 
-WIDE, NARROW = 480, 300  # in CSS pixels: on a desk, and on a phone
-LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 36  # room around the plot itself, for what is written there
-TITLED = 2000  # cells of a field; more are shown without their figures
-LEAST = 1e-6  # below this, a figure is nothing
-CHAR = 6.3  # the width of a letter, about
-LABEL_SHARE = 0.35  # of the width at most, for the names of bars
+WIDE, NARROW = 480, 300  # in CSS pixels: for a desktop, and for a phone
+LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 36  # margins around the plot area, for labels
+TITLED = 2000  # a heat map with more cells has no titles
+LEAST = 1e-6  # smaller figures count as zero
+CHAR = 6.3  # the approximate width of a character
+LABEL_SHARE = 0.35  # the largest share of the width for the names of bars
 
 Text = Callable[[float], str]
 
@@ -33,7 +33,7 @@ STEPS_MS = [1000 * step for step in [*STEPS_S, *(86_400 * days for days in DAYS)
 
 
 def ticks(highest: float, most: int = 5) -> list[float]:
-    """From 0 to the first one that is not below the highest; steps of 1, 2 or 5 times a power of ten."""
+    """Ticks from 0 to the first one that is not below the highest figure. A step is 1, 2 or 5 times a power of ten."""
     if highest < LEAST:
         return [0.0, 1.0]
     rough = highest / most
@@ -44,7 +44,7 @@ def ticks(highest: float, most: int = 5) -> list[float]:
 
 
 def time_ticks(first: int, last: int, most: int = 6) -> list[tuple[int, str, str]]:
-    """Moments within a span of time, what is written below each, and the date where it begins."""
+    """Ticks within a span of time: the moment, its label, and the date at the first tick of a day."""
     step = next((step for step in STEPS_MS if (last - first) / step <= most), STEPS_MS[-1])
     ticks: list[tuple[int, str, str]] = []
     day = ""
@@ -90,7 +90,7 @@ def _shortened(text: str, most: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The plot itself: where a figure lies in it."""
+    """The plot area, and the positions of figures in it."""
 
     width: int
     height: float
@@ -128,24 +128,24 @@ class Frame:
 
 
 def _time_axis(width: int, first: int, last: int, left: float, floor: float, x: Callable[[int], float]) -> list[str]:
-    """Moments, and below them dates; none is written over another, nor beyond the plot."""
+    """Moments, with dates below them. Labels neither overlap nor reach beyond the plot."""
     parts, free_from, dates_from = [], left - RIGHT, left - RIGHT
     for at, clock, date in time_ticks(first, last, most=6 if width == WIDE else 4):
         parts.append(_tag("line", x1=x(at), x2=x(at), y1=floor, y2=floor + 4, class_="base"))
         half = len(clock) * CHAR / 2
-        where = min(max(x(at), left - RIGHT + half), width - half)
-        if where - half >= free_from:
-            parts.append(_text(where, floor + 15, clock))
-            free_from = where + half + CHAR
+        middle = min(max(x(at), left - RIGHT + half), width - half)
+        if middle - half >= free_from:
+            parts.append(_text(middle, floor + 15, clock))
+            free_from = middle + half + CHAR
         half = len(date) * CHAR / 2
-        where = min(max(x(at), left - RIGHT + half), width - half)
-        if date and where - half >= dates_from:
-            parts.append(_text(where, floor + 27, date))
-            dates_from = where + half + CHAR
+        middle = min(max(x(at), left - RIGHT + half), width - half)
+        if date and middle - half >= dates_from:
+            parts.append(_text(middle, floor + 27, date))
+            dates_from = middle + half + CHAR
     return parts
 
 
-# Bars, one below the other
+# Bars
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class Bar:
 
 
 def bars(rows: Sequence[Bar], label: str, *, whole: float = 0, width: int = WIDE) -> str:
-    """A bar of the `whole` is as long as there is room for, or else the longest; each has its figure beside it."""
+    """Horizontal bars with their figures. A bar of `whole` fills the width; without `whole`, the longest bar does."""
     pitch, thick = 24, 14
     letters = int(LABEL_SHARE * width / CHAR)
     left = min(max(len(row.label) for row in rows), letters) * CHAR + 12
@@ -174,7 +174,7 @@ def bars(rows: Sequence[Bar], label: str, *, whole: float = 0, width: int = WIDE
     return _svg(width, 12 + len(rows) * pitch, label, parts)
 
 
-# Columns, one beside the other
+# Columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class Column:
 def columns(
     rows: Sequence[Column], text: Text, label: str, *, mean: str = "", x_title: str = "", width: int = WIDE
 ) -> str:
-    """`mean`: a line where all would be alike, and what is written on it."""
+    """Vertical columns. `mean` is the label of a line at the mean; empty: no line."""
     marks = ticks(max(row.value for row in rows))
     frame = Frame(width, 208, marks[-1])
     parts = frame.grid(marks, text)
@@ -219,7 +219,7 @@ class Line:
     kind: str = "c1"
     filled: bool = False
     dashed: bool = False
-    steps: bool = False  # a figure holds until the next one, rather than changing on the way to it
+    steps: bool = False  # the line is horizontal up to the next figure, not sloped
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +229,10 @@ class Limit:
 
 
 def lines(rows: Sequence[Line], text: Text, label: str, *, limits: Sequence[Limit] = (), width: int = WIDE) -> str:
-    everything = [point for row in rows for point in row.points]
-    first, last = min(at for at, _ in everything), max(at for at, _ in everything)
+    points = [point for row in rows for point in row.points]
+    first, last = min(at for at, _ in points), max(at for at, _ in points)
     last = max(last, first + 1)
-    largest = max(value for _, value in everything)
+    largest = max(value for _, value in points)
     marks = ticks(max(largest, *(limit.value for limit in limits)) if limits else largest)
     frame = Frame(width, 208, marks[-1])
 
@@ -265,7 +265,7 @@ def _line(row: Line, points: Sequence[tuple[float, float]], floor: float) -> lis
 
 
 def _spot(x: float, frame: Frame) -> str:
-    """Where the pointer finds a figure: the whole height, and not to be seen."""
+    """An invisible rectangle of the whole height, which shows its title at the pointer."""
     return _tag("rect", x=x - 3, y=TOP, width=6, height=frame.floor - TOP, class_="spot")
 
 
@@ -274,12 +274,12 @@ def _spread(points: Sequence[tuple[int, float]], most: int = 80) -> Sequence[tup
 
 
 def legend(names: Sequence[tuple[str, str]]) -> str:
-    """Name and class of each line, as HTML."""
+    """The legend as HTML, from the name and the class of each line."""
     entries = "".join(f'<span><i class="{kind}"></i>{escape(name)}</span>' for name, kind in names)
     return f'<p class="legend">{entries}</p>'
 
 
-# A field of shades
+# A heat map
 
 
 def field(
@@ -291,7 +291,7 @@ def field(
     *,
     width: int = WIDE,
 ) -> str:
-    """A row for each partition, a cell for each slot of time; the more, the stronger its shade."""
+    """A heat map: a row for each partition, a cell for each slot of time. A larger figure has a stronger shade."""
     tall = min(22, max(4, 170 // len(rows)))
     left = LEFT
     first, last = starts[0], starts[-1] + width_ms

@@ -1,4 +1,4 @@
-"""Quantities as people read them: three digits and a unit. Times are UTC.
+"""Quantities as text: three digits and a unit. Times are UTC.
 
 Pure: numbers in, text out.
 """
@@ -11,7 +11,7 @@ LENGTHS = (("a", 31_557_600), ("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def scaled(value: float, units: tuple[str, ...]) -> tuple[float, str]:
-    """With the unit under which it has one to three digits before the point."""
+    """The quantity in the unit that gives it one to three digits before the point."""
     power = 0
     while abs(value) >= 999.5 and power < len(units) - 1:
         value, power = value / 1000, power + 1
@@ -32,7 +32,7 @@ def size(count: float) -> str:
 
 
 def short(count: float) -> str:
-    """A number where there is little room: 1.25 M."""
+    """A short number: 1.25 M."""
     value, unit = scaled(count, COUNTS)
     return f"{_digits(value)} {unit}".rstrip()
 
@@ -55,7 +55,7 @@ def share(part: float, whole: float) -> str:
 
 
 def length(ms: float) -> str:
-    """Of time, with its largest unit and, if it is few of them, the next."""
+    """A length of time in its largest unit and, if that is a small number, the next unit."""
     left = round(ms / 1000)
     if left < 1:
         return f"{ms:.0f} ms"
@@ -79,7 +79,7 @@ def day(ms: int) -> str:
 
 
 def shown(data: bytes, most: int = 40) -> str:
-    """A key: as text where it is text, else in hex; shortened if it is long."""
+    """A key as text, or in hex if it is not text. A long key is shortened."""
     try:
         text = data.decode()
         is_text = text.isprintable()

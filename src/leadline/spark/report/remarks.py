@@ -1,4 +1,4 @@
-"""Remarks on topics: what an engineer would point out in the figures.
+"""Remarks on topics, derived from their figures.
 
 Pure: figures in, sentences out.
 """
@@ -158,7 +158,7 @@ def _lag(topic: TopicReport) -> Iterator[Remark]:
 
 
 def _behind(lag: Lag) -> int:
-    """At last."""
+    """The lag at the end."""
     return sum(end - committed for committed, end in lag.by_partition.values())
 
 

@@ -1,9 +1,9 @@
-"""The report job: topics measured by Spark in one pass over their batches (figures.py, lag.py, forecast.py).
+"""The job `report`: Spark measures topics in one pass over their batches (figures.py, lag.py, forecast.py).
 
-Read from brokers, or from the files of log directories, of which the fullest replica of each partition counts. Tasks
-hand back figures, never records; the figures of all tasks are merged on the way to the driver. The journal of the
-groups is read along with the topics: it yields the lag of each group.
-    errors of reading are listed beside the figures, which then lack those records
+Tasks read from brokers, or from the files of log directories, where the fullest replica of each partition counts. They
+return figures, never records; Spark merges the figures of all tasks. The topic of committed offsets is read as well: it
+gives the lag of each group.
+    a record that cannot be read is missing in the figures, and the report lists the error
 """
 
 from collections.abc import Callable, Mapping

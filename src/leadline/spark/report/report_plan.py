@@ -1,7 +1,6 @@
 """The plan of a report: the ranges to read, split into tasks, and the limits of the topics.
 
-The ranges come from brokers, or from the files of log directories, of which the fullest replica of each partition
-counts.
+The ranges come from brokers, or from the files of log directories, where the fullest replica of each partition counts.
 """
 
 import os
@@ -27,7 +26,7 @@ from leadline.wire.messages import (
     DescribeLogDirsResponse,
 )
 
-LEAST_TASKS = 8  # if there is enough to read: uses all cores, and lets the progress move
+LEAST_TASKS = 8  # if there is enough to read: several tasks use all cores and show progress
 TOPIC_RESOURCE = 2
 SETTINGS = ("retention.ms", "retention.bytes", "cleanup.policy")
 
@@ -38,7 +37,7 @@ class NothingToReport(JobFailed):
 
 @dataclass(frozen=True, slots=True)
 class ReportRange:
-    """A range for a task, and where it lies: in files, or else at the brokers."""
+    """A range for a task, in the files of a log or at the brokers."""
 
     range: Range
     log: LogFiles | None = None
@@ -89,7 +88,7 @@ def _limits(
         disks = cluster.ask_leaders(partitions, _disks)
         settings = _settings(cluster, topics)
     except (RequestFailed, AccessRefused):
-        pass  # without the permission to describe, a report shows no limits
+        pass  # without permission to describe topics, a report shows no limits
     limits = {}
     for topic in topics:
         of_topic = [disk for tp, disk in disks.items() if tp.topic == topic and disk[1] > 0]
@@ -103,10 +102,12 @@ def _limits(
 def _disks(
     connection: BlockingConnection, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, tuple[int, int]]]:
-    """Of the disk that each of them lies on: free and whole."""
+    """The free and the total bytes of the disk of each partition."""
     topics = [
-        DescribeLogDirsRequest.DescribableLogDirTopic(topic=name, partitions=[tp.partition for tp in each])
-        for name, each in by_topic(partitions).items()
+        DescribeLogDirsRequest.DescribableLogDirTopic(
+            topic=name, partitions=[tp.partition for tp in partitions_of_topic]
+        )
+        for name, partitions_of_topic in by_topic(partitions).items()
     ]
     answer = connection.ask(DescribeLogDirsRequest(topics=topics), DescribeLogDirsResponse)
     unknown = dict.fromkeys(partitions, (answer.error_code, (-1, -1)))
@@ -136,10 +137,10 @@ def _settings(cluster: ClusterClient, topics: Sequence[str]) -> dict[str, dict[s
 def plan_from_files(paths: Sequence[str], topics: Sequence[str]) -> ReportPlan:
     """Topics by name; none: all but the internal ones."""
     fullest = _fullest_replicas(paths)
-    there = {tp.topic for tp in fullest}
-    if missing := sorted(set(topics) - there):
-        raise NothingToReport(f"no topic {missing[0]} in {', '.join(paths)}: there are {', '.join(sorted(there))}")
-    chosen = frozenset(topics or (name for name in there if not name.startswith("__")))
+    names = {tp.topic for tp in fullest}
+    if missing := sorted(set(topics) - names):
+        raise NothingToReport(f"no topic {missing[0]} in {', '.join(paths)}: there are {', '.join(sorted(names))}")
+    chosen = frozenset(topics or (name for name in names if not name.startswith("__")))
     logs = {tp: log for tp, log in sorted(fullest.items()) if tp.topic in chosen or tp.topic == OFFSETS_TOPIC}
     partitions = [tp for tp in logs if tp.topic in chosen]
     size = sum(log.size for log in logs.values())

@@ -23,7 +23,7 @@ EXPECTED = (RequestFailed, CorruptFile, NoSuchTopic, OSError, AccessRefused, Unr
 
 @dataclass(slots=True)
 class ReportOutcome:
-    """Of a task, or of several."""
+    """The figures and errors of one or several tasks."""
 
     topics: dict[str, TopicFigures] = field(default_factory=dict)
     commits: CommitHistory = field(default_factory=CommitHistory)

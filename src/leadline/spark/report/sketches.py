@@ -1,11 +1,11 @@
-"""Figures of any number of records in little memory, each of which can be put together out of those of its parts.
+"""Figures of any number of records in little memory. The figures of two sets of records can be merged.
 
-    Histogram   how often each size; percentiles are right to 3 %, and exact up to 32
-    HotKeys     which keys are the most frequent; a count is too low by `error` at most, which is below N / KEYS
-    KeySample   what compaction would keep; exact up to SAMPLE keys, beyond that of a part of them, chosen by hash
-    merged(a, b) tells the same, within these bounds, as if all records had been seen by one
+    Histogram   the number of records by size; percentiles are within 3 %, and exact up to 32 bytes
+    HotKeys     the most frequent keys; a count is too low by at most `error`, which is below records / KEYS
+    KeySample   what compaction would keep; exact up to SAMPLE keys, and an estimate from a sample beyond
+    merged figures have the same bounds as figures of all records
 
-The hot keys are Misra and Gries' summary, the sample is Gibbons' of distinct values.
+HotKeys is the summary of Misra and Gries, KeySample the distinct sampling of Gibbons.
 
 Pure: columns in, figures out.
 """
@@ -23,7 +23,7 @@ from leadline.spark.batches.record_positions import Bools, Longs
 
 KEYS = 500
 SAMPLE = 20_000
-STEPS = 16  # of a histogram between a power of two and the next
+STEPS = 16  # buckets of a histogram between two powers of two
 TOP_BITS = 1 << 63
 
 
@@ -75,16 +75,16 @@ class Histogram:
         return self.total / self.count if self.count else 0.0
 
     def percentile(self, share: float) -> int:
-        """The size that so many do not exceed."""
+        """The size that this share of the records does not exceed."""
         if not self.count:
             return 0
         bucket = int(np.searchsorted(np.cumsum(self.counts), share * self.count, side="left"))
         return min(self.largest, round((lower_end(bucket) + lower_end(bucket + 1) - 1) / 2))
 
     def ranges(self, most: int) -> list[tuple[int, int, int]]:
-        """Least size, largest size and count: at most so many of them, the same number to each power of two.
+        """Smallest size, largest size and count of each range: at most `most`, equally many for each power of two.
 
-        Of more powers than that, one to each.
+        If there are more than `most` powers of two, each is one range.
         """
         used = np.flatnonzero(self.counts)
         if not len(used):
@@ -104,10 +104,10 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """The keys of some records, each distinct one once."""
+    """The keys of records as a dictionary."""
 
-    keys: pa.Array  # distinct ones
-    of_row: Longs  # which of them; -1: the record has none
+    keys: pa.Array  # distinct
+    of_row: Longs  # the index of the record's key in `keys`; -1: the record has no key
 
     @classmethod
     def of(cls, column: pa.Array) -> "KeyColumn":
@@ -116,16 +116,16 @@ class KeyColumn:
         return cls(encoded.dictionary, of_row)
 
     def sums(self, weights: Longs) -> Longs:
-        """By distinct key."""
+        """The sum of the weights of each distinct key."""
         rows = self.of_row >= 0
         sums = np.bincount(self.of_row[rows], weights[rows], minlength=len(self.keys))
         return sums.astype(np.int64)
 
     def last_rows(self) -> Longs:
-        """Of each distinct key, the row of its last record."""
+        """The row of the last record of each distinct key."""
         rows = np.flatnonzero(self.of_row >= 0)
         last = np.zeros(len(self.keys), np.int64)
-        last[self.of_row[rows]] = rows  # of rows for the same key, the last one stays
+        last[self.of_row[rows]] = rows  # numpy keeps the last of several rows for a key
         return last
 
 
@@ -133,7 +133,7 @@ class KeyColumn:
 class HotKey:
     partition: int
     key: bytes
-    records: int  # at least
+    records: int  # a lower bound
     bytes: int
 
 
@@ -167,7 +167,7 @@ class HotKeys:
 
 
 def _most(counts: Longs) -> tuple[Longs, int]:
-    """The places of the KEYS largest, and the next largest count, which all others lose, too."""
+    """The indexes of the KEYS largest counts, and the next largest count, which is subtracted from all."""
     if len(counts) <= KEYS:
         return np.arange(len(counts)), 0
     dropped = int(np.partition(counts, len(counts) - KEYS - 1)[len(counts) - KEYS - 1])
@@ -176,19 +176,19 @@ def _most(counts: Longs) -> tuple[Longs, int]:
 
 @dataclass(frozen=True, slots=True)
 class CompactionEstimate:
-    """What compaction would leave."""
+    """The records that compaction would keep."""
 
     keys: int
     bytes: int
-    tombstones: int  # of the keys; they go, too, when delete.retention.ms are over
+    tombstones: int  # keys whose last record is a tombstone; compaction removes them after delete.retention.ms
     is_exact: bool
 
 
 @dataclass(slots=True)
 class KeySample:
-    """The last record of each key, by partition: of all keys, or of those whose hash lies below TOP_BITS >> level."""
+    """The last record of each key and partition, for all keys whose hash is below TOP_BITS >> level."""
 
-    hashes: Longs = field(default_factory=_no_longs)  # ascending, each once
+    hashes: Longs = field(default_factory=_no_longs)  # ascending, distinct
     offsets: Longs = field(default_factory=_no_longs)
     sizes: Longs = field(default_factory=_no_longs)
     tombstones: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -225,5 +225,5 @@ class KeySample:
 
 
 def _hashes(partition: int, keys: Iterable[bytes]) -> Iterable[int]:
-    """The same in every process, and of 63 bits: two checksums of different polynomials, which cost the least."""
+    """Hashes of 63 bits, equal in every process. Two checksums of different polynomials are the cheapest."""
     return ((crc32c(key, partition) << 31) | (crc32(key, partition) >> 1) for key in keys)

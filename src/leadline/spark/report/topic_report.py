@@ -1,4 +1,4 @@
-"""What a report has found out, all of it.
+"""The results of a report.
 
 Pure: values.
 """
@@ -23,4 +23,4 @@ class TopicReport:
 class Report:
     where: str
     topics: list[TopicReport]  # the largest first
-    errors: list[str]  # what could not be read, and why
+    errors: list[str]  # of records that could not be read

@@ -1,8 +1,8 @@
-"""How much was written when, to one partition: in slots of time, few enough to hold, wide enough to cover all.
+"""The traffic of one partition: records and bytes in slots of time.
 
-A slot's width is one of WIDTHS_MS, each a multiple of the one before, so that slots can be joined into wider ones. Only
-slots with records are held: a record with a nonsensical time costs one slot, not a thousand.
-    at most MOST slots, unless there are records of more slots of the widest kind
+The width of a slot is one of WIDTHS_MS. Each is a multiple of the one before, so slots can be joined into wider ones.
+Only slots with records are kept: a record with a wrong time costs one slot, not a thousand.
+    there are at most MOST slots, unless records lie in more slots of the largest width
 
 Pure: columns in, figures out.
 """
@@ -71,7 +71,7 @@ class TimeSlots:
 
 
 def joined(parts: Iterable[TimeSlots]) -> TimeSlots:
-    """All in one; offsets of several partitions have no common meaning."""
+    """The traffic of all parts together. Its `ends` have no meaning if the parts are of several partitions."""
     whole = TimeSlots()
     for part in parts:
         whole.merge(part)
@@ -79,9 +79,9 @@ def joined(parts: Iterable[TimeSlots]) -> TimeSlots:
 
 
 def bulk(slots: TimeSlots, share: float = 0.999) -> TimeSlots:
-    """Without the first and the last slots in which so few records lie that their times are likely wrong.
+    """The slots without first and last ones that have very few records: their times are likely wrong.
 
-    Only where it matters: the rest must be far shorter than the whole.
+    Slots are omitted only if the remaining time is far shorter than the whole.
     """
     if len(slots.starts) < 3:
         return slots

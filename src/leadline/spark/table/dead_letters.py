@@ -21,9 +21,9 @@ from leadline.spark.table.write_task import ParquetFiles
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterReplay:
-    replayed: int  # became rows, or were found to be rows already
+    replayed: int  # dead letters that became rows now, or had become rows before
     left: int
-    cause: str = ""  # of the first one that is left
+    cause: str = ""  # of the first dead letter that remains
 
 
 def replay(table: Table, dead: Table, registry: str) -> DeadLetterReplay:
@@ -31,7 +31,9 @@ def replay(table: Table, dead: Table, registry: str) -> DeadLetterReplay:
     if state is None or letters is None:
         return DeadLetterReplay(0, 0)
     if letters.progress.batch > state.progress.batch:
-        raise TableError(f"a batch of {table.uri} was cut off: run `leadline pipeline table` again before this")
+        raise TableError(
+            f"a batch of {table.uri} is incomplete: run `leadline pipeline table` first, which completes it"
+        )
     state, dead_state = table.take_over(state.origin), dead.take_over(letters.origin)
     before = dead.columns(DEAD_LETTERS.names).read_all()
     shaped, state = _shaped(before, table, state, registry)
@@ -51,7 +53,7 @@ def replay(table: Table, dead: Table, registry: str) -> DeadLetterReplay:
 def _shaped(
     letters: pa.Table, table: Table, state: TableState, registry: str
 ) -> tuple[list[ShapedRecords], TableState]:
-    """The records by partition; shaped again if the table had to get columns first."""
+    """The shaped records, by partition. They are shaped again after the table gets new columns."""
     shape = shape_of(state.origin.format, registry, by_key=state.origin.mode == "upsert")
     batches = list(_decoded(letters))
     for _ in range(2):
@@ -68,7 +70,7 @@ def _shaped(
 
 
 def _decoded(letters: pa.Table) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Dead letters as record batches, as they came from the topic."""
+    """Dead letters as decoded records, as if they came from the topic."""
     for partition in pc.unique(letters["partition"]).to_pylist():
         rows = letters.filter(pc.equal(letters["partition"], partition)).combine_chunks()
         columns = {

@@ -1,13 +1,13 @@
 """A table in Delta's format, through `deltalake`.
 
-Offsets, batch number and writer's epoch are `txn` actions, which stay in the table whatever becomes of its history:
+Offsets, batch number and the writer's epoch are `txn` actions, which stay in the table when its history is deleted:
 
     leadline:offset:<partition>   the next offset
     leadline:batch                the number of the last batch
     leadline:writer               the epoch of the writer
 
-Two commits with a `txn` action of the same name exclude each other, unless one has seen the other. Every commit of a
-writer names its epoch, so that a writer whose table was taken over cannot commit.
+Two concurrent commits with a `txn` action of the same name conflict, and one of them fails. Every commit of a writer
+names its epoch, so a writer whose table was taken over cannot commit.
 """
 
 import json
@@ -45,7 +45,7 @@ SLOTS = {"day": pa.date32(), "hour": pa.string()}
 
 
 class Delta:
-    """Reads its newest version before each commit, so that others may compact the table in between."""
+    """A Delta table. It reads the newest version before each commit: other processes may compact the table."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri.rstrip("/")

@@ -1,4 +1,4 @@
-"""How the columns of a table follow the values of its records: types inferred, compared and merged.
+"""The columns of a table, derived from the values of its records: types are inferred, compared and merged.
 
 A table only gains columns, and fields of structs in them. A value whose type contradicts that of its column does not
 fit; a whole number fits where others are, and null fits everywhere.
@@ -12,12 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 
-UNFIT_FOR_NAMES = frozenset(" ,;{}()\n\t=")  # in Delta and in Parquet
+UNFIT_FOR_NAMES = frozenset(" ,;{}()\n\t=")  # Delta and Parquet refuse these characters
 NOTHING = pa.struct([])
 
 
 class Conflict(Exception):
-    """A value does not fit into the table; says which and why."""
+    """A value does not fit into the table. The text names the value and the reason."""
 
 
 # The type of a JSON value: a Python type; of an array "array" and that of each kind of element;
@@ -37,7 +37,7 @@ def signature(value: Any) -> Signature:
 
 @lru_cache(maxsize=4096)
 def inferred(kind: Signature) -> pa.DataType:
-    """The type of all values with a signature. Conflict: there is none."""
+    """The type of all values with a signature. Conflict if there is none."""
     if isinstance(kind, type):
         return SCALARS[kind]
     what, parts = kind
@@ -47,7 +47,7 @@ def inferred(kind: Signature) -> pa.DataType:
 
 
 def fitted(value: Any, kind: pa.DataType) -> Any:
-    """The value as a column of a type that it merges with holds it.
+    """The value, converted for a column of a type that it merges with.
 
     A whole number in a column of doubles becomes a double. Beyond 2^53 it is rounded, as Arrow's own parser of JSON
     rounds it; Arrow refuses such a number only where it converts a Python value.
@@ -65,7 +65,7 @@ def fitted(value: Any, kind: pa.DataType) -> Any:
 
 
 def merged(column: pa.DataType, value: pa.DataType, *, widen: bool = False, at: str = "") -> pa.DataType:
-    """The type that holds both; `known` itself if `seen` fits into it. `widen`: whole numbers may yet become others."""
+    """The type that holds both; `column` itself if `value` fits. `widen`: whole numbers may become doubles."""
     if column.equals(value) or pa.types.is_null(value):
         return column
     if pa.types.is_null(column):
@@ -89,13 +89,13 @@ def _merged_structs(column: pa.StructType, value: pa.StructType, widen: bool, at
     for field in value:
         path = f"{at}.{field.name}" if at else field.name
         if field.name in types:
-            both = merged(types[field.name], field.type, widen=widen, at=path)
-            changed |= both is not types[field.name]
+            merged_type = merged(types[field.name], field.type, widen=widen, at=path)
+            changed |= merged_type is not types[field.name]
         else:
             check_name(field.name, path, spellings)
-            both, changed = field.type, True
+            merged_type, changed = field.type, True
             spellings[field.name.lower()] = field.name
-        types[field.name] = both
+        types[field.name] = merged_type
     return pa.struct([pa.field(name, kind) for name, kind in types.items()]) if changed else column
 
 
@@ -107,21 +107,21 @@ def check_name(name: str, path: str, spellings: Mapping[str, str]) -> None:
 
 
 def storable(kind: pa.DataType) -> pa.DataType | None:
-    """Without what has no type yet (always null, always empty): a table cannot hold it. None: nothing is left."""
+    """The type without parts that are always null or empty, which a table cannot hold. None: no part remains."""
     if pa.types.is_null(kind):
         return None
     if pa.types.is_list(kind):
         inner = storable(kind.value_type)
         return None if inner is None else pa.list_(inner)
     if pa.types.is_struct(kind):
-        kept = [(field.name, storable(field.type)) for field in kind]
-        left = [pa.field(name, part) for name, part in kept if part is not None]
-        return pa.struct(left) if left else None
+        types = [(field.name, storable(field.type)) for field in kind]
+        fields = [pa.field(name, part) for name, part in types if part is not None]
+        return pa.struct(fields) if fields else None
     return kind
 
 
 def additions(schema: pa.Schema, seen: Iterable[pa.DataType]) -> pa.DataType:
-    """The columns of a table and the new fields of several records. Of contradicting fields, the first stays."""
+    """The columns of a table with the new fields of several records. Of contradicting fields, the first wins."""
     columns: pa.DataType = pa.struct(list(schema))
     for struct in seen:
         for field in struct:

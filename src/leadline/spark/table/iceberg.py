@@ -1,11 +1,11 @@
 """A table in Iceberg's format, through `pyiceberg`.
 
-A path stands for a table in a catalog of its own: PATH/catalog.db (SQLite), with all files under PATH. Other catalogs
-are those that pyiceberg is configured for; a table in one of them is CATALOG:NAMESPACE.NAME.
+A path names a table with its own catalog: PATH/catalog.db (SQLite), with all files under PATH. pyiceberg may be
+configured for other catalogs; a table in one of them is named CATALOG:NAMESPACE.NAME.
 
-Offsets, batch number and writer's epoch are in the summary of a snapshot and, since snapshots expire, in a property of
-the table, both in the commit that adds the files. A commit demands that the last snapshot is the one it was made upon:
-it is refused when another writer's came first.
+Offsets, batch number and the writer's epoch are in the summary of a snapshot. Snapshots expire, so they are also in a
+property of the table, in the same commit. A commit requires that the last snapshot has not changed: it is refused if
+another writer committed first.
 """
 
 import json
@@ -146,7 +146,7 @@ class Iceberg:
 
         def change(transaction: Transaction) -> None:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # that no row has any of the keys
+                warnings.simplefilter("ignore", UserWarning)  # pyiceberg warns if no row has any of the keys
                 transaction.delete(In(term=Reference(key), values=set(rows[key].to_pylist())), _summary(after))
             transaction.append(kept, _summary(after))
 
@@ -191,7 +191,7 @@ class Iceberg:
         return self._table().scan(rows, chosen).to_arrow_batch_reader()
 
     def compact(self) -> Mapping[str, int]:
-        """Small files of the same slot of time become one, in a single commit."""
+        """Joins small files of the same slot of time, in a single commit."""
         table = self._table()
         small: dict[object, list[FileScanTask]] = defaultdict(list)
         for task in table.scan().plan_files():
@@ -240,7 +240,7 @@ def _filter(where: OffsetSlice) -> str:
 
 
 def _add_nothing(after: TableProgress) -> Callable[[Transaction], None]:
-    """A snapshot without files: a commit that only sets properties would not exclude that of another writer."""
+    """Adds a snapshot without files: a commit that only sets properties would not conflict with another writer's."""
 
     def change(transaction: Transaction) -> None:
         with transaction.update_snapshot(snapshot_properties=_summary(after)).fast_append():
@@ -263,7 +263,7 @@ def _progress_of(table: Opened) -> TableProgress:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """Without the ids of fields, and with the types that files are written in."""
+    """The type without field ids, with the types of the written files."""
     return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
 
 

@@ -1,13 +1,12 @@
-"""What is in a record, as the columns of a table: the bytes themselves, or the fields of a document.
+"""The content of a record as columns of a table: its bytes, or the fields of a document.
 
-Bytes as they are (raw) have the columns of Spark's Kafka connector. Documents have a column for each of their fields
-and, in front of them,
+The format raw has the columns of Spark's Kafka connector. Documents have a column for each field, after the columns
 
     _key, _partition, _offset, _timestamp, _headers
 
-A record that is no document, or one whose fields contradict the table's columns, is bad: it is left out, and the
-reason is handed back. Fields that the table has no column for are handed back as well: the table must get them first.
-A record without a value (a tombstone) is a row without fields.
+A record is bad if its value is not a document, or if its fields contradict the table's columns. It gets no row, and the
+cause is returned. Fields without a column are returned as well: the table must get the columns first. A record without
+a value (a tombstone) becomes a row without fields.
 
 Pure: columns in, columns out.
 """
@@ -37,11 +36,11 @@ BESIDE = pa.schema(
 RESERVED = frozenset({*BESIDE.names, "_day", "_hour", "_deleted"})
 DEAD_LETTERS = SPARK_SCHEMA_WITH_HEADERS.append(pa.field("cause", pa.string()))
 
-LONGEST, SURELY_64_BITS = 1 << 63, 19  # of whole numbers: the first that is too great, and how many digits never are
+LONGEST, SURELY_64_BITS = 1 << 63, 19  # the first whole number beyond 64 bits; numbers with fewer digits are below it
 OUT_OF_RANGE = (pa.ArrowException, ArithmeticError, TypeError, ValueError)
 
-Document = tuple[dict[str, object], pa.DataType]  # and the type that its fields have
-Parser = Callable[[bytes], Document]  # Conflict: it is none
+Document = tuple[dict[str, object], pa.DataType]  # the fields, and their type as a struct
+Parser = Callable[[bytes], Document]  # raises Conflict if the bytes are not a document
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +48,9 @@ class ShapedRecords:
     """Records as rows, bad records, and fields without a column."""
 
     rows: pa.RecordBatch
-    deleted: pa.Array  # of each row, whether it is a tombstone
+    deleted: pa.Array  # whether a row is a tombstone
     bad: pa.RecordBatch | None = None  # with a column for the cause
-    unknown: pa.DataType = NOTHING  # fields without a column, as a struct; if there are any, the rows are of no use
+    unknown: pa.DataType = NOTHING  # fields without a column, as a struct; if there are any, the rows are unusable
 
     def with_bad(self, more: pa.RecordBatch, topic: str, partition: int, cause: str) -> "ShapedRecords":
         """Adds decoded records that are bad for one cause."""
@@ -112,7 +111,7 @@ def _one_by_one(batch: pa.RecordBatch, topic: str, partition: int, fields: pa.Sc
 
 
 def _columns(results: "list[dict[str, object] | Conflict]", columns_type: pa.DataType) -> list[pa.Array]:
-    """Of the documents; one whose values are out of the range of their types becomes a conflict, in its place."""
+    """The columns of the documents. A document with a value out of the range of its type is replaced by a Conflict."""
     try:
         return _flat([document for document in results if not isinstance(document, Conflict)], columns_type)
     except OUT_OF_RANGE:
@@ -131,11 +130,12 @@ def _flat(documents: Sequence[dict[str, object]], columns_type: pa.DataType) -> 
 
 
 class _Fit:
-    """Whether the types of documents fit the table and each other. Most are the same object, which is checked once."""
+    """Checks that the types of documents fit the table and each other. Equal objects are checked once."""
 
-    def __init__(self, known: pa.DataType) -> None:
-        self._known = self.seen = known
-        self._checked: dict[int, tuple[pa.DataType, Conflict | None]] = {}  # by identity, which the first part keeps
+    def __init__(self, columns_type: pa.DataType) -> None:
+        self._known = self.seen = columns_type
+        # By id(). The types are kept, so that no other object gets the same id.
+        self._checked: dict[int, tuple[pa.DataType, Conflict | None]] = {}
 
     def check(self, kind: pa.DataType) -> None:
         if id(kind) not in self._checked:
@@ -150,14 +150,14 @@ class _Fit:
                 if field.name.lower() in RESERVED:
                     raise Conflict(f"{field.name} is the name of a column that every table has")
             merged(self._known, kind)
-            self.seen = merged(self.seen, kind, widen=True)  # whole numbers and others may come in any order
+            self.seen = merged(self.seen, kind, widen=True)  # whole numbers and doubles may come in any order
         except Conflict as error:
             return error
         return None
 
 
 def _beyond(columns_type: pa.DataType, seen: pa.DataType) -> pa.DataType:
-    """The columns of what was seen that are new, or have new fields in them; what is always null is no news."""
+    """The columns of the documents that are new or have new fields. A column that is always null is not new."""
     types = {field.name: field.type for field in columns_type}
     new = []
     for field in seen:
@@ -180,7 +180,7 @@ def _no_number(text: str) -> NoReturn:
 
 
 def _whole_number(text: str) -> int | float:
-    """As Arrow's parser does: beyond 64 bits, it is a double."""
+    """A whole number; beyond 64 bits, a double, as in Arrow's parser."""
     if len(text) < SURELY_64_BITS:
         return int(text)
     number = int(text) if len(text) <= SURELY_64_BITS + 1 else LONGEST
@@ -205,16 +205,14 @@ def parse_json(value: bytes) -> Document:
 
 
 def quick_json(values: pa.Array, fields: pa.Schema) -> list[pa.Array] | None:
-    """All values at once. None unless each is one object that has nothing but these fields, in their types.
+    """Parses all values at once. None unless each value is one object with only these fields, in their types.
 
-    Each value begins with { and ends with }: so no object can begin in one value and end in another, and as many
-    objects as values means one in each.
+    Each value starts with { and ends with }, so no object spans two values. If there are as many objects as values,
+    each value is one object.
     """
     if not len(fields) or not len(values) or values.null_count or not _all_objects(values):
         return None
-    if pc.any(
-        pc.match_substring_regex(values, r"NaN|Inf|-0")
-    ).as_py():  # numbers that not all parsers take for the same
+    if pc.any(pc.match_substring_regex(values, r"NaN|Inf|-0")).as_py():  # parsers disagree on such numbers
         return None
     options = pa.json.ParseOptions(explicit_schema=fields, unexpected_field_behavior="error", newlines_in_values=True)
     joined = b"\n".join(values.to_pylist())

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class NoSchema(OSError):
-    """The registry does not answer, or does not know a schema that records name."""
+    """The registry does not answer, or lacks a schema that records name."""
 
 
 def parser_of(format: str, registry: str) -> Parser:
@@ -69,7 +69,7 @@ def remembered(find: Callable[P, T]) -> Callable[P, T]:
 def _split(value: bytes) -> tuple[int, bytes]:
     """The schema's id and the document."""
     if len(value) < HEAD.size or value[0] != 0:
-        raise Conflict("not written through a schema registry: it does not begin with 0 and a schema's id")
+        raise Conflict("not written through a schema registry: it does not start with 0 and a schema's id")
     return HEAD.unpack_from(value)[1], value[HEAD.size :]
 
 
@@ -81,7 +81,7 @@ def _get(registry: str, path: str) -> Any:
     except urllib.error.HTTPError as error:
         with error:
             if error.code == 404:
-                raise Conflict(f"the registry at {registry} knows nothing at /{path}") from None
+                raise Conflict(f"the registry at {registry} has nothing at /{path}") from None
             raise NoSchema(f"{url}: {error}") from None
     except (OSError, ValueError) as error:
         raise NoSchema(f"{url}: {error}") from None
@@ -160,7 +160,7 @@ AVRO_LOGICAL = {
 
 
 def avro_type(schema: Any, named: dict[str, pa.DataType]) -> pa.DataType:
-    """The type of what fastavro makes of it. Conflict: tables have no such type."""
+    """The type of the values that fastavro returns. Conflict if tables have no such type."""
     if isinstance(schema, str):
         return AVRO[schema] if schema in AVRO else named[schema]
     if isinstance(schema, list):
@@ -262,7 +262,7 @@ def _messages(registry: str, number: int) -> "list[Descriptor]":
 
 
 def _download(registry: str, answer: Any, files: Any) -> None:
-    """What the schema imports, then itself."""
+    """Loads the imports of the schema, then the schema."""
     for reference in answer.get("references", ()):
         path = f"subjects/{reference['subject']}/versions/{reference['version']}?format=serialized"
         _download(registry, _get(registry, path), files)

@@ -1,9 +1,9 @@
-"""A table, or Parquet files, back into a topic: exactly once, in the original partitions and their order.
+"""A replay writes a table or Parquet files back into a topic: exactly once, in the original partitions and order.
 
 Each batch is one transaction (sink.py). Beside the records, it commits the progress of each partition for a group: the
-metadata of the committed offset is {"next": the next offset of the source}. An interrupted replay resumes there,
-whatever else is in the topic, as long as the cluster keeps the offsets of a group without members
-(offsets.retention.minutes). A second replay of the same name takes over from the first.
+metadata of the committed offset is {"next": the next offset of the source}. An interrupted replay resumes there. The
+topic may hold other records. The cluster deletes offsets of a group without members after offsets.retention.minutes. A
+second replay of the same name takes over from the first.
     a row of the source is in the topic once if its offset lies below `next`, and not at all otherwise
 """
 
@@ -83,8 +83,8 @@ class ReplaySpec:
     source: ReplaySource
     topic: str
     properties: Mapping[str, str]  # of the client
-    name: str = ""  # of the replay; empty: made out of source and topic
-    rate: float | None = None  # records a second; None: as fast as it goes
+    name: str = ""  # of the replay; empty: a hash of source and topic
+    rate: float | None = None  # records per second; None: unlimited
     batch_records: int = BATCH_RECORDS
 
     @property
@@ -108,7 +108,7 @@ class Replay:
         check_partitions(cluster, spec, self.ends)
 
     def batches(self) -> Iterator[ReplaySummary]:
-        """Batch after batch until the topic has all rows, no faster than the rate."""
+        """Writes batches until the topic has all rows, no faster than the rate."""
         started, records = time.monotonic(), 0
         while (summary := self._batch()) is not None:
             records += summary.records
@@ -179,7 +179,7 @@ def _stage(source: ReplaySource, options: WriteOptions, staging: Staging, range_
 
 
 def ends_of(source: ReplaySource) -> dict[int, tuple[Offset, Offset]]:
-    """Of each partition, the lowest offset and the one after the highest."""
+    """The lowest offset of each partition, and the one after the highest."""
     ends: dict[int, tuple[Offset, Offset]] = {}
     for batch in source.columns(["partition", "offset"]):
         grouped = pa.Table.from_batches([batch]).group_by("partition").aggregate([("offset", "min"), ("offset", "max")])

@@ -23,16 +23,16 @@ PROPERTY = "leadline."  # in front of the names under which a table keeps its or
 
 
 class TableError(JobFailed):
-    """A table, or the topic that it is to follow, is wrong; one line says how."""
+    """A table, or the topic that it follows, is wrong. The text is one line."""
 
 
 class WriterRefused(TableError):
-    """Another writer is at work on the table, or has taken it over."""
+    """Another writer writes to the table, or has taken it over."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableOrigin:
-    """What a table is made from. Fixed when it is created, but for the mode."""
+    """The topic and options that a table is made from. Only the mode can change after the creation."""
 
     topic: str
     topic_id: str  # a topic that was deleted and created again has another one
@@ -54,7 +54,7 @@ class TableOrigin:
 
 @dataclass(frozen=True, slots=True)
 class TableProgress:
-    """How far a table has come."""
+    """The progress of a table in its topic."""
 
     batch: int = NO_BATCH  # the last one that is in it
     offsets: Mapping[int, Offset] = field(default_factory=dict)  # of each partition, the next one to be read
@@ -87,7 +87,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class OriginColumns:
-    """Under which names a table keeps where its records come from."""
+    """The names of the columns that hold the partition, offset and time of a record."""
 
     key: str
     partition: str
@@ -121,10 +121,10 @@ class Table(Protocol):
 
     @property
     def data_directory(self) -> str:
-        """Where files must lie before they are appended."""
+        """The directory of files that are to be appended."""
 
     def slot(self, origin: TableOrigin) -> str | None:
-        """The column that a table is partitioned by, of which no file knows; None: the table knows by itself."""
+        """The column that the table is partitioned by, which is not in the files; None: the format derives it."""
 
     def state(self) -> TableState | None:
         """None: there is no table. TableError: there is one, and it follows no topic."""
@@ -139,13 +139,13 @@ class Table(Protocol):
     def append(self, files: Sequence[DataFile], before: TableProgress, after: TableProgress) -> None: ...
 
     def upsert(self, rows: pa.Table, key: str, before: TableProgress, after: TableProgress) -> None:
-        """Rows with the column DELETED: one for each key, which takes the place of what the table has for it."""
+        """Rows with the column DELETED, one for each key. A row replaces the table's row of that key."""
 
     def rewrite(self, rows: pa.RecordBatchReader, before: TableProgress) -> None:
         """Replaces all rows by these."""
 
     def columns(self, names: Sequence[str] | None = None, where: OffsetSlice | None = None) -> pa.RecordBatchReader:
-        """All rows, or those of a slice, in no order."""
+        """All rows, or the rows of a slice, in any order."""
 
     def compact(self) -> Mapping[str, int]: ...
 
@@ -156,7 +156,7 @@ DELETED = "_deleted"
 
 
 def check_origin(existing: TableOrigin, requested: TableOrigin, uri: str) -> None:
-    """TableError if the table follows another topic, or in another way."""
+    """TableError if the table follows another topic, or was created with other options."""
     if existing.topic != requested.topic:
         raise TableError(f"{uri} follows the topic {existing.topic}, not {requested.topic}")
     if existing.topic_id != requested.topic_id:
@@ -167,11 +167,13 @@ def check_origin(existing: TableOrigin, requested: TableOrigin, uri: str) -> Non
     for name in ("format", "partition_by", "isolation"):
         if getattr(existing, name) != getattr(requested, name):
             option = "--" + name.replace("_", "-")
-            raise TableError(f"{uri} was made with {option} {getattr(existing, name)}, not {getattr(requested, name)}")
+            raise TableError(
+                f"{uri} was created with {option} {getattr(existing, name)}, not {getattr(requested, name)}"
+            )
 
 
 def check_writer(uri: str, epoch: int, batch: int, before: TableProgress) -> None:
-    """WriterRefused unless the table, at this epoch and batch, is as its writer left it."""
+    """WriterRefused unless the epoch and batch of the table are those of the writer's last commit."""
     if epoch != before.epoch:
         raise WriterRefused(f"{uri} has another writer now: it began epoch {epoch}, and this one has {before.epoch}")
     if batch != before.batch:

@@ -49,7 +49,7 @@ DEAD = "_dead_letters"
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """The table that a user asks for."""
+    """The table that a user requests."""
 
     topic: str
     properties: Mapping[str, str]  # of the client
@@ -57,7 +57,7 @@ class TableSpec:
     mode: str = "append"
     partition_by: str = "none"
     registry: str = ""
-    committed: bool = True  # leave out records of transactions that are open or were aborted
+    committed: bool = True  # omit records of transactions that are open or were aborted
     fail_on_data_loss: bool = True
     batch_bytes: int = BATCH_BYTES
     group: str = ""  # where offsets are committed, for tools that show lag; empty: nowhere
@@ -141,11 +141,11 @@ class TableWriter:
         partitions = self.topic.partitions
         earliest = self.cluster.earliest(partitions)
         latest = self.cluster.latest(partitions, committed=self.spec.committed)
-        begin = {tp: self.state.progress.offsets.get(tp.partition, earliest[tp]) for tp in partitions}
-        begin = self._existing_offsets(begin, earliest, latest)
+        start = {tp: self.state.progress.offsets.get(tp.partition, earliest[tp]) for tp in partitions}
+        start = self._existing_offsets(start, earliest, latest)
         average = self._bytes_per_offset(earliest, latest)
-        end = self._resumed(latest) or admit(begin, latest, average, max_bytes=self._batch_bytes)
-        batch = PlannedBatch(begin, end, latest, average)
+        end = self._resumed(latest) or admit(start, latest, average, max_bytes=self._batch_bytes)
+        batch = PlannedBatch(start, end, latest, average)
         return batch if batch.ranges else None
 
     @property
@@ -154,7 +154,7 @@ class TableWriter:
         return min(self.spec.batch_bytes, BY_KEY_BYTES) if self.spec.mode == "upsert" else self.spec.batch_bytes
 
     def _resumed(self, latest: Mapping[TopicPartition, Offset]) -> dict[TopicPartition, Offset] | None:
-        """Where an interrupted batch ends: one whose dead letters are committed and whose rows are not."""
+        """The end of an interrupted batch, whose dead letters are committed and whose rows are not."""
         if self.dead_state is None or self.dead_state.progress.batch <= self.state.progress.batch:
             return None
         ends = self.dead_state.progress.offsets
@@ -162,21 +162,21 @@ class TableWriter:
 
     def _existing_offsets(
         self,
-        begin: Mapping[TopicPartition, Offset],
+        start: Mapping[TopicPartition, Offset],
         earliest: Mapping[TopicPartition, Offset],
         latest: Mapping[TopicPartition, Offset],
     ) -> dict[TopicPartition, Offset]:
-        gone = [
+        losses = [
             Loss(Range(tp, first, earliest[tp]), f"the log now starts at {earliest[tp]} (retention, or deleted)")
-            for tp, first in begin.items()
+            for tp, first in start.items()
             if first < earliest[tp]
         ]
-        if gone and self.spec.fail_on_data_loss:
-            raise data_loss(gone)
-        for tp, first in begin.items():
+        if losses and self.spec.fail_on_data_loss:
+            raise data_loss(losses)
+        for tp, first in start.items():
             if first > latest[tp]:
                 raise TableError(f"{self.table.uri} has {tp} up to {first}, but the log ends at {latest[tp]}")
-        return {tp: max(first, earliest[tp]) for tp, first in begin.items()}
+        return {tp: max(first, earliest[tp]) for tp, first in start.items()}
 
     def _bytes_per_offset(
         self, earliest: Mapping[TopicPartition, Offset], latest: Mapping[TopicPartition, Offset]

@@ -1,7 +1,7 @@
 """Rows by key: the last record of a key is its row, and a tombstone removes the row.
 
-The last one is that with the highest offset. Where a key is in several partitions, which happens when a topic gets more
-of them, offsets say nothing, and the later time decides.
+The last record has the highest offset. When a topic gets more partitions, a key may be in several of them; then the
+record with the latest time is the last.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ def is_later(place: Place, other: Place) -> bool:
 
 
 def last_places(batches: Iterable[pa.RecordBatch], columns: OriginColumns) -> dict[bytes | None, Place]:
-    """Of each key."""
+    """The place of the last record of each key."""
     last: dict[bytes | None, Place] = {}
     for batch in batches:
         times = batch.column(columns.timestamp).cast(pa.int64()).to_pylist()
@@ -47,7 +47,7 @@ def ids_in(rows: pa.RecordBatch | pa.Table, columns: OriginColumns) -> pa.Array:
 
 
 def _ids(partitions: pa.Array, offsets: pa.Array) -> pa.Array:
-    """One text for partition and offset."""
+    """Partition and offset as one text."""
     return pc.binary_join_element_wise(partitions.cast(pa.string()), offsets.cast(pa.string()), "/")
 
 
@@ -76,7 +76,7 @@ def _living(batches: Iterable[pa.RecordBatch], columns: OriginColumns, ids: pa.A
 
 
 def _is_tombstone(batch: pa.RecordBatch) -> pa.Array:
-    """A row without a value; of a document, one without any field."""
+    """Whether a row has no value; for a document, whether it has no field."""
     if "value" in batch.schema.names:
         return batch.column("value").is_null()
     empty = pa.array([True] * batch.num_rows, pa.bool_())
@@ -87,7 +87,7 @@ def _is_tombstone(batch: pa.RecordBatch) -> pa.Array:
 
 
 class PendingRows:
-    """Files with rows that are not in the table yet. They are deleted in the end."""
+    """Files with rows that are not in the table yet. They are deleted at the end."""
 
     def __init__(self, directory: str, files: Sequence[DataFile]) -> None:
         self._filesystem, root = pa.fs.FileSystem.from_uri(as_uri(directory))

@@ -1,14 +1,14 @@
-"""A topic against its table, record by record: what is in one and not in the other, and what is there twice.
+"""Compares a topic with its table, record by record: missing, additional and duplicate rows.
 
-For each partition, the offsets below the table's next one, as far as the log still has them, are accounted for:
+It accounts for the offsets of each partition that the log still has, up to the table's next offset:
 
     records that readers see    each is a row of the table or a dead letter, once
-    control, aborted            offsets of transactions that no reader sees: rows with them are wrong
-    compacted                   offsets that the log has no record for any more: rows with them are older than that
+    control, aborted            offsets that no reader sees: rows with them are wrong
+    compacted                   offsets whose record compaction removed: rows with them were written before
 
-On both sides a checksum is taken over offset, time, key and, where the table has it, value of all records that both
-must have. It does not depend on their order.
-Of a table by key, the row of each key must be the last record with it that is no dead letter; a tombstone leaves none.
+A checksum of all records that both must have is computed from the topic and from the table. It covers offset, time, key
+and, if the table has it, value, and does not depend on the order.
+In a table by key, the row of a key must be its last record that is not a dead letter. A tombstone leaves no row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from leadline.spark.table.table_format import open_table
 
 Longs = npt.NDArray[np.int64]
 
-SHOWN = 10  # of the offsets that are wrong in one way
+SHOWN = 10  # offsets of each kind of error
 NONE = np.empty(0, np.int64)
 MIX = 0x9E37_79B9_7F4A_7C15
 MASK = (1 << 64) - 1
@@ -41,7 +41,7 @@ MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Of one partition, or of a part of it. Lists of offsets name the first ones only; counts count all."""
+    """The result for a partition, or for a range of it. Lists hold the first wrong offsets; counts count all."""
 
     partition: int
     first: Offset
@@ -53,7 +53,7 @@ class Verdict:
     control: int = 0
     aborted: int = 0
     compacted: int = 0
-    older: int = 0  # rows whose record is compacted away by now
+    older: int = 0  # rows whose record compaction has removed
     missing: int = 0
     repeated: int = 0
     wrong: int = 0  # rows, or dead letters, with an offset at which no reader sees a record
@@ -69,7 +69,7 @@ class Verdict:
         return not (self.missing or self.repeated or self.wrong or self.different)
 
     def and_then(self, other: "Verdict") -> "Verdict":
-        """Both, of the same partition, the other one after this one."""
+        """The sum of two results for adjacent ranges of a partition, of which `other` is the second."""
         assert self.partition == other.partition
         sums = {
             name: getattr(self, name) + getattr(other, name)
@@ -100,7 +100,7 @@ class VerifyTask:
 def verify(
     spark: SparkSession, cluster: ClusterClient, kind: str, uri: str, dead_uri: str
 ) -> tuple[TableState, list[Verdict]]:
-    """By partition."""
+    """The results, by partition."""
     state = open_table(kind, uri).state()
     if state is None:
         raise TableError(f"there is no {kind} table at {uri}")
@@ -130,7 +130,7 @@ def check_topic(cluster: ClusterClient, origin: TableOrigin, uri: str) -> list[T
 
 
 def ranges_of(cluster: ClusterClient, tps: Sequence[TopicPartition], state: TableState) -> list[Range]:
-    """What the log still has of what the table has."""
+    """The offsets below the table's next offsets that the log still has."""
     earliest = cluster.earliest(tps)
     ends = {tp: state.progress.offsets.get(tp.partition, 0) for tp in tps}
     return [Range(tp, min(earliest[tp], end), end) for tp, end in ends.items() if end > earliest[tp]]
@@ -141,7 +141,7 @@ def ranges_of(cluster: ClusterClient, tps: Sequence[TopicPartition], state: Tabl
 
 @dataclass(slots=True)
 class LogContent:
-    """What a log has at the offsets of a range."""
+    """The records of a range that readers see, and the offsets of control records and of aborted transactions."""
 
     visible: list[pa.RecordBatch] = field(default_factory=list)
     control: list[Longs] = field(default_factory=list)
@@ -211,7 +211,7 @@ def _verify_range(job: VerifyTask, range_: Range, log: LogContent) -> Verdict:
 
 
 def _expected_by_key(log: LogContent, seen: Longs, dead: Longs) -> Longs:
-    """Of a whole partition: of each key the last record, unless that is a tombstone; and dead letters."""
+    """The expected offsets of a whole partition: the last record of each key unless it is a tombstone; dead letters."""
     letters, last = set(dead.tolist()), dict[bytes | None, tuple[Offset, bool]]()
     for batch in log.visible:
         columns = batch.column("key"), batch.column("offset"), batch.column("value").is_null()
@@ -252,7 +252,7 @@ def _shown(offsets: Longs) -> tuple[Offset, ...]:
 
 
 def _checksum(batches: Sequence[pa.RecordBatch], names: tuple[str, str, str, str | None], offsets: Longs) -> int:
-    """The sum of a number for each of the records with these offsets; each counts once."""
+    """The sum of one number for each record with one of these offsets. Each offset counts once."""
     offset, timestamp, key, value = names
     total = 0
     for batch in batches:

@@ -34,19 +34,19 @@ ROW_GROUP_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """What all tasks of a batch have in common."""
+    """The settings of all tasks of a batch."""
 
     properties: Mapping[str, str]  # of the client
     fetch_options: FetchOptions
     format: str
     registry: str  # of schemas, for formats that need one
     columns: OriginColumns
-    schema: pa.Schema  # of the table, as far as records fill it
-    directory: str  # where files go: the table's
+    schema: pa.Schema  # the columns of the table that records fill
+    directory: str  # of the table's files
     dead_directory: str
     partition_by: str
-    slot: str | None  # the column that stands for it, if the table has one
-    by_key: bool  # rows are to take the place of others: files say which of them are tombstones
+    slot: str | None  # the column of the slot of time, if the table has one
+    by_key: bool  # rows replace others; the files mark tombstones
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class TaskOutput:
 
     files: list[DataFile] = field(default_factory=list)
     dead: list[DataFile] = field(default_factory=list)
-    unknown: pa.DataType = NOTHING  # if it has fields, the table must get them, and the task is to be done again
+    unknown: pa.DataType = NOTHING  # if it has fields, the table must get them, and the task must run again
     records: int = 0
     size: int = 0  # of keys and values
     newest_ms: int = -1  # the latest time of a record
-    error: str = ""  # why it failed, where that is no bug
+    error: str = ""  # the cause, if the task failed for a reason that is not a bug
 
     @property
     def lacks_columns(self) -> bool:
@@ -195,7 +195,7 @@ def as_uri(directory: str) -> str:
 
 
 def flush_to_disk(path: Path) -> None:
-    """The file and its name survive a power failure."""
+    """Flushes the file and its directory entry, so that they survive a power failure."""
     for target in (path, path.parent):
         fd = os.open(target, os.O_RDONLY)
         try:

@@ -1,6 +1,6 @@
-"""One writer for one table, on one machine: a lock that the kernel releases when its process ends, however it ends.
+"""One writer for a table on one machine: a lock that the kernel releases whenever its process ends.
 
-Across machines, and where the table is not in a local directory, the writer's epoch in the table itself decides.
+Between machines, and for a table that is not in a local directory, only the writer's epoch in the table decides.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ NAME = "_leadline.lock"  # readers of tables skip names that start with an under
 
 
 class WriterLock:
-    """Held from entry to exit. WriterRefused: another process has it."""
+    """A lock that is held from entry to exit. WriterRefused if another process holds it."""
 
     def __init__(self, directory: Path | None, what: str) -> None:
         self._directory, self._what = directory, what

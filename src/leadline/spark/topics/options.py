@@ -5,7 +5,7 @@
     startingOffsets           also `10 minutes ago`, `last 100`, `committed` (of kafka.group.id)
     commitProgress            whether a stream's progress is committed to a group (true)
     includeTimestamp          of a write: records get the time of the column `timestamp`
-    stagingLocation           of a write: where tasks leave what the driver sends; default: the checkpoint's directory
+    stagingLocation           of a write: the directory of staged batches; default: the checkpoint's directory
 
 Names are case-insensitive, as Spark passes them in lower case. An unknown name is refused with the nearest known one.
 
@@ -37,7 +37,7 @@ EARLIEST, LATEST = -2, -1  # in the JSON of offsets
 ASSIGN_EXAMPLE = '{"topic": [0, 1]}'
 
 
-# What to read
+# Topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class SubscribedTopics:
 
 @dataclass(frozen=True, slots=True)
 class TopicPattern:
-    pattern: str  # of whole names, in Python's syntax, which agrees with Java's in all that topics' names can hold
+    pattern: str  # of whole names, in Python's syntax, which equals Java's for the characters of topic names
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class AssignedPartitions:
 TopicSelection = SubscribedTopics | TopicPattern | AssignedPartitions
 
 
-# Where to start, where to end
+# Start and end
 
 
 class Edge(Enum):
@@ -105,19 +105,19 @@ class ReadOptions:
     start: OffsetBound
     end: OffsetBound
     no_later_record_is_latest: bool = False  # else it is an error: startingOffsetsByTimestampStrategy
-    max_offsets: int | None = None  # a batch of a stream
+    max_offsets: int | None = None  # of one batch of a stream
     max_bytes: int | None = None
     min_offsets: int | None = None
-    max_delay_ms: int = 15 * 60_000  # for which a stream waits for min_offsets
+    max_delay_ms: int = 15 * 60_000  # the longest that a stream waits for min_offsets
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     fail_on_data_loss: bool = True
     headers: bool = False
     committed: bool = False  # isolation.level=read_committed
-    group: str | None = None  # None: one of the stream's own, that begins with group_prefix
+    group: str | None = None  # None: a group of the stream's own, whose name starts with group_prefix
     group_prefix: str = "leadline-spark"
     commit_progress: bool = True
-    client: Mapping[str, str]  # properties, without kafka. in front
+    client: Mapping[str, str]  # properties without the prefix `kafka.`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +239,7 @@ def _by_partition(name: str, text: str, least: int) -> dict[TopicPartition, int]
 
 
 def _starting(source: SourceOptions, streaming: bool) -> OffsetBound:
-    """A time for all counts most, then times, then offsets: the connector's order."""
+    """A time for all partitions has precedence, then times by partition, then offsets, as in the connector."""
     if (text := source.text("startingTimestamp")) is not None:
         return StartingTime(number("startingTimestamp", text))
     if (text := source.text("startingOffsetsByTimestamp")) is not None:
@@ -284,7 +284,7 @@ def _of_group(text: str, source: SourceOptions) -> StartingGroup | None:
     if text.lower() != "committed":
         return None
     if "group.id" not in source.client:
-        raise BadOption("startingOffsets=committed: kafka.group.id is missing, which names the group")
+        raise BadOption("startingOffsets=committed: kafka.group.id is missing: it names the group")
     return StartingGroup(source.client["group.id"])
 
 

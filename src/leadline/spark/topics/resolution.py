@@ -32,7 +32,7 @@ from leadline.spark.topics.source_options import BadOption
 @dataclass(frozen=True, slots=True)
 class ResolvedTopics:
     partitions: list[TopicPartition]
-    ids: Mapping[str, str]  # of the topics, where the brokers know them
+    ids: Mapping[str, str]  # of the topics, if the brokers have topic ids
 
 
 def resolve_topics(cluster: ClusterClient, topics: TopicSelection, *, all_of_them: bool = True) -> ResolvedTopics:
@@ -70,7 +70,7 @@ def current_offsets(cluster: ClusterClient, topics: ResolvedTopics, *, committed
 
 
 def start_offsets(cluster: ClusterClient, at: ClusterOffsets, options: ReadOptions) -> dict[TopicPartition, Offset]:
-    """Where a new reader starts. DataLoss if the options name offsets that are gone."""
+    """The offsets at which a new reader starts. DataLoss if the options name offsets that are gone."""
     where = options.start
     offsets = _by_time(cluster, at, where, "starting", strict=not options.no_later_record_is_latest)
     if offsets is None:
@@ -103,7 +103,7 @@ def _start_offsets(cluster: ClusterClient, at: ClusterOffsets, where: OffsetBoun
 
 
 def end_offsets(cluster: ClusterClient, at: ClusterOffsets, options: ReadOptions) -> dict[TopicPartition, Offset]:
-    """Where a batch ends."""
+    """The offsets at which a batch read ends."""
     offsets = _by_time(cluster, at, options.end, "ending", strict=False)
     if offsets is not None:
         return offsets
@@ -157,7 +157,7 @@ def _by_time(
 
 
 def bytes_per_offset(cluster: ClusterClient, at: ClusterOffsets) -> dict[TopicPartition, float]:
-    """On average; empty if the brokers do not report sizes."""
+    """The average bytes of an offset, by partition; empty if the brokers do not report sizes."""
     try:
         sizes = cluster.sizes(list(at.latest))
     except RequestFailed:

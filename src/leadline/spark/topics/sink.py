@@ -1,16 +1,15 @@
-"""Writing to topics, exactly once: columns as Spark's own Kafka connector has them.
+"""Writes to topics, exactly once, from the columns of Spark's own Kafka connector.
 
-    value       string or binary, the only one that must be there
+    value       string or binary, required; all others are optional
     key         string or binary
-    topic       where the option `topic` does not name one for all
-    partition   int; where it is null or missing, the key decides as in Kafka's Java clients
+    topic       required unless the option `topic` names one for all records
+    partition   int; if it is null or missing, the key decides, as in Kafka's Java clients
     headers     array<struct<key: string, value: binary>>
-    timestamp   with includeTimestamp=true; else records get the time at which they are written
+    timestamp   with includeTimestamp=true; otherwise records get the time of the write
 
-Tasks turn rows into record batches and leave them in files; the driver sends them all in one transaction. Together with
-the records of a stream's batch, the transaction commits a note that this batch of this query is written:
-    a batch that is done again, whatever it was interrupted by, finds the note and writes nothing, or finds none and
-    nothing of it is to be seen
+Tasks encode rows as record batches and stage them in files. The driver sends all of them in one transaction. For a
+batch of a stream, the same transaction commits a note that this batch of this query is written:
+    a batch that runs again reads the note first: with a note it writes nothing; without one, no record is visible
 """
 
 import json
@@ -46,7 +45,7 @@ TYPES: dict[str, tuple[type[DataType], ...]] = {
     "headers": (ArrayType,),
     "timestamp": (TimestampType,),
 }
-MOST_OPEN = 100  # staged files at a time
+MOST_OPEN = 100  # staged files that are open at a time
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"  # local properties of a stream's tasks
 
 
@@ -83,8 +82,8 @@ class RowEncoder:
     def __init__(self, cluster: ClusterClient, options: WriteOptions) -> None:
         self._cluster, self._options = cluster, options
         self._packing = BatchEncoder(options.codec, options.batch_bytes)
-        self._partitions: dict[str, int] = {}  # of each topic, how many
-        self._turn = uuid.uuid4().int % 1000  # records without a key take turns, a set of rows at a time
+        self._partitions: dict[str, int] = {}  # the partition count of each topic
+        self._turn = uuid.uuid4().int % 1000  # rotates the partition of records without a key
 
     def batches(self, rows: Iterator[pa.RecordBatch]) -> Iterator[EncodedBatch]:
         for batch in rows:
@@ -154,7 +153,7 @@ def stage(rows: Iterator[pa.RecordBatch], options: WriteOptions, staging: Stagin
 
 @contextmanager
 def staged_batches(lefts: Sequence[TaskStaged], tags: Sequence[object] | None = None) -> Iterator[list[StagedBatch]]:
-    """The staged batches, in the order of the tasks; `tags`: one for each batch."""
+    """The staged batches, in the order of the tasks. `tags` holds one tag for each batch."""
     with closing(StagedFiles()) as files:
         batches = [
             StagedBatch(piece.tp, piece.size, piece.count, partial(files.load, left, piece))
@@ -168,7 +167,7 @@ class StagedFiles:
     """Staged files for reading; at most MOST_OPEN are open."""
 
     def __init__(self) -> None:
-        self._open: dict[str, BinaryIO] = {}  # the one that was opened first comes first
+        self._open: dict[str, BinaryIO] = {}  # in the order in which they were opened
 
     def load(self, left: TaskStaged, piece: StagedPiece) -> bytes:
         file = self._open.get(left.staged.path)

@@ -2,8 +2,8 @@
 
     spark.read.format("leadline").option("kafka.bootstrap.servers", ...).option("subscribe", "orders").load()
 
-The driver plans: which partitions, from where to where, which task reads what. Tasks fetch from the leaders and hand
-Arrow batches to Spark. A stream's progress is in its checkpoint, and for others to see in a consumer group.
+The driver plans the partitions, their ranges of offsets and the tasks. Tasks fetch from the leaders and pass Arrow
+batches to Spark. The progress of a stream is in its checkpoint, and in a consumer group, where other tools see it.
 """
 
 import logging
@@ -62,7 +62,7 @@ from leadline.spark.topics.source_options import BadOption
 log = logging.getLogger(__name__)
 
 MOST_CLUSTERS = 4
-SIZES_S = 60.0  # for which the average size of records is believed
+SIZES_S = 60.0  # after which the average size of records is computed again
 
 
 class LeadlineSource(DataSource):
@@ -94,13 +94,13 @@ class LeadlineSource(DataSource):
 
 @dataclass
 class TaskPartition(InputPartition):
-    """What one task reads."""
+    """The ranges of one task."""
 
     task: Task
 
 
 class ClusterPool:
-    """Clients of a process, by their properties: its tasks run one by one and keep the connections."""
+    """The clients of a process, by their properties. Tasks of one process run in turn and share the connections."""
 
     def __init__(self) -> None:
         self._clusters: dict[frozenset[tuple[str, str]], ClusterClient] = {}
@@ -119,7 +119,7 @@ class ClusterPool:
         self._clusters.clear()
 
 
-# Spark unpickles a reader anew for each task: only the process itself can keep the connections.
+# Spark unpickles a new reader for each task: only the process can keep the connections.
 CLUSTERS = ClusterPool()
 
 
@@ -152,8 +152,8 @@ class BatchReader(DataSourceReader):
             )
             if isinstance(options.topics, TopicPattern) and not at.latest:
                 raise NoSuchTopic(f"subscribePattern={options.topics.pattern}: no topic at {cluster.servers} matches")
-            begin, end = resolution.start_offsets(cluster, at, options), resolution.end_offsets(cluster, at, options)
-            ranges = [Range(tp, begin[tp], until) for tp, until in sorted(end.items())]
+            starts, end = resolution.start_offsets(cluster, at, options), resolution.end_offsets(cluster, at, options)
+            ranges = [Range(tp, starts[tp], until) for tp, until in sorted(end.items())]
             return planned(options, ranges, resolution.bytes_per_offset(cluster, at))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -186,16 +186,16 @@ def names(topics: TopicSelection) -> set[str]:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """On the driver it lives as long as the query; tasks get a copy that can read and nothing else."""
+    """On the driver it exists as long as the query. Tasks get a copy, which can only read."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
         self._forget()
 
     def _forget(self) -> None:
-        self._latest: Positions | None = None  # as of the last look
+        self._latest: Positions | None = None  # when the cluster was last read
         self._committed: Positions | None = None  # to the group
-        self._target: Mapping[TopicPartition, Offset] | None = None  # of a run that ends with what is there now
+        self._target: Mapping[TopicPartition, Offset] | None = None  # the end of a run with the trigger availableNow
         self._sizes: dict[TopicPartition, float] = {}
         self._sizes_since_s: float | None = None
         self._last_batch_s = time.monotonic()
@@ -225,7 +225,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._now(all_of_them=False).latest
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Any that is none of all: how much is read is ours to know, from the options."""
+        """The limit of one batch, from the options."""
         if self.options.max_offsets is not None:
             return ReadMaxRows(self.options.max_offsets)
         if self.options.max_bytes is not None:
@@ -236,29 +236,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before = Positions.from_json(start)
         at = self._now(all_of_them=False)
         self._check(before, at)
-        self._commit(before)  # all before it is done; Spark itself says so only when another batch begins
-        begin = resume_offsets(before, at)
+        self._commit(before)  # all batches before it are done; Spark calls `commit` only when another batch starts
+        starts = resume_offsets(before, at)
         end = at.latest
         if not isinstance(limit, ReadAllAvailable):
-            end = self._admitted(begin, at)
+            end = self._admitted(starts, at)
         group = self.options.group or before.group or f"{self.options.group_prefix}-{uuid.uuid4()}"
-        if end == begin or self._is_too_little(begin, end):
-            end = begin
+        if end == starts or self._is_too_little(starts, end):
+            end = starts
         else:
             self._last_batch_s = time.monotonic()
         return Positions(end, group, at.ids).to_json()
 
-    def _admitted(self, begin: Mapping[TopicPartition, Offset], at: ClusterOffsets) -> dict[TopicPartition, Offset]:
+    def _admitted(self, starts: Mapping[TopicPartition, Offset], at: ClusterOffsets) -> dict[TopicPartition, Offset]:
         sizes = self._bytes_per_offset(at) if self.options.max_bytes is not None else {}
-        return admit(begin, at.latest, sizes, max_offsets=self.options.max_offsets, max_bytes=self.options.max_bytes)
+        return admit(starts, at.latest, sizes, max_offsets=self.options.max_offsets, max_bytes=self.options.max_bytes)
 
-    def _is_too_little(self, begin: Mapping[TopicPartition, Offset], end: Mapping[TopicPartition, Offset]) -> bool:
-        """Whether to wait for minOffsetsPerTrigger; no longer than maxTriggerDelay, and not at the end of a run."""
+    def _is_too_little(self, starts: Mapping[TopicPartition, Offset], end: Mapping[TopicPartition, Offset]) -> bool:
+        """Whether to wait for minOffsetsPerTrigger: at most for maxTriggerDelay, and not at the end of a run."""
         if self.options.min_offsets is None or self._target is not None:
             return False
         waited_ms = (time.monotonic() - self._last_batch_s) * 1000
         return (
-            sum(end[tp] - begin[tp] for tp in end) < self.options.min_offsets and waited_ms < self.options.max_delay_ms
+            sum(end[tp] - starts[tp] for tp in end) < self.options.min_offsets and waited_ms < self.options.max_delay_ms
         )
 
     def _check(self, before: Positions, at: ClusterOffsets) -> None:
@@ -284,15 +284,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         new = [
             tp for tp in after.offsets if tp not in before.offsets or is_recreated(before, planned_offsets, tp.topic)
         ]
-        begin = {**before.offsets, **cluster.earliest(new)}
-        end_of = {tp: until for tp, until in after.offsets.items() if begin[tp] < until}
+        starts = {**before.offsets, **cluster.earliest(new)}
+        end_of = {tp: until for tp, until in after.offsets.items() if starts[tp] < until}
         if not end_of:
             return []
         at = self._now(all_of_them=False)
         self._check(
             Positions(end_of, after.group, after.ids), ClusterOffsets(dict.fromkeys(at.latest, 0), at.latest, at.ids)
         )
-        ranges = [Range(tp, begin[tp], min(until, at.latest.get(tp, 0))) for tp, until in sorted(end_of.items())]
+        ranges = [Range(tp, starts[tp], min(until, at.latest.get(tp, 0))) for tp, until in sorted(end_of.items())]
         return planned(self.options, ranges, self._bytes_per_offset(at))
 
     def _bytes_per_offset(self, at: ClusterOffsets) -> dict[TopicPartition, float]:

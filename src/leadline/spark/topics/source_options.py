@@ -11,7 +11,7 @@ from leadline.spark.errors import JobFailed
 
 
 class BadOption(JobFailed, ValueError):
-    """An option that cannot be obeyed: its name, its value and what is expected, in one line."""
+    """An option is wrong. The text names the option, its value and the expected values, in one line."""
 
 
 READ = """
@@ -38,7 +38,7 @@ WRITING = """
     transactional.id transaction.timeout.ms compression.type batch.size delivery.timeout.ms max.request.size acks
     enable.idempotence
 """.split()
-# How another kind of client polls, batches and waits: ignored here.
+# Settings of the polling, batching and waiting of other clients. They are accepted and ignored.
 TUNING = """
     auto.commit.interval.ms buffer.memory check.crcs client.dns.lookup client.rack connections.max.idle.ms
     fetch.max.bytes fetch.max.wait.ms fetch.min.bytes heartbeat.interval.ms linger.ms max.block.ms
@@ -59,7 +59,7 @@ REFUSED = {
 
 
 class SourceOptions:
-    """Options as given, looked up in any case; errors show the documented name."""
+    """The options of a user, looked up case-insensitively. Errors show the documented name."""
 
     def __init__(self, options: Mapping[str, str], names: list[str], kafka: list[str]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}

@@ -1,9 +1,9 @@
-"""Where tasks leave the batches that the driver sends: files in a directory that all of them reach.
+"""Staged batches: tasks write them to files in a shared directory, and the driver sends them.
 
-    LOCATION/leadline-staging/JOB/NAME    batches, back to back
+    LOCATION/leadline-staging/JOB/NAME    batches, without anything between them
 
-What lies where in a file is in the task's message to the driver. Nothing here outlives its job's commit for a purpose:
-a job that is done again stages again, and the next commit of that job deletes files that a crash left.
+A task reports the positions of its batches to the driver. The commit of a job deletes its files. A job that runs again
+stages again, and its next commit deletes the files that a crash left.
 """
 
 import os
@@ -96,7 +96,7 @@ class Staging:
         return file
 
     def clear(self) -> None:
-        """All that was staged for the job."""
+        """Deletes all staged files of the job."""
         system, home = self._home()
         if system.get_file_info(home).type == fs.FileType.Directory:
             system.delete_dir(home)

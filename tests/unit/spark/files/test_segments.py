@@ -114,7 +114,7 @@ def test_what_is_half_written_at_the_end_is_not_read(replicas: Replicas) -> None
 def test_what_is_cut_off_elsewhere_is_damage(replicas: Replicas) -> None:
     first = min(replicas.folders[0].glob("*.log"))
     os.truncate(first, first.stat().st_size - 1)
-    with pytest.raises(CorruptFile, match=r"0\.log: at byte \d+: a batch is cut off"):
+    with pytest.raises(CorruptFile, match=r"0\.log: at byte \d+: a batch is incomplete"):
         offsets(the_log(replicas), 0, 500)
 
 

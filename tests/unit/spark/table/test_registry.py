@@ -183,7 +183,7 @@ def test_schemas_come_from_a_registry(url: str) -> None:
 
 
 def test_a_schema_that_the_registry_lacks_is_bad_and_a_registry_that_fails_is_no_ones_fault(url: str) -> None:
-    with pytest.raises(Conflict, match="knows nothing at /schemas/ids/9"):
+    with pytest.raises(Conflict, match="has nothing at /schemas/ids/9"):
         parser_of("avro", url)(head(9))
     with pytest.raises(NoSchema, match="500"):
         parser_of("avro", url)(head(8))

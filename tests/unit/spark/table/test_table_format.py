@@ -202,8 +202,8 @@ def test_compaction_and_vacuum_keep_rows_and_progress(table: Table, state: Table
     [
         ("topic", "users", "follows the topic orders, not users"),
         ("topic_id", "other", "was deleted and created again"),
-        ("format", "json", "was made with --format raw, not json"),
-        ("partition_by", "hour", "was made with --partition-by day, not hour"),
+        ("format", "json", "was created with --format raw, not json"),
+        ("partition_by", "hour", "was created with --partition-by day, not hour"),
     ],
 )
 def test_a_table_of_something_else_is_refused(name: str, value: str, told: str) -> None:
