@@ -129,6 +129,10 @@ class TopicAuthorizationFailed(WireError):
     code = 29
 
 
+class GroupAuthorizationFailed(WireError):
+    code = 30
+
+
 class ClusterAuthorizationFailed(WireError):
     code = 31
 
@@ -239,8 +243,32 @@ class SaslAuthenticationFailed(WireError):
     code = 58
 
 
+class DelegationTokenAuthDisabled(WireError):
+    code = 61
+
+
+class DelegationTokenNotFound(WireError):
+    code = 62
+
+
+class DelegationTokenOwnerMismatch(WireError):
+    code = 63
+
+
 class DelegationTokenRequestNotAllowed(WireError):
     code = 64
+
+
+class DelegationTokenAuthorizationFailed(WireError):
+    code = 65
+
+
+class DelegationTokenExpired(WireError):
+    code = 66
+
+
+class InvalidPrincipalType(WireError):
+    code = 67
 
 
 class NonEmptyGroup(WireError):

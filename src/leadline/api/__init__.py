@@ -1,7 +1,8 @@
 """One function per request: decode it, call one domain object, shape the response. Here is THE TABLE.
 
 An entry has everything about serving a request: its versions, its handler, and its fast path if it has one. A request
-without an entry is not served. Rules that hold for a request on both paths belong to its entry.
+without an entry is not served. Rules that hold for a request on both paths belong to its entry. The rights that it
+needs stand beside it, in `authorization`: a request without an entry there is not served either.
 """
 
 import re
@@ -9,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, TypeVar
 
 from leadline.api.acls import create_acls, delete_acls, describe_acls
+from leadline.api.authorization import check_complete
 from leadline.api.configs import alter_configs, describe_configs, incremental_alter_configs
 from leadline.api.context import ClientConnection, Context, Services
 from leadline.api.delegation_tokens import (
@@ -201,3 +203,4 @@ TABLE = by_key(
     _entry(messages.ConsumerGroupHeartbeatRequest, consumer_group_heartbeat),
     _entry(messages.ConsumerGroupDescribeRequest, consumer_group_describe),
 )
+check_complete(TABLE)
