@@ -156,7 +156,7 @@ def test_a_hanging_transaction_is_found_as_by_kafkas_tool_and_aborted(cluster: S
 
     of_producer = ("--producer-id", str(young), "--producer-epoch", "0", "--coordinator-epoch", "-1")
     shown = lines(cluster, "transactions", "abort", f"{deals}:0", *of_producer, "--execute")
-    assert f"it aborts the transaction that begins at {young_start}." in shown[0]
+    assert f"it aborts the transaction that starts at {young_start}." in shown[0]
     assert lines(cluster, "transactions", "find-hanging", "--topic", deals) == ["No hanging transaction."]
 
 

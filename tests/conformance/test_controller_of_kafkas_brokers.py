@@ -50,7 +50,7 @@ C0 = TopicPartition("c", 0)  # has no other replica than the one on broker 1
 
 @contextmanager
 def our_controller(path: Path, zk: ZooKeeper) -> Iterator[str]:
-    """In office before there is any other broker, on a thread of its own. Its address."""
+    """A broker in a thread, elected as controller before any other broker starts. Yields its address."""
     given = {"log.dirs": str(path), "listeners": "PLAINTEXT://127.0.0.1:0", "broker.id": str(CONTROLLER)}
     settings = broker_settings(
         given | {"zookeeper.connect": zk.connect, "auto.leader.rebalance.enable": "false"} | PATIENT

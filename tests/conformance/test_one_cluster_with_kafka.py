@@ -61,7 +61,7 @@ class Mixed:
         return znodes.decode_controller(self.tree.get(znodes.CONTROLLER)[0]).broker
 
     def elect(self, controller: Callable[[int], bool]) -> None:
-        """Vacate the office until the right one is in it."""
+        """Let controllers resign until the right broker is elected."""
 
         def elected() -> bool:
             now = self.controller()
@@ -72,7 +72,7 @@ class Mixed:
         until(elected, "an election")
 
     def create(self, topic: str, partitions: int = 3) -> None:
-        """A client may not know yet who is in office now."""
+        """A client may not know yet which controller was elected."""
 
         def created() -> bool:
             try:
@@ -196,17 +196,17 @@ def away(ours: RunningBroker) -> Iterator[None]:
     ours.start()
 
 
-@pytest.mark.parametrize("in_office", ["kafka", "leadline"])
-def test_records_groups_and_transactions_go_through_all_brokers(cluster: Mixed, in_office: str) -> None:
-    cluster.elect(lambda id: (id == OURS) == (in_office == "leadline"))
-    topic = f"all-{in_office}"
+@pytest.mark.parametrize("elected", ["kafka", "leadline"])
+def test_records_groups_and_transactions_go_through_all_brokers(cluster: Mixed, elected: str) -> None:
+    cluster.elect(lambda id: (id == OURS) == (elected == "leadline"))
+    topic = f"all-{elected}"
     cluster.create(topic)
     assert cluster.leaders(topic) == {0, 1, 2}
     sent = Sent(cluster, topic)
     sent.send("plain", 1000)
     sent.flush()
     for number in range(4):  # so many that each broker coordinates one
-        in_txn = Sent(cluster, topic, transactional_id=f"{in_office} {number}")
+        in_txn = Sent(cluster, topic, transactional_id=f"{elected} {number}")
         in_txn.producer.init_transactions(PATIENCE_S)
         for outcome in (in_txn.producer.commit_transaction, in_txn.producer.abort_transaction):
             in_txn.producer.begin_transaction()
@@ -216,7 +216,7 @@ def test_records_groups_and_transactions_go_through_all_brokers(cluster: Mixed, 
             outcome(PATIENCE_S)
     expected = sorted([f"plain {n}" for n in range(1000)] + [f"committed {n} {m}" for n in range(4) for m in range(20)])
     for group in "abcd":
-        assert sorted(each.decode() for each in read(cluster, topic, f"{in_office} {group}", 1080)) == expected
+        assert sorted(each.decode() for each in read(cluster, topic, f"{elected} {group}", 1080)) == expected
     cluster.same_bytes(topic)
     cluster.same_bytes("__consumer_offsets")
     cluster.same_bytes("__transaction_state")
@@ -233,11 +233,11 @@ def test_as_the_controller_it_makes_grows_and_deletes_topics_on_kafkas_brokers(c
     until(lambda: "grows" not in cluster.admin.list_topics(timeout=60).topics, "the topic's end")
 
 
-@pytest.mark.parametrize("in_office", ["kafka", "leadline"])
-def test_what_was_acknowledged_survives_its_death(cluster: Mixed, in_office: str) -> None:
+@pytest.mark.parametrize("elected", ["kafka", "leadline"])
+def test_what_was_acknowledged_survives_its_death(cluster: Mixed, elected: str) -> None:
     """It is killed while it leads a third of the partitions, and perhaps the cluster; later it comes back."""
-    cluster.elect(lambda id: (id == OURS) == (in_office == "leadline"))
-    topic = f"death-{in_office}"
+    cluster.elect(lambda id: (id == OURS) == (elected == "leadline"))
+    topic = f"death-{elected}"
     cluster.create(topic)
     sent = Sent(cluster, topic)
     sent.send("before", 1000)
@@ -247,7 +247,7 @@ def test_what_was_acknowledged_survives_its_death(cluster: Mixed, in_office: str
     cluster.wait_for_all(topic)
     sent.send("after", 1000)
     sent.flush()
-    found = read(cluster, topic, f"death {in_office}", 3000)
+    found = read(cluster, topic, f"death {elected}", 3000)
     assert len(found) == len(set(found)) == len(sent.values) == 3000
     assert set(found) == sent.values
     cluster.same_bytes(topic)

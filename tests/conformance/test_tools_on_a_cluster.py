@@ -445,7 +445,8 @@ def test_unclean_elections_lose_the_same_records_and_leave_the_same_files(both: 
         happened = [each["what"] for each in explained(both.ours, f"{topic}:0")["events"]]
         assert happened[1:3] == [
             "broker 2 truncated 2 records, from 5 back to 3, to follow broker 3 in epoch 3",
-            "broker 3 leads: epoch 3, in sync 3, without 2; unclean: it was not in sync, and what it lacks is lost",
+            "broker 3 leads: epoch 3, in sync 3, without 2; "
+            "unclean: it was not in sync, and the records that it lacks are lost",
         ]
         said = both.ours.folders[3].parent.with_suffix(".log").read_text()
         assert f"{topic}-0: unclean election: records from 3 on that only other replicas hold are lost" in said

@@ -38,8 +38,8 @@ def test_a_table_that_was_cut_off_ends_up_with_each_order_once(
     assert sorted(numbers) == [n for n in range(1, tills.written + 1) if n % BROKEN]
     assert DeltaTable(f"{demo.table}_dead_letters").to_pyarrow_table().num_rows == broken
     said = capsys.readouterr().out
-    assert f"{tills.written:,} orders in all, each of them acknowledged" in said
-    assert [line for line in said.splitlines() if line.startswith("6. ")] == ["6. Ask the table"]
+    assert f"{tills.written:,} orders in total, all acknowledged" in said
+    assert [line for line in said.splitlines() if line.startswith("6. ")] == ["6. Query the table"]
     assert [command for command in running() if str(tmp_path) in command] == []
 
 

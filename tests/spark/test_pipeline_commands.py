@@ -67,7 +67,7 @@ def test_a_table_is_made_verified_kept_and_replayed(
 
     code, out, _ = typed("verify", table)
     assert code == 0
-    assert f"{table} is orders, each record once (30 records in 2 partitions" in out
+    assert f"{table} has each record of orders once (30 records in 2 partitions" in out
     code, out, _ = typed("verify", table, "--json")
     proof = json.loads(out)
     assert proof["good"]

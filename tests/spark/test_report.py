@@ -163,7 +163,7 @@ def test_the_command_writes_the_page_and_says_what_is_remarkable(
     [
         (["nowhere"], "there is no topic nowhere at "),
         (["--dir", "/nonexistent"], "/nonexistent: no such directory"),
-        (["--out", "/nonexistent/report.html"], "--out /nonexistent/report.html: no file can be written there"),
+        (["--out", "/nonexistent/report.html"], "--out /nonexistent/report.html: cannot write a file there"),
     ],
 )
 def test_what_cannot_be_reported_is_one_line_before_spark_starts(

@@ -1,6 +1,7 @@
-"""What a person types: `leadline COMMAND`. One file for each group of commands.
+"""The command line: `leadline COMMAND`. Each command has a module or a folder of its own.
 
-Only the command that was asked for is loaded: a broker starts without the client library, a dump without the broker.
+Only the module of the called command is imported. A broker starts without the client library, and a dump without the
+broker.
 """
 
 import argparse
@@ -50,7 +51,8 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    atexit.register(flush_or_drop, sys.stdout, sys.stderr)  # before logging is imported, so that it runs after its end
+    # Registered before logging is imported: then it runs after logging's own exit handler.
+    atexit.register(flush_or_drop, sys.stdout, sys.stderr)
     options = parse(sys.argv[1:] if arguments is None else arguments)
     try:
         with terminable():
@@ -61,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    """What a command line asks for. SystemExit if there is no such command or option."""
+    """The options of a command line. SystemExit if there is no such command or option."""
     command = next((word for word in arguments if not word.startswith("-")), None)
     parser = CommandParser(
         prog="leadline", description="A log broker in Python that Kafka clients take for Apache Kafka."

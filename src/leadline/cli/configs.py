@@ -1,7 +1,7 @@
 """leadline configs: the settings of topics and brokers, where each comes from, and how to change them.
 
-`describe` prints the lines of kafka-configs.sh. The client library keeps of several synonyms of one name only the
-last: of a setting's sources, the one in force and the weakest are always there, one between them may be missing.
+`describe` prints the lines of kafka-configs.sh. Of several synonyms with the same name, the client library keeps only
+the last. So the first and the last source of a setting are always shown, and one between them may be missing.
 """
 
 import argparse
@@ -54,7 +54,7 @@ class ShownSynonym(NamedTuple):
 
 class ShownSetting(NamedTuple):
     name: str
-    value: str | None  # None also where it is a secret
+    value: str | None  # None: no value, or a secret one
     source: str
     sensitive: bool
     read_only: bool
@@ -173,7 +173,7 @@ def _setting(entry: "ConfigEntry") -> ShownSetting:
 
 
 def _broker_defaults(connection: ClusterConnection, admin: "AdminClient") -> list[ShownSetting]:
-    """librdkafka cannot ask for them by name. The brokers tell: of each setting, where its value comes from."""
+    """librdkafka cannot request the defaults by name. They are found among the synonyms of each broker's settings."""
     defaults: dict[str, ShownSetting] = {}
     futures = {
         broker: _request_settings(connection, admin, "broker", str(broker)) for broker in sorted(connection.brokers)
@@ -233,7 +233,7 @@ def _alter(options: argparse.Namespace) -> int:
         raise Failure("nothing to alter: give --set, --delete, --append or --subtract")
     for key, count in Counter(key for key, _, _ in changes).items():
         if count > 1:
-            raise Failure(f"{key} would be changed {count} times: one change of a setting at a time")
+            raise Failure(f"{key} would be changed {count} times: change a setting once per command")
     if options.broker_defaults:
         raise Failure("librdkafka cannot alter the defaults of all brokers: change each broker with --broker ID")
     connection, admin = administer(options)
@@ -250,7 +250,7 @@ def _alter(options: argparse.Namespace) -> int:
 def alter_configs(
     connection: ClusterConnection, admin: "AdminClient", kind: str, name: str, changes: "Sequence[Change]"
 ) -> None:
-    """All of the changes or none."""
+    """Make all changes or none."""
     from confluent_kafka.admin._config import ConfigEntry, ConfigResource
 
     entries = [ConfigEntry(key, value, incremental_operation=operation) for key, value, operation in changes]

@@ -1,4 +1,4 @@
-"""What the commands that talk to a cluster share: how to reach it, how to say what went wrong, how to write values.
+"""The connection of a command to a cluster: clients, metadata, the time limit, and reasons for failures.
 
 The client is librdkafka, through confluent-kafka. It is imported when a command first needs it, so that
 `leadline --help` and `leadline start` do not wait for it.
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MIN_TIMEOUT_S = 0.001
-SILENCE_S = 0.5  # of silence, until brokers are looked at
+SILENCE_S = 0.5  # without an answer, until all brokers are checked
 BROKER_ANSWER_S = 2.0  # a broker that takes longer counts as silent, unless --timeout is short
-LOGIN_HINT = "it speaks Kafka's protocol, and may want a login (security.protocol)"
-ATTEMPT_S = 0.25  # with a cluster that nobody answers for: how long one attempt lasts
+LOGIN_HINT = "it speaks Kafka's protocol, and may require a login (security.protocol)"
+ATTEMPT_S = 0.25  # of one request for metadata
 
 
 class ClusterConnection:
-    """Clients of one cluster, as the options say; silent, but they remember what went wrong on the way."""
+    """Clients of one cluster, as the options say. They print nothing, and keep the errors of their connections."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         properties: dict[str, str] = {}
@@ -62,11 +62,11 @@ class ClusterConnection:
         self._addresses = self._checked("--bootstrap-server" if options.bootstrap_server else "bootstrap.servers")
         self.timeout_s: float = options.timeout
         self._deadline: float = time.monotonic() + self.timeout_s
-        self.brokers: dict[BrokerId, ServerAddress] = {}  # as the cluster last told
+        self.brokers: dict[BrokerId, ServerAddress] = {}  # of the latest metadata
         self.controller: BrokerId = -1
-        self.answering_server: ServerAddress | None = None  # the broker that told it
+        self.answering_server: ServerAddress | None = None  # the broker that sent the metadata
         self._silent: dict[BrokerId, str] | None = None
-        self._errors: list[KafkaError] = []  # what the client said of its connections, last of all the newest
+        self._errors: list[KafkaError] = []  # of the client's connections, the newest last
 
     def _checked(self, name: str) -> list[ServerAddress]:
         try:
@@ -76,11 +76,11 @@ class ClusterConnection:
 
     @property
     def remaining_s(self) -> float:
-        """What is left of --timeout, which holds for a command as a whole. Never nothing: 0 means for ever to some."""
+        """What is left of --timeout, which limits the whole command. Never 0, which means no limit to some calls."""
         return max(self._deadline - time.monotonic(), MIN_TIMEOUT_S)
 
     def restart_timeout(self) -> None:
-        """A command that goes on for as long as it likes gives each of its steps the whole of --timeout."""
+        """Start --timeout again: in a command without a time limit it limits each step."""
         self._deadline = time.monotonic() + self.timeout_s
 
     def _on_error(self, error: "KafkaError") -> None:
@@ -103,14 +103,14 @@ class ClusterConnection:
         return self._create(lambda: Consumer({**self.properties, **required}, error_cb=self._on_error))
 
     def _create(self, make: Callable[[], T]) -> T:
-        """The client, or its complaint about a property."""
+        """The client. A Failure names a property that it refuses."""
         try:
             return make()
         except client_errors() as error:
             raise Failure(f"client properties: {error.args[0].str()}") from None
 
     def metadata(self, client: "AdminClient | Producer | Consumer", topic: str | None = None) -> "ClusterMetadata":
-        """What the cluster says of itself; a Failure once it is clear that nobody answers."""
+        """The metadata of the cluster. A Failure once it is clear that no broker answers."""
         from confluent_kafka import KafkaException
 
         diagnoses: Diagnoses | None = None
@@ -124,7 +124,7 @@ class ClusterConnection:
                 )
                 return self._store(cluster)
             except KafkaException as error:
-                client.poll(0)  # hands over what the client has to say
+                client.poll(0)  # calls `_on_error`
                 diagnoses = diagnoses or Diagnoses(self._addresses, min(ANSWER_S, self.timeout_s / 4))
                 if self._has_final_error() or diagnoses.are_final or self.remaining_s <= MIN_TIMEOUT_S:
                     diagnoses.wait(min(self.remaining_s, ANSWER_S))
@@ -143,7 +143,7 @@ class ClusterConnection:
 
     @property
     def silent(self) -> dict[BrokerId, str]:
-        """The brokers of the cluster that do not answer, and what is wrong with each. All are asked, at once."""
+        """The brokers that do not answer, each with a text. All brokers are checked at the same time."""
         if self._silent is None:
             self._silent = {} if len(self.brokers) < 2 else self._find_silent()
         return self._silent
@@ -161,7 +161,7 @@ class ClusterConnection:
         }
 
     def report_silent(self, what: str) -> int:
-        """A line for each broker that does not answer; 1, the exit code, if what was told is not all."""
+        """Print a line for each broker that does not answer. Returns the exit code: 1 if the output is incomplete."""
         for text in self.silent.values():
             print_error(f"{text}: {what}")
         return 1 if self.silent else 0
@@ -180,7 +180,7 @@ class ClusterConnection:
         return any(error.code() in final for error in self._errors)
 
     def _reason(self, error: "KafkaError", diagnoses: Diagnoses) -> str:
-        """What the servers are, if they are no brokers; else what the client said of its connections."""
+        """What the servers are, if they are no brokers. Otherwise the last error of the client."""
         by_server = {} if KAFKA in diagnoses.by_server.values() else diagnoses.by_server
         texts = {server: diagnosis.text for server, diagnosis in by_server.items()}
         if len(texts) == len(self._addresses) == 1:
@@ -200,7 +200,7 @@ class ClusterConnection:
         return re.sub(r" \(after \d+ms in state \w+.*\)$", "", text).removeprefix("Local: ").rstrip(": ")
 
     def partitions_of(self, client: "Producer | Consumer", topic: str) -> "dict[int, PartitionMetadata]":
-        """Asks for all topics: to ask for one by its name may create it."""
+        """Requests the metadata of all topics: a request for one topic may create it."""
         topics = self.metadata(client).topics
         if topic not in topics:
             raise no_topic(topic, topics)
@@ -209,7 +209,7 @@ class ClusterConnection:
         return topics[topic].partitions
 
     def wait(self, future: "Future[T]") -> T:
-        """What the cluster answered; errors come as confluent-kafka raises them, a silence names the silent brokers."""
+        """The result of a request. Errors are confluent-kafka's. A time-out names the brokers that do not answer."""
         from confluent_kafka import KafkaError, KafkaException
 
         try:
@@ -233,7 +233,7 @@ def _client_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def administer(options: argparse.Namespace) -> "tuple[ClusterConnection, AdminClient]":
-    """A client for the cluster's own affairs, and the certainty that somebody answers it."""
+    """A connection and an admin client, after a broker has answered."""
     connection = ClusterConnection(options)
     admin = connection.admin()
     connection.metadata(admin)
@@ -249,6 +249,3 @@ def _pairs(pairs: Sequence[str]) -> Sequence[str]:
 
 def no_topic(name: str, topics: Mapping[str, object] | Sequence[str]) -> Failure:
     return Failure(f"there is no topic {name}{nearest(name, topics)}")
-
-
-# Values

@@ -1,8 +1,8 @@
 """Why records that were handed to a producer are not acknowledged, and when to give up on them.
 
-The client tries again by itself, for minutes and without a word. It logs what a broker answered, if its debug context
-`msg` is on: one line a batch, which is read here. What no broker answers for is found out beside it: a partition that
-has no leader, a leader that does not answer, a request that is larger than a broker takes.
+The client retries for minutes and reports nothing. With its debug context `msg` it logs the error of each refused
+batch; those lines are parsed here. Other reasons are found by requests to the cluster: a partition without a leader, a
+leader that does not answer, a request that is larger than a broker accepts.
 """
 
 import logging
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.admin._metadata import ClusterMetadata, PartitionMetadata
 
-REPORT_AFTER_S = 0.7  # without an acknowledgement, until a person is told why
+REPORT_AFTER_S = 0.7  # without an acknowledgement, until the reason is printed
 CHECK_S = 0.2
-REQUEST_S = 2.0  # at most for what the cluster is asked on the way
-BATCH_BYTES = 512  # what a batch adds to its one record at most, headers aside
+REQUEST_S = 2.0  # time limit of each request for the reason
+BATCH_BYTES = 512  # overhead of a batch with one record at most, without record headers
 _REFUSED = re.compile(r": (\S+) \[(\d+)\]: MessageSet .* encountered error: (.*?) \(actions ")
 
 
@@ -33,7 +33,7 @@ class DeliveryGivenUp(Exception):
 
 
 class RefusedBatches(logging.Handler):
-    """What brokers last answered to batches that the client sends again, by partition."""
+    """The last error of each partition whose batches the client sends again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,14 +47,14 @@ class RefusedBatches(logging.Handler):
 
 
 class DeliveryWatch:
-    """`check()` as often as one likes: it tells a person why nothing is acknowledged, and raises GaveUp at last.
+    """`check()` prints why no record is acknowledged, and raises DeliveryGivenUp after --timeout.
 
-    `timeout_s` begins anew with each acknowledgement: a queue that moves, however slowly, is not given up.
+    The time starts again with each acknowledgement: slow progress is not given up.
     """
 
     def __init__(self, connection: ClusterConnection, topic: str, properties: Mapping[str, str]) -> None:
         self.topic = topic
-        self.pending = 0  # records handed over and not settled
+        self.pending = 0  # records sent and neither stored nor failed
         self.largest = 0  # bytes of the largest record
         self._connection, self._refused = connection, RefusedBatches()
         self.producer = self._producer(properties)
@@ -70,21 +70,21 @@ class DeliveryWatch:
             if "transactional.id" in properties or "transactional.id" in client_properties:
                 defaults["transaction.timeout.ms"] = str(max(60_000, round(self._connection.timeout_s * 2000)))
             else:
-                defaults["message.timeout.ms"] = "0"  # for ever: this watch gives up
+                defaults["message.timeout.ms"] = "0"  # no limit: this watch gives up instead
         if "debug" in client_properties:
             return self._connection.producer({**defaults, **properties})
         defaults |= {"debug": "msg", "log_level": "7"}
         return self._connection.producer({**defaults, **properties}, self._refused.logger)
 
     def handing_over(self, size: int) -> None:
-        """Before a record is handed to the producer. The time until it must be acknowledged begins now."""
+        """Call before a record goes to the producer. The time limit of an idle queue starts now."""
         self.largest = max(self.largest, size)
         if not self.pending:
             self._acknowledged_s = time.monotonic()
         self.pending += 1
 
     def settled(self, *, stored: bool) -> None:
-        """A record that was handed over is stored, or has failed for good."""
+        """Call when a record is stored, or has failed finally."""
         self.pending -= 1
         if stored:
             self._acknowledged_s = time.monotonic()
@@ -110,20 +110,18 @@ class DeliveryWatch:
             print_error(f"not stored yet: {reason}; trying for {self._connection.timeout_s:g} s (--timeout)")
 
     def give_up(self) -> str:
-        """Let go of all that is not acknowledged; why it was not, as far as known."""
+        """Drop all records that are not acknowledged. Returns the reason, as far as known."""
         self.producer.purge()
         self.producer.flush(REQUEST_S)
         return self._reason or "no broker acknowledged the records"
 
     def reason_for(self, error: "KafkaError") -> str:
-        """Of a record that was refused for good."""
+        """The reason why a record failed finally."""
         from confluent_kafka import KafkaError
 
         if error.code() == KafkaError._MSG_TIMED_OUT and self._reason:
             return self._reason
         return client_error_text(error)
-
-    # Why
 
     def _find_reason(self) -> str:
         from confluent_kafka import KafkaException
@@ -145,12 +143,12 @@ class DeliveryWatch:
     def _refusal_text(
         self, admin: "AdminClient", partition: int, metadata: "PartitionMetadata | None", text: str
     ) -> str:
-        """What a broker answered to a batch of this partition."""
+        """The error that a broker returned for a batch of this partition, with its cause."""
         name, partition_name = _name_of(text), f"{self.topic}-{partition}"
         if name.startswith("NOT_ENOUGH_REPLICAS") and metadata is not None:
             needed = self.limit(admin, "min.insync.replicas")
             if len(metadata.isrs) >= needed:
-                return ""  # by now it is well
+                return ""  # enough replicas are in sync again
             noun = "replica" if len(metadata.isrs) == 1 else "replicas"
             in_sync = f"{partition_name} has only {noun} {ids_text(metadata.isrs)} in sync"
             return f"{in_sync}, and min.insync.replicas is {needed} ({name})"
@@ -161,10 +159,8 @@ class DeliveryWatch:
             return no_leader_text(self.topic, [partition], {partition: metadata})
         return f"{partition_name}: {text.removeprefix('Broker: ').removeprefix('Local: ')} ({name})"
 
-    # Limits
-
     def limit(self, admin: "AdminClient", name: str) -> int:
-        """A number among the topic's settings; 0 if it cannot be known."""
+        """A number among the topic's settings; 0 if it is not known."""
         if name not in self._limits:
             self._limits[name] = _setting(admin, "topic", self.topic, name)
         return self._limits[name]
@@ -175,7 +171,7 @@ class DeliveryWatch:
         return min(filter(None, limits), default=0)
 
     def too_large_text(self, size: int) -> str:
-        """Which limits a record is beyond, and what raises each."""
+        """Which limits a record exceeds, and the option or command that raises each."""
         needed = size + BATCH_BYTES
         admin = self._connection.admin()
         limits = {
@@ -198,7 +194,7 @@ class DeliveryWatch:
 
 
 def _name_of(text: str) -> str:
-    """The name by which an error can be looked up, by how the client writes it."""
+    """The name of an error, found by the client's text for it."""
     from confluent_kafka import KafkaError
 
     for code in (*range(1, 130), *range(-200, -100)):

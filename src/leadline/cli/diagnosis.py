@@ -1,4 +1,4 @@
-"""The servers that a person names: whether an address can be one, and what answers there if it is no Kafka broker."""
+"""Addresses of servers, and what answers at an address that is no Kafka broker."""
 
 import re
 import socket
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from threading import Thread
 from typing import NamedTuple
 
-ANSWER_S = 1.5  # a server that says nothing for so long counts as silent
+ANSWER_S = 1.5  # a server that sends nothing for so long counts as silent
 DEFAULT_PORT = 9092
 _ADDRESS = re.compile(r"(?:(?:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?(\[[^\]/]*\]|[^:/\[\]]*)(?::([^:/]*))?", re.I)
 _API_VERSIONS, _CORRELATION = 18, 0x1EAD
@@ -24,7 +24,7 @@ class ServerAddress(NamedTuple):
 
 
 def addresses(text: str) -> list[ServerAddress]:
-    """Of HOST:PORT,HOST:PORT; ValueError for the first that cannot be one."""
+    """The addresses in HOST:PORT,HOST:PORT. ValueError for the first that is malformed."""
     parts = [part for part in text.replace(" ", "").split(",") if part]
     if not parts:
         raise ValueError("expected HOST:PORT")
@@ -44,19 +44,20 @@ def _address(text: str) -> ServerAddress:
 
 
 class Diagnosis(NamedTuple):
-    """What was found at an address."""
+    """What answers at an address."""
 
     text: str
-    is_final: bool  # waiting does not change it
-    is_there: bool = False  # it may be a broker, and answers
+    is_final: bool  # it will not change: no need to wait
+    is_there: bool = False  # something answers that may be a broker
 
 
 KAFKA = Diagnosis("it speaks Kafka's protocol", is_final=False, is_there=True)
 SILENT = Diagnosis(
-    "it accepts connections and does not answer: a broker that is stopped or hangs, or no Kafka broker", is_final=False
+    "it accepts connections and does not answer: a broker that hangs, or no Kafka broker",
+    is_final=False,
 )
 TLS = Diagnosis("it speaks TLS: set security.protocol to SSL or SASL_SSL", is_final=True, is_there=True)
-HTTP = Diagnosis("an HTTP server answers there, and no Kafka broker", is_final=True)
+HTTP = Diagnosis("an HTTP server answers there, not a Kafka broker", is_final=True)
 CLOSES = Diagnosis(
     "it closes the connection: it expects TLS (security.protocol=SSL), or is no Kafka broker",
     is_final=False,
@@ -75,14 +76,14 @@ def diagnose(address: ServerAddress, answer_s: float = ANSWER_S) -> Diagnosis:
     except socket.gaierror:
         return Diagnosis("there is no such host", is_final=False)
     except TimeoutError:
-        return Diagnosis("no connection comes about: nothing answers at this address", is_final=False)
+        return Diagnosis("connecting timed out: nothing answers at this address", is_final=False)
     except OSError as error:
         return Diagnosis(error.strerror or str(error), is_final=False)
     return _diagnosis_of(reply)
 
 
 def _first_bytes(address: ServerAddress, request: bytes, answer_s: float) -> bytes | None:
-    """The first bytes of an answer; none if the connection is closed instead, None if nothing comes in time."""
+    """The first bytes of the reply. Empty: the connection was closed instead. None: no reply in time."""
     with socket.create_connection(address, answer_s) as connection:
         connection.settimeout(answer_s)
         try:
@@ -98,7 +99,7 @@ def _speaks_tls(address: ServerAddress, answer_s: float) -> bool:
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # nothing is told to it
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # no secret is sent
     try:
         with socket.create_connection(address, answer_s) as connection, context.wrap_socket(connection):
             return True
@@ -120,11 +121,11 @@ def _diagnosis_of(reply: bytes | None) -> Diagnosis:
     if reply[4:8] == struct.pack(">i", _CORRELATION):
         return KAFKA
     shown = re.sub(r"[^ -~]", ".", reply[:20].decode("ascii", "replace"))
-    return Diagnosis(f"what answers there is no Kafka broker: it begins with {shown!r}", is_final=True)
+    return Diagnosis(f"what answers there is no Kafka broker: its reply starts with {shown!r}", is_final=True)
 
 
 def diagnose_broker(address: ServerAddress, answer_s: float = ANSWER_S) -> Diagnosis:
-    """Whether what is known to be a broker, without TLS, answers in time."""
+    """Whether a broker without TLS answers in time."""
     try:
         return _diagnosis_of(_first_bytes(address, struct.pack(">i", len(_REQUEST)) + _REQUEST, answer_s))
     except OSError as error:
@@ -136,7 +137,7 @@ def diagnose_tls_broker(address: ServerAddress, answer_s: float = ANSWER_S) -> D
 
 
 class Diagnoses:
-    """All servers diagnosed at once, beside whatever else happens; nobody waits for them at the end of the process."""
+    """Diagnoses all servers at the same time, in daemon threads."""
 
     def __init__(
         self,

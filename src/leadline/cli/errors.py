@@ -16,11 +16,11 @@ Run = Callable[[argparse.Namespace], int]
 
 
 class Failure(Exception):
-    """What a person is told, in one line, before the command ends with 1."""
+    """The command cannot do what was requested. The message is one line, and the exit code is 1."""
 
 
 def reports_errors(run: Run) -> Run:
-    """Errors become one line on stderr and exit code 1; a reader that went away ends the command quietly."""
+    """Errors become one line on stderr and exit code 1. A closed pipe ends the command without an error."""
 
     @functools.wraps(run)
     def guarded(options: argparse.Namespace) -> int:
@@ -29,13 +29,13 @@ def reports_errors(run: Run) -> Run:
             sys.stdout.flush()
             return code
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # flushed again at exit
             return 0
         except Failure as error:
             print_error(str(error))
         except OSError as error:
             print_error(f"{error.filename}: {error.strerror}" if error.filename else str(error))
-        except client_errors() as error:  # imported only now, when something went wrong
+        except client_errors() as error:  # imported only after an error
             print_error(client_error_text(error.args[0]))
         return 1
 
@@ -44,7 +44,7 @@ def reports_errors(run: Run) -> Run:
 
 def print_error(text: str) -> None:
     paint = Paint(sys.stderr)
-    over = "\r\033[K" if paint.on else ""  # a line of progress may stand there
+    over = "\r\033[K" if paint.on else ""  # replaces a status line
     print(f"{over}{paint.red('leadline:')} {text}", file=sys.stderr)
 
 
@@ -55,7 +55,7 @@ def client_errors() -> "tuple[type[Exception], ...]":
 
 
 def client_error_text(error: "KafkaError | str") -> str:
-    """An error of the client or the broker, with the name by which it can be looked up."""
+    """An error of the client or a broker, with its name in parentheses."""
     if isinstance(error, str):
         return error
     text = error.str().removeprefix("Broker: ").removeprefix("Local: ")

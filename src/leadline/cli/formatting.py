@@ -39,7 +39,7 @@ def time_text(seconds: float) -> str:
 
 
 def age_text(ms: int) -> str:
-    """A length of time with its two largest units: 45 s, 3 min 20 s, 2 h 5 min, 9 d 4 h."""
+    """A duration in its two largest units: 45 s, 3 min 20 s, 2 h 5 min, 9 d 4 h."""
     if ms < 1000:
         return f"{max(ms, 0)} ms"
     parts: list[tuple[int, str]] = []
@@ -52,7 +52,7 @@ def age_text(ms: int) -> str:
 
 
 def moment_text(at_ms: int) -> str:
-    """A time as the clock on the wall shows it, which is also how one types it."""
+    """A time in the local time zone, in the form that commands accept."""
     return datetime.fromtimestamp(at_ms / 1000).strftime("%Y-%m-%dT%H:%M:%S")
 
 
@@ -60,7 +60,7 @@ _NUMBER = re.compile(r"-?[\d,]*")
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]], head: Callable[[str], str] = str) -> list[str]:
-    """Lines with columns, numbers to the right; `head` paints the first one."""
+    """Lines with aligned columns, numbers to the right. `head` paints the first line."""
     columns = list(zip(heads, *rows, strict=True))
     widths = [max(map(len, column)) for column in columns]
     numeric = [all(map(_NUMBER.fullmatch, column[1:])) for column in columns]

@@ -7,7 +7,7 @@ Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
 
 def json_bytes(name: str, data: bytes | None) -> dict[str, Json]:
-    """Bytes as a member of a JSON object: text where they are text; else base64, and the name says so."""
+    """Bytes as a member of a JSON object: UTF-8 as text, other bytes as base64 under NAMEBase64."""
     if data is None:
         return {name: None}
     try:

@@ -1,6 +1,6 @@
-"""leadline leader-election: who leads a partition, where that is not who should.
+"""leadline leader-election: elects preferred replicas, or any replica of partitions without a leader.
 
-What it prints is what kafka-leader-election.sh of Kafka 3.8 prints, but for the words of errors.
+The output is that of kafka-leader-election.sh of Kafka 3.8, except for the wording of errors.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Which partitions have a leader that answers, and what is wrong with the others, in words."""
+"""Partitions whose leader answers, and the reason why others have none."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def partitions_with_leader(
     connection: ClusterConnection, admin: "AdminClient", partitions: Iterable[TopicPartition]
 ) -> list[TopicPartition]:
-    """Those of some partitions whose leader answers: of the others nobody can tell."""
+    """The partitions whose leader answers."""
     topics = connection.metadata(admin).topics
     answering = connection.brokers.keys() - connection.silent.keys()
     return [
@@ -35,7 +35,7 @@ def leaderless(cluster: "ClusterMetadata", topic: str, partitions: Collection[in
 def leader_problem(
     connection: ClusterConnection, cluster: "ClusterMetadata", topic: str, partitions: Collection[int]
 ) -> str:
-    """What is wrong with the leaders of some partitions of a topic; empty if all is well."""
+    """What is wrong with the leaders of these partitions; empty if nothing is."""
     metadata = cluster.topics[topic].partitions
     if without_leader := leaderless(cluster, topic, partitions):
         return no_leader_text(topic, without_leader, metadata)
@@ -46,7 +46,7 @@ def leader_problem(
 
 
 def no_leader_text(topic: str, without_leader: Collection[int], metadata: "Mapping[int, PartitionMetadata]") -> str:
-    """Which partitions nobody leads, and which brokers would bring a leader back."""
+    """Which partitions have no leader, and which brokers could lead them."""
     brokers = sorted(
         {replica for number in without_leader for replica in metadata[number].isrs or metadata[number].replicas}
     )

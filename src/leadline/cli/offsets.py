@@ -1,4 +1,4 @@
-"""Offsets, as a cluster tells them: what partitions hold, what groups have committed, how old a record is."""
+"""Offsets of a cluster: of partitions, of groups, and the times of records."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,13 +18,13 @@ WAIT_S = 0.1
 MAX_COMMIT_PARTITIONS = 200  # partitions in one commit
 LEADER_CHANGED = frozenset(
     "NOT_LEADER_FOR_PARTITION LEADER_NOT_AVAILABLE FENCED_LEADER_EPOCH UNKNOWN_LEADER_EPOCH _TRANSPORT".split()
-)  # errors of a partition that is on its way to another leader
+)  # errors while a partition changes its leader
 
 
 def committed_by(
     connection: ClusterConnection, admin: "AdminClient", group: str
 ) -> dict[TopicPartition, PartitionOffset]:
-    """Everything that a group has committed."""
+    """All committed offsets of a group."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     request = [ConsumerGroupTopicPartitions(group)]
@@ -41,7 +41,7 @@ def committed_by(
 
 
 def _metadata(partition: "confluent_kafka.TopicPartition") -> str:
-    """The metadata of a commit. librdkafka hands it over without its end: what lies behind it may be no text."""
+    """The metadata of a commit. librdkafka does not end the string, so it may contain bytes that are not UTF-8."""
     try:
         return partition.metadata or ""
     except UnicodeDecodeError:
@@ -51,7 +51,7 @@ def _metadata(partition: "confluent_kafka.TopicPartition") -> str:
 def existing_partitions(
     connection: ClusterConnection, admin: "AdminClient", partitions: Iterable[TopicPartition]
 ) -> set[TopicPartition]:
-    """Those of some partitions that the cluster has."""
+    """The partitions among these that the cluster has."""
     topics = connection.metadata(admin).topics
     return {tp for tp in partitions if tp.topic in topics and tp.partition in topics[tp.topic].partitions}
 
@@ -59,7 +59,7 @@ def existing_partitions(
 def resolve_partitions(
     connection: ClusterConnection, admin: "AdminClient", selections: Iterable[tuple[str, list[int] | None]]
 ) -> list[TopicPartition]:
-    """Partitions by topic and number, in order; no numbers: all of the topic. A Failure for one that is not there."""
+    """The selected partitions, sorted. No numbers: all partitions of the topic. A Failure if one does not exist."""
     topics = connection.metadata(admin).topics
     partitions: set[TopicPartition] = set()
     for topic, numbers in selections:
@@ -88,9 +88,9 @@ def list_offsets(
     *,
     committed_only: bool = False,
 ) -> dict[TopicPartition, Offset]:
-    """The `earliest`, the `latest`, or the first offset from a time (ms) on; -1 if there is none.
+    """The `earliest` or `latest` offset, or the first at or after a time in ms; -1 if there is none.
 
-    `committed_only`: the latest is the last stable one. A partition that has just got another leader is asked again.
+    `committed_only`: the latest is the last stable offset. A request is repeated while a partition changes its leader.
     """
     offsets: dict[TopicPartition, Offset] = {}
     while missing := [tp for tp in partitions if tp not in offsets]:
@@ -102,7 +102,7 @@ def list_offsets(
                 raise Failure(f"{tp}: {client_error_text(answer)}")
         if len(offsets) < len(partitions):
             time.sleep(WAIT_S)
-            admin = connection.admin()  # the old one goes on to ask with the epoch of the old leader
+            admin = connection.admin()  # the old client keeps the epoch of the old leader
             connection.metadata(admin)
     return offsets
 
@@ -135,7 +135,7 @@ def _request_offsets(
 def record_times(
     connection: ClusterConnection, positions: Collection[tuple[TopicPartition, Offset]]
 ) -> dict[tuple[TopicPartition, Offset], int]:
-    """The time of the record at an offset, or of the next one; none where nothing follows any more."""
+    """The time of the record at an offset, or of the next record. Missing if no record follows."""
     times: dict[tuple[TopicPartition, Offset], int] = {}
     left = set(positions)
     consumer = connection.consumer(
@@ -146,13 +146,13 @@ def record_times(
             "auto.offset.reset": "error",
             "isolation.level": "read_uncommitted",
             "fetch.wait.max.ms": "100",
-            "fetch.queue.backoff.ms": "10",  # behind a full queue, which one record fills
+            "fetch.queue.backoff.ms": "10",  # wait of a full queue; one record fills it
             "queued.min.messages": "1",
             "fetch.message.max.bytes": "65536",
         }
     )
     try:
-        while left:  # a partition can be assigned once at a time
+        while left:  # a partition can be assigned only once at a time
             assigned = dict(sorted(left))
             left -= set(assigned.items())
             times |= _times(consumer, assigned, connection.timeout_s)
@@ -183,7 +183,7 @@ def _times(
 def commit(
     connection: ClusterConnection, admin: "AdminClient", group: str, changes: Sequence[OffsetChange]
 ) -> list[str]:
-    """Commit what the changes say; what went wrong, a line a partition. Not all at once: a request has its limits."""
+    """Commit the new offsets, in several requests. Returns the errors, one line per partition."""
     from confluent_kafka import TopicPartition as Theirs
 
     new = [

@@ -1,4 +1,4 @@
-"""Options and arguments of commands, and values as a person types them."""
+"""Options and arguments of commands, and their types."""
 
 import argparse
 import re
@@ -14,7 +14,7 @@ TIMEOUT_S = 10.0
 
 
 def connection_options() -> argparse.ArgumentParser:
-    """The options of every command that talks to a cluster: a parent of its parser."""
+    """The options of every command that connects to a cluster, as a parent parser."""
     parser = argparse.ArgumentParser(add_help=False)
     group = parser.add_argument_group("the cluster")
     group.add_argument(
@@ -49,7 +49,7 @@ def add_command(
     description: str = "",
     connects: bool = True,
 ) -> argparse.ArgumentParser:
-    """A command whose help teaches: what it does, how it is called, and calls that work."""
+    """A command with usage, description and examples in its help."""
     parser = commands.add_parser(
         name,
         help=help,
@@ -61,7 +61,7 @@ def add_command(
         parents=[connection_options()] if connects else [],
         allow_abbrev=False,
     )
-    parser._negative_number_matcher = re.compile(r"-\d")  # so that -1h is a value, as -10 is
+    parser._negative_number_matcher = re.compile(r"-\d")  # so that -1h is a value, like -10
     parser.set_defaults(run=reports_errors(run))
     return parser
 
@@ -76,14 +76,14 @@ def key_value(text: str) -> tuple[str, str]:
 def at_least(least: int) -> Callable[[str], int]:
     def number(text: str) -> int:
         if not re.fullmatch(r"-?\d+", text) or int(text) < least:
-            raise argparse.ArgumentTypeError(f"expected a number from {least} on, not {text!r}")
+            raise argparse.ArgumentTypeError(f"expected a number of at least {least}, not {text!r}")
         return int(text)
 
     return number
 
 
 def topic_argument(text: str) -> tuple[str, list[int] | None]:
-    """A topic, and of its partitions those that are named: orders:0,2-5."""
+    """A topic and some of its partitions: orders:0,2-5. None: all partitions."""
     try:
         return topic_in(text)
     except ValueError as error:
@@ -94,7 +94,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
 def escaped(text: str) -> bytes:
-    r"""A separator as one types it: \t, \n, \0 and \x1f have their usual meaning."""
+    r"""A separator with escapes: \t, \n, \r, \0, \\ and \x1f."""
 
     def unescape(match: re.Match[str]) -> str:
         return chr(int(match[1][1:], 16)) if match[1].startswith("x") else _ESCAPES[match[1]]

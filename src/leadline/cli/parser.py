@@ -6,7 +6,7 @@ from typing import Any
 
 from leadline.config.settings import nearest
 
-LIKENESS = 0.6  # of a mistyped command or option: they are short, so one wrong letter weighs more than in a setting
+LIKENESS = 0.6  # of a mistyped command or option; they are shorter than settings, so a wrong letter counts more
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -28,17 +28,17 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
-MOST_PARTITIONS = 200_000  # more than a cluster can have: a range is never counted out beyond
+MOST_PARTITIONS = 200_000  # of one range; no topic has more
 _NUMBERS = re.compile(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*")
 
 
 def partitions_in(text: str) -> list[TopicPartition]:
-    """The partitions that `orders:0-5,7 users:0` names. ValueError if it names none so."""
+    """The partitions in a text such as `orders:0-5,7 users:0`. ValueError for any other text."""
     return [TopicPartition(topic, n) for topic, numbers in map(topic_in, text.split()) for n in numbers or ()]
 
 
 def topic_in(text: str) -> tuple[str, list[int] | None]:
-    """The topic and the partitions that `orders:0-5,7` names; `orders` names no partition, and means all."""
+    """The topic and the partitions in a text such as `orders:0-5,7`. None: all, as in `orders`."""
     topic, colon, numbers = text.partition(":")
     if not topic or (colon and not _NUMBERS.fullmatch(numbers)):
         raise ValueError(f"expected TOPIC or TOPIC:0,2-5, not {text!r}")
@@ -48,7 +48,7 @@ def topic_in(text: str) -> tuple[str, list[int] | None]:
     for run in numbers.split(","):
         first, _, last = run.partition("-")
         if int(last or first) - int(first) > MOST_PARTITIONS:
-            raise ValueError(f"{run} are more partitions than a topic can have")
+            raise ValueError(f"{run}: more partitions than a topic can have")
         partitions |= set(range(int(first), int(last or first) + 1))
     return topic, sorted(partitions)
 
@@ -62,7 +62,7 @@ class PartitionOffset:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """What a partition holds: offsets from `start` to before `end`."""
+    """The offsets of a partition, from `start` to before `end`."""
 
     start: Offset
     end: Offset

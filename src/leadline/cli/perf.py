@@ -1,7 +1,7 @@
-"""leadline perf: how fast a cluster takes records, gives them back, and how long one of them is on its way.
+"""leadline perf: measures the throughput of writes and reads, and the latency from producer to consumer.
 
-What is measured includes the client: librdkafka, and Python around it. It is meant to compare clusters and settings on
-one machine, not to find a broker's limit.
+The measurement includes the client: librdkafka, and Python around it. It serves to compare clusters and settings on one
+machine, not to find the limit of a broker.
 """
 
 import argparse
@@ -97,7 +97,7 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 
 
 class Latencies:
-    """Counts by microseconds, to within one part in 128: as small after a day as after a second."""
+    """A histogram of microseconds, exact to one part in 128. Its size does not grow with the number of values."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
@@ -108,7 +108,7 @@ class Latencies:
         self._counts[us >> shift << shift] += 1
 
     def percentile_ms(self, percent: float) -> float | None:
-        """The least time within which so many of all were done."""
+        """The least time within which `percent` of all were done."""
         total = sum(self._counts.values())
         passed = 0
         for us in sorted(self._counts):
@@ -158,7 +158,7 @@ class Measurement:
         return not complete and (self.max_seconds is None or self.seconds < self.max_seconds)
 
     def next_burst(self, done: int, max_burst: int) -> int:
-        """How many to take on before looking at the clock again."""
+        """The number of records until the next check of the time."""
         return max_burst if self.max_records is None else min(max_burst, self.max_records - done)
 
     def progress(self) -> str:
@@ -191,7 +191,7 @@ class Measurement:
 
 
 class _ProgressLine:
-    """A line of progress, renewed five times a second."""
+    """A status line, updated five times per second."""
 
     def __init__(self, status: StatusLine, measurement: Measurement) -> None:
         self._status, self._measurement, self._shown_s = status, measurement, 0.0
@@ -237,7 +237,7 @@ def _produce(options: argparse.Namespace) -> int:
                         sent += 1
                 except BufferError:
                     producer.poll(WAIT_S)
-                except KafkaException as error:  # refused before it was sent: too large
+                except KafkaException as error:  # the client refuses it: too large
                     failures.append(error.args[0])
                 producer.poll(0)
                 watch.check()
@@ -265,7 +265,7 @@ def _produce(options: argparse.Namespace) -> int:
 
 
 def payloads(size: int) -> list[bytes]:
-    """Values that do not compress to nothing, the same in each run: letters and digits in no order."""
+    """Random letters and digits, the same in each run. They compress a little, as real values do."""
     random = Random(size)
     alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     return [bytes(random.choices(alphabet, k=size)) for _ in range(max(1, min(1000, 10_000_000 // max(size, 1))))]
@@ -293,7 +293,7 @@ def _consume(options: argparse.Namespace) -> int:
                     measurement.size += len(message)
                 measurement.count += len(messages)
                 idle_since = time.monotonic()
-                measurement.ended = idle_since  # waiting for what does not come is not counted
+                measurement.ended = idle_since  # idle time at the end does not count
                 show()
         except KeyboardInterrupt:
             pass
@@ -305,7 +305,7 @@ def _consume(options: argparse.Namespace) -> int:
         and measurement.max_seconds is None
     ):
         raise Failure(
-            f"only {measurement.count:,} of {measurement.max_records:,} records came within {connection.timeout_s:g} s"
+            f"only {measurement.count:,} of {measurement.max_records:,} records within {connection.timeout_s:g} s"
         )
     return 0
 
@@ -325,7 +325,9 @@ def _latency(options: argparse.Namespace) -> int:
     partition.offset = end
     consumer.assign([partition])
     values = payloads(options.size)
-    _round_trip(producer, consumer, options.topic, values[0], connection.timeout_s)  # opens all that is opened once
+    _round_trip(
+        producer, consumer, options.topic, values[0], connection.timeout_s
+    )  # opens connections before the measurement
     measurement = Measurement.of(options)
     stored, received = measurement.latencies["stored"], measurement.latencies["received"] = Latencies(), Latencies()
     with StatusLine() as status:
@@ -350,7 +352,7 @@ def _latency(options: argparse.Namespace) -> int:
 def _round_trip(
     producer: "Producer", consumer: "Consumer", topic: str, value: bytes, timeout_s: float
 ) -> tuple[float, float]:
-    """Seconds until the record was acknowledged, and until the consumer had it."""
+    """Seconds until the record was acknowledged, and until the consumer received it."""
     acknowledged: list[float] = []
 
     def delivered(error: "KafkaError | None", _: "Message") -> None:
@@ -366,7 +368,7 @@ def _round_trip(
     message = consumer.poll(timeout_s)
     received_s = time.perf_counter()
     if message is None:
-        raise Failure(f"a record did not come back within {timeout_s:g} s")
+        raise Failure(f"a record was not received within {timeout_s:g} s")
     if (error := message.error()) is not None:
         raise Failure(client_error_text(error))
     if message.value() != value:

@@ -1,6 +1,6 @@
-"""Processes of this machine: who listens on a port, who holds a log directory, what its command line is.
+"""Processes of this machine: the one that listens on a port, the one that locks a log directory, and their commands.
 
-Read from /proc, and for locks from fcntl. What belongs to another user may be out of sight: then nobody is named.
+They are found in /proc, and locks through fcntl. Processes of other users may be hidden. Then the result is None.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ def listener_on(port: int) -> int | None:
 
 
 def _target(link: Path) -> str | None:
-    """None if the descriptor was closed meanwhile."""
+    """The target of a link; None if the descriptor was closed meanwhile."""
     try:
         return os.readlink(link)
     except OSError:
@@ -63,7 +63,7 @@ def holder_of(log_dir: Path) -> int | None:
 
 
 def process_text(pid: int) -> str:
-    """As a person would name it: pid 4711 (leadline start server.properties)."""
+    """A process with its command: pid 4711 (leadline start server.properties)."""
     try:
         words = (PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").rstrip("\0").split("\0")
     except OSError:

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from threading import Event
 from types import FrameType
 
-ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, an order to end, a terminal that is closed
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Ctrl-C, a request to end, a closed terminal
 
 
 def ending_signals() -> list[signal.Signals]:
-    """The signals that end a broker cleanly. `nohup` has the last one ignored, and so it stays."""
+    """The signals that end a broker cleanly. SIGHUP stays ignored after `nohup`."""
     is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     return [number for number in ENDING_SIGNALS if number != signal.SIGHUP or not is_ignored]
 
@@ -30,10 +30,10 @@ def signal_of(interrupt: KeyboardInterrupt) -> signal.Signals:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the block as Ctrl-C would, so that it lets go of what it holds and ends what it started.
+    """SIGTERM and SIGHUP end the block like Ctrl-C, so that it releases its resources and ends its processes.
 
-    They raise Terminated, unless Ctrl-C is to interrupt nothing: then they do not either. A signal that is ignored
-    (nohup) stays ignored.
+    They raise Terminated. Where Ctrl-C has another handler, they call that handler. An ignored signal (nohup) stays
+    ignored.
     """
 
     def terminate(number: int, frame: FrameType | None) -> None:
@@ -42,7 +42,7 @@ def terminable() -> Iterator[None]:
             raise Terminated(number)
         handler(number, frame)
 
-    is_main = threading.current_thread() is threading.main_thread()  # no other may set them
+    is_main = threading.current_thread() is threading.main_thread()  # no other thread may set handlers
     handlers = {number: signal.getsignal(number) for number in ENDING_SIGNALS if is_main and number != signal.SIGINT}
     for number, handler in handlers.items():
         if handler is signal.SIG_DFL:
@@ -56,9 +56,9 @@ def terminable() -> Iterator[None]:
 
 @contextmanager
 def ctrl_c() -> Iterator[Event]:
-    """Whether a person has pressed it. The first time it interrupts nothing: what is under way ends as a whole.
+    """An event that the first Ctrl-C sets, without an exception. The second Ctrl-C interrupts as before.
 
-    In the background of a script nobody can press it: who started it there has it ignored, and so it stays.
+    In the background of a script SIGINT is ignored, and stays so.
     """
     pressed, before = Event(), signal.getsignal(signal.SIGINT)
 

@@ -1,4 +1,4 @@
-"""How commands speak to a person: sizes and times in few characters, tables, a status line on terminals only."""
+"""Output for a person: colours, tables, a status line, questions. Colours and status lines on terminals only."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from leadline.cli.formatting import table
 
 
 def print_or_drop(text: str, stream: TextIO | None = None) -> None:
-    """Print, unless the terminal is gone: then nobody reads it, and nothing else is wrong."""
+    """Print. The terminal may be closed: that is not an error."""
     stream = sys.stdout if stream is None else stream
     with suppress(OSError):
         print(text, file=stream, flush=True)
@@ -20,7 +20,7 @@ def print_or_drop(text: str, stream: TextIO | None = None) -> None:
 
 
 def flush_or_drop(*streams: TextIO) -> None:
-    """Write out what is left in them. If that fails, drop it: the interpreter would fail on it with an exit code."""
+    """Flush the streams. If that fails, drop their contents: the interpreter would exit with an error."""
     for stream in streams:
         try:
             if not stream.closed:
@@ -30,7 +30,7 @@ def flush_or_drop(*streams: TextIO) -> None:
 
 
 class StatusLine:
-    """One line that is written over; nothing where nobody looks."""
+    """One line that is overwritten. Without a terminal nothing is printed."""
 
     def __init__(self) -> None:
         self._shown = False
@@ -44,7 +44,7 @@ class StatusLine:
             self._write(f"\r\033[K{text}")
 
     def _write(self, text: str) -> None:
-        with suppress(OSError):  # the terminal may be gone
+        with suppress(OSError):  # the terminal may be closed
             print(text, end="", file=sys.stderr, flush=True)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -56,7 +56,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Paint:
-    """Colours, on a terminal only and never against NO_COLOR."""
+    """Colours on a terminal, unless NO_COLOR is set."""
 
     def __init__(self, stream: TextIO) -> None:
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
@@ -67,7 +67,7 @@ class Paint:
         return f"\033[{code}m{text}\033[0m" if self.on and text else text
 
     def escape(self, text: str) -> str:
-        """What came from elsewhere: on a terminal, without the characters that command it."""
+        """Text from a cluster or a file. On a terminal, control characters are escaped."""
         return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text) if self._is_terminal else text
 
     def bold(self, text: str) -> str:
@@ -84,13 +84,13 @@ class Paint:
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table, on stdout."""
+    """Print a table to stdout."""
     paint = Paint(sys.stdout)
     print(*table(heads, [[paint.escape(cell) for cell in row] for row in rows], paint.bold), sep="\n")
 
 
 def confirmed(question: str) -> bool:
-    """What a person answers on a terminal; in a pipe nobody is asked, and the command does what it was told."""
+    """Whether a person confirms on the terminal. Without a terminal there is no question, and the answer is yes."""
     if not sys.stdin.isatty():
         return True
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)

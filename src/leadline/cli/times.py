@@ -12,11 +12,11 @@ _ISO_DURATION = re.compile(r"P(?:\d+[DW])*(?:T(?:\d+[HMS])+)?", re.IGNORECASE)
 
 
 def duration_ms(text: str) -> int:
-    """A length of time as one types it: 90s, 2h, "1 hour 30 minutes", or ISO 8601 as Kafka's tools take it (PT2H)."""
+    """A duration: 90s, 2h, "1 hour 30 minutes", or ISO 8601 as in Kafka's tools (PT2H)."""
     plain = re.sub("[pt]", "", text.lower()) if _ISO_DURATION.fullmatch(text) else text.lower()
     parts = [(int(count), _unit(word)) for count, word in re.findall(_PART, plain)]
     if not re.fullmatch(f"(?:{_PART})+", plain) or not all(unit in _UNIT_MS for _, unit in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is no length of time: expected 90s, 15m, 2h, 7d or PT2H30M")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration: expected 90s, 15m, 2h, 7d or PT2H30M")
     return sum(count * _UNIT_MS[unit] for count, unit in parts)
 
 
@@ -26,7 +26,7 @@ def _unit(word: str) -> str:
 
 
 def moment_ms(text: str) -> int:
-    """A time as one types it, in ms since 1970: those ms, ISO 8601, `now`, or so long ago (-90m, "2 hours ago")."""
+    """A time, in ms since 1970: a number of ms, ISO 8601, `now`, or a time ago (-90m, "2 hours ago")."""
     if text.isdigit():
         return int(text)
     now_ms = time.time_ns() // 1_000_000
@@ -40,5 +40,5 @@ def moment_ms(text: str) -> int:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, argparse.ArgumentTypeError):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no time: expected 2024-05-01T12:00, ms since 1970, now, -90m, or '2 hours ago'"
+            f"{text!r} is not a time: expected 2024-05-01T12:00, ms since 1970, now, -90m, or '2 hours ago'"
         ) from None

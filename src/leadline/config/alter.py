@@ -1,9 +1,9 @@
-"""What AlterConfigs and IncrementalAlterConfigs do: work a change out, and say whether it may be made.
+"""The changes of AlterConfigs and IncrementalAlterConfigs: their result, and whether they are allowed.
 
-InvalidSetting says no: INVALID_CONFIG for a topic, INVALID_REQUEST for a broker, as in Kafka; NotAList is
-INVALID_CONFIG for both.
+A change that is not allowed raises InvalidSetting. As in Kafka, that is INVALID_CONFIG for a topic and INVALID_REQUEST
+for a broker. NotAList is INVALID_CONFIG for both.
 
-Pure: texts in, texts out.
+Pure: properties in, properties out.
 """
 
 from collections import Counter
@@ -36,11 +36,11 @@ _THREADS = (
 
 
 class NotAList(InvalidSetting):
-    """Something was to be added to, or taken from, a setting that is no list."""
+    """APPEND or SUBTRACT on a setting that is not a list."""
 
 
 class AlterConfigOp(IntEnum):
-    """The number is what IncrementalAlterConfigs calls it."""
+    """The numbers are those of IncrementalAlterConfigs."""
 
     SET = 0
     DELETE = 1
@@ -56,11 +56,11 @@ class ConfigChange:
 
 
 def changed(current: Properties, changes: Iterable[ConfigChange], rows: Mapping[str, SettingRow]) -> dict[str, str]:
-    """What was set, with the changes made one after the other. Nothing is checked but that they can be made."""
+    """The properties after the changes. The new values are not checked."""
     changes = list(changes)
     duplicates = [name for name, count in Counter(change.name for change in changes).items() if count > 1]
     if duplicates:
-        raise InvalidSetting(f"{', '.join(duplicates)}: must be there once only")
+        raise InvalidSetting(f"{', '.join(duplicates)}: must occur only once")
     properties = dict(current)
     for change in changes:
         if change.op is AlterConfigOp.DELETE:
@@ -79,8 +79,8 @@ def _list_changed(change: ConfigChange, current: str | None, value: str, rows: M
     if row is None:
         raise InvalidSetting(f"unknown setting {change.name}{nearest(change.name, rows)}")
     if row.kind is not ConfigType.LIST:
-        verb = "added to" if change.op is AlterConfigOp.APPEND else "taken from"
-        raise NotAList(f"{change.name}={value}: nothing can be {verb} it, as it is no list")
+        verb = "added to" if change.op is AlterConfigOp.APPEND else "removed from"
+        raise NotAList(f"{change.name}={value}: nothing can be {verb} it: it is not a list")
     before = (current if current is not None else row.default_text) or ""
     parts = before.split(",") if before else []
     if change.op is AlterConfigOp.APPEND:
@@ -92,28 +92,28 @@ def _list_changed(change: ConfigChange, current: str | None, value: str, rows: M
 
 
 def altered_topic(layers: ConfigLayers, current: Properties, changes: Iterable[ConfigChange]) -> dict[str, str]:
-    """A topic's own settings after the changes, checked."""
+    """The topic's own settings after the changes. They are checked."""
     after = changed(current, changes, LogConfig.table())
     check_topic(layers, after)
     return after
 
 
 def check_topic(layers: ConfigLayers, overrides: Properties) -> LogConfig:
-    """The settings of a topic with these of its own."""
+    """The settings of a topic with these overrides."""
     return layers.topic_defaults().with_values(overrides)
 
 
 def altered_broker(
     layers: ConfigLayers, changes: Iterable[ConfigChange], *, for_all: bool = False
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What is set for one running broker, or for all of them, after the changes, checked; and what means nothing."""
+    """The dynamic settings of one broker or of all after the changes, checked; and those without effect."""
     current = layers.dynamic_default if for_all else layers.dynamic_broker
     after = changed(current, changes, kafka_table())
     return after, check_broker(layers, after, for_all=for_all)
 
 
 def check_broker(layers: ConfigLayers, proposed: Properties, *, for_all: bool = False) -> tuple[str, ...]:
-    """May this be set while brokers run? Answers with what would be ignored, each with the reason."""
+    """Check dynamic settings. Returns those without effect, each with the reason."""
     for name, text in proposed.items():
         _check_dynamic(name, text, for_all)
     after = replace(layers, dynamic_default=proposed) if for_all else replace(layers, dynamic_broker=proposed)
@@ -126,15 +126,15 @@ def check_broker(layers: ConfigLayers, proposed: Properties, *, for_all: bool = 
 def _check_dynamic(name: str, text: str, for_all: bool) -> None:
     row = row_of(name)
     if row is None:
-        return  # as in Kafka, where it may be a plugin's
+        return  # as in Kafka: it may belong to a plugin
     of_listener = name.startswith(_LISTENER)
     if not of_listener and row.mode is Mode.READ_ONLY:
         raise InvalidSetting(f"{name}={_shown(row, text)}: cannot change while the broker runs")
     if name in _PER_LISTENER_ONLY:
-        raise InvalidSetting(f"{name}={_shown(row, text)}: can change as {_LISTENER}<listener>.{name} only")
+        raise InvalidSetting(f"{name}={_shown(row, text)}: can change only as {_LISTENER}<listener>.{name}")
     per_broker = row.name not in _CLUSTER_WIDE_OF_LISTENERS if of_listener else row.mode is Mode.PER_BROKER
     if for_all and per_broker:
-        raise InvalidSetting(f"{name}={_shown(row, text)}: must be set for each broker by itself")
+        raise InvalidSetting(f"{name}={_shown(row, text)}: must be set for each broker separately")
     if row.sensitive:
         raise InvalidSetting(f"{name}=[hidden]: not supported: set passwords in server.properties")
     row.read(text)
@@ -145,7 +145,7 @@ def _shown(row: SettingRow, text: str) -> str:
 
 
 def _check_threads(before: Properties, after: Properties) -> None:
-    """A number of threads is at most halved or doubled at a time."""
+    """One change may at most halve or double a number of threads."""
     for name in _THREADS:
         row = kafka_table()[name]
         old, new = (row.read(values[name]) if name in values else row.default for values in (before, after))
@@ -153,12 +153,12 @@ def _check_threads(before: Properties, after: Properties) -> None:
         assert isinstance(new, int)
         if new != old and not max(1, old // 2) <= new <= old * 2:
             raise InvalidSetting(
-                f"{name}={new}: must be between {max(1, old // 2)} and {old * 2}, half and double of now"
+                f"{name}={new}: must be between {max(1, old // 2)} and {old * 2}, half and double of the current value"
             )
 
 
 def check_listeners(before: BrokerSettings, after: BrokerSettings) -> None:
-    """They are opened, and other brokers told of them, when the broker starts."""
+    """Listeners cannot change: the broker opens and registers them when it starts."""
     for name in ("listeners", "advertised.listeners", "listener.security.protocol.map"):
         old, new = before.properties.get(name), after.properties.get(name)
         if old != new:

@@ -1,7 +1,8 @@
-"""All settings of a broker, and how a server.properties gives them.
+"""All settings of a broker, read from the properties of a server.properties.
 
-A topic's default stands there under a name of its own, some under older names in other units: milliseconds count before
-minutes, minutes before hours. `listener.name.<listener>.<setting>` overrides a setting for one listener.
+The defaults of topics have names of their own there. Some also have older names in other units: milliseconds take
+precedence over minutes, and minutes over hours. `listener.name.<listener>.<setting>` overrides a setting for one
+listener.
 
 Pure: text in, values out.
 """
@@ -35,33 +36,33 @@ _OF_MECHANISM = (
     "sasl.server.callback.handler.class",
     "connections.max.reauth.ms",
 )
-_ONE_LIMIT = ("max.connections", "max.connection.creation.rate")  # Kafka can limit each listener by itself
+_ONE_LIMIT = ("max.connections", "max.connection.creation.rate")  # Kafka can limit each listener separately
 _NOT_SUPPORTED = {
-    "config.providers": "values are taken as they stand; write them out",
-    "authorizer.zookeeper.url": "the rules lie where zookeeper.connect says",
+    "config.providers": "values are not looked up elsewhere; write them out",
+    "authorizer.zookeeper.url": "ACLs are in the ZooKeeper of zookeeper.connect",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig(StorageConfig, ClusterConfig, NetworkConfig, ReplicationConfig, CoordinatorConfig):
-    """The settings of a broker that are obeyed, but for the defaults of topics: those are a LogConfig."""
+    """The settings of a broker that are obeyed, without the defaults of topics: those are a LogConfig."""
 
-    log_dir: str = setting("leadline-data", STRING, "the log directory, where log.dirs names none", importance=HIGH)
+    log_dir: str = setting("leadline-data", STRING, "the log directory, if log.dirs is not set", importance=HIGH)
     log_retention_minutes: int | None = setting(
-        None, INT, "how long records are kept, where log.retention.ms is not set", importance=HIGH
+        None, INT, "how long records are kept, if log.retention.ms is not set", importance=HIGH
     )
     log_retention_hours: int = setting(
-        168, INT, "how long records are kept, where neither ms nor minutes are set", importance=HIGH
+        168, INT, "how long records are kept, if neither ms nor minutes are set", importance=HIGH
     )
     log_roll_hours: int = setting(
         168,
         INT,
-        "the longest time one segment is written to, where log.roll.ms is not set",
+        "the longest time one segment is written to, if log.roll.ms is not set",
         at_least(1),
         importance=HIGH,
     )
     log_roll_jitter_hours: int = setting(
-        0, INT, "random part of log.roll.hours, where log.roll.jitter.ms is not set", at_least(0), importance=HIGH
+        0, INT, "random part of log.roll.hours, if log.roll.jitter.ms is not set", at_least(0), importance=HIGH
     )
 
     @classmethod
@@ -86,17 +87,17 @@ def _topic_defaults() -> Iterator[SettingRow]:
             )
 
 
-# What may be set for running brokers only. Kafka keeps these apart: they are never in a server.properties.
+# Settings that can only be set dynamically. As in Kafka they are never in a server.properties.
 DYNAMIC_ONLY = {
     name: SettingRow(
         name=name, kind=ConfigType.LONG, default=LONG_MAX, meaning=meaning, check=at_least(0), mode=Mode.CLUSTER_WIDE
     )
     for name, meaning in (
-        ("leader.replication.throttled.rate", "bytes a second that a leader sends to throttled followers"),
-        ("follower.replication.throttled.rate", "bytes a second that throttled followers fetch"),
+        ("leader.replication.throttled.rate", "bytes per second that a leader sends to throttled followers"),
+        ("follower.replication.throttled.rate", "bytes per second that throttled followers fetch"),
         (
             "replica.alter.log.dirs.io.max.bytes.per.second",
-            "bytes a second that replicas move between log directories",
+            "bytes per second that replicas move between log directories",
         ),
     )
 }
@@ -104,7 +105,7 @@ DYNAMIC_ONLY = {
 
 @cache
 def kafka_table() -> Mapping[str, SettingRow]:
-    """All rows that Kafka's own table has."""
+    """All rows that Kafka's own table has too."""
     return {name: row for name, row in BrokerConfig.table().items() if not row.not_in_kafka}
 
 
@@ -114,13 +115,15 @@ def _chains() -> Mapping[str, tuple[str, ...]]:
     for row in LogConfig.table().values():
         names = row.from_broker.names if row.from_broker else ()
         for name in names if len(names) > 1 else ():
-            if name == names[0] or not name.endswith(".ms"):  # the flush scheduler's interval has a life of its own
+            if name == names[0] or not name.endswith(
+                ".ms"
+            ):  # log.flush.scheduler.interval.ms is a setting of its own too
                 chains[name] = names
     return chains
 
 
 def synonyms(name: str) -> tuple[str, ...]:
-    """The names under which a broker's setting may be found, the one that counts most first."""
+    """The names under which a broker's setting may be set, in order of precedence."""
     if name in _chains():
         return _chains()[name]
     prefixed = _OF_LISTENER.fullmatch(name)
@@ -128,25 +131,25 @@ def synonyms(name: str) -> tuple[str, ...]:
 
 
 def _base(name: str) -> str:
-    """Of what follows `listener.name.<listener>.`: the setting, without the mechanism that may stand before it."""
+    """The setting in `listener.name.<listener>.<name>`, without a SASL mechanism before it."""
     return next((base for base in _OF_MECHANISM if name.endswith(base)), name)
 
 
 def row_of(name: str) -> SettingRow | None:
-    """The row of a broker's setting, of one listener's, or of one that is never in a file."""
+    """The row of a setting of a broker or of one listener, or of a dynamic one."""
     row = kafka_table().get(name) or DYNAMIC_ONLY.get(name)
     return row or next((kafka_table()[synonym] for synonym in synonyms(name) if synonym in kafka_table()), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """What a server.properties says."""
+    """The settings of a broker."""
 
     broker: BrokerConfig
     topics: LogConfig  # the defaults of all topics
     listeners: Listeners
-    ignored: tuple[str, ...]  # what was set and means nothing here, each with the reason or the nearest known name
-    properties: Mapping[str, str]  # the properties themselves
+    ignored: tuple[str, ...]  # names without effect, each with the reason or the nearest name
+    properties: Mapping[str, str]  # the texts that were set, by name
 
     @property
     def storage(self) -> StorageConfig:
@@ -172,14 +175,14 @@ def broker_settings(properties: Mapping[str, str]) -> BrokerSettings:
 
 
 def _check_listener_settings(listeners: Listeners, properties: Mapping[str, str]) -> None:
-    """Those of a listener that is there; others mean nothing, as in Kafka."""
+    """Check the settings of existing listeners. Those of other listeners have no effect, as in Kafka."""
     for name, text in properties.items():
         row = row_of(name)
         if row and _is_of_listener(name, listeners):
             value = row._replace(name=name).read(text)
             if row.name in _ONE_LIMIT and value != row.default:
                 raise InvalidSetting(
-                    f"{name}={text.strip()}: not supported: connections are counted for all listeners together; "
+                    f"{name}={text.strip()}: not supported: connections of all listeners are counted together; "
                     f"set {row.name}"
                 )
 
@@ -190,7 +193,7 @@ def _is_of_listener(name: str, listeners: Listeners) -> bool:
 
 
 def with_node_id(properties: Mapping[str, str]) -> dict[str, str]:
-    """broker.id and node.id are two names of one thing."""
+    """broker.id and node.id are two names of one setting."""
     completed = dict(properties)
     for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
         if name not in completed and other in completed:
@@ -199,7 +202,7 @@ def with_node_id(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def typed_values(texts: Mapping[str, str]) -> dict[str, Value]:
-    """Of all known settings: what was given, checked one by one, or the default."""
+    """The values of all settings: each text, checked by itself, or the default."""
     table = BrokerConfig.table()
     return {name: row.read(texts[name]) if name in texts else row.default for name, row in table.items()}
 
@@ -232,10 +235,10 @@ def _ignored(properties: Mapping[str, str], listeners: Listeners) -> Iterator[st
         if row is None:
             yield f"{name}{nearest(name, table)}"
         elif name in DYNAMIC_ONLY:
-            yield f"{name} (it is set while brokers run, and not in a file)"
+            yield f"{name} (it can only be set dynamically, not in a file)"
         elif _OF_LISTENER.fullmatch(name) and not _is_of_listener(name, listeners):
             yield f"{name} (no listener has this name)"
         elif _OF_LISTENER.fullmatch(name) and row.support is Support.OBEYED and row.name not in _ONE_LIMIT:
-            yield f"{name} (it cannot differ from listener to listener, in Kafka either)"
+            yield f"{name} (listeners cannot have different values, in Kafka too)"
         elif row.support is Support.ACCEPTED:
             yield f"{name} ({row.why})"

@@ -1,6 +1,6 @@
-"""What makes a value valid. A check answers with what is wrong, or with None; `valid` is how Kafka writes the limit.
+"""Checks of values. A check returns what the value must be, or None if it is valid.
 
-Pure: values in, words out.
+Pure: values in, texts out.
 """
 
 import re
@@ -13,8 +13,8 @@ _HOST = re.compile(r"[0-9a-zA-Z\-%._:]*")
 
 class ValueCheck(NamedTuple):
     is_valid: Callable[[Any], bool]
-    requirement: str  # "must be at least 1"
-    valid: str  # "[1,...]"
+    requirement: str  # what an error says: "must be at least 1"
+    valid: str  # Kafka's text for the valid values: "[1,...]"
 
     def __call__(self, value: Any) -> str | None:
         return None if self.is_valid(value) else self.requirement
@@ -45,7 +45,7 @@ def each_of(*allowed: str) -> ValueCheck:
 
 
 def checked_late(low: int, high: int) -> ValueCheck:
-    """A number out of a range that Kafka checks only when it uses it."""
+    """A range that Kafka checks only when it uses the value."""
     return ValueCheck(lambda value: low <= value <= high, f"must be between {low} and {high}", "")
 
 
@@ -65,7 +65,7 @@ def is_host(text: str) -> bool:
     return _HOST.fullmatch(text) is not None
 
 
-# Releases whose protocol between brokers, or record format, has a name: each with the number of its steps.
+# The releases with a version of the inter-broker protocol or record format, each with the number of its -IV versions.
 _RELEASES = """
     0.8.0 0.8.1 0.8.2 0.9.0 0.10.0:2 0.10.1:3 0.10.2:1 0.11.0:3 1.0:1 1.1:1 2.0:2 2.1:3 2.2:2 2.3:2 2.4:2 2.5:1 2.6:1
     2.7:3 2.8:2 3.0:2 3.1:1 3.2:1 3.3:4 3.4:1 3.5:3 3.6:3 3.7:5 3.8:1 3.9:1
@@ -81,10 +81,10 @@ def _versions() -> tuple[str, ...]:
 
 
 def _is_version(text: str) -> bool:
-    """2.8, 2.8.1 and 2.8-IV1 alike."""
+    """Accepts 2.8, 2.8.1 and 2.8-IV1."""
     parts = text.split(".")
     name = ".".join(parts[: 3 if text.startswith("0.") else 2])
     return name in _versions() or any(version_name.startswith(f"{name}-") for version_name in _versions())
 
 
-version = ValueCheck(_is_version, "must be a release of Kafka, as 3.8 or 3.8-IV0", f"[{', '.join(_versions())}]")
+version = ValueCheck(_is_version, "must be a release of Kafka, such as 3.8 or 3.8-IV0", f"[{', '.join(_versions())}]")

@@ -1,7 +1,7 @@
-"""The properties of a client: Kafka's own names for logins and certificates, translated to librdkafka's.
+"""Client properties: Kafka's names for logins and certificates, translated to librdkafka's.
 
-Kafka keeps a user in a line of JAAS and certificates in stores. librdkafka has a property for each part. Where both
-names are set, Kafka's counts. A client here reads PEM files, and PKCS12 where it is librdkafka itself.
+Kafka has the user in a JAAS line and certificates in stores. librdkafka has a property for each part. If both names are
+set, Kafka's takes precedence. All clients read PEM files; librdkafka also reads PKCS12.
 
 Pure: properties in, properties out.
 """
@@ -13,9 +13,7 @@ from leadline.config.values import InvalidSetting
 
 HOSTNAME_CHECK = "ssl.endpoint.identification.algorithm"
 _LOGIN = re.compile(r'(username|password)\s*=\s*"([^"]*)"')
-_STORES: Mapping[
-    str, Mapping[str, tuple[str, ...]]
-] = {  # the parts of each store, under Kafka's name and under librdkafka's
+_STORES: Mapping[str, Mapping[str, tuple[str, ...]]] = {  # the parts of each store: Kafka's name, librdkafka's names
     "truststore": {"location": ("ssl.ca.location",), "certificates": ("ssl.ca.pem",)},
     "keystore": {
         "location": ("ssl.certificate.location", "ssl.key.location"),
@@ -26,7 +24,7 @@ _STORES: Mapping[
 
 
 def librdkafka_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """All properties under librdkafka's names. InvalidSetting names what it cannot use."""
+    """All properties under librdkafka's names. InvalidSetting for a property that cannot be translated."""
     return translate_tls(translate_login(properties))
 
 

@@ -15,7 +15,7 @@ HIGH, LOW = Importance.HIGH, Importance.LOW
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ClusterConfig(Settings):
-    """Who the broker is, and how it stays in touch with the others."""
+    """The broker's identity, its ZooKeeper, and its part in the cluster."""
 
     __slots__ = ()
 

@@ -15,12 +15,14 @@ HIGH, LOW = Importance.HIGH, Importance.LOW
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class CoordinatorConfig(Settings):
-    """How groups are kept together, and transactions brought to an end."""
+    """Settings of the group coordinator and the transaction coordinator."""
 
     __slots__ = ()
 
-    group_min_session_timeout_ms: int = setting(6000, INT, "the shortest session that a member may ask for")
-    group_max_session_timeout_ms: int = setting(1_800_000, INT, "the longest session that a member may ask for")
+    group_min_session_timeout_ms: int = setting(6000, INT, "the shortest session time-out that a member may request")
+    group_max_session_timeout_ms: int = setting(
+        1_800_000, INT, "the longest session time-out that a member may request"
+    )
     group_initial_rebalance_delay_ms: int = setting(
         3000, INT, "how long an empty group waits for more members before its first assignment"
     )
@@ -31,7 +33,7 @@ class CoordinatorConfig(Settings):
         "rebalance protocols that groups may use",
         each_of("consumer", "classic", "unknown"),
         supported_values=("classic",),
-        why="as in Kafka without KRaft, groups rebalance in the classic way alone",
+        why="as in Kafka without KRaft, groups use only the classic protocol",
     )
 
     offset_metadata_max_bytes: int = setting(4096, INT, "maximum size of a commit's metadata", importance=HIGH)
@@ -62,10 +64,10 @@ class CoordinatorConfig(Settings):
         7 * DAY_MS, INT, "how long an idle transactional id is remembered", at_least(1), importance=HIGH
     )
     transaction_max_timeout_ms: int = setting(
-        900_000, INT, "the longest transaction that a producer may ask for", at_least(1), importance=HIGH
+        900_000, INT, "the longest transaction time-out that a producer may request", at_least(1), importance=HIGH
     )
     transaction_state_log_min_isr: int = setting(
-        2, INT, "replicas that must have a change of a transaction's state", at_least(1), importance=HIGH
+        2, INT, "replicas that must store a change of a transaction's state", at_least(1), importance=HIGH
     )
     transaction_state_log_load_buffer_size: int = setting(
         5_242_880, INT, "bytes read at a time when transactions are loaded", at_least(1), importance=HIGH

@@ -1,6 +1,6 @@
-"""What must hold between the settings of a broker, one law each, as Kafka demands when it starts.
+"""Rules between several settings of a broker, as Kafka checks them when it starts.
 
-Pure: values in; the first law that is broken is raised.
+Pure: values in, the first violation is raised.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _MEGABYTE = 1024 * 1024
 
 
 def check(typed: Mapping[str, Value], names_set: set[str]) -> Listeners:
-    """`typed`: all settings; `given`: the names that were set."""
+    """`typed`: the values of all settings. `names_set`: the names that were set."""
     values: Mapping[str, Any] = typed
     for lesser, greater in _AT_MOST:
         if values[lesser] > values[greater]:
@@ -52,7 +52,7 @@ def _check_id(values: Mapping[str, Any]) -> None:
         raise InvalidSetting(f"node.id={values['node.id']}: must be the same as broker.id={id}")
     if not values["broker.id.generation.enable"]:
         if id < 0:
-            raise InvalidSetting(f"broker.id={id}: must be at least 0, as broker.id.generation.enable=false")
+            raise InvalidSetting(f"broker.id={id}: must be at least 0 with broker.id.generation.enable=false")
     elif not -1 <= id <= most:
         raise InvalidSetting(f"broker.id={id}: must be between -1 and reserved.broker.max.id={most}")
 
@@ -64,7 +64,7 @@ def _check_storage(values: Mapping[str, Any]) -> None:
     threads, room = values["log.cleaner.threads"], values["log.cleaner.dedupe.buffer.size"]
     if threads and room // threads <= _MEGABYTE:
         raise InvalidSetting(
-            f"log.cleaner.dedupe.buffer.size={room}: must be more than {_MEGABYTE} for each of "
+            f"log.cleaner.dedupe.buffer.size={room}: must be more than {_MEGABYTE} per thread, with "
             f"log.cleaner.threads={threads}"
         )
 
@@ -88,11 +88,13 @@ def _check_requests(values: Mapping[str, Any]) -> None:
 def _check_connections_per_ip(values: Mapping[str, Any]) -> None:
     overrides = connections_per_ip(values["max.connections.per.ip.overrides"])
     if values["max.connections.per.ip"] == 0 and not overrides:
-        raise InvalidSetting("max.connections.per.ip=0: must be at least 1, or max.connections.per.ip.overrides be set")
+        raise InvalidSetting(
+            "max.connections.per.ip=0: must be at least 1, unless max.connections.per.ip.overrides is set"
+        )
 
 
 def connections_per_ip(overrides: str) -> dict[str, int]:
-    """The limits of some addresses, out of max.connections.per.ip.overrides."""
+    """The limits in max.connections.per.ip.overrides, by host."""
     limits: dict[str, int] = {}
     for host, count in parse_pairs("max.connections.per.ip.overrides", overrides).items():
         if not is_host(host) or not count.isdecimal():
@@ -108,11 +110,11 @@ def _check_control_plane(name: str | None, listeners: Listeners) -> None:
     if name.upper() not in names:
         raise InvalidSetting(f"control.plane.listener.name={name}: must be an advertised listener: {', '.join(names)}")
     if name.upper() == listeners.inter_broker.name:
-        raise InvalidSetting(f"control.plane.listener.name={name}: must be another than that between brokers")
+        raise InvalidSetting(f"control.plane.listener.name={name}: must differ from the inter-broker listener")
 
 
 def _check_protocols(listeners: Listeners) -> None:
-    """A client that asks for TLS or a login must not be served without."""
+    """Refuse listeners with TLS or SASL: clients must not be served without the security that was configured."""
     for listener in (*listeners.bound, *listeners.advertised):
         if listener.protocol is not SecurityProtocol.PLAINTEXT:
             raise InvalidSetting(

@@ -1,9 +1,9 @@
-"""What DescribeConfigs answers: for each setting its value, where that comes from, and what else could have given it.
+"""The entries of DescribeConfigs: for each setting its value, its source and its synonyms.
 
-    a broker's value: set for this broker, for all brokers, in its file, or the default; the first that is there counts
-    a topic's: its own, or else that of the broker's setting that gives the default
+    a broker's value, by precedence: set for this broker, set for all brokers, in its file, the default
+    a topic's value: its own, or that of the broker's setting with its default
 
-Pure: texts in, entries out.
+Pure: properties in, entries out.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -29,7 +29,7 @@ Properties = Mapping[str, str]
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; the number is what DescribeConfigs calls it."""
+    """Where a value comes from. The numbers are those of DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2  # set for this broker while it runs
@@ -41,19 +41,19 @@ class ConfigSource(IntEnum):
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
     name: str
-    value: str | None  # None: not to be shown
+    value: str | None  # None: secret
     source: ConfigSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
     name: str
-    value: str | None  # None: there is none, or it is not to be shown
+    value: str | None  # None: no value, or a secret one
     source: ConfigSource
     read_only: bool
     sensitive: bool
     synonyms: tuple[ConfigSynonym, ...]
-    kind: ConfigType | None  # None: of an unknown setting; DescribeConfigs says 0
+    kind: ConfigType | None  # None: an unknown setting; 0 in DescribeConfigs
     documentation: str | None
 
     @property
@@ -70,7 +70,7 @@ class ConfigLayers:
     dynamic_broker: Properties = field(default_factory=dict)
 
     def merged(self) -> dict[str, str]:
-        """As they count: a setting for one broker before one for all, that before the file, whatever its unit."""
+        """The properties by precedence: this broker, all brokers, the file. They replace synonyms in other units."""
         properties = with_node_id(self.static)
         for layer in (self.dynamic_default, self.dynamic_broker):
             for name, text in layer.items():
@@ -80,14 +80,14 @@ class ConfigLayers:
         return properties
 
     def settings(self) -> BrokerSettings:
-        """What they come to."""
+        """The resulting settings."""
         return broker_settings({name: text for name, text in self.merged().items() if name not in DYNAMIC_ONLY})
 
     def topic_defaults(self) -> LogConfig:
         return topic_defaults(typed_values(_of_topics(self.merged())))
 
     def bytes_per_second(self, name: str) -> int:
-        """One of the throttles that are set while brokers run."""
+        """The value of a throttle, which is always dynamic."""
         row = DYNAMIC_ONLY[name]
         text = self.dynamic_broker.get(name, self.dynamic_default.get(name))
         value = row.default if text is None else row.read(text)
@@ -96,14 +96,14 @@ class ConfigLayers:
 
 
 def describe_broker(layers: ConfigLayers, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """All that is known of one broker, or some of it."""
+    """All settings of a broker, or those with these names."""
     merged = layers.merged()
     all_names = {*merged, *(name for name, row in kafka_table().items() if not row.internal)}
     return [_broker_entry(name, layers, merged) for name in _chosen(all_names, names)]
 
 
 def describe_broker_defaults(layers: ConfigLayers, names: Collection[str] | None = None) -> list[ConfigEntry]:
-    """What was set for all brokers while they run."""
+    """The dynamic settings of all brokers."""
     set_for_all = ConfigLayers(dynamic_default=layers.dynamic_default)
     chosen = _chosen(layers.dynamic_default, names)
     return [_broker_entry(name, set_for_all, layers.dynamic_default, with_default=False) for name in chosen]
@@ -112,7 +112,7 @@ def describe_broker_defaults(layers: ConfigLayers, names: Collection[str] | None
 def describe_topic(
     layers: ConfigLayers, overrides: Properties, names: Collection[str] | None = None, defaults: LogConfig | None = None
 ) -> list[ConfigEntry]:
-    """`overrides`: what was set for the topic itself. `defaults`: those of the layers, where they are known already."""
+    """`overrides`: the topic's own settings. `defaults`: the topic defaults of the layers, if already computed."""
     defaults = defaults or layers.topic_defaults()
     return [_topic_entry(name, layers, defaults, overrides) for name in _chosen(LogConfig.table(), names)]
 
@@ -122,7 +122,7 @@ def _chosen(all_names: Iterable[str], names: Collection[str] | None) -> list[str
 
 
 def _of_topics(properties: Properties) -> dict[str, str]:
-    """Those of a broker that give topics their defaults."""
+    """The broker's properties that are defaults of topics."""
     rows = (row.from_broker for row in LogConfig.table().values() if row.from_broker)
     names = {name for row in rows for name in row.names}
     return {name: text for name, text in properties.items() if name in names}
@@ -170,10 +170,10 @@ def _topic_entry(name: str, layers: ConfigLayers, defaults: LogConfig, overrides
 
 
 def _unsupported_default(row: SettingRow, layers: ConfigLayers) -> str | None:
-    """Of a topic's setting that a LogConfig does not hold."""
+    """The default of a topic's setting that is not a field of LogConfig."""
     name = row.from_broker.names[0] if row.from_broker else ""
     text = layers.merged().get(name)
-    if text is None or name == "log.message.format.version":  # which Kafka ignores as well
+    if text is None or name == "log.message.format.version":  # Kafka ignores it too
         return row.default_text
     return write(row.parse(text))
 
@@ -193,4 +193,4 @@ def _synonyms(name: str, layers: ConfigLayers, sensitive: bool, with_default: bo
         if (text := values.get(other)) is not None
     ]
     start = next((i for i, synonym in enumerate(candidates) if synonym.name == name), len(candidates))
-    return tuple(candidates[start:])  # what only overrides this setting for one listener is not its own
+    return tuple(candidates[start:])  # an override for one listener is not a synonym

@@ -22,23 +22,48 @@ HIGH, LOW = Importance.HIGH, Importance.LOW
 def rows() -> Iterator[SettingRow]:
     row = refused("there is no KRaft; set zookeeper.connect, or leave both out for a single node")
     yield row(
-        "process.roles", LIST, (), "what the process is in KRaft mode", each_of("broker", "controller"), importance=HIGH
+        "process.roles",
+        LIST,
+        (),
+        "the roles of the process in KRaft mode",
+        each_of("broker", "controller"),
+        importance=HIGH,
     )
     yield row("controller.listener.names", STRING, None, "the listeners of KRaft's controllers", importance=HIGH)
-    yield row("zookeeper.metadata.migration.enable", BOOLEAN, False, "move from ZooKeeper to KRaft", importance=HIGH)
-    row = refused("requests whose format is not settled are not served; leave it false")
     yield row(
-        "unstable.api.versions.enable", BOOLEAN, False, "serve unsettled requests", importance=HIGH, internal=True
+        "zookeeper.metadata.migration.enable",
+        BOOLEAN,
+        False,
+        "whether metadata moves from ZooKeeper to KRaft",
+        importance=HIGH,
     )
-    row = accepted("it means something in KRaft mode only")
+    row = refused("unstable requests are not served; leave it false")
     yield row(
-        "unstable.feature.versions.enable", BOOLEAN, False, "allow unsettled features", importance=HIGH, internal=True
+        "unstable.api.versions.enable",
+        BOOLEAN,
+        False,
+        "whether unstable versions of requests are served",
+        importance=HIGH,
+        internal=True,
+    )
+    row = accepted("it has an effect in KRaft mode only")
+    yield row(
+        "unstable.feature.versions.enable",
+        BOOLEAN,
+        False,
+        "whether unstable features are allowed",
+        importance=HIGH,
+        internal=True,
     )
     yield row(
         "zookeeper.metadata.migration.min.batch.size", INT, 200, "records moved at a time", at_least(1), internal=True
     )
     yield row(
-        "eligible.leader.replicas.enable", BOOLEAN, False, "remember replicas that could lead safely", importance=HIGH
+        "eligible.leader.replicas.enable",
+        BOOLEAN,
+        False,
+        "whether replicas that can lead without data loss are tracked",
+        importance=HIGH,
     )
     yield row("early.start.listeners", STRING, None, "listeners that open before the broker is ready", importance=HIGH)
     yield row("initial.broker.registration.timeout.ms", INT, 60_000, "how long a first registration may take")
@@ -62,13 +87,13 @@ def rows() -> Iterator[SettingRow]:
 
 
 def _log(row: UnsupportedRow) -> Iterator[SettingRow]:
-    yield row("metadata.log.dir", STRING, None, "where the log of metadata lies", importance=HIGH)
+    yield row("metadata.log.dir", STRING, None, "directory of the metadata log", importance=HIGH)
     yield row("metadata.log.segment.bytes", INT, 1 << 30, "maximum size of its segments", at_least(12), importance=HIGH)
     yield row(
         "metadata.log.segment.min.bytes",
         INT,
         8 << 20,
-        "its smallest segment",
+        "minimum size of its segments",
         at_least(12),
         importance=HIGH,
         internal=True,
@@ -76,7 +101,13 @@ def _log(row: UnsupportedRow) -> Iterator[SettingRow]:
     yield row(
         "metadata.log.segment.ms", LONG, 7 * DAY_MS, "the longest time one of them is written to", importance=HIGH
     )
-    yield row("metadata.max.retention.bytes", LONG, 100 << 20, "the size it is cut back to", importance=HIGH)
+    yield row(
+        "metadata.max.retention.bytes",
+        LONG,
+        100 << 20,
+        "maximum size of the metadata log and its snapshots",
+        importance=HIGH,
+    )
     yield row("metadata.max.retention.ms", LONG, 7 * DAY_MS, "how long it is kept", importance=HIGH)
     yield row("metadata.max.idle.interval.ms", INT, 500, "how often an idle quorum writes", at_least(0), importance=LOW)
     yield row(
@@ -101,13 +132,19 @@ def _quorum(row: UnsupportedRow) -> Iterator[SettingRow]:
     voters = ValueCheck(lambda value: True, "", "non-empty list")
     yield row("controller.quorum.voters", LIST, (), "the controllers, as id@host:port", voters, importance=HIGH)
     yield row(
-        "controller.quorum.bootstrap.servers", LIST, (), "where to ask for them", voters, importance=HIGH, internal=True
+        "controller.quorum.bootstrap.servers",
+        LIST,
+        (),
+        "servers that return the list of controllers",
+        voters,
+        importance=HIGH,
+        internal=True,
     )
     yield row(
         "controller.quorum.election.timeout.ms", INT, 1000, "how long an election waits for votes", importance=HIGH
     )
     yield row("controller.quorum.fetch.timeout.ms", INT, 2000, "how long a voter waits for its leader", importance=HIGH)
     yield row("controller.quorum.election.backoff.max.ms", INT, 1000, "maximum wait between elections", importance=HIGH)
-    yield row("controller.quorum.append.linger.ms", INT, 25, "how long writes are gathered")
+    yield row("controller.quorum.append.linger.ms", INT, 25, "how long writes are batched")
     yield row("controller.quorum.request.timeout.ms", INT, 2000, "how long a controller's answer may take")
     yield row("controller.quorum.retry.backoff.ms", INT, 20, "interval between attempts", importance=LOW)

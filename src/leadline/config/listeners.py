@@ -1,10 +1,10 @@
-"""The addresses of a broker, and which protocol is spoken at each.
+"""The listeners of a broker: their addresses and security protocols.
 
-An address is NAME://host:port. An IPv6 host stands in brackets, an empty one means all interfaces, port 0 any free one.
-Names are compared in upper case. `listener.security.protocol.map` gives each name its protocol.
+An address is NAME://host:port. An IPv6 host is in brackets. An empty host means all interfaces, port 0 any free port.
+Names are compared in upper case. `listener.security.protocol.map` maps names to protocols.
 
     names are distinct; two listeners share a port only if one host is IPv4 and the other IPv6
-    what is advertised is listened on, and other brokers are told how to reach this one
+    advertised names are names of listeners, and the inter-broker listener is advertised
 
 Pure: text in, values out.
 """
@@ -20,7 +20,7 @@ _ADDRESS = re.compile(r"(.*)://(?:\[([0-9a-zA-Z\-%._:]*)\]|([0-9a-zA-Z\-%._:]*))
 
 
 class SecurityProtocol(IntEnum):
-    """What is spoken at a listener; the number is Kafka's."""
+    """The security protocol of a listener. The numbers are Kafka's."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -41,7 +41,7 @@ class Listener:
     name: str
     protocol: SecurityProtocol
     host: str  # empty: all interfaces
-    port: int  # 0: any free one
+    port: int  # 0: any free port
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -52,7 +52,7 @@ class Listener:
 class Listeners:
     bound: tuple[Listener, ...]
     advertised: tuple[Listener, ...]
-    inter_broker: Listener  # one of the advertised: how other brokers reach this one
+    inter_broker: Listener  # one of the advertised; other brokers connect to it
 
     def named(self, name: str) -> Listener:
         return next(listener for listener in self.bound if listener.name == name)
@@ -65,7 +65,7 @@ def parse_listeners(
     inter_broker_name: str | None,
     inter_broker_protocol: str | None,
 ) -> Listeners:
-    """The two last are alternatives: at most one of them was set."""
+    """At most one of the last two may be set."""
     protocols = parse_protocols(protocol_map)
     bound = _parse("listeners", listeners, protocols)
     _distinct_ports(bound, listeners)
@@ -92,10 +92,10 @@ def parse_protocols(text: str) -> dict[str, SecurityProtocol]:
 
 
 def parse_pairs(setting: str, text: str) -> dict[str, str]:
-    """a:b,c:d; the last colon of a pair counts, as a name may be an IPv6 address."""
+    """The pairs in a:b,c:d. The last colon separates, as a name may be an IPv6 address."""
     pairs = [part.rpartition(":") for part in csv(text)]
     if malformed := next((value for _, colon, value in pairs if not colon), None):
-        raise InvalidSetting(f"{setting}={text}: {malformed} must be a pair with a colon between")
+        raise InvalidSetting(f"{setting}={text}: {malformed} must be a pair with a colon")
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
@@ -111,7 +111,7 @@ def _parse(setting: str, text: str, protocols: Mapping[str, SecurityProtocol]) -
         if not 0 <= port <= 65535:
             raise InvalidSetting(f"{setting}={text}: port {port} must be between 0 and 65535")
         if name in listeners:
-            raise InvalidSetting(f"{setting}={text}: {name} must be there once only")
+            raise InvalidSetting(f"{setting}={text}: {name} must occur only once")
         listeners[name] = Listener(name, protocols[name], match[2] or match[3] or "", port)
     if not listeners:
         raise InvalidSetting(f"{setting}={text}: must name at least one listener")
@@ -126,12 +126,12 @@ def _distinct_ports(bound: Iterable[Listener], text: str) -> None:
     for port, sharing in hosts.items():
         if len(sharing) > 1 and sorted(map(_ip_version, sharing)) != [4, 6]:
             raise InvalidSetting(
-                f"listeners={text}: port {port} must be there once only, or with one IPv4 and one IPv6 address"
+                f"listeners={text}: port {port} must occur only once, or with one IPv4 and one IPv6 address"
             )
 
 
 def _ip_version(host: str) -> int:
-    """4, 6, or 0 for a host that is no address."""
+    """4 or 6; 0 for a host name."""
     if ":" in host:
         return 6
     parts = host.split(".")

@@ -15,7 +15,7 @@ from leadline.config.topic import LogConfig
 
 
 class LiveSettings:
-    """`static` are the properties of the start; dynamic changes come on top of them."""
+    """`static`: the properties of the start. Dynamic changes override them."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self.static: Mapping[str, str] = dict(settings.properties)
@@ -43,7 +43,7 @@ class LiveSettings:
         return self.current.broker.request_timeout_ms / 1000
 
     def layers(self, dynamic_default: Mapping[str, str], dynamic_broker: Mapping[str, str]) -> ConfigLayers:
-        """Where each setting comes from."""
+        """All properties by their source."""
         return ConfigLayers(static=self.static, dynamic_default=dynamic_default, dynamic_broker=dynamic_broker)
 
     def replace(self, settings: BrokerSettings) -> None:

@@ -17,7 +17,7 @@ PROTOCOLS = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_P
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class NetworkConfig(Settings):
-    """Where a broker listens, and how much it takes from whom."""
+    """Settings of listeners, connections and requests."""
 
     __slots__ = ()
 
@@ -35,12 +35,12 @@ class NetworkConfig(Settings):
         PROTOCOLS, STRING, "the protocol of each listener, as NAME:PROTOCOL", importance=LOW, mode=PER_BROKER
     )
     inter_broker_listener_name: str | None = setting(
-        None, STRING, "the listener for other brokers; none: the one named after security.inter.broker.protocol"
+        None, STRING, "listener for other brokers; not set: the one named after security.inter.broker.protocol"
     )
     security_inter_broker_protocol: str = setting(
         "PLAINTEXT",
         STRING,
-        "the protocol between brokers, where inter.broker.listener.name is not set",
+        "the protocol between brokers, if inter.broker.listener.name is not set",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     )
 

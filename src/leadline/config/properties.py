@@ -1,4 +1,4 @@
-"""A Java properties file: comments, key=value, continued lines, escapes. The last of two equal keys counts.
+"""A Java properties file: comments, key=value, continued lines, escapes. The last of two equal keys is used.
 
 Pure: text in, values out.
 """

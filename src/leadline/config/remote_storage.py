@@ -22,32 +22,39 @@ CLUSTER_WIDE = Mode.CLUSTER_WIDE
 
 def rows() -> Iterator[SettingRow]:
     row = refused("there is no remote storage; leave it false")
-    yield row("remote.log.storage.system.enable", BOOLEAN, False, "move old segments to remote storage")
+    yield row("remote.log.storage.system.enable", BOOLEAN, False, "whether old segments are moved to remote storage")
     row = accepted("there is no remote storage")
     yield row("remote.fetch.max.wait.ms", INT, 500, "how long a remote read may take", at_least(1), mode=CLUSTER_WIDE)
     for name, kind, default, importance, check, meaning in (
-        ("storage.manager.impl.prefix", STRING, "rsm.config.", MEDIUM, not_empty, "how the storage's settings begin"),
+        ("storage.manager.impl.prefix", STRING, "rsm.config.", MEDIUM, not_empty, "prefix of the storage's settings"),
         (
             "metadata.manager.impl.prefix",
             STRING,
             "rlmm.config.",
             MEDIUM,
             not_empty,
-            "how its metadata's settings begin",
+            "prefix of the metadata's settings",
         ),
         ("storage.manager.class.name", STRING, None, MEDIUM, not_empty, "the class of the storage"),
-        ("storage.manager.class.path", STRING, None, MEDIUM, None, "where that class lies"),
+        ("storage.manager.class.path", STRING, None, MEDIUM, None, "class path of the storage"),
         (
             "metadata.manager.class.name",
             STRING,
             "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
             MEDIUM,
             not_empty,
-            "the class that knows what lies where",
+            "the class of the metadata of remote segments",
         ),
-        ("metadata.manager.class.path", STRING, None, MEDIUM, None, "where that class lies"),
+        ("metadata.manager.class.path", STRING, None, MEDIUM, None, "class path of the metadata"),
         ("metadata.manager.listener.name", STRING, None, MEDIUM, not_empty, "the listener that it uses"),
-        ("metadata.custom.metadata.max.bytes", INT, 128, LOW, at_least(0), "the longest note kept with a segment"),
+        (
+            "metadata.custom.metadata.max.bytes",
+            INT,
+            128,
+            LOW,
+            at_least(0),
+            "maximum size of custom metadata of a segment",
+        ),
         ("manager.thread.pool.size", INT, 10, MEDIUM, at_least(1), "threads that copy and delete"),
         ("manager.task.interval.ms", LONG, 30_000, LOW, at_least(1), "interval between checks for work"),
         ("reader.threads", INT, 10, MEDIUM, at_least(1), "threads that read"),
@@ -59,9 +66,9 @@ def rows() -> Iterator[SettingRow]:
     ):
         yield row(f"remote.log.{name}", kind, default, meaning, check, importance=importance)
     for name, default, importance, meaning in (
-        ("index.file.cache.total.size.bytes", 1 << 30, LOW, "local room for indexes of remote segments"),
-        ("manager.copy.max.bytes.per.second", LONG_MAX, MEDIUM, "how fast segments are copied"),
-        ("manager.fetch.max.bytes.per.second", LONG_MAX, MEDIUM, "how fast they are read"),
+        ("index.file.cache.total.size.bytes", 1 << 30, LOW, "local disk space for indexes of remote segments"),
+        ("manager.copy.max.bytes.per.second", LONG_MAX, MEDIUM, "bytes per second that segments are copied with"),
+        ("manager.fetch.max.bytes.per.second", LONG_MAX, MEDIUM, "bytes per second that remote segments are read with"),
     ):
         yield row(f"remote.log.{name}", LONG, default, meaning, at_least(1), importance=importance, mode=CLUSTER_WIDE)
     yield from _threads(row)

@@ -17,7 +17,7 @@ LEADER_ONLY = "org.apache.kafka.common.replica.LeaderSelector"
 
 @dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ReplicationConfig(Settings):
-    """How followers fetch, and when one counts as in sync."""
+    """Settings of followers' fetches and of the in-sync replicas."""
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
-"""The settings of TLS, SASL and the authorizer, none of which this broker has. `unsupported` explains the two kinds.
+"""The settings of TLS, SASL and the authorizer, which this broker does not have. `unsupported` explains the two kinds.
 
-    what protects is refused: a certificate, a login, a rule
-    what only shapes such a protection is accepted: it does nothing by itself, in Kafka either
+    a setting that protects is refused: a certificate, a login, an ACL
+    a parameter of such a protection is accepted: it has no effect by itself, in Kafka too
 
 Pure: a table.
 """
@@ -80,7 +80,9 @@ def _tls_parameters() -> Iterator[SettingRow]:
 
 
 def _sasl() -> Iterator[SettingRow]:
-    row = refused("this broker has no SASL, so nobody would have to log in; leave it out and use PLAINTEXT listeners")
+    row = refused(
+        "this broker has no SASL, so clients would not have to log in; leave it out and use PLAINTEXT listeners"
+    )
     mechanisms = "the mechanisms that clients may choose from"
     yield row("sasl.enabled.mechanisms", LIST, ("GSSAPI",), mechanisms, mode=PER_BROKER)
     between = "the mechanism between brokers"
@@ -95,10 +97,12 @@ def _sasl() -> Iterator[SettingRow]:
 
 
 def _authorizer() -> Iterator[SettingRow]:
-    row = refused("this broker has no authorizer, so everybody may do everything; leave it out")
-    decides = "class that authorizes requests; empty: everybody may do everything"
+    row = refused("this broker has no authorizer, so all requests are allowed; leave it out")
+    decides = "class that authorizes requests; empty: all requests are allowed"
     yield row("authorizer.class.name", STRING, "", decides, anything, importance=LOW)
     row = accepted("this broker has no authorizer")
-    yield row("super.users", STRING, "", "users who may do everything, separated by semicolons", not_in_kafka=True)
-    everybody = "whether everybody may do what no ACL mentions"
+    yield row(
+        "super.users", STRING, "", "users whose requests are always allowed, separated by semicolons", not_in_kafka=True
+    )
+    everybody = "whether requests without a matching ACL are allowed"
     yield row("allow.everyone.if.no.acl.found", BOOLEAN, False, everybody, not_in_kafka=True)

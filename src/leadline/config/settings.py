@@ -1,8 +1,8 @@
-"""Settings under Kafka's own names: name, type, default, validity, standing and meaning, in one table each.
+"""Settings under Kafka's own names, as tables: name, type, default, validity, mode and meaning of each.
 
-A table is a frozen dataclass: each field is a row that is obeyed, and its name is the setting's with underscores for
-dots. Rows that this broker knows and does not obey have no field. Values arrive as text, as in server.properties.
-An unknown name is refused with the nearest known one, a bad value with its limit.
+A table is a frozen dataclass. Each field is a setting that is obeyed; its name has underscores instead of dots.
+Settings that are not obeyed have rows without a field. Values are texts, as in server.properties. An unknown name is
+refused with the nearest name of the table, and an invalid value with its limit.
 
 Pure: text in, values out.
 """
@@ -25,28 +25,28 @@ class Importance(Enum):
 
 
 class Mode(Enum):
-    """Whether a broker's setting may change while it runs, and for whom. Topics' may always."""
+    """Whether a broker's setting may change dynamically. Settings of topics always may."""
 
     READ_ONLY = "read-only"
     PER_BROKER = "per-broker"  # for one broker at a time
-    CLUSTER_WIDE = "cluster-wide"  # for one broker, or as the default of all
+    CLUSTER_WIDE = "cluster-wide"  # for one broker, or for all
 
 
 class Support(Enum):
     OBEYED = "obeyed"
-    ACCEPTED = "accepted"  # means nothing here and harms nobody: named in a warning where it was set
-    REFUSED = "refused"  # would promise what is not done: any value but the default is an error
+    ACCEPTED = "accepted"  # has no effect here, and a warning names it
+    REFUSED = "refused"  # this broker lacks the feature: any value but the default is an error
 
 
 class FromBroker(NamedTuple):
-    """The broker's settings that a topic's default comes from, first the one that counts most."""
+    """The broker's settings with the default of a topic's setting, in order of precedence."""
 
     names: tuple[str, ...]
     importance: Importance
 
 
 class SettingRow(NamedTuple):
-    """One setting, as far as a table says it."""
+    """One row of a table."""
 
     name: str
     kind: ConfigType
@@ -56,15 +56,13 @@ class SettingRow(NamedTuple):
     importance: Importance = Importance.MEDIUM
     mode: Mode = Mode.READ_ONLY
     support: Support = Support.OBEYED
-    supported_values: tuple[str, ...] | None = (
-        None  # the values, or parts of a list, that are obeyed beside the default
-    )
-    why: str = ""  # what to do instead of a refused value; why an accepted one means nothing
-    internal: bool = False  # Kafka neither documents nor describes it
-    not_in_kafka: bool = False  # not in Kafka's own table: Kafka hands it unseen to the plugin that asks for it
+    supported_values: tuple[str, ...] | None = None  # values, or parts of a list, that are obeyed besides the default
+    why: str = ""  # what to do instead of a refused value; why an accepted one has no effect
+    internal: bool = False  # Kafka does not document it, and DescribeConfigs omits it
+    not_in_kafka: bool = False  # not in Kafka's own table: Kafka passes it to a plugin
     from_broker: FromBroker | None = None  # of a topic's setting
-    field: str = ""  # of the table's class; empty where the setting is not obeyed
-    into: Callable[[Any], Value] | None = None  # from the value to what the field holds
+    field: str = ""  # of the table's class; empty: not obeyed
+    into: Callable[[Any], Value] | None = None  # converts the value for the field
 
     @property
     def sensitive(self) -> bool:
@@ -75,14 +73,14 @@ class SettingRow(NamedTuple):
         return write(self.default)
 
     def read(self, text: str) -> Value:
-        """The value that a text stands for: of the right type, valid, and obeyed or without meaning here."""
+        """The value of a text. InvalidSetting if it has the wrong type, is invalid or is refused."""
         value = self.parse(text)
         if not self._is_obeyed(value):
             raise self._invalid(text, f"not supported: {self.why}")
         return value
 
     def parse(self, text: str) -> Value:
-        """The same, be it obeyed or not."""
+        """The value of a text, also if it would be refused."""
         try:
             value = read(self.kind, text)
         except ValueError as error:
@@ -117,7 +115,7 @@ class SettingColumns(OptionalColumns, total=False):
     """The same for a setting that has a field."""
 
     why: str
-    declared: Value  # the default that the table states, where the field's own default is what follows from it
+    declared: Value  # Kafka's documented default, if the field's default is derived from it
     into: Callable[[Any], Value]
 
 
@@ -164,18 +162,18 @@ def from_broker(*names: str, importance: Importance = Importance.MEDIUM) -> From
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the tables share."""
+    """The base class of all tables."""
 
     @classmethod
     def rows(cls) -> Mapping[str, SettingRow]:
-        """The rows that are obeyed, so have a field."""
+        """The rows of settings that are obeyed. They have a field."""
         if cls not in _ROWS:
             _ROWS[cls] = dict(_rows(cls))
         return _ROWS[cls]
 
     @classmethod
     def unsupported_rows(cls) -> Iterable[SettingRow]:
-        """The rows that have none."""
+        """The rows without a field."""
         return ()
 
     @classmethod
@@ -190,7 +188,7 @@ class Settings:
         return cls().with_values(values)
 
     def with_values(self, values: Mapping[str, str], rows: Mapping[str, SettingRow] | None = None) -> Self:
-        """These settings with some of them overridden, all checked; under other names, if those are given."""
+        """These settings with some overridden, all checked. `rows`: the settings under other names."""
         rows = self.table() if rows is None else rows
         changes: dict[str, Any] = {}
         for name, text in values.items():

@@ -22,7 +22,7 @@ CLUSTER_WIDE = Mode.CLUSTER_WIDE
 
 
 def stricter(check: ValueCheck) -> ValueCheck:
-    """Kafka takes any value here, and then does not start or does nothing."""
+    """A check that Kafka lacks: with such a value Kafka does not start, or the setting has no effect."""
     return ValueCheck(check.is_valid, check.requirement, "")
 
 
@@ -33,7 +33,7 @@ class StorageConfig(Settings):
     log_dirs: tuple[str, ...] = setting(
         ("leadline-data",),
         STRING,
-        "the log directories; none: that of log.dir",
+        "the log directories; not set: that of log.dir",
         importance=HIGH,
         declared=None,
         into=csv,

@@ -1,4 +1,4 @@
-"""The settings of a topic, and the broker's settings that give their defaults.
+"""The settings of a topic, and the broker's settings with their defaults.
 
 Pure: text in, values out.
 """
@@ -44,7 +44,7 @@ class LogConfig(Settings):
     compression_type: str = setting(
         "producer",
         STRING,
-        "the codec batches are stored with; producer keeps theirs",
+        "codec of stored batches; producer: the codec of the producer",
         one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         from_broker=from_broker("compression.type", importance=HIGH),
     )
@@ -88,7 +88,7 @@ class LogConfig(Settings):
     follower_replication_throttled_replicas: str = setting(
         "",
         LIST,
-        "the replicas, each as partition:broker or all as *, that fetch no faster than their broker's throttle",
+        "replicas that fetch no faster than their broker's throttle: partition:broker, or * for all",
         throttled_replicas,
         declared=(),
         into=",".join,
@@ -103,7 +103,7 @@ class LogConfig(Settings):
     leader_replication_throttled_replicas: str = setting(
         "",
         LIST,
-        "the replicas, each as partition:broker or all as *, that are fed no faster than their broker's throttle",
+        "replicas to which the leader sends no faster than its throttle: partition:broker, or * for all",
         throttled_replicas,
         declared=(),
         into=",".join,
@@ -139,7 +139,7 @@ class LogConfig(Settings):
     message_timestamp_difference_max_ms: int = setting(
         LONG_MAX,
         LONG,
-        "how far a record's time may be from the broker's, where the two limits above are not set",
+        "how far a record's time may differ from the broker's, if the two newer limits are not set",
         at_least(0),
         from_broker=from_broker("log.message.timestamp.difference.max.ms"),
     )
@@ -167,7 +167,7 @@ class LogConfig(Settings):
     min_insync_replicas: int = setting(
         1,
         INT,
-        "replicas that must have a record for acks=all",
+        "replicas that must store a record before acks=all is acknowledged",
         at_least(1),
         from_broker=from_broker("min.insync.replicas", importance=HIGH),
     )
@@ -203,7 +203,7 @@ class LogConfig(Settings):
     segment_jitter_ms: int = setting(
         0,
         LONG,
-        "up to this much is taken off segment.ms at random, so that segments do not roll all at once",
+        "maximum random part subtracted from segment.ms, so that segments do not roll at the same time",
         at_least(0),
         from_broker=from_broker("log.roll.jitter.ms", "log.roll.jitter.hours", importance=HIGH),
     )
@@ -227,7 +227,7 @@ class LogConfig(Settings):
 
     @classmethod
     def server_rows(cls) -> dict[str, SettingRow]:
-        """Under the names that they have in a server.properties, where they are the defaults of all topics."""
+        """The rows under the names of a server.properties, where they are the defaults of all topics."""
         named = [(row.from_broker.names[0], row) for row in cls.table().values() if row.from_broker]
         return {name: row._replace(name=name) for name, row in named}
 
@@ -238,7 +238,7 @@ class LogConfig(Settings):
                 f"min.compaction.lag.ms={config.min_compaction_lag_ms}: must not exceed "
                 f"max.compaction.lag.ms={config.max_compaction_lag_ms}"
             )
-        difference = config.message_timestamp_difference_max_ms  # the older setting counts where a newer one is not set
+        difference = config.message_timestamp_difference_max_ms  # the older setting holds if a newer one is not set
         before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
         return replace(
             config,
@@ -247,7 +247,7 @@ class LogConfig(Settings):
         )
 
     def with_readable(self, values: Mapping[str, str]) -> tuple[Self, list[InvalidSetting]]:
-        """As `with_values`, without those that cannot be obeyed: they come back. Other brokers may have let them in."""
+        """Like `with_values`, without invalid values: returns their errors. Other brokers may have accepted them."""
         try:
             return self.with_values(values), []
         except InvalidSetting:
@@ -318,7 +318,7 @@ def _not_obeyed() -> Iterator[SettingRow]:
         name="remote.storage.enable",
         kind=ConfigType.BOOLEAN,
         default=False,
-        meaning="move old segments to remote storage",
+        meaning="whether old segments are moved to remote storage",
         support=Support.REFUSED,
         why="there is no remote storage; keep old records with retention.ms and retention.bytes",
     )

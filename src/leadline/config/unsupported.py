@@ -1,10 +1,10 @@
-"""The settings of a broker that Kafka has and this one does not obey, each with the reason.
+"""The settings of a Kafka broker that this broker does not obey, each with the reason.
 
 The rule, which docs/decisions/0013-settings-as-tables.md explains:
 
-    REFUSED     whoever sets it relies on something that is not done here: only its default may be set
-    ACCEPTED    it has nothing to act on here, such as a pool of threads; or it acts in Kafka only together with
-                a setting that is refused here
+    REFUSED     it enables a feature that this broker lacks: only its default may be set
+    ACCEPTED    it tunes something that this broker does not have, such as a thread pool; or it has an effect in
+                Kafka only together with a setting that is refused here
 
 Pure: a table.
 """
@@ -60,28 +60,28 @@ def _threads() -> Iterator[SettingRow]:
         "num.replica.alter.log.dirs.threads", INT, None, "threads that move logs between directories", importance=HIGH
     )
     yield row("queued.max.requests", INT, 500, "requests that may wait for a thread", at_least(1), importance=HIGH)
-    row = accepted("one fetcher copies from each leader")
+    row = accepted("one fetcher fetches from each leader")
     yield row(
         "num.replica.fetchers", INT, 1, "fetches that run at a time from one leader", importance=HIGH, mode=CLUSTER_WIDE
     )
-    row = accepted("the controller's requests come through the listener between brokers, ahead of no others")
+    row = accepted("the controller's requests use the inter-broker listener and have no priority")
     yield row(
         "control.plane.listener.name", STRING, None, "the listener for the controller's requests alone", importance=HIGH
     )
-    row = accepted("the system finds the size of this buffer by itself")
+    row = accepted("the system chooses the size of this buffer")
     yield row(
         "replica.socket.receive.buffer.bytes", INT, 65_536, "the receive buffer of a follower's socket", importance=HIGH
     )
-    row = accepted("what waits here is woken by what it waits for")
-    yield row("fetch.purgatory.purge.interval.requests", INT, 1000, "answered fetches between two clearings")
-    yield row("producer.purgatory.purge.interval.requests", INT, 1000, "answered writes between two clearings")
-    yield row("delete.records.purgatory.purge.interval.requests", INT, 1, "answered deletions between two clearings")
+    row = accepted("waiting requests are completed by the event that they wait for")
+    yield row("fetch.purgatory.purge.interval.requests", INT, 1000, "completed fetches between two purges")
+    yield row("producer.purgatory.purge.interval.requests", INT, 1000, "completed produce requests between two purges")
+    yield row("delete.records.purgatory.purge.interval.requests", INT, 1, "completed deletions between two purges")
 
 
 def _quotas() -> Iterator[SettingRow]:
     row = accepted("there are no quotas of clients")
     for name, what in (("quota", "a client's rate"), ("controller.quota", "the rate of changes to topics")):
-        yield row(f"{name}.window.num", INT, 11, f"windows over which {what} is taken", at_least(1), importance=LOW)
+        yield row(f"{name}.window.num", INT, 11, f"windows over which {what} is measured", at_least(1), importance=LOW)
         yield row(f"{name}.window.size.seconds", INT, 1, "length of a window", at_least(1), importance=LOW)
 
 
@@ -98,8 +98,8 @@ def _metrics() -> Iterator[SettingRow]:
         at_least(1),
         importance=LOW,
     )
-    yield row("auto.include.jmx.reporter", BOOLEAN, True, "show metrics through JMX", importance=LOW)
-    yield row("metrics.num.samples", INT, 2, "windows that a metric is taken over", at_least(1), importance=LOW)
+    yield row("auto.include.jmx.reporter", BOOLEAN, True, "whether metrics are exported through JMX", importance=LOW)
+    yield row("metrics.num.samples", INT, 2, "windows over which a metric is measured", at_least(1), importance=LOW)
     yield row("metrics.sample.window.ms", LONG, 30_000, "length of a window", at_least(1), importance=LOW)
     yield row("metrics.recording.level", STRING, "INFO", "how much is measured", importance=LOW)
     row = accepted("clients push their metrics in KRaft mode only")
@@ -124,23 +124,23 @@ def _plugins() -> Iterator[SettingRow]:
     yield row("sasl.client.callback.handler.class", CLASS, None, "a class that logs in to other brokers")
     yield row("sasl.login.class", CLASS, None, "a class that keeps the broker's own login")
     yield row("sasl.login.callback.handler.class", CLASS, None, "a class that finds the broker's own login")
-    yield row("security.providers", STRING, None, "classes that bring algorithms with them", importance=LOW)
+    yield row("security.providers", STRING, None, "classes that provide security algorithms", importance=LOW)
     yield row(
         "principal.builder.class",
         CLASS,
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-        "a class that tells who a connection belongs to",
+        "a class that determines the principal of a connection",
         mode=PER_BROKER,
     )
 
 
 def _zookeeper() -> Iterator[SettingRow]:
-    row = refused("leave it false and keep strangers away from ZooKeeper by other means")
+    row = refused("leave it false and restrict access to ZooKeeper by other means")
     yield row(
         "zookeeper.set.acl", BOOLEAN, False, "whether only brokers may change nodes in ZooKeeper", importance=HIGH
     )
     row = refused("connections to ZooKeeper are plain; leave it false")
-    yield row("zookeeper.ssl.client.enable", BOOLEAN, False, "speak TLS with ZooKeeper")
+    yield row("zookeeper.ssl.client.enable", BOOLEAN, False, "whether connections to ZooKeeper use TLS")
     row = refused("connections to ZooKeeper are plain; leave it out")
     yield row("zookeeper.ssl.keystore.location", STRING, None, "the file with the key for ZooKeeper")
     yield row("zookeeper.ssl.keystore.password", PASSWORD, None, "the password of that file")
@@ -149,7 +149,7 @@ def _zookeeper() -> Iterator[SettingRow]:
     row = accepted("connections to ZooKeeper are plain")
     yield row("zookeeper.clientCnxnSocket", STRING, None, "the class that connects to ZooKeeper")
     yield row("zookeeper.ssl.keystore.type", STRING, None, "the format of the file with the key")
-    yield row("zookeeper.ssl.truststore.type", STRING, None, "format of that file")
+    yield row("zookeeper.ssl.truststore.type", STRING, None, "the format of the file of trusted certificates")
     yield row("zookeeper.ssl.protocol", STRING, "TLSv1.2", "the newest TLS to offer ZooKeeper", importance=LOW)
     yield row(
         "zookeeper.ssl.enabled.protocols", LIST, None, "the versions of TLS in use with ZooKeeper", importance=LOW
@@ -159,18 +159,22 @@ def _zookeeper() -> Iterator[SettingRow]:
         "zookeeper.ssl.endpoint.identification.algorithm",
         STRING,
         "HTTPS",
-        "how ZooKeeper's name is held against its certificate",
+        "how ZooKeeper's name is compared with its certificate",
         importance=LOW,
     )
     yield row(
         "zookeeper.ssl.crl.enable",
         BOOLEAN,
         False,
-        "look for ZooKeeper's certificate in revocation lists",
+        "whether ZooKeeper's certificate is checked against revocation lists",
         importance=LOW,
     )
     yield row(
-        "zookeeper.ssl.ocsp.enable", BOOLEAN, False, "ask an OCSP server about ZooKeeper's certificate", importance=LOW
+        "zookeeper.ssl.ocsp.enable",
+        BOOLEAN,
+        False,
+        "whether ZooKeeper's certificate is checked by OCSP",
+        importance=LOW,
     )
 
 
@@ -179,10 +183,10 @@ def _groups() -> Iterator[SettingRow]:
     yield row(
         "offsets.commit.required.acks", SHORT, -1, "replicas that a commit waits for; -1: all in sync", importance=HIGH
     )
-    row = accepted("groups rebalance in the classic way alone")
+    row = accepted("groups use only the classic protocol")
     yield row("group.coordinator.threads", INT, 1, "threads that coordinate groups", at_least(1))
-    yield row("group.coordinator.append.linger.ms", INT, 10, "how long writes are gathered", at_least(0))
-    yield row("group.coordinator.new.enable", BOOLEAN, False, "run the newer coordinator", internal=True)
+    yield row("group.coordinator.append.linger.ms", INT, 10, "how long writes are batched", at_least(0))
+    yield row("group.coordinator.new.enable", BOOLEAN, False, "whether the newer group coordinator runs", internal=True)
     yield row("group.consumer.session.timeout.ms", INT, 45_000, "how long members may be silent", at_least(1))
     yield row("group.consumer.min.session.timeout.ms", INT, 45_000, "the least that may be set", at_least(1))
     yield row("group.consumer.max.session.timeout.ms", INT, 60_000, "the most that may be set", at_least(1))
@@ -195,7 +199,7 @@ def _groups() -> Iterator[SettingRow]:
         "group.consumer.assignors",
         LIST,
         (f"{assignors}.UniformAssignor", f"{assignors}.RangeAssignor"),
-        "classes that share partitions out",
+        "classes that assign partitions",
     )
     yield row(
         "group.consumer.migration.policy",
@@ -209,7 +213,7 @@ def _groups() -> Iterator[SettingRow]:
 def _kerberos() -> Iterator[SettingRow]:
     row = accepted("there is no GSSAPI")
     yield row("sasl.kerberos.service.name", STRING, None, "the broker's name to Kerberos", mode=PER_BROKER)
-    yield row("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", "where kinit lies", mode=PER_BROKER)
+    yield row("sasl.kerberos.kinit.cmd", STRING, "/usr/bin/kinit", "path of kinit", mode=PER_BROKER)
     yield row(
         "sasl.kerberos.ticket.renew.window.factor",
         DOUBLE,
@@ -234,7 +238,9 @@ def _tokens() -> Iterator[SettingRow]:
     yield row("delegation.token.master.key", PASSWORD, None, "the older name of that secret")
     row = accepted("there are no delegation tokens")
     yield row("delegation.token.max.lifetime.ms", LONG, 7 * DAY_MS, "how long a token may be renewed", at_least(1))
-    yield row("delegation.token.expiry.time.ms", LONG, DAY_MS, "how long it lives at a time", at_least(1))
+    yield row(
+        "delegation.token.expiry.time.ms", LONG, DAY_MS, "how long a token is valid before it is renewed", at_least(1)
+    )
     yield row(
         "delegation.token.expiry.check.interval.ms",
         LONG,
@@ -271,8 +277,8 @@ def _oauth() -> Iterator[SettingRow]:
         ("jwks.endpoint.retry.backoff.ms", LONG, 100, LOW, "wait after a first failed attempt to get them"),
         ("jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, LOW, "maximum wait between attempts"),
         ("clock.skew.seconds", INT, 30, LOW, "how far two clocks may be apart"),
-        ("expected.audience", LIST, None, LOW, "whom a token must be meant for"),
-        ("expected.issuer", STRING, None, LOW, "whom a token must come from"),
+        ("expected.audience", LIST, None, LOW, "the audience that a token must have"),
+        ("expected.issuer", STRING, None, LOW, "the issuer that a token must have"),
     ):
         yield row(f"sasl.oauthbearer.{name}", kind, default, meaning, importance=importance)
 
@@ -286,9 +292,13 @@ def _java_tls() -> Iterator[SettingRow]:
         "ssl.secure.random.implementation", STRING, None, "the source of randomness", importance=LOW, mode=PER_BROKER
     )
     row = accepted("passwords do not change while the broker runs")
-    yield row("password.encoder.secret", PASSWORD, None, "the secret that hides passwords in ZooKeeper")
-    yield row("password.encoder.old.secret", PASSWORD, None, "the one before")
-    yield row("password.encoder.keyfactory.algorithm", STRING, None, "how a key is made of it", importance=LOW)
+    yield row("password.encoder.secret", PASSWORD, None, "the secret that encrypts passwords in ZooKeeper")
+    yield row("password.encoder.old.secret", PASSWORD, None, "the previous secret")
+    yield row(
+        "password.encoder.keyfactory.algorithm", STRING, None, "how the key is derived from the secret", importance=LOW
+    )
     yield row("password.encoder.cipher.algorithm", STRING, "AES/CBC/PKCS5Padding", "the cipher", importance=LOW)
     yield row("password.encoder.key.length", INT, 128, "bits of its key", at_least(8), importance=LOW)
-    yield row("password.encoder.iterations", INT, 4096, "rounds to make it", at_least(1024), importance=LOW)
+    yield row(
+        "password.encoder.iterations", INT, 4096, "iterations that derive the key", at_least(1024), importance=LOW
+    )

@@ -1,7 +1,7 @@
 """The types a setting may have, and how Kafka reads and writes a value of each.
 
-Texts are trimmed as Java trims them. Numbers have Java's ranges: int 32 bits, short 16, long 64. A list is cut at
-commas; an empty text is the empty list. A class is known by its name alone.
+Texts are trimmed as in Java. Numbers have Java's ranges: int 32 bits, short 16, long 64. A list is split at commas; an
+empty text is the empty list. A class is its name.
 
 Pure: text in, values out.
 """
@@ -16,18 +16,18 @@ INT_MAX = (1 << 31) - 1
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
-BLANK = "".join(map(chr, range(33)))  # what Java's trim takes off
+BLANK = "".join(map(chr, range(33)))  # removed by Java's trim
 _COMMA = re.compile(r"\s*,\s*", re.ASCII)
 _WHOLE = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(r"([+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?))[fFdD]?", re.ASCII)
 
 
 class InvalidSetting(ValueError):
-    """A setting that is unknown or whose value is not valid; the message names it, the value and the limit."""
+    """A setting is unknown or its value invalid. The message has the name, the value and the limit."""
 
 
 class ConfigType(IntEnum):
-    """The type of a setting; the number is what DescribeConfigs calls it."""
+    """The type of a setting. The numbers are those of DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -74,7 +74,7 @@ def read(kind: ConfigType, text: str) -> Value:
 
 
 def write(value: Value) -> str | None:
-    """As Kafka writes it where a config is described; None for no value."""
+    """The text of a value in DescribeConfigs; None for no value."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -87,7 +87,7 @@ def write(value: Value) -> str | None:
 
 
 def csv(text: str | None) -> tuple[str, ...]:
-    """The non-empty parts of a text with commas."""
+    """The non-empty parts of a text, split at commas."""
     return tuple(part for part in _COMMA.split((text or "").strip(BLANK)) if part)
 
 
@@ -115,7 +115,7 @@ def _double(text: str) -> float:
 
 
 def _java_double(value: float) -> str:
-    """Java's Double.toString: plain from 0.001 to below ten million, else as 1.0E10."""
+    """Java's Double.toString: decimal from 0.001 to below ten million, otherwise as 1.0E10."""
     if math.isnan(value) or math.isinf(value):
         return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -128,7 +128,7 @@ def _java_double(value: float) -> str:
 
 
 def _scientific(plain: str) -> tuple[str, str]:
-    """The digits of a plain number as one before the point, and the exponent that goes with it."""
+    """The digits of a decimal number with one before the point, and the exponent."""
     sign, plain = ("-", plain[1:]) if plain[0] == "-" else ("", plain)
     whole, _, fraction = plain.partition(".")
     digits = (whole + fraction).strip("0") if whole == "0" else (whole + fraction).rstrip("0")

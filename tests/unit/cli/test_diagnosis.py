@@ -92,7 +92,7 @@ def test_what_answers_at_an_address_is_told(serve: Serve, found: object) -> None
 
 def test_a_server_of_another_protocol_is_told_by_how_it_begins() -> None:
     with server(ssh) as address:
-        assert "no Kafka broker: it begins with 'SSH-2.0-OpenSSH_9.2." in diagnose(address).text
+        assert "no Kafka broker: its reply starts with 'SSH-2.0-OpenSSH_9.2." in diagnose(address).text
 
 
 def test_a_server_that_speaks_tls_is_told(tmp_path: Path) -> None:
@@ -140,9 +140,9 @@ def test_addresses_have_a_host_and_the_usual_port() -> None:
     ("serve", "said"),
     [
         (mute, "it accepts connections and does not answer"),
-        (http, "an HTTP server answers there, and no Kafka broker"),
+        (http, "an HTTP server answers there, not a Kafka broker"),
         (ssh, "what answers there is no Kafka broker"),
-        (kafka, "it speaks Kafka's protocol, and may want a login (security.protocol)"),
+        (kafka, "it speaks Kafka's protocol, and may require a login (security.protocol)"),
     ],
     ids=lambda each: each.__name__ if callable(each) else "",
 )

@@ -19,7 +19,7 @@ def test_a_file_names_partitions_as_kafkas_does(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "no JSON"),
+        ("", "not JSON"),
         ('{"topics": []}', 'expected {"partitions": '),
         ('{"partitions": [{"topic": "foo"}]}', "expected a topic and a partition"),
         ('{"partitions": [{"topic": "a", "partition": 1}, {"topic": "a", "partition": 1}]}', "a-1: named twice"),

@@ -17,7 +17,7 @@ def test_a_time_is_ms_or_iso_or_so_long_ago() -> None:
     assert moment_ms("-1h") == pytest.approx(now - HOUR_MS, abs=5000)
     assert moment_ms("2 hours ago") == pytest.approx(now - 2 * HOUR_MS, abs=5000)
     assert moment_ms("now") == pytest.approx(now, abs=5000)
-    with pytest.raises(argparse.ArgumentTypeError, match="is no time"):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a time"):
         moment_ms("-1y")
 
 
@@ -40,5 +40,5 @@ def test_a_length_of_time_is_typed_in_words_or_as_iso_8601(typed: str, meant_ms:
 
 @pytest.mark.parametrize("typed", ["", "5", "h", "2 moons", "-1h", "P", "PT", "P1M", "1h,2m"])
 def test_what_is_no_length_of_time_is_refused(typed: str) -> None:
-    with pytest.raises(argparse.ArgumentTypeError, match="is no length of time"):
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a duration"):
         duration_ms(typed)

@@ -46,7 +46,7 @@ def test_a_change_is_made_to_what_is_set_or_to_the_default(
             r"unknown setting retention\.m \(did you mean retention\.ms\?\)",
         ),
         ([ConfigChange("retention.ms", AlterConfigOp.SET, None)], r"retention\.ms: must have a value"),
-        ([ConfigChange("retention.ms", AlterConfigOp.SET, "1")] * 2, r"retention\.ms: must be there once only"),
+        ([ConfigChange("retention.ms", AlterConfigOp.SET, "1")] * 2, r"retention\.ms: must occur only once"),
         ([ConfigChange("cleanup.policy", AlterConfigOp.APPEND, "shred")], "must be a list of compact, delete"),
         (
             [ConfigChange("min.compaction.lag.ms", AlterConfigOp.SET, "101")],
@@ -66,7 +66,7 @@ def test_a_change_that_does_not_fit_a_topic_is_refused(changes: list[ConfigChang
 
 @pytest.mark.parametrize("op", [AlterConfigOp.APPEND, AlterConfigOp.SUBTRACT])
 def test_only_lists_can_be_added_to_and_taken_from(op: AlterConfigOp) -> None:
-    with pytest.raises(NotAList, match=r"retention\.ms=1: nothing can be (added to|taken from) it"):
+    with pytest.raises(NotAList, match=r"retention\.ms=1: nothing can be (added to|removed from) it"):
         altered_topic(LAYERS, {}, [ConfigChange("retention.ms", op, "1")])
 
 
@@ -89,12 +89,12 @@ def test_a_broker_is_told_what_means_nothing() -> None:
     [
         ({"num.partitions": "2"}, r"num\.partitions=2: cannot change while the broker runs"),
         ({"log.retention.ms": "0"}, "must be -1 or at least 1"),
-        ({"ssl.keystore.location": "/x"}, r"can change as listener\.name\.<listener>\.ssl\.keystore\.location only"),
+        ({"ssl.keystore.location": "/x"}, r"can change only as listener\.name\.<listener>\.ssl\.keystore\.location"),
         (
             {"listener.name.ssl.ssl.key.password": "x"},
             r"=\[hidden\]: not supported: set passwords in server\.properties",
         ),
-        ({"num.replica.fetchers": "3"}, "must be between 1 and 2, half and double of now"),
+        ({"num.replica.fetchers": "3"}, "must be between 1 and 2, half and double of the current value"),
         ({"follower.replication.throttled.rate": "-1"}, "must be at least 0"),
         ({"listener.security.protocol.map": "PLAINTEXT:SSL"}, "its security protocol is SSL"),
         ({"listeners": "SSL://:9092"}, "must be the name of an advertised listener"),
@@ -106,8 +106,11 @@ def test_a_broker_is_told_what_means_nothing() -> None:
         ({"advertised.listeners": "PLAINTEXT://there:1"}, "advertised.listeners=PLAINTEXT://there:1: not supported"),
         ({"listener.name.plaintext.ssl.keystore.location": "/x"}, "this broker has no TLS"),
         ({"listener.name.plaintext.sasl.enabled.mechanisms": "PLAIN"}, "this broker has no SASL"),
-        ({"listener.name.plaintext.max.connections": "5"}, r"for all listeners together; set max\.connections"),
-        ({"listener.name.plaintext.max.connection.creation.rate": "5"}, "for all listeners together"),
+        (
+            {"listener.name.plaintext.max.connections": "5"},
+            r"of all listeners are counted together; set max\.connections",
+        ),
+        ({"listener.name.plaintext.max.connection.creation.rate": "5"}, "of all listeners are counted together"),
         ({"metric.reporters": "my.Own"}, "Java classes cannot be loaded"),
     ],
 )
@@ -117,6 +120,6 @@ def test_a_change_that_does_not_fit_a_running_broker_is_refused(proposed: dict[s
 
 
 def test_what_belongs_to_one_broker_cannot_be_set_for_all() -> None:
-    with pytest.raises(InvalidSetting, match="must be set for each broker by itself"):
+    with pytest.raises(InvalidSetting, match="must be set for each broker separately"):
         check_broker(LAYERS, {"listeners": "PLAINTEXT://:9093"}, for_all=True)
     assert check_broker(LAYERS, {"max.connections": "5"}, for_all=True) == ()

@@ -107,11 +107,11 @@ def test_the_two_names_of_the_id_are_one() -> None:
         ({"inter.broker.protocol.version": "9"}, "must be a release of Kafka"),
         ({"metric.reporters": "com.example.Reporter"}, "not supported: Java classes cannot be loaded"),
         ({"offsets.commit.required.acks": "1"}, "not supported: commits wait for all in-sync replicas"),
-        ({"listener.name.plaintext.max.connections": "9"}, "connections are counted for all listeners together"),
+        ({"listener.name.plaintext.max.connections": "9"}, "connections of all listeners are counted together"),
         ({"listener.name.plaintext.max.connections": "many"}, "must be a 32-bit whole number"),
         ({"zookeeper.ssl.truststore.location": "/x"}, "not supported: connections to ZooKeeper are plain"),
         ({"replica.fetch.wait.max.ms": "40000"}, r"must not exceed replica\.socket\.timeout\.ms=30000"),
-        ({"max.connections.per.ip.overrides": "here"}, "here must be a pair with a colon between"),
+        ({"max.connections.per.ip.overrides": "here"}, "here must be a pair with a colon"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_name_value_and_limit(given: dict[str, str], error: str) -> None:
@@ -193,15 +193,12 @@ def test_what_shapes_a_protection_that_is_not_there_is_named() -> None:
 
 def test_what_is_set_while_brokers_run_has_no_place_in_a_file() -> None:
     (ignored,) = broker_settings({"leader.replication.throttled.rate": "5"}).ignored
-    assert ignored.startswith("leader.replication.throttled.rate (it is set while")
+    assert ignored.startswith("leader.replication.throttled.rate (it can only be set dynamically")
 
 
 def test_a_setting_that_no_listener_can_have_of_its_own_is_named() -> None:
     (ignored,) = broker_settings({"listener.name.plaintext.log.retention.ms": "5"}).ignored
-    assert (
-        ignored
-        == "listener.name.plaintext.log.retention.ms (it cannot differ from listener to listener, in Kafka either)"
-    )
+    assert ignored == "listener.name.plaintext.log.retention.ms (listeners cannot have different values, in Kafka too)"
 
 
 # What is read within the tables themselves, and comes out of them under another name.

@@ -1,4 +1,4 @@
-"""A broker of a cluster on this machine, as a process of its own.
+"""A broker of a cluster on this machine, in its own process.
 
 Its folder holds its settings (server.properties, written at each start), its data and its output (broker.log).
 """
@@ -23,18 +23,18 @@ HOST = "localhost"
 READY_S, STOP_S, POLL_S, WATCH_S = 60, 60, 0.05, 0.5
 
 
-# Exit codes of those that were told to stop; the latter two before they had begun.
+# Exit codes after SIGTERM. The last two: the broker had not started yet.
 CLEAN_EXIT_CODES = (0, -signal.SIGTERM, 128 + signal.SIGTERM)
 
 
 SETTINGS_FILE, LOG_FILE, DATA_FOLDER = "server.properties", "broker.log", "data"
 
 
-HEAD = "# Written by `leadline cluster up` at each start: its --set is the place for other settings.\n"
+HEAD = "# Written by `leadline cluster up` at each start. Use its option --set for other settings.\n"
 
 
 class BrokerPlan(NamedTuple):
-    """One broker that is to run."""
+    """A broker to start."""
 
     id: int
     port: int
@@ -43,7 +43,7 @@ class BrokerPlan(NamedTuple):
 
 
 def plans(folder: Path, count: int, first_port: int, connect: str, overrides: Mapping[str, str]) -> list[BrokerPlan]:
-    """Copies as many as there are brokers, up to three; with three, one may be away and writes still go on."""
+    """As many replicas as brokers, at most three. With three, writes continue while one broker is away."""
     replication_factor = str(min(3, count))
     min_isr = "2" if count >= 3 else "1"
     common = {
@@ -68,18 +68,18 @@ def plans(folder: Path, count: int, first_port: int, connect: str, overrides: Ma
 
 
 def brokers_in(folder: Path) -> int:
-    """How many the folder has from the last time."""
+    """The number of brokers that an earlier run left in the folder."""
     ids = [int(file.parent.name.rpartition("-")[2]) for file in folder.glob(f"broker-[0-9]*/{SETTINGS_FILE}")]
     return max(ids, default=0)
 
 
 @dataclass(slots=True)
 class BrokerProcess:
-    """A broker that was started, here or later by hand."""
+    """A broker that was started by this command, or later by hand."""
 
     plan: BrokerPlan
     process: Process
-    restarted_pid: int | None = None  # the process that runs it since this one ended
+    restarted_pid: int | None = None  # the process that was started by hand after this one ended
 
     @property
     def log(self) -> Path:
@@ -106,7 +106,7 @@ class BrokerProcess:
             os.kill(self.pid, signal.SIGTERM)
 
     async def wait(self) -> None:
-        """Until it has ended; after STOP_S, killed."""
+        """Wait until the broker has ended. After STOP_S it is killed."""
         if self.restarted_pid is None:
             await wait_or_kill(self.process)
             return
@@ -119,7 +119,7 @@ class BrokerProcess:
 
     @property
     def ended_cleanly(self) -> bool:
-        """Of one that was started by hand only its own terminal knows."""
+        """The exit code of a broker that was started by hand is unknown here, and counts as clean."""
         return self.restarted_pid is not None or self.process.returncode in CLEAN_EXIT_CODES
 
     def ended_text(self) -> str:
@@ -132,7 +132,7 @@ class BrokerProcess:
 
 
 async def start_broker(plan: BrokerPlan) -> Process:
-    """A broker's process, which Ctrl-C on the terminal does not reach: it is stopped in order."""
+    """Start a broker in a process group of its own: Ctrl-C on the terminal does not reach it."""
     plan.folder.mkdir(parents=True, exist_ok=True)
     file = plan.folder / SETTINGS_FILE
     file.write_text(HEAD + "".join(f"{name}={value}\n" for name, value in plan.settings.items()))

@@ -1,11 +1,11 @@
-"""leadline cluster: a ZooKeeper and some brokers on this machine, each in a process of its own, until Ctrl-C.
+"""leadline cluster: a ZooKeeper and some brokers on this machine, each in its own process, until Ctrl-C.
 
-All lies in one folder: `zookeeper`, and for each broker one like `broker-1`, with its settings (server.properties,
-written anew at each start), its data, and what it says (broker.log). Started on the same folder again, the cluster goes
-on with its data.
+One folder holds everything: `zookeeper`, and a folder such as `broker-1` for each broker, with its settings
+(server.properties, written at each start), its data and its output (broker.log). A cluster that is started on the same
+folder again continues with its data.
 
-A broker that ended may be started again by hand, on its settings. It is known by who holds its log directory, is one of
-the cluster again, and is stopped with it.
+A broker that ended may be started again by hand, with its server.properties. The command finds it through the lock of
+its log directory, counts it again, and stops it at the end.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from leadline.config.broker import broker_settings
 from leadline.config.values import InvalidSetting
 
 FIRST_PORT, ZOOKEEPER_PORT = 9092, 2181
-BROKERS = 3  # unless told otherwise, or the folder holds another number
+BROKERS = 3  # default, if the folder holds no brokers yet
 OWN_SETTINGS = ("broker.id", "listeners", "advertised.listeners", "log.dir", "log.dirs", "zookeeper.connect")
 
 UP = """
@@ -90,11 +90,8 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     )
 
 
-# What is to run
-
-
 def _check(options: argparse.Namespace, count: int) -> None:
-    """What is certain to fail fails before anything has started."""
+    """Refuse what is certain to fail, before anything is started."""
     overrides = dict(options.set)
     for name in OWN_SETTINGS:
         if name in overrides:
@@ -133,7 +130,7 @@ def _is_free(port: int) -> bool:
 
 
 def _zookeeper_port(chosen: int | None) -> int:
-    """The chosen or usual one, or one that is free."""
+    """The chosen port, or the default port, or any free port."""
     if chosen is not None:
         return chosen
     if _is_free(ZOOKEEPER_PORT):
@@ -141,9 +138,6 @@ def _zookeeper_port(chosen: int | None) -> int:
     with socket.create_server((HOST, 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
-
-
-# Running it
 
 
 def _up(options: argparse.Namespace) -> int:

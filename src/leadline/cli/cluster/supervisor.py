@@ -37,7 +37,7 @@ CLIENT_PROPERTIES: dict[str, str | int | float | bool] = {
 
 
 class ClusterSupervisor:
-    """`await run()` starts the brokers and returns when all have ended. `begun`: when the first process was started."""
+    """`await run()` starts the brokers and returns when all have ended. `started_s`: when the first process started."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class ClusterSupervisor:
         return 0 if stopped_cleanly else 1
 
     async def _run_brokers(self) -> None:
-        """Until no broker is left, which is a Failure."""
+        """Start the brokers and watch them. A Failure once none is running."""
         for plan in self.plans:
             self.members.append(BrokerProcess(plan, await start_broker(plan)))
         await self._wait_until_ready()
@@ -77,7 +77,7 @@ class ClusterSupervisor:
         if self.zookeeper is not None:
             watches.append(asyncio.create_task(self._watch_zookeeper(self.zookeeper)))
         try:
-            while not all(member.is_away for member in self.members):  # noqa: ASYNC110  also those that others started
+            while not all(member.is_away for member in self.members):  # noqa: ASYNC110  brokers that were started by hand have no event
                 await asyncio.sleep(WATCH_S)
         finally:
             for watch in watches:
@@ -85,7 +85,7 @@ class ClusterSupervisor:
         raise Failure("no broker is running any more")
 
     async def _wait_until_ready(self) -> None:
-        """Once each broker knows all the others."""
+        """Wait until each broker knows all others."""
         ids = {plan.id for plan in self.plans}
         for plan in self.plans:
             self._status.show(f"starting broker {plan.id} of {len(ids)}")
@@ -94,9 +94,7 @@ class ClusterSupervisor:
                     if member.has_ended:
                         raise Failure(f"{member.ended_text()}: {member.last_line()}")
                 if time.monotonic() > self._started_s + READY_S:
-                    raise Failure(
-                        f"the brokers have not found each other after {READY_S} s: see {short_path(plan.folder)}"
-                    )
+                    raise Failure(f"the brokers do not see each other after {READY_S} s: see {short_path(plan.folder)}")
                 await asyncio.sleep(POLL_S)
 
     def ready_lines(self, seconds: float) -> list[str]:
@@ -123,7 +121,7 @@ class ClusterSupervisor:
         ]
 
     async def _watch(self, member: BrokerProcess) -> None:
-        """Tells that a broker ended, and that somebody brought it back."""
+        """Print when a broker ends, and when it was started again by hand."""
         await member.process.wait()
         self._print_ended(member, member.ended_text())
         while True:
@@ -138,21 +136,21 @@ class ClusterSupervisor:
 
     def _print_ended(self, member: BrokerProcess, what: str) -> None:
         command = f"leadline start {short_path(member.plan.folder / SETTINGS_FILE)}"
-        self._print(f"{now_text()} {what}; {self._running_text()}. To bring it back: {command}")
+        self._print(f"{now_text()} {what}; {self._running_text()}. To start it again: {command}")
 
     def _running_text(self) -> str:
         left = sum(not member.is_away for member in self.members)
         return f"{left} of {len(self.members)} run"
 
     async def _watch_zookeeper(self, server: ZooKeeperServer) -> None:
-        while server.process.poll() is None:  # noqa: ASYNC110  a process that is not asyncio's
+        while server.process.poll() is None:  # noqa: ASYNC110  asyncio did not start this process
             await asyncio.sleep(WATCH_S)
         self._print(
             f"{now_text()} ZooKeeper {exit_text(server.process.returncode)}: no leader can be elected until it is back"
         )
 
     async def _stop(self) -> bool:
-        """Stop all that run, at once. Whether they ended in order."""
+        """Stop all running brokers at the same time. Whether all stopped cleanly."""
         for member in self.members:
             if member.has_ended:
                 member.restarted_pid = member.holder()
@@ -176,7 +174,7 @@ class ClusterSupervisor:
             result = "everything is on disk" if not failed_before else "the data of these brokers is on disk"
             self._print(f"stopped after {time_text(time.monotonic() - started_s)}; {result}")
         for member in failed_before:
-            print_error(f"{member.ended_text()} before; it recovers its data when it starts again")
+            print_error(f"{member.ended_text()} earlier; it recovers its data when it starts again")
         return not failed
 
     def _print(self, *lines: str) -> None:
@@ -187,7 +185,7 @@ class ClusterSupervisor:
 def brokers_reported_by(plan: BrokerPlan, timeout_s: float = ANSWER_S) -> set[int]:
     """The ids of the brokers in the metadata of one broker; none before it answers.
 
-    A new client asks its bootstrap server alone. The client is librdkafka, as in all commands: it checks the broker.
+    A new client asks only its bootstrap server. The client is librdkafka, as in all commands.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -201,7 +199,7 @@ def brokers_reported_by(plan: BrokerPlan, timeout_s: float = ANSWER_S) -> set[in
 
 
 def short_path(path: Path) -> str:
-    """A path as one would type it."""
+    """A path as a person types it: relative, if it is below the current directory."""
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)
 
 

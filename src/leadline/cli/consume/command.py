@@ -6,8 +6,8 @@ Text is what Kafka's console consumer prints: the value alone, or with --print, 
 
 JSON is one object a line. Bytes that are not UTF-8 are base64 there, under keyBase64 and valueBase64.
 
-Without --group nobody else is disturbed: partitions are read directly and no offset is committed. With it, the group
-hands out the partitions, and what was written out is committed.
+Without --group, partitions are read directly and no offset is committed. With it, the group assigns the partitions, and
+the offsets of printed records are committed.
 """
 
 import argparse
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
 
 MAX_BATCH_RECORDS = 1000
-OFFSET_TAIL_BASE = -2000  # librdkafka's: so many before the end
+OFFSET_TAIL_BASE = -2000  # librdkafka's: OFFSET_TAIL_BASE - N is N records before the end
 WAIT_S = 0.2
 
 EXAMPLES = """
@@ -105,20 +105,14 @@ def fields(text: str) -> tuple[str, ...]:
     return names
 
 
-# What a record looks like
-
-
-# Reading
-
-
-NO_END = 1 << 63  # a group's partition ends where the client says so
+NO_END = 1 << 63  # with a group, the end of a partition is reported by the client
 
 
 def run(options: argparse.Namespace) -> int:
     connection = ClusterConnection(options)
     group = options.group or connection.properties.get("group.id")
     if group is not None and (options.partition or options.offset is not None or options.from_time is not None):
-        raise Failure("--group hands out partitions and offsets: leave out --partition, --offset and --from-time")
+        raise Failure("--group assigns partitions and offsets: leave out --partition, --offset and --from-time")
     layout = as_json(options.print) if options.format == "json" else as_text(options.print, options.key_separator)
     reader = TopicReader(options.topic, options.max, {} if options.to_end else None, layout, group is not None)
     consumer = connection.consumer(
@@ -129,7 +123,7 @@ def run(options: argparse.Namespace) -> int:
             "enable.partition.eof": "true",
             "auto.offset.reset": "earliest" if options.from_beginning else "latest",
             "isolation.level": options.isolation,
-            **({"fetch.wait.max.ms": "100"} if options.to_end else {}),  # the end is found by waiting behind it
+            **({"fetch.wait.max.ms": "100"} if options.to_end else {}),  # an empty fetch shows the end
         }
     )
     try:
@@ -144,7 +138,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _join(consumer: "Consumer", reader: TopicReader) -> None:
-    """To the end means: to the end of all that the group hands to this member, once it has handed out something."""
+    """With --to-end, read to the end of all partitions that the group assigns to this member."""
 
     def assigned(_: "Consumer", partitions: "list[TopicPartition]") -> None:
         if reader.ends is not None:
@@ -190,7 +184,7 @@ def _offset_ranges(
     *,
     needed: bool,
 ) -> dict[Partition, OffsetRange]:
-    """Where partitions start and end. What nobody leads is told, and waited for if it cannot be read without."""
+    """Where partitions start and end. Partitions without a leader are reported, and waited for if `needed`."""
     partitions = [Partition(partition.topic, partition.partition) for partition in positions]
     reported, needed = "", needed or reader.ends is not None
     while True:
@@ -202,7 +196,7 @@ def _offset_ranges(
         if not problem or not needed:
             break
         time.sleep(WAIT_S)
-        if connection.remaining_s < STALL_S / 3:  # too little to ask once more
+        if connection.remaining_s < STALL_S / 3:  # too short for another attempt
             raise Failure(f"{problem}: the topic cannot be read to its end")
         connection.refresh(cluster)
     connection.restart_timeout()
@@ -211,7 +205,7 @@ def _offset_ranges(
 
 
 def logical_offset(options: argparse.Namespace) -> int:
-    """Where to start in a partition whose offsets nobody can tell now: its leader will."""
+    """Where to start in a partition whose offsets are not known yet. Its next leader finds the offset."""
     from confluent_kafka import OFFSET_BEGINNING, OFFSET_END
 
     if options.from_beginning:
@@ -240,7 +234,7 @@ def _seek_time(
     timestamp: int,
     reader: TopicReader,
 ) -> None:
-    """To the first record that is as young as this; to the end where there is none."""
+    """Start at the first record at or after a time, or at the end if there is none."""
     from confluent_kafka import TopicPartition
 
     times = [TopicPartition(position.topic, position.partition, timestamp) for position in positions]
@@ -254,7 +248,7 @@ def _seek_time(
 
 
 def _read(connection: ClusterConnection, consumer: "Consumer", reader: TopicReader) -> int:
-    """Until it is finished or a person ends it; with a summary, unless the reader behind the pipe has gone."""
+    """Print records until the end or Ctrl-C, then a summary."""
     started = time.monotonic()
     with ctrl_c() as pressed:
         _write_records(connection, consumer, reader, pressed)
@@ -281,6 +275,6 @@ def _write_records(connection: ClusterConnection, consumer: "Consumer", reader: 
                 for message in last.values() if reader.stores_offsets else ():
                     consumer.store_offsets(message=message)
             now = time.monotonic()
-            if piped and now - shown > WAIT_S:  # on a terminal, the records themselves show it
+            if piped and now - shown > WAIT_S:  # a terminal shows the records themselves
                 shown = now
                 status.show(f"{reader.count:,} records, {size_text(reader.size)}")

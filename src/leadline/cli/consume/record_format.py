@@ -51,7 +51,7 @@ def _or_null(data: bytes | None) -> bytes:
 
 
 def as_json(print_fields: Sequence[str]) -> Layout:
-    """Everything, or the value and what was asked for."""
+    """All fields, or the value and the selected fields."""
     selected = frozenset(print_fields or FIELDS)
 
     def layout(message: "Message") -> bytes:

@@ -1,4 +1,4 @@
-"""How far consume has read, and why no record arrives."""
+"""The progress of `leadline consume`, and the reason if no record arrives."""
 
 import time
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 NO_ASSIGNMENT = "the group has assigned no partition to this member yet"
 
 
-STALL_S = 3.0  # without a record, until a person is told why
+STALL_S = 3.0  # without a record, until the reason is printed
 
 
 @dataclass(slots=True)
 class TopicReader:
-    """How far it has come, and whether that is far enough."""
+    """What was read so far, and whether it is complete."""
 
     topic: str
     max_records: int | None  # records
-    ends: dict[int, int] | None  # of the partitions still to be read to their end; None: read on
+    ends: dict[int, int] | None  # by partition, of those still to be read to their end; None: no end
     layout: Layout
-    stores_offsets: bool = False  # for a group
+    stores_offsets: bool = False  # whether offsets are committed: with a group
     count: int = 0
     size: int = 0
 
@@ -42,7 +42,7 @@ class TopicReader:
         return self.max_records is not None or self.ends is not None
 
     def take(self, messages: "Sequence[Message]") -> "tuple[bytes, dict[int, Message]]":
-        """What to write out, and the last record of each partition in it."""
+        """The bytes to write, and the last record of each partition among them."""
         from confluent_kafka import KafkaError
 
         out: list[bytes] = []
@@ -75,7 +75,7 @@ class TopicReader:
 
 
 class StallWatch:
-    """Tells why nothing comes, if that is because of a leader; a Failure once a reader with an end waited too long."""
+    """Prints why no record arrives, if a leader is missing. A Failure if the reader has an end and waits too long."""
 
     def __init__(self, connection: ClusterConnection, consumer: "Consumer", reader: TopicReader) -> None:
         self._connection, self._consumer, self._reader = connection, consumer, reader
@@ -101,7 +101,7 @@ class StallWatch:
             raise Failure(f"{problem}: the topic cannot be read to its end")
 
     def _is_fatal(self, problem: str) -> bool:
-        """A member that its group does not need may wait. One that reads to the end would be done, if it had joined."""
+        """A member without partitions may wait for ever, unless it reads to the end."""
         if problem == NO_ASSIGNMENT:
             return self._reader.ends is not None
         return self._reader.is_bounded and bool(problem)
@@ -115,6 +115,6 @@ class StallWatch:
             cluster = self._connection.metadata(self._consumer)
         except Failure as error:
             return str(error)
-        if self._reader.is_bounded:  # who follows a topic may hear nothing for hours: nobody is asked meanwhile
+        if self._reader.is_bounded:  # without an end a topic may be idle for hours: brokers are not checked then
             self._connection.refresh(cluster)
         return leader_problem(self._connection, cluster, self._reader.topic, partitions)

@@ -1,7 +1,7 @@
-"""leadline demo: the pipeline at work, from an empty directory to a verified table, with a crash on the way.
+"""leadline demo: shows the pipeline, from an empty directory to a verified table, with a crash on the way.
 
-Every step says what it does and why, and shows the command that does it: each can be typed by hand. All that is started
-here is ended here, however the demo ends; what was made stays in one directory, to look at.
+Each step prints what it does and why, and the command that a person could type. The demo stops all processes that it
+started, also when it fails. All files stay in one directory.
 """
 
 import argparse
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOPIC, PARTITIONS = "orders", 6
-MARK = ".leadline-demo"  # in a directory that a demo made: another one may take its place
+MARK = ".leadline-demo"  # marks a directory that a demo created and the next demo may delete
 STEP_TIMEOUT_S = 300
 POLL_S = 0.1
 
@@ -60,16 +60,16 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
 def run(options: argparse.Namespace) -> int:
     from leadline.spark.java import cache_dir, find
 
-    find(cache_dir())  # before a broker is started: NoJava if there is none
+    find(cache_dir())  # raises NoJava before a broker is started
     started = time.monotonic()
     with ExitStack() as cleanup:
         Demo(clear_directory(options.dir), options.rate, cleanup).run()
-    print(f"\nAll of it took {time_text(time.monotonic() - started)}; everything that ran has ended.")
+    print(f"\nThe demo took {time_text(time.monotonic() - started)}; all its processes have ended.")
     return 0
 
 
 def clear_directory(folder: Path) -> Path:
-    """An empty directory; what an earlier demo left there goes."""
+    """An empty directory. The files of an earlier demo are deleted."""
     if folder.exists():
         if not (folder / MARK).exists():
             raise Failure(f"{folder} already exists and was not made by a demo: choose another directory with --dir")
@@ -96,8 +96,6 @@ class Demo:
         self.query_table()
         self.report()
 
-    # What is said
-
     def _print_step(self, title: str, why: str) -> None:
         self._step += 1
         print(f"\n{self.paint.bold(f'{self._step}. {title}')}\n   {why}", flush=True)
@@ -106,19 +104,17 @@ class Demo:
         print("\n".join(f"   {line}" for line in text.splitlines()), flush=True)
 
     def _command(self, *arguments: str) -> list[str]:
-        """Shown as one would type it, with the paths that one sees."""
+        """Print a command as a person would type it. Returns it for a subprocess."""
         self._print(self.paint.cyan(self._short_paths(f"$ leadline {shlex.join(arguments)}")))
         return [sys.executable, "-m", "leadline", *arguments]
 
     def _short_paths(self, text: str) -> str:
-        """With paths as one sees them from where the demo plays."""
+        """Paths relative to the parent of the demo's directory."""
         return text.replace(f"{self.folder}{os.sep}", f"{self.folder.name}{os.sep}")
-
-    # The steps
 
     def start_broker(self) -> None:
         self._print_step(
-            "A broker", "One process, no JVM, no ZooKeeper; any Kafka client takes it for Apache Kafka 3.8."
+            "A broker", "One process without a JVM and without ZooKeeper. Kafka clients take it for Apache Kafka 3.8."
         )
         data, started = self.folder / "broker", time.monotonic()
         sets = ["--set", f"log.dirs={data}", "--set", "listeners=PLAINTEXT://localhost:0"]
@@ -133,9 +129,9 @@ class Demo:
         from confluent_kafka.admin import AdminClient
         from confluent_kafka.cimpl import NewTopic
 
-        why = f"{len(SHOPS)} coffee shops write orders as JSON to a topic, about {self.rate:,} a second from now on."
+        why = f"{len(SHOPS)} coffee shops write orders as JSON to a topic, about {self.rate:,} per second from now on."
         self._print_step(
-            "Orders", f"{why}\n   {BUSIEST} is far busier than the others; one order in {BROKEN} is cut off."
+            "Orders", f"{why}\n   {BUSIEST} is far busier than the others; one order in {BROKEN} is incomplete."
         )
         admin = AdminClient({"bootstrap.servers": self.server, "log_level": 0})
         admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
@@ -147,12 +143,12 @@ class Demo:
 
     def stream(self) -> "subprocess.Popen[bytes]":
         self._print_step(
-            "The topic becomes a table", "Spark follows it. Files, offsets and the batch's number are one commit."
+            "The topic becomes a table", "Spark follows the topic. Files, offsets and the batch number are one commit."
         )
         return self._follow(commits=2)
 
     def _follow(self, commits: int) -> "subprocess.Popen[bytes]":
-        """The pipeline, once it has committed so many times."""
+        """Start the pipeline and wait for this many commits."""
         log, before = self.folder / "pipeline.log", _batch(self._state())
         arguments = ["pipeline", "table", TOPIC, str(self.table), "--format", "json", "--interval", "1s"]
         pipeline = self._start(self._command(*arguments, "--bootstrap-server", self.server), log)
@@ -164,28 +160,29 @@ class Demo:
 
     def crash(self, pipeline: "subprocess.Popen[bytes]") -> None:
         self._print_step(
-            "kill -9", "As soon as a batch has written files and not committed them. The orders keep coming."
+            "kill -9",
+            "The pipeline is killed when a batch has written files and not committed them. New orders still arrive.",
         )
         _wait_for(lambda: self._uncommitted_files() > 0, pipeline, self.folder / "pipeline.log")
         _kill(pipeline)
         files = count_text(self._uncommitted_files(), "file")
-        self._print(f"it left {files} of a batch that never was: no reader sees that, and `table vacuum` deletes it")
-        self._print(f"the table stands at batch {_batch(self._state())}: {self._table_text()}")
+        self._print(f"{files} of a batch without a commit left: readers do not see them, `table vacuum` deletes them")
+        self._print(f"the table is at batch {_batch(self._state())}: {self._table_text()}")
 
     def resume(self, writer: OrderWriter) -> None:
-        self._print_step(
-            "The same command again", "It asks the table how far it has come, and takes the orders from there."
-        )
+        self._print_step("The same command again", "It reads its position from the table and continues there.")
         pipeline = self._follow(commits=1)
         written = writer.stop()
-        self._print(f"the shops close: {written:,} orders in all, each of them acknowledged")
+        self._print(f"the shops close: {written:,} orders in total, all acknowledged")
         _wait_for(self._caught_up, pipeline, self.folder / "pipeline.log")
         os.kill(pipeline.pid, signal.SIGINT)
         pipeline.wait(STEP_TIMEOUT_S)
         self._print(f"caught up at batch {_batch(self._state())}: {self._table_text()}")
 
     def verify(self) -> None:
-        self._print_step("Is each order there once?", "Topic and table are compared offset by offset, and by checksum.")
+        self._print_step(
+            "Is each order in the table once?", "Topic and table are compared offset by offset, and by checksum."
+        )
         self._run("pipeline", "verify", str(self.table), "--bootstrap-server", self.server)
 
     def query_table(self) -> None:
@@ -193,7 +190,7 @@ class Demo:
         from deltalake import DeltaTable
 
         self._print_step(
-            "Ask the table", "It is an ordinary Delta table: here with deltalake and pyarrow, without Spark."
+            "Query the table", "It is an ordinary Delta table. This query uses deltalake and pyarrow, without Spark."
         )
         rows = DeltaTable(self.table).to_pyarrow_table(columns=["shop", "total"])
         by_shop = rows.group_by("shop").aggregate([("total", "sum"), ("total", "count")])
@@ -203,19 +200,13 @@ class Demo:
         self._print(f"{'all':<12} {rows.num_rows:>9,} orders  {pc.sum(rows['total']).as_py():>14,.2f} EUR")
 
     def report(self) -> None:
-        self._print_step("What is in the topic?", "One pass of Spark over its batches, and a page to look at.")
+        self._print_step("What is in the topic?", "Spark reads the topic once and writes an HTML page.")
         out = self.folder / "report.html"
         self._run("pipeline", "report", TOPIC, "--out", str(out), "--bootstrap-server", self.server)
         print(f"\n{self.paint.bold('Look at')}")
-        self._print(
-            f"{out.as_uri()}\n  under Consumer lag one sees the kill: it rises, and falls when the pipeline is back"
-        )
-        self._print(f"{self.table}\n  the table; beside it ..._dead_letters: the orders that were cut off, and why")
-        self._print(
-            f"leadline start --set log.dirs={self.folder / 'broker'}\n  the broker again, with all that is in it"
-        )
-
-    # What the table says
+        self._print(f"{out.as_uri()}\n  the plot of the consumer lag shows the crash")
+        self._print(f"{self.table}\n  the table; ..._dead_letters has the incomplete orders, each with its error")
+        self._print(f"leadline start --set log.dirs={self.folder / 'broker'}\n  starts the broker again with its data")
 
     def _state(self) -> "TableState | None":
         from leadline.spark.table.table_format import open_table
@@ -223,7 +214,7 @@ class Demo:
         return open_table("delta", str(self.table)).state()
 
     def _uncommitted_files(self) -> int:
-        """That were written for the table, and are no part of it."""
+        """The number of Parquet files in the directory that no commit contains."""
         from deltalake import DeltaTable
 
         committed = {Path(uri.removeprefix("file://")).name for uri in DeltaTable(self.table).file_uris()}
@@ -252,10 +243,8 @@ class Demo:
         state = self._state()
         return state is not None and dict(state.progress.offsets) == dict(self._latest())
 
-    # Processes
-
     def _start(self, arguments: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
-        """In a session of its own, which ends with the demo."""
+        """Start a process in a session of its own. The demo stops it at the end."""
         output = self._cleanup.enter_context(log.open("ab"))
         process = subprocess.Popen(
             arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
@@ -264,7 +253,7 @@ class Demo:
         return process
 
     def _run(self, *arguments: str) -> None:
-        """What it prints is shown."""
+        """Run a command and print its output."""
         log = self.folder / "commands.log"
         with log.open("ab") as errors, _running(self._command(*arguments), errors) as process:
             assert process.stdout is not None
@@ -287,7 +276,7 @@ def _running(arguments: Sequence[str], errors: IO[bytes]) -> Iterator["subproces
 
 
 def _stop(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
-    """With all that it started, if it has not ended by itself."""
+    """Stop a process and its children, if it has not ended."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGTERM)
         try:
@@ -297,7 +286,7 @@ def _stop(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
 
 
 def _kill(process: "subprocess.Popen[bytes] | subprocess.Popen[str]") -> None:
-    """With its whole session, in which Spark's Java has a group of its own."""
+    """Kill the whole session of a process: Spark's Java has its own process group in it."""
     for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
         with suppress(ProcessLookupError):
             if os.getsid(pid) == process.pid:
@@ -310,7 +299,7 @@ def _batch(state: "TableState | None") -> int:
 
 
 def _wait_for(condition: Callable[[], T | None], process: "subprocess.Popen[bytes]", log: Path) -> T:
-    """What comes of it, once it is something. Failure if the process ends before, or time does."""
+    """The first true result of `condition`. A Failure if the process ends before, or after STEP_TIMEOUT_S."""
     deadline = time.monotonic() + STEP_TIMEOUT_S
     while not (result := condition()):
         if process.poll() is not None or time.monotonic() > deadline:

@@ -1,7 +1,7 @@
-"""The story of the demo: orders of coffee shops, written while they come in.
+"""The data of the demo: orders of coffee shops, written to a topic by a thread.
 
-One shop is far busier than the others, mornings rush and ebb within seconds, and one order in BROKEN is cut off on its
-way, as if a till had lost power while it wrote.
+One shop is far busier than the others. The rate of orders rises and falls within seconds. One order in BROKEN is
+incomplete, as if its writer had lost power.
 """
 
 import json
@@ -24,7 +24,7 @@ INTERVAL_S = 0.05
 
 
 def orders(seed: int = 4) -> Iterator[tuple[str, bytes]]:
-    """Key and value of one after the other, for ever."""
+    """Key and value of each order, without an end."""
     random_source, number = random.Random(seed), 0
     while True:
         number += 1
@@ -42,7 +42,7 @@ def orders(seed: int = 4) -> Iterator[tuple[str, bytes]]:
 
 
 class OrderWriter:
-    """Writes orders to a topic, in a thread of its own, until it is stopped."""
+    """Writes orders to a topic in its own thread until it is stopped."""
 
     def __init__(self, producer: "Producer", topic: str, per_second: int) -> None:
         self.written = 0
@@ -53,11 +53,11 @@ class OrderWriter:
         self._thread.start()
 
     def stop(self) -> int:
-        """How many orders are in the topic, each of them acknowledged. RuntimeError if one is not."""
+        """Stop, and return the number of orders in the topic. RuntimeError if one is not acknowledged."""
         self.halt()
         left = self._producer.flush(30)
         if left or self._failed:
-            raise RuntimeError(f"{left + len(self._failed)} orders were not taken: {self._failed[:1]}")
+            raise RuntimeError(f"{left + len(self._failed)} orders were not acknowledged: {self._failed[:1]}")
         return self.written
 
     def halt(self) -> None:

@@ -1,11 +1,10 @@
-"""leadline dump-log: what is in the files of a log, of Leadline's or of Apache Kafka's.
+"""leadline dump-log: prints the contents of log files, of Leadline or of Apache Kafka.
 
-Lines are those of Kafka's DumpLogSegments where it knows the file; JSON is one object a line, with `file` and `type`.
-A file is only ever read. What is wrong with it is said on stderr with its path and byte, after all that came before;
-then the exit code is 1.
+Lines are those of Kafka's DumpLogSegments, where it supports the file. JSON is one object per line, with `file` and
+`type`. Files are only read. Errors go to stderr with path and byte, in the order of the file, and the exit code is 1.
 
-What each file must hold stands with the code that writes it: records/batch.py, log/index.py, log/txn_index.py,
-log/producer_state.py (.snapshot) and log/checkpoints.py.
+The formats are described in the modules that write them: records/batch.py, log/index.py, log/txn_index.py,
+log/producer_snapshots.py and log/checkpoints.py.
 """
 
 import argparse
@@ -101,13 +100,13 @@ class LogDump:
             self._report(Failure(f"{path}: {error.strerror}"))
 
     def _report(self, error: Exception) -> None:
-        sys.stdout.flush()  # what was found before it comes before it
+        sys.stdout.flush()  # the rows before the error come first
         print_error(str(error))
         self.failed = True
 
 
 def files_in(directory: str) -> list[str]:
-    """Those of a log or of a log directory: settings and checkpoints, then segment by segment, then partitions."""
+    """The files of a log or a log directory: settings and checkpoints, then each segment, then each partition."""
     text_files: list[str] = []
     segments: list[tuple[int, int, str]] = []
     partition_files: list[str] = []
@@ -140,7 +139,7 @@ def reader_of(path: str, options: argparse.Namespace) -> Reader:
         parsed = (removed, names.LOG, names.REMOVED)
     if parsed is None or parsed[1] not in SEGMENT_KINDS:
         supported = ", ".join([*SEGMENT_KINDS, *TEXT_FILES])
-        raise Failure(f"{path}: not a file of a log by its name; known are {supported}")
+        raise Failure(f"{path}: not a log file, by its name; supported are {supported}")
     base, kind, suffix = parsed
     if kind == names.LOG:
         return partial(read_log, base=base, deep=options.deep or options.data, data=options.data)
@@ -153,12 +152,3 @@ def reader_of(path: str, options: argparse.Namespace) -> Reader:
     if not os.path.exists(log_path):
         raise Failure(f"{path}: cannot be checked without {log_path}")
     return partial(read, base=base, batches=SegmentBatches.of(log_path))
-
-
-# .log
-
-
-# The indexes
-
-
-# The text files

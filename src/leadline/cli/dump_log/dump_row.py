@@ -1,4 +1,4 @@
-"""One line of a dump: its type, and its fields in the order in which they are printed."""
+"""A row of a dump: its type, and its fields in the order in which they are printed."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from leadline.cli.json_values import Json, json_bytes
 from leadline.errors import CorruptFile
 
-PROPERTIES = frozenset({"metaProperties", "partitionMetadata"})  # one field a line
+PROPERTIES = frozenset({"metaProperties", "partitionMetadata"})  # printed with one field per line
 
 
 OPTIONAL = frozenset({"deleteHorizonMs", "currentTxnFirstOffset"})  # Kafka prints these as Java's OptionalLong
@@ -18,7 +18,7 @@ Value = Json | bytes
 
 @dataclass(frozen=True, slots=True)
 class DumpRow:
-    """What is one line in most files: its kind, and its fields in the order in which they are printed."""
+    """One line in most files."""
 
     type: str
     fields: Mapping[str, Value]
@@ -48,7 +48,7 @@ def _text(name: str, value: Value) -> str:
     return str(value)
 
 
-Rows = Iterator[DumpRow | CorruptFile]  # after an error, a reader may still know how to go on
+Rows = Iterator[DumpRow | CorruptFile]  # a reader may continue after an error
 
 
 Reader = Callable[[str], Rows]

@@ -17,11 +17,11 @@ from leadline.records.batch import Header
 
 @dataclass(slots=True)
 class SegmentBatches:
-    """Where the batches of a segment lie, to hold its indexes against."""
+    """The batches of a segment, to check its indexes."""
 
     path: str
     positions: dict[int, Header] = field(default_factory=dict)
-    base_offsets: list[int] = field(default_factory=list)  # base offsets
+    base_offsets: list[int] = field(default_factory=list)
     headers: list[Header] = field(default_factory=list)
 
     @classmethod
@@ -39,23 +39,23 @@ class SegmentBatches:
 
 
 def _entries(path: str, size: int) -> Iterator[tuple[int, bytes]]:
-    """Each entry of so many bytes with its position, and an error for what is left over."""
+    """Each entry of `size` bytes with its position. CorruptFile if the last one is incomplete."""
     position = 0
     with open(path, "rb") as file:
         while len(entry := file.read(size)) == size:
             yield position, entry
             position += size
         if entry:
-            raise CorruptFile(path, position, f"an entry is cut off: {len(entry)} of {size} bytes")
+            raise CorruptFile(path, position, f"an entry is incomplete: {len(entry)} of {size} bytes")
 
 
 def read_index(path: str, base: int, batches: SegmentBatches | None) -> Rows:
-    """Ends before zeros. Of an index that is nothing else, Kafka's tool shows one entry; so does this."""
+    """The entries before the zeros at the end. An index of zeros only has one row, as in Kafka's tool."""
     last = (-1, -1)
     for position, entry in _entries(path, OffsetIndex.ENTRY.size):
         relative, at = OffsetIndex.ENTRY.unpack(entry)
         row = DumpRow("offsetIndexEntry", {"offset": base + relative, "position": at})
-        if not any(entry):  # what a running broker reserved, or what a crash left
+        if not any(entry):  # space that a running broker reserved, or that a crash left
             yield from [row] if position == 0 else []
             return
         yield row
@@ -67,14 +67,14 @@ def read_index(path: str, base: int, batches: SegmentBatches | None) -> Rows:
 
 
 def _entry_error(batches: SegmentBatches, offset: int, position: int) -> str:
-    """An entry is of use if no record from its offset on lies before its position."""
+    """An entry is right if its position is at or before the batch of its offset."""
     header = batches.positions.get(position)
     if header is None:
-        return f"the entry points to byte {position}, where no batch of {batches.path} begins"
+        return f"the entry points to byte {position}, where no batch of {batches.path} starts"
     if offset < header.base_offset:
-        return f"the entry for offset {offset} points behind it, to the batch of {header.base_offset}"
+        return f"the entry for offset {offset} points past it, to the batch at {header.base_offset}"
     if offset > batches.headers[-1].last_offset:
-        return f"the entry for offset {offset} lies behind the log's last, {batches.headers[-1].last_offset}"
+        return f"the entry for offset {offset} is past the last offset of the log, {batches.headers[-1].last_offset}"
     return ""
 
 

@@ -12,7 +12,7 @@ from leadline.records.record import Record, records_of
 
 
 def batches_in(path: str) -> Iterator[tuple[int, Header, bytes]]:
-    """Position, header and all bytes of each batch; CorruptFile where no batch begins or one is cut off."""
+    """Position, header and bytes of each batch. CorruptFile where no batch starts or one is incomplete."""
     with open(path, "rb") as file:
         size, position = os.fstat(file.fileno()).st_size, 0
         while position < size:
@@ -20,7 +20,7 @@ def batches_in(path: str) -> Iterator[tuple[int, Header, bytes]]:
             if not any(head) and _is_zero_from(path, position):
                 raise CorruptFile(path, position, f"{size - position} zero bytes up to the end")
             if len(head) < HEADER_BYTES:
-                raise CorruptFile(path, position, f"a batch is cut off: {len(head)} bytes of its header are left")
+                raise CorruptFile(path, position, f"a batch is incomplete: {len(head)} bytes of its header are left")
             header = header_at(head)
             try:
                 check_frame(header.length, header.magic)
@@ -28,7 +28,7 @@ def batches_in(path: str) -> Iterator[tuple[int, Header, bytes]]:
                 raise CorruptFile(path, position, str(error)) from None
             if header.size > size - position:
                 raise CorruptFile(
-                    path, position, f"a batch of {header.size} bytes is cut off: {size - position} are left"
+                    path, position, f"a batch of {header.size} bytes is incomplete: {size - position} are left"
                 )
             data = head + file.read(header.size - HEADER_BYTES)
             if len(data) < header.size:
@@ -57,13 +57,13 @@ def read_log(path: str, base: int, deep: bool, data: bool) -> Rows:
             yield CorruptFile(path, position, str(error))
             continue
         if crc != header.crc:
-            yield CorruptFile(path, position, f"the batch's CRC is {crc}, but it says {header.crc}")
+            yield CorruptFile(path, position, f"the CRC of the batch is {crc}, but its header has {header.crc}")
         if header.base_offset < next_offset or header.last_offset_delta < 0:
             yield CorruptFile(
                 path,
                 position,
                 f"the batch holds the offsets {header.base_offset} to {header.last_offset}, "
-                f"but {next_offset} is the next",
+                f"but the next offset is {next_offset}",
             )
         next_offset = max(next_offset, header.last_offset + 1)
         if deep:

@@ -14,7 +14,7 @@ from leadline.model import format_id, parse_id
 
 
 def _lines(path: str) -> list[tuple[int, str]]:
-    """Each line with the byte at which it begins."""
+    """Each line with the position of its first byte."""
     data = Path(path).read_bytes()
     lines: list[tuple[int, str]] = []
     position = 0
@@ -25,7 +25,7 @@ def _lines(path: str) -> list[tuple[int, str]]:
 
 
 def read_checkpoint(path: str, type: str, columns: Sequence[str]) -> Rows:
-    """Version, count, and lines of a topic's name, where there is one, and numbers."""
+    """A version, a count, and lines with these columns. All columns but `topic` are numbers."""
     lines = _lines(path)
     if not lines:
         return
@@ -41,7 +41,7 @@ def read_checkpoint(path: str, type: str, columns: Sequence[str]) -> Rows:
             raise CorruptFile(path, position, f"expected {' '.join(columns)}, found {line!r}") from None
         yield DumpRow(type, dict(zip(columns, values, strict=True)))
     if len(lines) > 1 and lines[1][1] != str(len(lines) - 2):
-        yield CorruptFile(path, lines[1][0], f"says that {lines[1][1]!r} lines follow, but {len(lines) - 2} do")
+        yield CorruptFile(path, lines[1][0], f"the count is {lines[1][1]!r}, but {len(lines) - 2} lines follow")
 
 
 def read_partition_metadata(path: str) -> Rows:

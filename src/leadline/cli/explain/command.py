@@ -1,7 +1,7 @@
-"""leadline explain: why a partition is as it is.
+"""leadline explain: the state of a partition and the events that led to it.
 
-Brokers of Leadline remember what happened to their replicas, and each is asked. Of a cluster of Apache Kafka's brokers
-it tells what those tell: leader epochs, offsets, sizes and lags.
+Leadline's brokers keep a history of their replicas; the command asks each broker. Apache Kafka's brokers have no
+history: of them it shows leader epochs, offsets, sizes and lags.
 """
 
 import argparse
@@ -80,7 +80,7 @@ def _explain(options: argparse.Namespace) -> int:
 def collect_reports(
     connection: ClusterConnection, admin: "AdminClient", client: KafkaPythonAdmin, partitions: Sequence[TopicPartition]
 ) -> tuple[list[PartitionReports], TransactionsByProducer]:
-    """Ask all brokers that hold a replica of some partitions."""
+    """Ask all brokers that have a replica of these partitions."""
     cluster = connection.metadata(admin)
     metadata = {tp: cluster.topics[tp.topic].partitions[tp.partition] for tp in partitions}
     alive = client.answering
@@ -123,7 +123,7 @@ def collect_reports(
 
 
 def _held(metadata: "Mapping[TopicPartition, PartitionMetadata]") -> dict[BrokerId, list[TopicPartition]]:
-    """Of which partitions each broker has a replica."""
+    """The partitions of which each broker has a replica."""
     brokers = sorted({broker for part in metadata.values() for broker in part.replicas})
     return {broker: [tp for tp, part in metadata.items() if broker in part.replicas] for broker in brokers}
 
@@ -135,7 +135,7 @@ def _statuses(
     ends: Mapping[TopicPartition, Offset],
     alive: Collection[BrokerId],
 ) -> dict[TopicPartition, dict[BrokerId, ReplicaStatus]]:
-    """What brokers that keep no history tell of their replicas: size, and how far they are behind."""
+    """Size and lag of replicas on brokers without a history."""
     without_history = [
         (tp, broker)
         for tp, part in metadata.items()

@@ -1,9 +1,9 @@
-"""A partition explained: who leads it and since when, where each replica is, what happened lately and why.
+"""A partition explained: its leader and since when, the position of each replica, the last events and their reasons.
 
-Told by brokers of Leadline, each of what it saw itself (see `leadline.api.explanations`). Others tell less: then there
-are gaps, and a line that says so.
+Each broker of Leadline reports what it saw itself (see `leadline.api.explanations`). Other brokers report less. Then
+there are gaps, and a line says so.
 
-Pure: puts together what was asked for.
+Pure: reports in, text and JSON out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +16,11 @@ from leadline.cli.transactions.open_transactions import BlockedPartition, Transa
 from leadline.cli.transactions.transaction_text import holder_texts
 from leadline.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
 
-Explanation = Mapping[str, Any]  # what stands in the JSON
+Explanation = Mapping[str, Any]  # the JSON object of a broker's report
 
-SHOWN = 12  # of epochs, and of what happened
+SHOWN = 12  # epochs and events at most
 NOBODY: BrokerId = -1
-NO_HISTORY = "These brokers keep no history: who led earlier, what changed and why is not known."
+NO_HISTORY = "These brokers keep no history: earlier leaders and past events are not known."
 REPLICA_HEADS = ("REPLICA", "LOG START", "LOG END", "HIGH WATERMARK", "LAG", "SIZE", "IN SYNC", "STATE")
 EPOCH_HEADS = ("EPOCH", "STARTS AT", "LED BY", "SINCE")
 
@@ -34,7 +34,7 @@ class ReplicaStatus(NamedTuple):
     log_start: Offset | None = None
     log_end: Offset | None = None
     high_watermark: Offset | None = None
-    lag: int | None = None  # records that the leader has and it has not
+    lag: int | None = None  # records that the leader has and this replica lacks
     size_bytes: int | None = None
     state: str = ""
 
@@ -58,23 +58,23 @@ class PartitionExplanation(NamedTuple):
     replicas: Sequence[BrokerId]
     isr: Sequence[BrokerId]
     statuses: Sequence[ReplicaStatus]
-    epochs: Sequence[LedEpoch]  # the newest first, as events
+    epochs: Sequence[LedEpoch]  # the newest first
     events: Sequence[PartitionEvent]
-    blocked: BlockedPartition | None  # None: nobody leads it
-    has_history: bool  # there is a broker that keeps a history
+    blocked: BlockedPartition | None  # None: there is no leader
+    has_history: bool  # at least one broker keeps a history
 
 
 class PartitionReports(NamedTuple):
-    """What was asked for one partition."""
+    """The reports of all brokers about one partition."""
 
     tp: TopicPartition
     leader: BrokerId | None
     replicas: Sequence[BrokerId]
     isr: Sequence[BrokerId]
-    by_broker: Mapping[BrokerId, Explanation]  # by brokers of Leadline
-    silent: Mapping[BrokerId, str]  # why a broker tells nothing
-    statuses: Mapping[BrokerId, ReplicaStatus] = {}  # as far as known without being told
-    epoch_starts: Sequence[tuple[LeaderEpoch, Offset]] = ()  # as the leader knows them
+    by_broker: Mapping[BrokerId, Explanation]  # of Leadline's brokers
+    silent: Mapping[BrokerId, str]  # why a broker does not report
+    statuses: Mapping[BrokerId, ReplicaStatus] = {}  # of brokers without a history
+    epoch_starts: Sequence[tuple[LeaderEpoch, Offset]] = ()  # from the leader's log
     blocked: BlockedPartition | None = None
 
 
@@ -100,7 +100,7 @@ def _replica(id: BrokerId, reports: PartitionReports) -> ReplicaStatus:
     if (why := reports.silent.get(id)) is not None:
         return ReplicaStatus(id, is_leader, in_sync, state=why)
     if (report := reports.by_broker.get(id)) is None:
-        return reports.statuses.get(id, ReplicaStatus(id, is_leader, in_sync, state="nothing is known of it"))
+        return reports.statuses.get(id, ReplicaStatus(id, is_leader, in_sync, state="unknown"))
     leader_report = None if reports.leader is None else reports.by_broker.get(reports.leader)
     lag = None if leader_report is None else max(leader_report["log_end"] - report["log_end"], 0)
     return ReplicaStatus(
@@ -117,10 +117,10 @@ def _replica(id: BrokerId, reports: PartitionReports) -> ReplicaStatus:
 
 
 def _state(report: Explanation, leader_report: Explanation | None) -> str:
-    """What it is about to do; and of a follower, what its leader knows of it."""
+    """The role of a replica; of a follower, also its last fetch."""
     if (leads := report["leads"]) is not None:
         proposed_isr = leads["asked_isr"]
-        return "leads" if proposed_isr is None else f"leads, and asks for {ids_text(proposed_isr)} to be in sync"
+        return "leads" if proposed_isr is None else f"leads, has requested {ids_text(proposed_isr)} as in-sync replicas"
     if (follows := report["follows"]) is None:
         return "waits for a leader"
     if follows["state"] != "FETCHING" or follows["why"]:
@@ -150,7 +150,7 @@ def _fetched(follower: BrokerId, leader_report: Explanation) -> str:
 
 
 def _elections(reports: PartitionReports) -> dict[LeaderEpoch, Explanation]:
-    """The first that anybody heard of each."""
+    """Each election, as the first broker that learned of it reports it."""
     elections: dict[LeaderEpoch, Explanation] = {}
     for report in reports.by_broker.values():
         for election in report["history"]["elections"]:
@@ -193,7 +193,7 @@ def _elected(election: Explanation, replicas: Sequence[BrokerId]) -> PartitionEv
     if election["leader"] == NOBODY:
         return PartitionEvent(election["at_ms"], f"nobody leads: {in_sync}", is_bad=True)
     if election["unclean"]:
-        in_sync += "; unclean: it was not in sync, and what it lacks is lost"
+        in_sync += "; unclean: it was not in sync, and the records that it lacks are lost"
     return PartitionEvent(
         election["at_ms"], f"broker {election['leader']} leads: {in_sync}", is_bad=election["unclean"]
     )
@@ -217,9 +217,6 @@ def _truncated(broker: BrokerId, truncation: Explanation) -> PartitionEvent:
     return PartitionEvent(
         truncation["at_ms"], f"broker {broker} {text}{why}{warning}", is_bad=truncation["warning"] is not None
     )
-
-
-# For a person
 
 
 def lines_of(
@@ -302,7 +299,7 @@ def _event_line(event: PartitionEvent, paint: Paint) -> str:
 
 
 def _more(rows: Sequence[object], shown: int) -> list[str]:
-    return [f"and {len(rows) - shown} older ones: --json has them"] if len(rows) > shown else []
+    return [f"and {len(rows) - shown} older ones: --json prints all"] if len(rows) > shown else []
 
 
 def as_json(explanation: PartitionExplanation) -> Json:

@@ -1,7 +1,7 @@
-"""leadline groups: who reads what, how far behind, and why it last rebalanced; and where it goes on. Of any cluster.
+"""leadline groups: members, lag and rebalances of groups, and resets of their offsets, on any Kafka cluster.
 
-`list` and `describe` know groups of every protocol type: consumers', those that only commit, and others, such as Kafka
-Connect's and those of schema registries, which Kafka's own tool leaves out.
+`list` and `describe` include groups of every protocol type: consumers, groups that only commit, Kafka Connect, schema
+registries. Kafka's own tool shows consumers only.
 """
 
 import argparse
@@ -96,9 +96,6 @@ def add_to(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> N
     delete.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
-# list
-
-
 def _list(options: argparse.Namespace) -> int:
     connection, _ = administer(options)
     with kafka_python_admin(connection) as client:
@@ -122,12 +119,6 @@ def listing_json(group: GroupListing, brokers: dict[BrokerId, ServerAddress]) ->
         "protocolType": group.protocol_type,
         "coordinator": node_json(group.coordinator, brokers),
     }
-
-
-# describe
-
-
-# delete
 
 
 def _delete(options: argparse.Namespace) -> int:
@@ -160,5 +151,5 @@ def _confirmed(connection: ClusterConnection, admin: "AdminClient", group: str) 
     answer = confirmed(
         f"Delete group {group} and its {len(committed_by(connection, admin, group)):,} committed offsets?"
     )
-    connection.restart_timeout()  # a person may think for a while
+    connection.restart_timeout()  # the answer may have taken a while
     return answer

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GroupProgress:
-    """How far a group has come in a partition."""
+    """The progress of a group in a partition."""
 
     tp: TopicPartition
     committed: PartitionOffset | None
-    log_end: Offset | None  # None: there is no such partition any longer, or no leader that answers
-    owner: MemberDescription | None  # who reads it now
+    log_end: Offset | None  # None: the partition was deleted, or its leader does not answer
+    owner: MemberDescription | None  # the member that it is assigned to
 
     @property
     def lag(self) -> int | None:
@@ -67,17 +67,17 @@ def describe(options: argparse.Namespace) -> int:
 
 
 def group_names(client: KafkaPythonAdmin, names: Sequence[str]) -> list[str]:
-    """Those that are given, each once, or all; a Failure for one that there is not."""
+    """These groups without duplicates, or all. A Failure if one does not exist."""
     group_ids = [listing.group_id for listing in list_groups(client)]
     for name in names:
         if name not in group_ids:
-            describe_group(client, name)  # fails if its coordinator is silent, or missing: then nobody knows
+            describe_group(client, name)  # a Failure if its coordinator does not answer: the group may exist
             raise Failure(f"there is no group {name}{nearest(name, group_ids)}")
     return list(dict.fromkeys(names)) or group_ids
 
 
 def progress(connection: ClusterConnection, admin: "AdminClient", group: GroupDescription) -> list[GroupProgress]:
-    """Of each partition for which it has committed or that is assigned to a member."""
+    """One for each partition with a committed offset or an owner."""
     committed = committed_by(connection, admin, group.group_id)
     owners = {tp: member for member in group.members for tp in member.partitions}
     partitions = sorted(committed.keys() | owners.keys())

@@ -1,4 +1,4 @@
-"""The groups of a cluster, as their coordinators know them: consumers', and those of any other protocol type."""
+"""The groups of a cluster as their coordinators describe them, of every protocol type."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,11 +11,9 @@ from leadline.cli.json_values import Json
 from leadline.cli.partitions import partitions_text
 from leadline.model import BrokerId, TopicPartition
 
-CONSUMER = (
-    "consumer"  # the protocol type of consumers' groups; Kafka Connect's is `connect`, of one that only commits none
-)
+CONSUMER = "consumer"  # the protocol type of consumers; Kafka Connect has `connect`, groups that only commit have none
 STATES = ("Stable", "PreparingRebalance", "CompletingRebalance", "Empty", "Dead")
-MEMBERS_SHOWN = 5  # members that a refusal names
+MEMBERS_SHOWN = 5  # in an error message
 
 
 class GroupListing(NamedTuple):
@@ -30,12 +28,12 @@ class MemberDescription(NamedTuple):
     client_id: str
     host: str
     instance_id: str | None
-    partitions: Sequence[TopicPartition]  # of a consumer
-    assignment: bytes  # as the group's leader wrote it
+    partitions: Sequence[TopicPartition]  # of a consumer; empty in other protocols
+    assignment: bytes  # as the leader of the group encoded it
 
     @property
     def assignment_text(self) -> str:
-        """What it was given: partitions; in other protocols text as it is, or how much there is of it."""
+        """Its partitions; in other protocols the assignment as text, or its size."""
         if self.partitions:
             return partitions_text(self.partitions)
         try:
@@ -51,23 +49,22 @@ class GroupDescription(NamedTuple):
     group_id: str
     state: str
     protocol_type: str
-    protocol: str  # the assignor, among consumers
+    protocol: str  # of consumers: the assignor
     coordinator: BrokerId
     members: Sequence[MemberDescription]
 
 
 def await_coordinator(connection: ClusterConnection, group: str) -> None:
-    """Until a group has one, which the first group of a cluster waits for.
+    """Wait until the group has a coordinator: the first group of a cluster has none for a while.
 
-    librdkafka's admin client does not: it asks once, and a time-out may even end the process (its issue 4605).
-    Its consumers do.
+    librdkafka's admin client does not wait, and a time-out may end the process (its issue 4605). Its consumers wait.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka import TopicPartition as Theirs
 
     consumer = connection.consumer({"group.id": group, "enable.auto.commit": "false"})
     try:
-        consumer.committed([Theirs("leadline", 0)], timeout=connection.remaining_s)  # any one, it need not exist
+        consumer.committed([Theirs("leadline", 0)], timeout=connection.remaining_s)  # any partition, it need not exist
     except KafkaException as error:
         raise Failure(f"group {group} finds no coordinator: {client_error_text(error.args[0])}") from None
     finally:

@@ -1,7 +1,7 @@
-"""Why a group rebalanced, the last times: who came or went, and how long it took.
+"""The last rebalances of a group: the members that joined or left, and the duration.
 
-Leadline's brokers hand it out as a read-only setting of the group, a JSON list with the newest one last. Other brokers
-have no such setting, or no settings of groups at all.
+Leadline's brokers return them as a read-only setting of the group: a JSON list, the newest last. Other brokers have no
+such setting.
 """
 
 import json
@@ -21,11 +21,11 @@ NO_HISTORY = "This cluster keeps no history of rebalances."
 SHOWN = 10
 HEADS = ("WHEN", "TOOK", "GENERATION", "MEMBERS", "WHY")
 
-Rebalance = Mapping[str, Any]  # what stands in the JSON
+Rebalance = Mapping[str, Any]  # one object of the JSON list
 
 
 def rebalances(connection: ClusterConnection, admin: "AdminClient", group: GroupDescription) -> list[Rebalance] | str:
-    """What the group's coordinator remembers of them, or why nothing is told."""
+    """The rebalances that the coordinator remembers, or why there are none."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin._config import ConfigResource
 
@@ -36,9 +36,7 @@ def rebalances(connection: ClusterConnection, admin: "AdminClient", group: Group
     try:
         entries = connection.wait(future)
     except KafkaException as error:
-        if (
-            error.args[0].code() == KafkaError.INVALID_REQUEST
-        ):  # Kafka's answer to a resource that it has no settings of
+        if error.args[0].code() == KafkaError.INVALID_REQUEST:  # Kafka's answer for a group
             return NO_HISTORY
         return f"No history of rebalances: {client_error_text(error.args[0])}."
     return json.loads(entries[SETTING].value) if SETTING in entries else NO_HISTORY

@@ -1,7 +1,7 @@
-"""leadline groups reset-offsets: where a group goes on reading; shown before it is done, and it can be undone.
+"""leadline groups reset-offsets: changes where a group continues to read. A reset can be undone.
 
-Without --execute nothing changes. With it, each offset is committed with a note of what was there before
-(offset_plan.py), from which --undo restores it, on every cluster, as long as the group has not committed since.
+Without --execute the command only shows the change. With it, each new offset is committed with a note of the previous
+one (reset_plan.py). --undo restores it on any cluster, until the group commits again.
 """
 
 import argparse
@@ -62,7 +62,7 @@ EXAMPLES = """
 
 
 class ResetOption(NamedTuple):
-    """One of the ways to say where to go on."""
+    """An option that defines the new position."""
 
     option: str
     metavar: str | None
@@ -159,11 +159,8 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _print_note(options: argparse.Namespace, text: str) -> None:
-    """For a person, beside the table; out of the way of what a program reads."""
+    """A sentence for a person. With --json and --export it goes to stderr."""
     print(text, file=sys.stderr if options.json or options.export else sys.stdout)
-
-
-# Which partitions, and where to
 
 
 def _partitions_to_reset(
@@ -211,7 +208,7 @@ def _new_offsets(
 
 
 def offsets_in(path: Path) -> dict[TopicPartition, Offset]:
-    """A file as Kafka's own tool exports it: topic,partition,offset. Refused as a whole if a line is none."""
+    """The offsets in a file of lines topic,partition,offset, as Kafka's tool exports it. Other lines are a Failure."""
     offsets: dict[TopicPartition, Offset] = {}
     with path.open(newline="", encoding="utf-8", errors="replace") as file:
         for number, row in enumerate(csv.reader(file), start=1):
@@ -221,14 +218,11 @@ def offsets_in(path: Path) -> dict[TopicPartition, Offset]:
                 raise Failure(f"{path}, line {number}: expected topic,partition,offset, not {','.join(row)!r}")
             tp = TopicPartition(row[0], int(row[1]))
             if tp in offsets:
-                raise Failure(f"{path}, line {number}: {tp} is there a second time")
+                raise Failure(f"{path}, line {number}: {tp} is there twice")
             offsets[tp] = int(row[2])
     if not offsets:
         raise Failure(f"{path}: no line of topic,partition,offset")
     return offsets
-
-
-# Showing and doing
 
 
 def _print(connection: ClusterConnection, options: argparse.Namespace, planned: Sequence[OffsetChange]) -> None:
@@ -249,7 +243,7 @@ Times = dict[tuple[TopicPartition, Offset], int]
 
 
 def _record_positions(change: OffsetChange) -> list[tuple[TopicPartition, Offset]]:
-    """Where there is a record whose time can be told."""
+    """The positions, before and after, at which the partition has a record."""
     held = change.held
     offsets = [committed.offset for committed in (change.before, change.after) if committed is not None]
     return [(change.tp, offset) for offset in offsets if held is not None and held.start <= offset < held.end]
@@ -306,7 +300,7 @@ def _carry_out(
     for line in failed:
         print_error(line)
     if failed:
-        raise Failure(f"{len(failed)} of {len(planned)} partitions could not be changed; the others are")
+        raise Failure(f"{len(failed)} of {len(planned)} partitions could not be changed; the others were changed")
     _print_note(options, done)
     return 0
 
@@ -320,9 +314,7 @@ def _undo(
     existing = existing_partitions(connection, admin, committed)
     reset = undo(committed, offset_ranges(connection, admin, existing))
     if reset is None:
-        raise Failure(
-            f"nothing to undo: group {options.group} was not reset by this command, or has committed everywhere since"
-        )
+        raise Failure(f"nothing to undo: group {options.group} was not reset by this command, or has committed since")
     _print(connection, options, reset.changes)
     for line in too_late_lines(reset):
         print_error(line)

@@ -6,9 +6,9 @@ The note is the metadata of each offset that a reset commits, one line of JSON:
 
     {"leadline.reset": {"at": 1700000000000, "of": "orders:0-5,7 users:0", "offset": 42, "epoch": 3, "metadata": ""}}
 
-when it was reset, which partitions were reset together, and what was committed there before (offset null: nothing).
-A commit of the group itself replaces the note, and with it the way back. A second reset remembers what the first one
-committed, but not its note: only the last reset can be undone, and a note never grows.
+It holds the time of the reset, the partitions that were reset together, and the previous offset (null: none). A commit
+of the group replaces the note, and then the reset cannot be undone. A second reset keeps the offset of the first one,
+not its note: only the last reset can be undone, and notes do not grow.
 """
 
 import json
@@ -20,26 +20,26 @@ from leadline.model import NO_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 NOTE = "leadline.reset"
 NOTE_BYTES = 4096  # offset.metadata.max.bytes, unless the cluster has another
-TOGETHER_BYTES = 500  # a longer list of partitions is left out: it would stand in the note of each of them
+TOGETHER_BYTES = 500  # a longer list of partitions is left out, as each note would contain it
 
 
 class ImpossibleReset(ValueError):
-    """A reset that makes no sense: what a person is told."""
+    """A reset that makes no sense; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """Of one partition."""
+    """The change of one partition's committed offset."""
 
     tp: TopicPartition
     before: PartitionOffset | None  # None: nothing was committed
-    after: PartitionOffset | None  # None: what is committed there is deleted
-    held: OffsetRange | None  # None: there is no such partition any longer
+    after: PartitionOffset | None  # None: the committed offset is deleted
+    held: OffsetRange | None  # the offsets of the partition; None: it was deleted
     remark: str = ""
 
     @property
     def reread(self) -> int:
-        """How many records will be read a second time; negative: how many will be skipped."""
+        """How many records are read again; negative: how many are skipped."""
         return self.before.offset - self.after.offset if self.before is not None and self.after is not None else 0
 
     @property
@@ -57,12 +57,9 @@ class OffsetChange:
         return f"reads {self.reread:,} again" if self.reread > 0 else f"skips {-self.reread:,}"
 
 
-# Where to
-
-
 def shifted_offset(tp: TopicPartition, committed: PartitionOffset | None, by: int) -> Offset:
     if committed is None:
-        raise ImpossibleReset(f"{tp}: nothing is committed there that could be shifted by {by}")
+        raise ImpossibleReset(f"{tp}: no committed offset to shift by {by}")
     return committed.offset + by
 
 
@@ -71,13 +68,13 @@ def changes(
     committed: Mapping[TopicPartition, PartitionOffset],
     ranges: Mapping[TopicPartition, OffsetRange],
 ) -> list[OffsetChange]:
-    """One for each partition, in order; an offset that a partition does not hold becomes the nearest that it does."""
+    """One for each partition, sorted. An offset outside a partition becomes the nearest one in it."""
     planned = []
     for tp in sorted(offsets):
         held = ranges[tp]
         offset = min(max(offsets[tp], held.start), held.end)
         where = "end" if offsets[tp] > held.end else "beginning"
-        remark = f"{offsets[tp]} is not there, so the {where}" if offset != offsets[tp] else ""
+        remark = f"{offsets[tp]} is out of range, so the {where}" if offset != offsets[tp] else ""
         planned.append(OffsetChange(tp, committed.get(tp), PartitionOffset(offset), held, remark))
     return planned
 
@@ -90,18 +87,15 @@ def total(planned: Sequence[OffsetChange]) -> str:
     return f"Of the records, {', '.join(parts)}" if parts else "No record will be read again or skipped"
 
 
-# The note
-
-
 def with_notes(planned: Sequence[OffsetChange], now_ms: int) -> list[OffsetChange]:
-    """The same changes, each with the note that leads back."""
+    """The same changes, each with a note for the undo."""
     together = partitions_text(change.tp for change in planned)
     together = together if len(together) <= TOGETHER_BYTES else ""
     return [_with_note(change, together, now_ms) for change in planned]
 
 
 def _with_note(change: OffsetChange, together: str, now_ms: int) -> OffsetChange:
-    assert change.after is not None, "a reset commits an offset everywhere"
+    assert change.after is not None, "a reset commits an offset in each partition"
     before = change.before
     earlier = _read(before.metadata) if before is not None else None
     metadata = earlier.metadata if earlier is not None else before.metadata if before is not None else ""
@@ -118,7 +112,7 @@ def _with_note(change: OffsetChange, together: str, now_ms: int) -> OffsetChange
         text = _json(note)
     remark = change.remark
     if "metadata" not in note:
-        remark = "; ".join(filter(None, [remark, "an undo will not bring its long metadata back"]))
+        remark = "; ".join(filter(None, [remark, "an undo will not restore its long metadata"]))
     return replace(change, after=replace(change.after, metadata=text), remark=remark)
 
 
@@ -136,7 +130,7 @@ class _Note:
 
 
 def _read(metadata: str) -> _Note | None:
-    """The note in an offset's metadata; None for any other text: everybody may write there."""
+    """The note in an offset's metadata. None for any other text: all clients may write metadata."""
     try:
         note = json.loads(metadata)[NOTE]
         offset, at_ms, epoch = note["offset"], note["at"], note["epoch"]
@@ -153,15 +147,15 @@ def _read(metadata: str) -> _Note | None:
 
 @dataclass(frozen=True, slots=True)
 class ResetUndo:
-    reset_ms: int  # when the reset was that is to be undone
+    reset_ms: int  # time of the reset that is undone
     changes: list[OffsetChange]
-    too_late: dict[TopicPartition, PartitionOffset | None]  # the group has committed there since: what
+    too_late: dict[TopicPartition, PartitionOffset | None]  # the offsets that the group has committed since
 
 
 def undo(
     committed: Mapping[TopicPartition, PartitionOffset], ranges: Mapping[TopicPartition, OffsetRange]
 ) -> ResetUndo | None:
-    """The way back from the last reset; None if no note of one is left."""
+    """The changes that undo the last reset; None if there is no note of a reset."""
     notes = {tp: note for tp, offset in committed.items() if (note := _read(offset.metadata)) is not None}
     if not notes:
         return None
@@ -182,7 +176,4 @@ def _offset_before(note: _Note) -> PartitionOffset | None:
 def _warning(note: _Note, held: OffsetRange | None) -> str:
     if note.offset is None or held is None or held.start <= note.offset <= held.end:
         return ""
-    return f"the partition holds {held.start} to {held.end} by now"
-
-
-# Partitions as one types them: orders:0-5,7
+    return f"the partition now has the offsets {held.start} to {held.end}"

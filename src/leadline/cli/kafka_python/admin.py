@@ -1,8 +1,8 @@
-"""What librdkafka cannot ask a cluster for: transactions, the producers of a partition, to forget one offset, moves of
-partitions between brokers, and what their disks hold.
+"""The admin client of kafka-python, for requests that librdkafka lacks: transactions, producers of a partition,
+deletion of single offsets, reassignments, log directories.
 
-The client here is kafka-python's, which has no types: what it answers becomes ours in this file. It is reached with the
-same properties as librdkafka; what it has no word for, of all that concerns security, is refused by name.
+kafka-python has no types: this package converts its results to our own. The client takes the same properties as
+librdkafka. A security property that kafka-python does not have is refused by name.
 """
 # mypy: disable-error-code="import-untyped"
 
@@ -39,7 +39,7 @@ SECURITY = ("ssl.", "sasl.", "enable.ssl.", "enable.sasl.")
 
 
 def admin_properties(properties: Mapping[str, str]) -> dict[str, object]:
-    """Properties of librdkafka in kafka-python's words. How it batches and caches does not concern this one."""
+    """Properties of librdkafka under kafka-python's names. Properties of producers and consumers are left out."""
     translated: dict[str, object] = {}
     for name, value in properties.items():
         if name in NAMES:
@@ -53,7 +53,7 @@ def admin_properties(properties: Mapping[str, str]) -> dict[str, object]:
 
 @contextmanager
 def kafka_python_admin(connection: ClusterConnection) -> Iterator["KafkaPythonAdmin"]:
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is told once, by the command
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)  # the command reports errors itself
     client = _connected_client(connection)
     try:
         yield KafkaPythonAdmin(client, connection)
@@ -62,13 +62,13 @@ def kafka_python_admin(connection: ClusterConnection) -> Iterator["KafkaPythonAd
 
 
 def _connected_client(connection: ClusterConnection) -> Any:
-    """A client that found the cluster, through the broker that answered before: others may be silent."""
+    """A client that is connected through the broker that has already answered: others may be silent."""
     from kafka import KafkaAdminClient
     from kafka.errors import KafkaError
 
     server = connection.answering_server
     servers = connection.servers.split(",") if server is None else f"{host_text(server.host)}:{server.port}"
-    for timeout_s in (connection.remaining_s / 2, None):  # its first attempt may hang where its second does not
+    for timeout_s in (connection.remaining_s / 2, None):  # its first attempt may hang, and a second one succeed
         try:
             return KafkaAdminClient(
                 bootstrap_servers=servers,
@@ -83,14 +83,14 @@ def _connected_client(connection: ClusterConnection) -> Any:
 
 
 class KafkaPythonAdmin:
-    """Never asks a broker that is known to be silent: it would be waited for."""
+    """Sends no request to a broker that does not answer, so that no command waits for it."""
 
     def __init__(self, admin: object, connection: ClusterConnection) -> None:
         from kafka import KafkaAdminClient
 
         assert isinstance(admin, KafkaAdminClient)
         self.client, self.connection = admin, connection
-        for broker in self.answering[:1]:  # where any broker will do, it asks one that it is connected to
+        for broker in self.answering[:1]:  # requests to any broker go to a connected one
             self._connect(broker)
 
     @property
@@ -105,13 +105,13 @@ class KafkaPythonAdmin:
         async def connect() -> None:
             await manager.get_connection(broker)
 
-        with suppress(KafkaError):  # what is wrong with it is told by who asks it
+        with suppress(KafkaError):  # the next request reports the error
             manager.run(connect)
 
     def request(self, what: str, ask: Callable[[], T], broker: BrokerId | None = None) -> T:
-        """The answer, also if it takes some attempts: a coordinator may be loading, a leader may be on its way.
+        """The response. Retriable errors are retried until --timeout: a coordinator may be loading.
 
-        `broker`: who alone can tell, if that is known.
+        `broker`: the only broker that can answer, if that is known.
         """
         from kafka.errors import KafkaError
 
@@ -126,13 +126,12 @@ class KafkaPythonAdmin:
             time.sleep(RETRY_S)
 
     def request_controller(self, what: str, ask: Callable[[], T]) -> T:
-        return self.request(f"{what}, which the controller tells", ask, self.connection.controller)
+        return self.request(f"{what}, which only the controller has", ask, self.connection.controller)
 
     def request_each(self, what: str, ask: Callable[[BrokerId], T], brokers: Iterable[BrokerId]) -> dict[BrokerId, T]:
-        """What each of some brokers answers; of those that are silent nothing.
+        """The response of each broker, without those that do not answer.
 
-        One after the other, which costs little, as all of them answer: requests of several threads at once may stay
-        unanswered by this client (kafka-python 3.0.12).
+        The requests go one after another: with several threads this client loses responses (kafka-python 3.0.12).
         """
         return {
             broker: self.request(f"{what} of broker {broker}", partial(ask, broker))
@@ -146,7 +145,7 @@ class KafkaPythonAdmin:
 
 
 def error_text(error: Exception) -> str:
-    """What went wrong, with the name by which it can be looked up."""
+    """An error of kafka-python or a broker, with its name in parentheses."""
     from kafka.errors import BrokerResponseError, NodeNotReadyError
 
     if isinstance(error, NodeNotReadyError):

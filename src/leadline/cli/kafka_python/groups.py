@@ -26,7 +26,7 @@ def _member(member: Any, protocol_type: str) -> MemberDescription:
 
 
 def delete_offsets(admin: KafkaPythonAdmin, group: str, partitions: Collection[TopicPartition]) -> list[str]:
-    """Delete what a group has committed for some partitions; what went wrong, one line a partition."""
+    """Delete committed offsets of a group. Returns the errors, one line per partition."""
     from kafka import TopicPartition as Theirs
     from kafka.errors import NoError
 
@@ -38,7 +38,7 @@ def delete_offsets(admin: KafkaPythonAdmin, group: str, partitions: Collection[T
 
 
 def list_groups(admin: KafkaPythonAdmin, states: Collection[str] = ()) -> list[GroupListing]:
-    """Of all protocol types, as their coordinators list them; by name."""
+    """The groups of all protocol types, sorted by name."""
     answers = admin.request_each(
         "groups",
         lambda broker: admin.client.list_groups(broker_ids=[broker], states_filter=list(states) or None),
@@ -53,7 +53,7 @@ def list_groups(admin: KafkaPythonAdmin, states: Collection[str] = ()) -> list[G
 
 
 def describe_group(admin: KafkaPythonAdmin, group_id: str) -> GroupDescription:
-    """As its coordinator describes it; one that there is not is Dead, and has no members."""
+    """The description of a group by its coordinator. A group that does not exist is Dead and has no members."""
     from kafka.errors import NoError, for_code
     from kafka.protocol.admin import DescribeGroupsRequest
 

@@ -17,23 +17,23 @@ class LogDirReplica(NamedTuple):
 
     path: str
     size_bytes: int
-    lag: int  # records that it lacks, as far as its broker knows
-    is_future: bool  # on its way to this directory
+    lag: int  # records that it lacks, according to its broker
+    is_future: bool  # it is being moved to this directory
 
 
 class ElectionResult(NamedTuple):
     elected: list[TopicPartition]
     not_needed: list[TopicPartition]
-    failed: dict[TopicPartition, str]  # why
+    failed: dict[TopicPartition, str]  # the reasons
 
 
 EXPLANATION = "leadline.replication."
 
 
 def elect_leaders(admin: KafkaPythonAdmin, partitions: Collection[TopicPartition], *, unclean: bool) -> ElectionResult:
-    """Elect leaders: the preferred ones, or where nobody leads any that is there.
+    """Elect preferred leaders; `unclean`: elect any live replica of partitions without a leader.
 
-    confluent-kafka has a call for it, which fails before it asks (2.16: SystemError).
+    The call of confluent-kafka fails before it sends a request (2.16: SystemError).
     """
     from kafka.errors import ElectionNotNeededError, NoError, NotControllerError, for_code
 
@@ -44,7 +44,7 @@ def elect_leaders(admin: KafkaPythonAdmin, partitions: Collection[TopicPartition
     def ask() -> ElectionResult:
         try:
             answer = admin.client.elect_leaders(int(unclean), by_topic, raise_errors=False)
-        except RuntimeError as error:  # whom it took for the controller is not, twice
+        except RuntimeError as error:  # two brokers in turn were not the controller
             raise NotControllerError(str(error)) from None
         result = ElectionResult([], [], {})
         for topic in answer.replica_election_results:
@@ -62,13 +62,13 @@ def elect_leaders(admin: KafkaPythonAdmin, partitions: Collection[TopicPartition
 
 
 def broker_racks(admin: KafkaPythonAdmin) -> dict[BrokerId, str | None]:
-    """The brokers that are there, and the rack of each."""
+    """The live brokers, each with its rack."""
     cluster = admin.request("the cluster", admin.client.describe_cluster)
     return {broker["broker_id"]: broker["rack"] for broker in cluster["brokers"]}
 
 
 def list_reassignments(admin: KafkaPythonAdmin) -> dict[TopicPartition, OngoingReassignment]:
-    """All partitions that are on their way to other brokers."""
+    """All partitions that are being moved to other brokers."""
     answers = admin.request_controller("reassignments", admin.client.list_partition_reassignments)
     return {
         TopicPartition(tp.topic, tp.partition): OngoingReassignment(
@@ -81,7 +81,7 @@ def list_reassignments(admin: KafkaPythonAdmin) -> dict[TopicPartition, OngoingR
 def alter_reassignments(
     admin: KafkaPythonAdmin, targets: Mapping[TopicPartition, Sequence[BrokerId] | None]
 ) -> list[str]:
-    """Send partitions to other brokers, or, with None, back; what went wrong, one line a partition."""
+    """Move partitions to other brokers; None: cancel a move. Returns the errors, one line per partition."""
     from kafka import TopicPartition as Theirs
 
     theirs = {Theirs(*tp): None if replicas is None else list(replicas) for tp, replicas in targets.items()}
@@ -96,7 +96,7 @@ def alter_reassignments(
 def describe_log_dirs(
     admin: KafkaPythonAdmin, brokers: Collection[BrokerId]
 ) -> dict[BrokerId, dict[TopicPartition, list[LogDirReplica]]]:
-    """What the log directories of brokers hold. A directory that failed holds nothing; nor does a silent broker."""
+    """The replicas in the log directories of brokers, without failed directories and silent brokers."""
     answers = admin.request_each(
         "log directories", lambda broker: admin.client.describe_log_dirs(brokers=[broker]), brokers
     )
@@ -118,7 +118,7 @@ def describe_log_dirs(
 def partition_explanations(
     admin: KafkaPythonAdmin, held: Mapping[BrokerId, Collection[TopicPartition]]
 ) -> dict[BrokerId, dict[TopicPartition, Explanation]]:
-    """What brokers tell of their partitions. Leadline's do, others tell nothing; silent ones are left out."""
+    """The reports of Leadline's brokers on their partitions. Other brokers report nothing."""
     from kafka.admin import ConfigResource, ConfigResourceType
 
     names = {broker: {f"{EXPLANATION}{tp}": tp for tp in partitions} for broker, partitions in held.items()}
@@ -129,11 +129,11 @@ def partition_explanations(
         return {tp: json.loads(entries[name]["value"]) for name, tp in names[broker].items() if name in entries}
 
     brokers = [broker for broker in held if broker in admin.connection.brokers]
-    return admin.request_each("what it tells", ask, brokers)
+    return admin.request_each("the report", ask, brokers)
 
 
 def leader_epochs(admin: KafkaPythonAdmin, topic: str) -> dict[TopicPartition, LeaderEpoch]:
-    """Of each partition, as any broker knows it."""
+    """The leader epoch of each partition of a topic, from any broker."""
     (description,) = admin.request(f"topic {topic}", lambda: admin.client.describe_topics([topic]))
     return {TopicPartition(topic, part["partition_index"]): part["leader_epoch"] for part in description["partitions"]}
 
@@ -141,10 +141,10 @@ def leader_epochs(admin: KafkaPythonAdmin, topic: str) -> dict[TopicPartition, L
 def epoch_starts(
     admin: KafkaPythonAdmin, tp: TopicPartition, leader: BrokerId, epoch: LeaderEpoch, log_start: Offset
 ) -> list[tuple[LeaderEpoch, Offset]]:
-    """The epochs that the leader's log knows, the oldest first, and where each starts.
+    """The leader epochs in the leader's log, the oldest first, each with its first offset.
 
-    There is no call for it. A leader tells its followers where an epoch ends, or the last one before it: asked
-    again and again, from its own epoch down, it tells all.
+    No request returns them all. OffsetForLeaderEpoch returns the end of an epoch, or of the last one before it. One
+    request per epoch, from the newest down, finds all.
     """
     from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 

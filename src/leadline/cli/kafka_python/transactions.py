@@ -28,7 +28,7 @@ def list_transactions(
     producer_ids: Collection[int] = (),
     longer_than_ms: int | None = None,
 ) -> list[TransactionListing]:
-    """What every broker knows as coordinator; no filter: everything."""
+    """The transactions of all coordinators. Empty filters match everything."""
     answers = admin.request_each(
         "transactions",
         lambda broker: admin.client.list_transactions(
@@ -49,7 +49,7 @@ def list_transactions(
 
 
 def describe_transaction(admin: KafkaPythonAdmin, transactional_id: str) -> TransactionDescription | None:
-    """As its coordinator describes it; None if that does not know it."""
+    """The description by the coordinator; None if it does not know the id."""
     from kafka.errors import TransactionalIdNotFoundError
 
     def ask() -> TransactionDescription | None:
@@ -74,7 +74,7 @@ def describe_transaction(admin: KafkaPythonAdmin, transactional_id: str) -> Tran
 
 
 def describe_producers(admin: KafkaPythonAdmin, partitions: Sequence[TopicPartition]) -> list[OpenTransaction]:
-    """The transactions that are open in these partitions, as their leaders know them."""
+    """The open transactions of these partitions, as their leaders report them."""
     transactions: list[OpenTransaction] = []
     for n in range(0, len(partitions), AT_ONCE):
         transactions += _describe_producers(admin, partitions[n : n + AT_ONCE])

@@ -1,4 +1,4 @@
-"""leadline pipeline audit: the replicas of topics, compared from their files."""
+"""leadline pipeline audit: compares the replicas of topics by their files."""
 
 import argparse
 import json
@@ -80,7 +80,7 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _run_tasks(options: argparse.Namespace, tasks: "list[AuditTask]", total: "AuditResult") -> float:
-    """How long it took once Spark was there."""
+    """Run the tasks on Spark. Returns the seconds without the start of Spark."""
     from leadline.spark.audit.audit_job import audit_all
 
     spark = start_spark(options, "audit")

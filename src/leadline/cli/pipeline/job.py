@@ -1,4 +1,4 @@
-"""What the jobs of `leadline pipeline` share: a session of Spark, errors in one line, a line of progress."""
+"""The parts that all jobs of `leadline pipeline` use: Spark session, checks, errors, status line."""
 
 import argparse
 import functools
@@ -23,8 +23,8 @@ from leadline.spark.errors import JobFailed
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-REFUSED_S = 1.0  # for which refused connections are tried again
-LINE_INTERVAL_S = 10.0  # where nobody looks at a terminal
+REFUSED_S = 1.0  # refused connections are retried for so long
+LINE_INTERVAL_S = 10.0  # where stderr is not a terminal
 
 
 def add_spark_options(parser: argparse.ArgumentParser) -> None:
@@ -38,14 +38,14 @@ def add_spark_options(parser: argparse.ArgumentParser) -> None:
 
 
 def client_properties(options: argparse.Namespace) -> dict[str, str]:
-    """Of the cluster's clients, as --bootstrap-server, --command-config and --property say."""
+    """The client properties that --bootstrap-server, --command-config and --property set."""
     return dict(ClusterConnection(options).properties)
 
 
 def check_reachable(properties: Mapping[str, str], timeout_s: float, topics: Collection[str] | None = None) -> None:
-    """Before Spark is started: the cluster answers, and has these topics.
+    """Check before Spark starts that the cluster answers and has these topics.
 
-    A broker may take `timeout_s` to answer. Where nobody listens, a second is enough to know it.
+    A broker may take `timeout_s` to answer. Refused connections are retried for REFUSED_S only.
     """
     from leadline.spark.client.cluster import ClusterClient, addresses
 
@@ -61,9 +61,7 @@ def check_reachable(properties: Mapping[str, str], timeout_s: float, topics: Col
             cluster.existing_topics(topics)
 
 
-# What must be installed
-
-MODULES = {  # of each extra of the package
+MODULES = {  # by the extra of the package that installs them
     "spark": ("deltalake", "numpy", "pyarrow", "pyspark"),
     "iceberg": ("pyiceberg", "pyiceberg_core", "sqlalchemy"),
     "avro": ("fastavro",),
@@ -72,7 +70,7 @@ MODULES = {  # of each extra of the package
 
 
 def require(extras: Sequence[str]) -> None:
-    """Before anything is started: all modules of these extras are installed."""
+    """Check before anything starts that all modules of these extras are installed."""
     missing = {extra: [module for module in MODULES[extra] if not _is_installed(module)] for extra in extras}
     modules = [module for extra in extras for module in missing[extra]]
     if modules:
@@ -83,7 +81,7 @@ def require(extras: Sequence[str]) -> None:
 def _is_installed(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that it is in
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 
@@ -97,13 +95,13 @@ def _extra_with(module: str) -> str:
 
 
 def extras_of(options: argparse.Namespace) -> list[str]:
-    """What a job needs, by its options."""
+    """The extras that a job needs, by its options."""
     chosen = {vars(options).get("table_format"), vars(options).get("format")}
     return ["spark", *(extra for extra in MODULES if extra in chosen)]
 
 
 def job(run: Run) -> Run:
-    """A job as a command runs it: a missing module, an error of the job and a signal are one line each."""
+    """A job as a command. A missing module, an error of the job or a signal is reported in one line."""
 
     @functools.wraps(run)
     def guarded(options: argparse.Namespace) -> int:
@@ -121,7 +119,7 @@ def job(run: Run) -> Run:
 
 @contextmanager
 def job_errors() -> Iterator[None]:
-    """What may go wrong in a job, as one line for a person."""
+    """Turns errors of a job into a Failure with one line."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -140,7 +138,7 @@ def start_spark(options: argparse.Namespace, app: str) -> "SparkSession":
 
 
 def until_ended(work: Callable[[], None], *, endless: bool = False) -> int:
-    """The exit code of a job that Ctrl-C or another signal may end. One that would go on for ever then ends with 0."""
+    """The exit code of a job that a signal may end. After a signal it is 0 for an `endless` job."""
     try:
         work()
     except KeyboardInterrupt as interrupt:
@@ -151,7 +149,7 @@ def until_ended(work: Callable[[], None], *, endless: bool = False) -> int:
 
 
 class ProgressLine:
-    """How far a job is: in place on a terminal, else a line now and then."""
+    """The progress of a job: a status line on a terminal, elsewhere a line every LINE_INTERVAL_S."""
 
     def __init__(self) -> None:
         self._status = StatusLine()
@@ -171,8 +169,8 @@ class ProgressLine:
 
 
 def lag_text(offsets: int, size: int, newest_ms: int) -> str:
-    """How far behind: in offsets, bytes and seconds."""
+    """The lag in offsets, bytes and time."""
     if not offsets:
-        return "nothing behind"
+        return "no lag"
     age_ms = max(time.time_ns() // 1_000_000 - newest_ms, 0) if newest_ms >= 0 else 0
-    return f"{offsets:,} offsets behind, {size_text(size)}, {age_text(age_ms)}"
+    return f"lag {offsets:,} offsets, {size_text(size)}, {age_text(age_ms)}"

@@ -1,4 +1,4 @@
-"""leadline pipeline mirror: topics of one cluster copied to another, exactly once, with a map of the offsets."""
+"""leadline pipeline mirror: copies topics to another cluster, exactly once, with a map of the offsets."""
 
 import argparse
 import re
@@ -113,7 +113,7 @@ class MirrorTotals:
     def line(self, summary: "RoundSummary", seconds: float) -> str:
         rate = f"{self.records / max(seconds, 0.001):,.0f}/s"
         behind = lag_text(summary.lag_offsets, summary.lag_bytes, summary.newest_ms)
-        busy = f"; left alone, as they have members: {', '.join(summary.busy_groups)}" if summary.busy_groups else ""
+        busy = f"; groups with members are not changed: {', '.join(summary.busy_groups)}" if summary.busy_groups else ""
         return f"{count_text(self.records, 'record')} ({size_text(self.size)}), {rate}; {behind}{busy}"
 
     def summary(self, options: argparse.Namespace, seconds: float) -> str:
@@ -151,7 +151,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def clusters_of(options: argparse.Namespace) -> tuple[dict[str, str], dict[str, str]]:
-    """How to reach the one that is copied from, and the one that is copied to."""
+    """The client properties of the source and of the target."""
     target_options = argparse.Namespace(
         bootstrap_server=options.to,
         command_config=options.to_config,
@@ -195,25 +195,25 @@ def regular_expression(text: str) -> str:
     try:
         re.compile(text)
     except re.error as error:
-        raise argparse.ArgumentTypeError(f"{text!r} is no regular expression: {error}") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a regular expression: {error}") from None
     return text
 
 
 def mirror_name(text: str) -> str:
-    """Part of a topic's name over there."""
+    """It becomes part of a topic's name on the target."""
     if not re.fullmatch(r"[a-zA-Z0-9._-]{1,200}", text):
         raise argparse.ArgumentTypeError(f"{text!r}: expected letters, digits, dots, dashes and underscores")
     return text
 
 
 def _name(options: argparse.Namespace) -> str:
-    """By what is copied, so that mirrors of other topics are others."""
+    """The default is made from the topics, so mirrors of other topics have other names."""
     name: str | None = options.name
     return name or re.sub(r"[^a-zA-Z0-9._-]+", "-", f"{options.prefix}{options.topics or options.pattern}")[:200]
 
 
 def _follow(options: argparse.Namespace, mirror: "Mirror") -> int:
-    """Until it is finished or a person ends it; with a summary."""
+    """Copy until everything is copied (--once) or Ctrl-C, then print a summary."""
     totals, started = MirrorTotals(), time.monotonic()
 
     def work() -> None:

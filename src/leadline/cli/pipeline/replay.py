@@ -1,4 +1,4 @@
-"""leadline pipeline replay: a table, or Parquet files, back into a topic, exactly once."""
+"""leadline pipeline replay: writes a table or Parquet files back to a topic, exactly once."""
 
 import argparse
 import sys

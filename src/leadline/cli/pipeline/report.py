@@ -1,4 +1,4 @@
-"""leadline pipeline report: what there is to know of topics, as one HTML page to look at."""
+"""leadline pipeline report: writes an HTML page about topics."""
 
 import argparse
 import os
@@ -87,13 +87,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _check_writable(path: Path) -> None:
-    """Before all is read for nothing."""
+    """Refuse a file that cannot be written before anything is read."""
     if path.is_dir() or not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise Failure(f"--out {path}: no file can be written there")
+        raise Failure(f"--out {path}: cannot write a file there")
 
 
 def _plan(options: argparse.Namespace) -> "ReportPlan":
-    """What is to be read."""
+    """What to read."""
     from leadline.spark.report import report_plan
 
     if options.dir:
@@ -109,7 +109,7 @@ def write(options: argparse.Namespace, spark: "SparkSession", plan: "ReportPlan"
         result = report_job.make_report(spark, plan, {} if options.dir else client_properties(options))
     seconds = time.monotonic() - started
     heading = f"Leadline {__version__}, {moment_text(time.time_ns() // 1_000_000)}: "
-    text = page(result, f"{heading}{size_text(plan.size)} read in {time_text(seconds)}, with the start of Spark.")
+    text = page(result, f"{heading}{size_text(plan.size)} read in {time_text(seconds)}, including the start of Spark.")
     new = options.out.with_name(f".{options.out.name}.new")
     new.write_text(text, encoding="utf-8")
     new.replace(options.out)
@@ -133,7 +133,7 @@ def _print_result(options: argparse.Namespace, result: "Report", plan: "ReportPl
 
 @contextmanager
 def _progress(spark: "SparkSession", plan: "ReportPlan") -> Iterator[None]:
-    """A line that tells how much was read, while Spark is at it."""
+    """A status line with the bytes that Spark has read."""
     stop, tracker = threading.Event(), spark.sparkContext.statusTracker()
     started = time.monotonic()
 

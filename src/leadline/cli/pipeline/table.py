@@ -1,4 +1,4 @@
-"""leadline pipeline table: a topic becomes a Delta or Iceberg table, exactly once, and stays one."""
+"""leadline pipeline table: writes a topic to a Delta or Iceberg table, exactly once."""
 
 import argparse
 import sys
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from leadline.spark.table.writer_lock import WriterLock
 
 FORMATS = ("raw", "json", "avro", "protobuf")
-SAFE_HOURS = 24  # what a running writer has not committed yet is younger
+SAFE_HOURS = 24  # uncommitted files of a running writer are younger
 NEED_REGISTRY = ("avro", "protobuf")
 
 FOLLOW = """
@@ -172,7 +172,7 @@ def _add_reading_options(parser: argparse.ArgumentParser) -> None:
 
 
 def table_of(options: argparse.Namespace, suffix: str = "") -> "Table":
-    """The table, or one beside it."""
+    """The table, or the table with this suffix."""
     from leadline.spark.table.table_format import open_table
 
     return open_table(options.table_format, options.table.rstrip("/") + suffix)
@@ -257,7 +257,7 @@ def local_directory(options: argparse.Namespace) -> Path | None:
 
 
 def _follow(options: argparse.Namespace, writer: "TableWriter") -> int:
-    """Until it is finished or a person ends it; with a summary."""
+    """Write until the table is up to date (--once) or Ctrl-C, then print a summary."""
     totals, started = TableTotals(), time.monotonic()
 
     def work() -> None:
@@ -273,9 +273,6 @@ def _follow(options: argparse.Namespace, writer: "TableWriter") -> int:
     code = until_ended(work, endless=not options.once)
     print(totals.summary(options, time.monotonic() - started), file=sys.stderr)
     return code
-
-
-# Upkeep
 
 
 def _existing(options: argparse.Namespace) -> "Table":
@@ -303,12 +300,12 @@ def _vacuum(options: argparse.Namespace) -> int:
     hours = options.older_than // 3_600_000
     with ExitStack() as resources:
         table = _existing(options)
-        if hours < SAFE_HOURS and not options.dry_run:  # a writer's files are not part of the table before it commits
+        if hours < SAFE_HOURS and not options.dry_run:  # a running writer may have uncommitted files
             resources.enter_context(_locked(options))
         files = table.vacuum(hours, options.dry_run)
     for file in files if options.dry_run else ():
         print(file)
-    print(f"{options.table}: {count_text(len(files), 'file')} {'would go' if options.dry_run else 'deleted'}")
+    print(f"{options.table}: {count_text(len(files), 'file')} {'would be deleted' if options.dry_run else 'deleted'}")
     return 0
 
 
@@ -322,6 +319,6 @@ def _replay(options: argparse.Namespace) -> int:
         resources.enter_context(_locked(options))
         result = replay(table, dead, options.registry)
     if result.left:
-        print_error(f"{count_text(result.left, 'dead letter')} still do not fit, the first because {result.cause}")
-    print(f"{options.table}: {count_text(result.replayed, 'dead letter')} became rows, {result.left:,} are left")
+        print_error(f"{count_text(result.left, 'dead letter')} left, the first because {result.cause}")
+    print(f"{options.table}: {count_text(result.replayed, 'dead letter')} became rows, {result.left:,} left")
     return 0

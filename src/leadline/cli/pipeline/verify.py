@@ -1,4 +1,4 @@
-"""leadline pipeline verify: a table against its topic, as a report that is a proof."""
+"""leadline pipeline verify: compares a table with its topic, offset by offset."""
 
 import argparse
 import json
@@ -78,7 +78,7 @@ def _run(options: argparse.Namespace, resources: ExitStack) -> int:
     spark = start_spark(options, f"verify {uri}")
     resources.callback(spark.stop)
     with StatusLine() as status:
-        status.show(f"{state.origin.topic} against {uri} ...")
+        status.show(f"comparing {uri} with {state.origin.topic} ...")
         state, verdicts = verify(spark, cluster, options.table_format, uri, uri + DEAD)
     _print_result(options, state, verdicts, time.monotonic() - started)
     return 0 if all(verdict.is_good for verdict in verdicts) else 1
@@ -122,9 +122,11 @@ def summary(table: str, state: "TableState", verdicts: "list[Verdict]", seconds:
     bad = [verdict for verdict in verdicts if not verdict.is_good]
     paint = Paint(sys.stdout)
     if bad:
-        verdict_text = paint.red(f"{table} is not {state.origin.topic}: {count_text(len(bad), 'partition')} differ")
+        verdict_text = paint.red(
+            f"{table} does not equal {state.origin.topic}: {count_text(len(bad), 'partition')} with differences"
+        )
     else:
-        verdict_text = paint.bold(f"{table} is {state.origin.topic}, each record once")
+        verdict_text = paint.bold(f"{table} has each record of {state.origin.topic} once")
     return f"{verdict_text} ({records} in {count_text(len(verdicts), 'partition')}, {time_text(seconds)})"
 
 

@@ -1,12 +1,12 @@
-"""leadline produce: records from a pipe, a file or the keyboard, into a topic.
+"""leadline produce: writes records from a pipe, a file or the keyboard to a topic.
 
-One line is one record. Its parts stand in the order of Kafka's console producer, each only where it is asked for:
+One line is one record. Its parts have the order of Kafka's console producer:
 
     headers   name:value,name:value   then a tab     with --parse-headers
     key       up to the separator                    with --key-separator
     value     the rest
 
-With --transactional-id, all records of a run are one transaction: it is committed once all of them are stored, and
+With --transactional-id, all records of a run are one transaction. It is committed if all records are stored, and
 aborted otherwise.
 """
 
@@ -14,7 +14,6 @@ import argparse
 import sys
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from leadline.cli import COMMANDS
 from leadline.cli.connection import ClusterConnection
@@ -26,9 +25,6 @@ from leadline.cli.produce.lines import LineLayout, ParsedLine, files_in, lines_f
 from leadline.cli.produce.record_sender import RecordSender
 from leadline.cli.terminal import Paint, StatusLine
 from leadline.cli.times import moment_ms
-
-if TYPE_CHECKING:
-    pass
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -149,7 +145,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def properties_of(options: argparse.Namespace) -> dict[str, str]:
-    """What the options ask of the client."""
+    """The client properties that the options set."""
     optional = {
         "compression.type": options.compression,
         "acks": options.acks,
@@ -164,7 +160,7 @@ def properties_of(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _send_all(sender: RecordSender, options: argparse.Namespace) -> None:
-    """Everything there is; stored, or counted as failed. What came before a line that makes no sense is stored."""
+    """Send all records and wait for them. Records before a malformed line are stored."""
     layout = LineLayout(
         options.key_separator,
         options.parse_headers,
@@ -199,7 +195,7 @@ def _send_lines(sender: RecordSender, lines: Iterable[ParsedLine]) -> None:
 
 
 def _send_typed_lines(sender: RecordSender, layout: LineLayout) -> None:
-    """Typed by a person: each record is stored before the next prompt, and it is said where."""
+    """Send lines from a terminal. Each record is stored before the next prompt, and its offset is printed."""
     paint = Paint(sys.stderr)
     print(paint.dim("one record per line; Ctrl-D ends"), file=sys.stderr)
     number = 0
@@ -239,4 +235,4 @@ def _send_in_transaction(sender: RecordSender, options: argparse.Namespace, time
             producer.commit_transaction(timeout_s)
         else:
             producer.abort_transaction(timeout_s)
-            print_error("the transaction was aborted: readers of committed records see none of it")
+            print_error("the transaction was aborted: read_committed consumers see none of its records")

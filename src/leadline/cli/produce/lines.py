@@ -1,4 +1,4 @@
-"""Lines of input, taken apart into headers, key and value."""
+"""Lines of input, parsed into headers, key and value."""
 
 import os
 import select
@@ -6,13 +6,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from leadline.cli.errors import Failure
-
-if TYPE_CHECKING:
-    pass
-
 
 QUEUE_WAIT_S = IDLE_S = 0.1
 
@@ -28,7 +24,7 @@ class ParsedLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LineLayout:
-    """How a line is taken apart."""
+    """The parts of a line and their separators."""
 
     key_separator: bytes | None = None
     parse_headers: bool = False
@@ -44,9 +40,7 @@ class LineLayout:
         if self.parse_headers:
             before, separator, rest = rest.partition(self.headers_delimiter)
             if not separator:
-                raise Failure(
-                    f"line {number}: no {_short(self.headers_delimiter)} behind the headers in {_short(line)}"
-                )
+                raise Failure(f"line {number}: no {_short(self.headers_delimiter)} after the headers in {_short(line)}")
             if before and before != self.null_marker:
                 headers = [self._header(part, number) for part in before.split(self.headers_separator)]
         if self.key_separator is not None:
@@ -80,8 +74,8 @@ def files_in(paths: Iterable[str]) -> Iterator[ParsedLine]:
 
 
 def lines_from(fd: int, idle: Callable[[], None]) -> Iterator[bytes]:
-    """The lines that can be read from a descriptor; `idle` is called while none comes."""
-    parts: list[bytes] = []  # of a line that has no end yet
+    """The lines from a file descriptor. `idle` is called every IDLE_S while there is no input."""
+    parts: list[bytes] = []  # of an incomplete line
     while True:
         if not select.select([fd], [], [], IDLE_S)[0]:
             idle()

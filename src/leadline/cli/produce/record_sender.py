@@ -1,4 +1,4 @@
-"""Records handed to the producer, and what became of them."""
+"""The records that a producer sends, and their results."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ FAILURES_SHOWN = 5
 
 @dataclass(slots=True)
 class RecordSender:
-    """What was handed to the client, and what became of it."""
+    """Sends records and counts those that are stored and those that fail."""
 
     watch: DeliveryWatch
     partition: int
@@ -27,7 +27,7 @@ class RecordSender:
     headers: list[tuple[str, str | bytes | None]]
     stored: int = 0
     failed: int = 0
-    doubtful: int = 0  # of those that failed: they were sent, and may be stored
+    doubtful: int = 0  # failed records that were sent and may be stored
     size: int = 0
     partitions: set[int] = field(default_factory=set)
     last: "Message | None" = None
@@ -37,7 +37,7 @@ class RecordSender:
         return self.watch.producer
 
     def send(self, line: ParsedLine) -> None:
-        """GaveUp if the queue is full and does not move."""
+        """DeliveryGivenUp if the queue stays full for --timeout."""
         from confluent_kafka import KafkaException
 
         key = line.key if self.key is None else self.key
@@ -53,7 +53,7 @@ class RecordSender:
                 break
             except BufferError:
                 self.wait(QUEUE_WAIT_S)
-            except KafkaException as error:  # refused before it was sent: too large
+            except KafkaException as error:  # the client refuses it: too large
                 self._lost(error.args[0], size)
                 break
         self.wait(0)
@@ -63,7 +63,7 @@ class RecordSender:
         self.watch.check()
 
     def finish(self) -> None:
-        """Until all of it is stored or failed; GaveUp once that takes too long."""
+        """Wait until all records are stored or have failed. DeliveryGivenUp after --timeout."""
         with StatusLine() as status:
             while left := self.watch.pending:
                 status.show(f"waiting for the last {count_text(left, 'record')}")
@@ -90,7 +90,7 @@ class RecordSender:
         self.failed += 1
         self.doubtful += error.code() == KafkaError._PURGE_INFLIGHT
         if error.code() in (KafkaError._PURGE_INFLIGHT, KafkaError._PURGE_QUEUE):
-            return  # told once, by whoever gave up
+            return  # `give_up` prints the reason once
         if self.failed <= FAILURES_SHOWN:
             too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE
             text = self.watch.too_large_text(size) if too_large else self.watch.reason_for(error)
@@ -99,6 +99,6 @@ class RecordSender:
     def summary(self, seconds: float) -> str:
         count = f"{count_text(self.stored, 'record')} ({size_text(self.size)})"
         where = f"{self.watch.topic}, {count_text(len(self.partitions), 'partition')}"
-        doubt = f", {self.doubtful:,} of which may be stored nevertheless" if self.doubtful else ""
+        doubt = f", {self.doubtful:,} of which may be stored" if self.doubtful else ""
         lost = f"; {count_text(self.failed, 'record')} not stored{doubt}" if self.failed else ""
         return f"produced {count} to {where}, in {time_text(seconds)}{lost}"

@@ -1,12 +1,10 @@
-"""Which replicas shall be where: plans for moving partitions, and what carrying one out means.
+"""Plans for moving partitions: making a plan, its moves, its progress.
 
-The file is Kafka's own: {"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2],"log_dirs":[..]}]},
-the first replica being the preferred leader.
+A plan moves as few replicas as possible. A replica stays on its broker, unless the plan does not use that broker or the
+broker has more replicas than others. The replicas of a partition are on as many racks as possible. The first replica of
+a partition is its preferred leader.
 
-A plan moves as little as it can: a replica stays where it is, unless its broker is to hold none, or holds more than
-others. Replicas of a partition are on as many racks as there can be.
-
-Pure: over what the cluster said.
+Pure: assignments in, assignments out.
 """
 
 from collections import Counter
@@ -21,20 +19,20 @@ Racks = Mapping[BrokerId, str | None]
 
 
 class OngoingReassignment(NamedTuple):
-    """A partition on its way to other brokers."""
+    """A partition that is being moved to other brokers."""
 
-    replicas: Sequence[BrokerId]  # all that are to have it, or still have it
+    replicas: Sequence[BrokerId]  # the new ones and those that are still to be removed
     adding: Sequence[BrokerId]
     removing: Sequence[BrokerId]
 
 
 class ReplicaMove(NamedTuple):
-    """What a plan means for one partition."""
+    """The change of one partition."""
 
     tp: TopicPartition
     before: Sequence[BrokerId]
     after: Sequence[BrokerId]
-    copied_bytes: int  # to all brokers that do not have it yet, together
+    copied_bytes: int  # to all new brokers together
 
     @property
     def adding(self) -> list[BrokerId]:
@@ -46,7 +44,7 @@ class ReplicaMove(NamedTuple):
 
 
 def moves(before: Assignment, after: Assignment, sizes: Mapping[TopicPartition, int]) -> list[ReplicaMove]:
-    """What a plan changes, in order. `sizes`: of one replica each, in bytes."""
+    """The partitions that a plan changes, sorted. `sizes`: bytes of one replica of each partition."""
     all_moves = []
     for tp, replicas in sorted(after.items()):
         new = sum(broker not in before[tp] for broker in replicas)
@@ -54,21 +52,15 @@ def moves(before: Assignment, after: Assignment, sizes: Mapping[TopicPartition, 
     return [move for move in all_moves if move.is_needed]
 
 
-# The file
-
-
-# Planning
-
-
 def make_plan(
     current: Assignment, brokers: Racks, replication_factor: int | None = None
 ) -> dict[TopicPartition, list[BrokerId]]:
-    """The same partitions on these brokers, evenly. `copies`: as many as they have now, unless told otherwise."""
+    """The same partitions, evenly on these brokers. `replication_factor` None: as many replicas as now."""
     counts = {
         tp: len(replicas) if replication_factor is None else replication_factor for tp, replicas in current.items()
     }
     if (most := max(counts.values(), default=0)) > len(brokers):
-        raise PlanError(f"{most} replicas need as many brokers, and {brokers_text(brokers)}")
+        raise PlanError(f"{most} replicas need {most} brokers, but {brokers_text(brokers)}")
     plan = {
         tp: [broker for broker in replicas if broker in brokers][: counts[tp]]
         for tp, replicas in sorted(current.items())
@@ -88,7 +80,7 @@ def make_plan(
 
 
 def _best(replicas: Sequence[BrokerId], brokers: Racks, loads: Mapping[BrokerId, int]) -> BrokerId:
-    """The one to add to some: on a rack of its own if there is one, with the least to carry."""
+    """The broker to add: on a rack without a replica if possible, with the fewest replicas."""
     taken = {brokers[broker] for broker in replicas}
     return min(
         (broker for broker in brokers if broker not in replicas),
@@ -97,7 +89,7 @@ def _best(replicas: Sequence[BrokerId], brokers: Racks, loads: Mapping[BrokerId,
 
 
 def _spread_over_racks(replicas: list[BrokerId], brokers: Racks, loads: Counter[BrokerId]) -> None:
-    """Where two share a rack while another rack has none, the later one goes there."""
+    """While two replicas share a rack and another rack has none, move the later replica there."""
     while len(used := {brokers[broker] for broker in replicas}) < min(len(replicas), len(set(brokers.values()))):
         racks = [brokers[broker] for broker in replicas]
         at = next(n for n in reversed(range(len(racks))) if racks[n] in racks[:n])
@@ -107,7 +99,7 @@ def _spread_over_racks(replicas: list[BrokerId], brokers: Racks, loads: Counter[
 
 
 def _level(plan: Mapping[TopicPartition, list[BrokerId]], brokers: Racks, loads: Counter[BrokerId]) -> None:
-    """Move from those with the most to those with the least, as long as that makes a difference."""
+    """Move replicas from the brokers with the most to those with the fewest, until they differ by at most one."""
     while change := _next_move(plan, brokers, loads):
         replicas, full, empty = change
         replicas[replicas.index(full)] = empty
@@ -134,7 +126,7 @@ def _keeps_racks(replicas: Sequence[BrokerId], old: BrokerId, new: BrokerId, bro
 
 
 def _spread_leaders(plan: Mapping[TopicPartition, list[BrokerId]], brokers: Racks) -> None:
-    """The first replica is the preferred leader: each broker is it about as often as any other."""
+    """Reorder replicas so that each broker is the preferred leader about equally often."""
     leads = Counter(dict.fromkeys(brokers, 0))
     leads.update(replicas[0] for replicas in plan.values() if replicas)
     for replicas in plan.values():
@@ -145,13 +137,10 @@ def _spread_leaders(plan: Mapping[TopicPartition, list[BrokerId]], brokers: Rack
             replicas.insert(0, best)
 
 
-# Carrying it out
-
-
 def throttled_replicas(
     under_way: Mapping[TopicPartition, OngoingReassignment], plan: Iterable[ReplicaMove]
 ) -> dict[str, "ThrottledReplicas"]:
-    """Of each topic, the replicas that are copied from and to: the values of its two settings."""
+    """For each topic the replicas that are copied from and to: the values of its two settings."""
     ends = {
         tp: ([broker for broker in reassignment.replicas if broker not in reassignment.adding], reassignment.adding)
         for tp, reassignment in under_way.items()
@@ -175,14 +164,14 @@ class ThrottledReplicas(NamedTuple):
 
 
 def involved(plan: Iterable[ReplicaMove]) -> list[BrokerId]:
-    """The brokers that send or receive."""
+    """The brokers that have a replica before or after."""
     return sorted({broker for move in plan for broker in (*move.before, *move.after)})
 
 
 class ReassignmentProgress(NamedTuple):
     done: Collection[TopicPartition]
     moving: Collection[TopicPartition]
-    left_out: Mapping[TopicPartition, Sequence[BrokerId]]  # nothing moves them, and they are elsewhere: where
+    left_out: Mapping[TopicPartition, Sequence[BrokerId]]  # not moving and not as planned: their replicas now
 
     @property
     def is_open(self) -> bool:
@@ -192,7 +181,7 @@ class ReassignmentProgress(NamedTuple):
 def progress(
     plan: Assignment, current: Assignment, under_way: Mapping[TopicPartition, OngoingReassignment]
 ) -> ReassignmentProgress:
-    """How far it is."""
+    """The progress of a plan."""
     moving = [tp for tp in plan if tp in under_way]
     done = [tp for tp in plan if tp not in under_way and list(current.get(tp, ())) == list(plan[tp])]
     left_out = {tp: current.get(tp, ()) for tp in plan if tp not in under_way and tp not in done}

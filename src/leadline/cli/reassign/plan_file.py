@@ -1,4 +1,9 @@
-"""The file of a reassignment plan."""
+"""The file of a reassignment plan, in the format of kafka-reassign-partitions.sh:
+
+    {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]}]}
+
+Pure: text in, assignments out.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,11 +16,11 @@ ANY_DIRECTORY = "any"
 
 
 class PlanError(ValueError):
-    """What is wrong with a plan, in one line."""
+    """A plan is invalid. The message is one line."""
 
 
 def parse_plan(text: str) -> dict[TopicPartition, list[BrokerId]]:
-    """A file of reassignments. PlanError."""
+    """The assignment in a file. Raises PlanError."""
     plan: dict[TopicPartition, list[BrokerId]] = {}
     for entry in entries(text, "partitions"):
         tp, replicas = partition_in(entry), entry.get("replicas")
@@ -25,7 +30,7 @@ def parse_plan(text: str) -> dict[TopicPartition, list[BrokerId]]:
             raise PlanError(f"{tp}: {json.dumps(replicas)} names a broker twice")
         log_dirs = entry.get("log_dirs") or [ANY_DIRECTORY]
         if not isinstance(log_dirs, list) or any(directory != ANY_DIRECTORY for directory in log_dirs):
-            raise PlanError(f'{tp}: log_dirs other than "any" are for moves within a broker, which this does not do')
+            raise PlanError(f'{tp}: log_dirs other than "any" move replicas within a broker, which is not supported')
         if tp in plan:
             raise PlanError(f"{tp} is named twice")
         plan[tp] = replicas
@@ -33,11 +38,11 @@ def parse_plan(text: str) -> dict[TopicPartition, list[BrokerId]]:
 
 
 def entries(text: str, member: str) -> list[dict[str, object]]:
-    """The objects in a list of a JSON object, at least one."""
+    """The objects in a list that is a member of a JSON object, at least one."""
     try:
         content = json.loads(text)
     except ValueError as error:
-        raise PlanError(f"no JSON: {error}") from None
+        raise PlanError(f"not JSON: {error}") from None
     objects = content.get(member) if isinstance(content, dict) else None
     if not isinstance(objects, list) or not objects or not all(isinstance(entry, dict) for entry in objects):
         raise PlanError(f'expected {{"{member}": [{{"topic": ..., "partition": ...}}, ...]}}')
@@ -52,7 +57,7 @@ def partition_in(entry: Mapping[str, object]) -> TopicPartition:
 
 
 def plan_text(assignment: Assignment) -> str:
-    """As Kafka's tool writes it, but one partition a line."""
+    """As Kafka's tool writes it, but with one partition per line."""
     lines = [
         json.dumps(
             {

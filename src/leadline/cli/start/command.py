@@ -1,7 +1,6 @@
-"""leadline start: a broker in the foreground, until Ctrl-C.
+"""leadline start: runs a broker in the foreground until Ctrl-C.
 
-The first lines say where it listens, where the data lies and what to try next; what goes
-wrong is one line and a non-zero exit.
+The first lines name the listeners, the log directories and a command to try. An error is one line and exit code 1.
 """
 
 import argparse
@@ -36,7 +35,7 @@ from leadline.log.log_loading import RecoveryProgress
 from leadline.runtime.ports import shortage
 from leadline.runtime.selector import TimedSelector
 
-REFUSALS = (  # to start: one line each
+REFUSALS = (  # errors that are printed as one line
     InvalidSetting,
     InconsistentIdentity,
     LogDirLocked,
@@ -47,9 +46,9 @@ REFUSALS = (  # to start: one line each
     TreeError,
     OSError,
 )
-PROGRESS_S = 5.0  # between two lines about a long start, where they are not written over
-MAX_OFFLINE_SHOWN = 10  # partitions that are offline and named when it has started
-DEFAULT_LISTENERS = "PLAINTEXT://localhost:9092"  # Kafka's own default is open to the whole network
+PROGRESS_S = 5.0  # interval of progress lines during a long start, without a terminal
+MAX_OFFLINE_SHOWN = 10  # offline partitions that are listed after the start
+DEFAULT_LISTENERS = "PLAINTEXT://localhost:9092"  # Kafka's default listens on all interfaces
 
 DESCRIPTION = """\
 Run a broker in the foreground.
@@ -114,7 +113,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run(runner: asyncio.Runner, settings: BrokerSettings, selector: TimedSelector) -> int:
-    """A port or a directory that is taken is told with who has it."""
+    """Errors about a port or directory in use get the name of the process that uses it."""
     try:
         return runner.run(_run_with_log(settings, selector))
     except LogDirLocked as error:
@@ -125,7 +124,8 @@ def _run(runner: asyncio.Runner, settings: BrokerSettings, selector: TimedSelect
             raise
         holders = {listener_on(listener.port) for listener in settings.listeners.bound} - {None}
         raise OSError(
-            error.errno, f"{error.strerror}{_holders_text(holders)}. Stop that one, or choose another port with --port"
+            error.errno,
+            f"{error.strerror}{_holders_text(holders)}. Stop that process, or choose another port with --port",
         ) from None
 
 
@@ -150,10 +150,12 @@ _PORT = re.compile(r":(\d+)\s*$")
 
 
 def with_port(properties: Mapping[str, str], port: int) -> dict[str, str]:
-    """With another port of the one listener. What is advertised follows, unless it has a port of its own."""
+    """Change the port of the only listener, and of its advertised listener if that has the same port."""
     listeners = properties["listeners"]
     if "," in listeners:
-        raise InvalidSetting(f"--port {port}: listeners={listeners} has several; --set listeners=... names all of them")
+        raise InvalidSetting(
+            f"--port {port}: listeners={listeners} has several listeners; set their ports with --set listeners=..."
+        )
     changed = {**properties, "listeners": _PORT.sub(f":{port}", listeners)}
     advertised, before = properties.get("advertised.listeners", ""), _PORT.search(listeners)
     if (
@@ -183,7 +185,7 @@ async def _condense(lines: CondensedLines) -> None:
 
 
 async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> int:
-    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # what it meets is told by those who use it
+    logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # the broker reports errors itself
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in ending_signals():
         loop.add_signal_handler(number, _stop_on, number, stop)
@@ -192,7 +194,7 @@ async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> int:
     broker = Broker(settings)
     started = time.monotonic()
     await _start(broker)
-    gc.freeze()  # what there is by now stays: nobody waits while it is looked through for garbage
+    gc.freeze()  # long-lived objects: the garbage collector skips them from now on
     print_or_drop(_ready_text(broker, time.monotonic() - started))
     loop.add_signal_handler(signal.SIGUSR1, _log_loop_statistics, broker, selector)
     ends = [asyncio.create_task(stop.wait()), asyncio.create_task(broker.failed.wait())]
@@ -211,7 +213,7 @@ async def _run_broker(settings: BrokerSettings, selector: TimedSelector) -> int:
 
 
 def _stop_on(number: signal.Signals, stop: asyncio.Event) -> None:
-    """A clean stop takes as long as it takes; whoever asks again is told how to do without."""
+    """Start a clean stop. A second signal logs how to end the broker at once."""
     if stop.is_set():
         logging.info(
             "%s: the broker is already stopping; SIGKILL ends it at once, and the next start recovers", number.name
@@ -222,7 +224,7 @@ def _stop_on(number: signal.Signals, stop: asyncio.Event) -> None:
 
 
 async def _start(broker: Broker) -> None:
-    """With a line that tells how far a long start has come: written over on a terminal, now and then elsewhere."""
+    """Start the broker. A status line shows the progress; without a terminal, a log line every PROGRESS_S."""
     starting = asyncio.create_task(broker.start())
     next_line_s = time.monotonic() + PROGRESS_S
     with StatusLine() as status:
@@ -237,7 +239,7 @@ async def _start(broker: Broker) -> None:
 
 
 def _progress(recovery: RecoveryProgress) -> str:
-    """Empty where there is nothing to wait for."""
+    """The progress of loading or recovery; empty once it is done."""
     if recovery.logs_done == recovery.logs:
         return ""
     partitions = f"{recovery.logs_done} of {recovery.logs} partitions"
@@ -268,7 +270,7 @@ def _ready_text(broker: Broker, seconds: float) -> str:
 
 
 def _state(log_dir: LogDir, logs: int) -> str:
-    """What a directory was like when it was opened."""
+    """The state of a log directory when it was opened."""
     if log_dir.was_clean:
         state = "stopped cleanly"
     elif logs or log_dir.has_leftovers:
@@ -276,14 +278,14 @@ def _state(log_dir: LogDir, logs: int) -> str:
     else:
         state = "new" if log_dir.is_new else "empty"
     offline = len(log_dir.offline_logs)
-    return f"{state}, but for {count_text(offline, 'partition')}" if offline else state
+    return f"{state}, without {count_text(offline, 'offline partition')}" if offline else state
 
 
 def _log_loop_statistics(broker: Broker, selector: TimedSelector) -> None:
-    """When it is asked to by SIGUSR1, and at the end."""
+    """On SIGUSR1, and at the end."""
     connections = len(broker.net.connections)
     logging.info(
-        "%d connections, %d requests in %d turns of the loop, the longest since the last report %s",
+        "%d connections, %d requests in %d turns of the event loop, the longest turn since the last report took %s",
         connections,
         broker.requests.served,
         selector.turns,

@@ -1,7 +1,7 @@
-"""The log lines of a broker: one of many partitions must not bury what else there is to read.
+"""The log lines of a broker. Similar lines about many partitions are condensed, so that other lines stay visible.
 
-Lines that one statement writes are similar. In each period the first MOST of them are written. When the period ends,
-one line tells how many more there were, and the last of them.
+Lines are similar if one statement writes them. In each period the first MAX_SIMILAR of them are written. At the end of
+the period one line has the number of the others, and the text of the last one.
 """
 
 import logging
@@ -16,13 +16,13 @@ Statement = tuple[str, int]  # a file and a line in it
 
 
 class CondensedLines(logging.StreamHandler):  # type: ignore[type-arg]
-    """To standard error. `end_period` is to be called every PERIOD_S, and at the end."""
+    """Writes to standard error. Call `end_period` every PERIOD_S, and at the end."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)
         self.setFormatter(logging.Formatter(FORMAT))
         self._counts: Counter[Statement] = Counter()
-        self._last: dict[Statement, logging.LogRecord] = {}  # of those that were not written
+        self._last: dict[Statement, logging.LogRecord] = {}  # the last line of each statement that was not written
 
     def emit(self, record: logging.LogRecord) -> None:
         statement = (record.pathname, record.lineno)
@@ -33,11 +33,13 @@ class CondensedLines(logging.StreamHandler):  # type: ignore[type-arg]
             super().emit(record)
 
     def end_period(self) -> None:
-        self.acquire()  # as whoever calls `emit` does
+        self.acquire()  # the lock that `handle` holds around `emit`
         try:
             for statement, record in self._last.items():
                 more = self._counts[statement] - MAX_SIMILAR
-                text = f"{more} more such lines, the last: {record.getMessage()}" if more > 1 else record.getMessage()
+                text = (
+                    f"{more} more similar lines, the last: {record.getMessage()}" if more > 1 else record.getMessage()
+                )
                 super().emit(logging.makeLogRecord(record.__dict__ | {"msg": text, "args": ()}))
             self._counts.clear()
             self._last.clear()

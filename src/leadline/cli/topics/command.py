@@ -1,6 +1,6 @@
 """leadline topics: create, list, describe, alter and delete topics, of any Kafka cluster.
 
-What `describe` prints is what kafka-topics.sh of Kafka 3.8 prints, byte for byte where nobody looks at a terminal.
+Without a terminal, `describe` prints exactly what kafka-topics.sh of Kafka 3.8 prints.
 """
 
 import argparse
@@ -134,7 +134,7 @@ def _create(options: argparse.Namespace) -> int:
 
 
 def _refusal(error: "KafkaError", settings: Iterable[str]) -> Failure:
-    """With the nearest name to a setting that no topic has in Kafka 3.8, unless the broker told it."""
+    """The error of a broker. For an unknown setting it has the nearest name that Kafka 3.8 has."""
     settings_of_kafka, text = LogConfig.table(), client_error_text(error)
     guesses = filter(None, (nearest(name, settings_of_kafka) for name in settings if name not in settings_of_kafka))
     return Failure(text if "did you mean" in text else text + next(guesses, ""))
@@ -172,7 +172,7 @@ def _alter(options: argparse.Namespace) -> int:
             [NewPartitions(options.name, options.partitions)], request_timeout=connection.remaining_s
         )
         connection.wait(futures[options.name])
-        print(f"Topic {options.name} has {options.partitions} partitions now, up from {before}.")
+        print(f"Topic {options.name} now has {options.partitions} partitions, up from {before}.")
     return 0
 
 
@@ -191,7 +191,7 @@ def _delete(options: argparse.Namespace) -> int:
             raise Failure(f"topic {name} was not deleted")
     if not names:
         return 0
-    connection.restart_timeout()  # a person may think for a while
+    connection.restart_timeout()  # the answer may have taken a while
     for name, future in admin.delete_topics(names, request_timeout=connection.remaining_s).items():
         try:
             connection.wait(future)

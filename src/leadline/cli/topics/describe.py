@@ -1,4 +1,4 @@
-"""leadline topics describe: the lines of kafka-topics.sh, byte for byte where the output is not a terminal."""
+"""leadline topics describe: prints the lines of kafka-topics.sh, without a terminal byte for byte."""
 
 import argparse
 import json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class PartitionDescription(NamedTuple):
-    """A partition, as it is shown."""
+    """A partition as `describe` prints it."""
 
     id: int
     leader: int | None
@@ -33,14 +33,14 @@ class PartitionDescription(NamedTuple):
 
     @property
     def replication_factor(self) -> int:
-        """Without the replicas that are only on their way to it."""
+        """Without the replicas that a reassignment adds."""
         if self.moves is None or not {*self.moves.adding, *self.moves.removing} & {*self.replicas}:
             return len(self.replicas)
         return len(self.moves.replicas) - len(self.moves.adding)
 
 
 class FilterContext(NamedTuple):
-    """What filters need to know besides."""
+    """The facts besides the partition that filters need."""
 
     alive: Collection[int]
     min_isr: int  # min.insync.replicas of the topic
@@ -52,19 +52,19 @@ Filter = Callable[[PartitionDescription, FilterContext], bool]
 FILTERS: dict[str, tuple[str, Filter]] = {
     "under-replicated-partitions": (
         "have fewer in-sync replicas than replicas",
-        lambda it, _: len(it.isr) < it.replication_factor,
+        lambda partition, _: len(partition.isr) < partition.replication_factor,
     ),
     "unavailable-partitions": (
         "have no leader that is alive",
-        lambda it, cluster: it.leader is None or it.leader not in cluster.alive,
+        lambda partition, cluster: partition.leader is None or partition.leader not in cluster.alive,
     ),
     "at-min-isr-partitions": (
         "have exactly min.insync.replicas in-sync replicas",
-        lambda it, cluster: len(it.isr) == cluster.min_isr,
+        lambda partition, cluster: len(partition.isr) == cluster.min_isr,
     ),
     "under-min-isr-partitions": (
         "have fewer in-sync replicas than min.insync.replicas: acks=all fails",
-        lambda it, cluster: it.leader is None or len(it.isr) < cluster.min_isr,
+        lambda partition, cluster: partition.leader is None or len(partition.isr) < cluster.min_isr,
     ),
 }
 
@@ -104,12 +104,12 @@ def describe(options: argparse.Namespace) -> int:
 
 
 class TopicSettings(NamedTuple):
-    changed: dict[str, str]  # what is not Kafka's default, in the order in which Kafka's tool prints it
+    changed: dict[str, str]  # settings that differ from Kafka's default, in the order of Kafka's tool
     min_isr: int
 
 
 def _settings(connection: ClusterConnection, admin: "AdminClient", names: Sequence[str]) -> dict[str, TopicSettings]:
-    """Of each topic."""
+    """The settings of each topic."""
     from confluent_kafka.admin._config import ConfigResource, ConfigSource
 
     resources = [ConfigResource(ConfigResource.Type.TOPIC, name) for name in names]
@@ -129,7 +129,7 @@ def _settings(connection: ClusterConnection, admin: "AdminClient", names: Sequen
 def _moving(
     connection: ClusterConnection, topics: "Sequence[TopicDescription]"
 ) -> dict[TopicPartition, OngoingReassignment]:
-    """What is on its way to other brokers. Until it is there a replica is not in sync: else nobody need be asked."""
+    """The partitions that are moving. A new replica is not in sync: if all are in sync, no request is needed."""
     if all(len(part.isr) == len(part.replicas) for topic in topics for part in topic.partitions):
         return {}
     if connection.controller in (silent := connection.silent):
@@ -167,7 +167,7 @@ def head_of(
 
 
 def line_of(topic: str, partition: PartitionDescription, paint: Paint) -> str:
-    """The line of a partition. librdkafka does not ask for eligible leader replicas: N/A."""
+    """The line of a partition. librdkafka does not request eligible leader replicas: N/A."""
     isr = ids_text(partition.isr)
     row = [
         f"\tTopic: {topic}",
@@ -205,21 +205,21 @@ def _partition_as_json(partition: PartitionDescription) -> Json:
 
 
 def id_of(topic: "TopicDescription") -> str:
-    """As Kafka writes it: librdkafka leaves out that its base64 is the one for URLs."""
+    """In Kafka's form, which is base64 for URLs. librdkafka returns ordinary base64."""
     return str(topic.topic_id).replace("+", "-").replace("/", "_")
 
 
 def _nodes(
     leader: object, replicas: Sequence[object], isr: Sequence[object]
 ) -> tuple[int | None, list[int], list[int]]:
-    """Ids alone; a partition without a leader has none, or one with a negative id."""
+    """The ids. A partition without a leader has no node as leader, or one with a negative id."""
     ids = [[int(getattr(node, "id", -1)) for node in nodes] for nodes in (replicas, isr)]
     leader_id = int(getattr(leader, "id", -1))
     return (leader_id if leader_id >= 0 else None), ids[0], ids[1]
 
 
 def java_order(names: Sequence[str]) -> list[str]:
-    """The order in which java.util.HashMap hands out these keys, put in in this order: that of Kafka's tools."""
+    """The order in which java.util.HashMap iterates these keys: the order of Kafka's tools."""
     table = 16
     while len(names) > table * 3 // 4:
         table *= 2

@@ -1,7 +1,7 @@
-"""leadline transactions: what is under way, what keeps readers of committed records waiting, what hangs.
+"""leadline transactions: lists transactions, finds those that block readers, and aborts hanging ones.
 
-A transaction hangs if it is open in a partition and no coordinator will ever end it there (open_transactions.py). The
-way out is an abort marker, written by hand into that one partition: `abort`, once `find-hanging` or `blocking` told.
+A transaction hangs if it is open in a partition and no coordinator will end it there (open_transactions.py). `abort`
+ends it with an abort marker in that partition. `find-hanging` and `blocking` print the call.
 """
 
 import argparse
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 STATES = (
     "Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence".split()
 )  # fmt: skip
-MAX_TIMEOUT_MS = 15 * 60_000  # transaction.max.timeout.ms, unless a broker has another
+MAX_TIMEOUT_MS = 15 * 60_000  # Kafka's default of transaction.max.timeout.ms
 
 LIST = """
   leadline transactions list
@@ -192,9 +192,6 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-# list and describe
-
-
 def _list(options: argparse.Namespace) -> int:
     connection, _ = administer(options)
     with kafka_python_admin(connection) as client:
@@ -230,9 +227,6 @@ def _describe(options: argparse.Namespace) -> int:
     return 0
 
 
-# blocking
-
-
 def _blocking(options: argparse.Namespace) -> int:
     connection, admin = administer(options)
     partitions = partitions_with_leader(connection, admin, resolve_partitions(connection, admin, options.topics))
@@ -258,7 +252,7 @@ def _blocking(options: argparse.Namespace) -> int:
 def _report_leaderless(
     connection: ClusterConnection, admin: "AdminClient", partitions: Sequence[TopicPartition]
 ) -> int:
-    """Partitions of which nothing is told, because no leader tells it; 1, the exit code, if there are any."""
+    """Print the partitions without a leader that answers. Returns the exit code: 1 if there are any."""
     without_leader = {*partitions} - {*partitions_with_leader(connection, admin, partitions)}
     if without_leader:
         print_error(f"{partitions_text(sorted(without_leader))}: no leader, or one that does not answer")
@@ -273,10 +267,10 @@ TransactionsByProducer = dict[ProducerId, TransactionDescription]
 def open_transactions(
     client: KafkaPythonAdmin, partitions: Sequence[TopicPartition]
 ) -> tuple[list[OpenTransaction], TransactionsByProducer]:
-    """What is open in partitions, and what coordinators know of its producers.
+    """The open transactions of partitions, and what coordinators know of their producers.
 
-    Leaders are asked before and after: what ends meanwhile is left out, and never taken for one that hangs, because a
-    coordinator forgets a partition only after the leader has its marker.
+    Leaders are asked before and after the coordinators. A transaction that ends meanwhile is left out, so it is never
+    taken for a hanging one: a coordinator forgets a partition only after the leader has its marker.
     """
     before = describe_producers(client, partitions)
     if not before:
@@ -293,9 +287,6 @@ def transactions_of(client: KafkaPythonAdmin, producers: Collection[ProducerId])
     names = [listing.transactional_id for listing in list_transactions(client, producer_ids=producers)]
     described = [transaction for name in names if (transaction := describe_transaction(client, name)) is not None]
     return {transaction.producer_id: transaction for transaction in described}
-
-
-# find-hanging and abort
 
 
 def _find_hanging(options: argparse.Namespace) -> int:
@@ -344,7 +335,7 @@ def _abort(options: argparse.Namespace) -> int:
 
 
 def _refuse_unless_hanging(chosen: OpenTransaction, transaction: TransactionDescription | None, force: bool) -> None:
-    """Its coordinator would go on to commit it elsewhere."""
+    """The coordinator could still commit the transaction in other partitions."""
     if transaction is not None and not hangs(chosen, transaction):
         ending = ending_text(chosen, transaction)
         print(f"It does not hang: {transaction.transactional_id} is {transaction.state}, ended {ending}.")
@@ -355,7 +346,7 @@ def _refuse_unless_hanging(chosen: OpenTransaction, transaction: TransactionDesc
 def choose_transaction(
     tp: TopicPartition, opened: Sequence[OpenTransaction], options: argparse.Namespace
 ) -> OpenTransaction:
-    """The one that the options mean: by where it begins, or by its producer, in all its epochs."""
+    """The transaction with this start offset, or with this producer and its epochs."""
     epochs = (options.producer_id, options.producer_epoch, options.coordinator_epoch)
     if options.start_offset is not None:
         if any(item is not None for item in epochs):
@@ -363,7 +354,7 @@ def choose_transaction(
         for item in opened:
             if item.start_offset == options.start_offset:
                 return item
-        raise Failure(f"no open transaction of {tp} begins at {options.start_offset}{_starts_text(opened)}")
+        raise Failure(f"no open transaction of {tp} starts at {options.start_offset}{_starts_text(opened)}")
     if any(item is None for item in epochs):
         raise Failure("needed: --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch")
     start = next((item.start_offset for item in opened if item.producer_id == options.producer_id), NOT_OPEN)
@@ -372,4 +363,4 @@ def choose_transaction(
 
 def _starts_text(transactions: Sequence[OpenTransaction]) -> str:
     starts = ", ".join(str(transaction.start_offset) for transaction in transactions)
-    return f"; open ones begin at {starts}" if starts else "; none is open"
+    return f"; open transactions start at {starts}" if starts else "; none is open"

@@ -1,10 +1,10 @@
-"""Transactions that are open in a partition, and whether anybody will ever end them.
+"""Open transactions of a partition, and whether a coordinator will end them.
 
-Pure: what leaders and coordinators say comes in, judgements come out.
+The leader of a partition knows the producer ids with an open transaction. A coordinator knows transactional ids, each
+with the partitions that still need a marker. A transaction hangs if it is open in a partition and no coordinator will
+write a marker there. Then the last stable offset stays at its first record until an operator aborts it.
 
-A partition's leader knows producers with an open transaction, by their ids. A coordinator knows transactional ids, with
-the partitions that it has yet to write markers to. A transaction hangs if it is open in a partition where no
-coordinator is going to write: then the last stable offset stays where it begins, until an operator aborts it.
+Pure: descriptions in, decisions out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,34 +12,34 @@ from dataclasses import dataclass
 
 from leadline.model import Offset, ProducerId, TopicPartition
 
-NOT_OPEN = -1  # as a start offset: the leader knows no open transaction
+NOT_OPEN = -1  # start offset of a producer without an open transaction
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """As the leader of a partition knows it."""
+    """A transaction as the leader of a partition knows it."""
 
     tp: TopicPartition
     producer_id: ProducerId
     epoch: int
-    coordinator_epoch: int  # of the last marker that this producer got there; -1: none yet
+    coordinator_epoch: int  # of the producer's last marker in the partition; -1: none yet
     start_offset: Offset
     last_ms: int  # time of its last record
 
     @property
     def key(self) -> tuple[TopicPartition, ProducerId, Offset]:
-        """By which it is known again."""
+        """Identifies the transaction in two responses."""
         return self.tp, self.producer_id, self.start_offset
 
     @property
     def marker_epoch(self) -> int:
-        """The coordinator epoch for an abort marker that the leader takes; 0 is below that of every coordinator."""
+        """A coordinator epoch that the leader accepts in an abort marker. Without an earlier marker it is 0."""
         return max(self.coordinator_epoch, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """As its coordinator knows it."""
+    """A transaction as its coordinator knows it."""
 
     transactional_id: str
     coordinator: int
@@ -47,12 +47,12 @@ class TransactionDescription:
     producer_id: ProducerId
     epoch: int
     timeout_ms: int
-    started_ms: int | None  # the one under way, or the last one; None: there was none yet
-    partitions: frozenset[TopicPartition]  # where markers are still to be written
+    started_ms: int | None  # of the ongoing or the last transaction; None: there was none
+    partitions: frozenset[TopicPartition]  # that still need a marker
 
 
 def hangs(opened: OpenTransaction, described: TransactionDescription | None) -> bool:
-    """`known`: what a coordinator knows of the same producer, if one does."""
+    """`described`: the coordinator's description of the same producer, if there is one."""
     return described is None or opened.tp not in described.partitions
 
 
@@ -62,7 +62,7 @@ def hanging(
     now_ms: int,
     max_timeout_ms: int,
 ) -> list[OpenTransaction]:
-    """Those that hang and are older than any transaction may become: a younger one may be about to be registered."""
+    """The hanging ones older than `max_timeout_ms`. The coordinator may not know a younger one yet."""
     return [
         transaction
         for transaction in opened
@@ -72,12 +72,12 @@ def hanging(
 
 @dataclass(frozen=True, slots=True)
 class BlockedPartition:
-    """What a partition's readers of committed records see, and what keeps the rest from them."""
+    """The end of a partition for read_committed consumers, and the transactions that hold it."""
 
     tp: TopicPartition
     last_stable: Offset
     high_watermark: Offset
-    open: tuple[OpenTransaction, ...]  # the first one holds the last stable offset
+    open: tuple[OpenTransaction, ...]  # the one with the lowest start offset holds the last stable offset
 
     @property
     def waiting(self) -> int:
@@ -85,6 +85,6 @@ class BlockedPartition:
 
     @property
     def holder(self) -> OpenTransaction | None:
-        """None where nothing waits, or where only the end of a transaction has yet to be replicated."""
+        """None if no record waits, or only the marker of a transaction has to be replicated."""
         first = min(self.open, key=lambda transaction: transaction.start_offset, default=None)
         return first if first is not None and self.waiting > 0 and first.start_offset <= self.last_stable else None

@@ -1,4 +1,4 @@
-"""How transactions are told: to a person in lines, to a program in JSON."""
+"""Transactions as lines of text and as JSON."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,9 +21,6 @@ HANGING_HEADS = (
 
 
 UNDER_WAY = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
-
-
-# One that its coordinator knows
 
 
 def transaction_lines(transaction: TransactionDescription, now_ms: int, paint: Paint) -> list[str]:
@@ -65,18 +62,15 @@ def _partition_json(tp: TopicPartition) -> dict[str, Json]:
     return {"topic": tp.topic, "partition": tp.partition}
 
 
-# What waits, and for what
-
-
 def blocked_lines(
     blocked: BlockedPartition, transactions: Mapping[ProducerId, TransactionDescription], now_ms: int, paint: Paint
 ) -> list[str]:
     head = paint.bold(str(blocked.tp))
     if blocked.waiting <= 0:
-        return [f"{head}: nothing waits, the last stable offset is the high watermark, {blocked.high_watermark}"]
+        return [f"{head}: no record waits; the last stable offset is the high watermark, {blocked.high_watermark}"]
     fields = {"last stable offset": str(blocked.last_stable), "high watermark": str(blocked.high_watermark)}
     if (holder := blocked.holder) is None:
-        fields["held by"] = "no open transaction; the end of one has yet to be replicated: ask again"
+        fields["held by"] = "no open transaction; the marker of one is being replicated: try again"
     else:
         fields |= holder_texts(holder, transactions.get(holder.producer_id), now_ms)
     others = [
@@ -84,14 +78,14 @@ def blocked_lines(
         for transaction in blocked.open
         if transaction != holder
     ]
-    fields |= {"behind it": ", ".join(others)} if others else {}
+    fields |= {"also open": ", ".join(others)} if others else {}
     records = "record waits" if blocked.waiting == 1 else "records wait"
     lines = [f"  {name:18}  {paint.escape(text)}" for name, text in fields.items()]
     return [f"{head}: {paint.red(f'{blocked.waiting:,} {records}')}", *lines]
 
 
 def holder_texts(holder: OpenTransaction, transaction: TransactionDescription | None, now_ms: int) -> dict[str, str]:
-    """Who holds the last stable offset, and how that will end."""
+    """The producer that holds the last stable offset, and how its transaction will end."""
     producer = f"producer {holder.producer_id}, epoch {holder.epoch}, with a transaction from {holder.start_offset} on"
     fields = {"held by": producer, "its last record": since_text(holder.last_ms, now_ms)}
     if transaction is not None:
@@ -102,7 +96,7 @@ def holder_texts(holder: OpenTransaction, transaction: TransactionDescription | 
 
 def ending_text(opened: OpenTransaction, transaction: TransactionDescription | None) -> str:
     if transaction is None or hangs(opened, transaction):
-        return f"not by itself, it hangs: {abort_call(opened)}"
+        return f"it hangs and does not end by itself: {abort_call(opened)}"
     if transaction.state == "Ongoing":
         timeout = age_text(transaction.timeout_ms)
         return f"by its producer, or by broker {transaction.coordinator} after its time-out of {timeout}"
@@ -139,11 +133,8 @@ def open_json(opened: OpenTransaction, transaction: TransactionDescription | Non
     }
 
 
-# What hangs
-
-
 def open_text(opened: Sequence[OpenTransaction]) -> str:
-    return f"; {len(opened)} open, which coordinators will end or which are too young to tell" if opened else ""
+    return f"; {len(opened)} open, which coordinators will end or which are too young to decide" if opened else ""
 
 
 def hanging_row(opened: OpenTransaction, now_ms: int) -> list[str]:
@@ -152,10 +143,10 @@ def hanging_row(opened: OpenTransaction, now_ms: int) -> list[str]:
 
 
 def marker_text(chosen: OpenTransaction) -> str:
-    """What an abort would write, and what that ends."""
+    """The abort marker, and the transaction that it ends."""
     producer = f"producer {chosen.producer_id}, epoch {chosen.epoch}, coordinator epoch {chosen.marker_epoch}"
     if chosen.start_offset == NOT_OPEN:
-        ends = "its leader knows no open transaction of this producer"
+        ends = "the leader has no open transaction of this producer"
     else:
-        ends = f"it aborts the transaction that begins at {chosen.start_offset}"
+        ends = f"it aborts the transaction that starts at {chosen.start_offset}"
     return f"An abort marker in {chosen.tp} for {producer}: {ends}"

@@ -106,7 +106,7 @@ def test_a_cluster_comes_goes_on_without_one_and_comes_again_with_its_data(tmp_p
         (victim,) = re.findall(r"kill -9 (\d+)", greeting)
         os.kill(int(victim), signal.SIGKILL)
         told = cluster.read_until("of 3 run")
-        assert f"broker 3 (pid {victim}) was killed by SIGKILL; 2 of 3 run. To bring it back: " in told
+        assert f"broker 3 (pid {victim}) was killed by SIGKILL; 2 of 3 run. To start it again: " in told
         said = cluster.press_ctrl_c()
         assert cluster.process.returncode == 0
         assert said.startswith("stopped after ")
@@ -126,14 +126,14 @@ def test_a_broker_that_is_brought_back_by_hand_is_one_of_the_cluster_and_ends_wi
         pids = re.findall(r"^  (?:zookeeper|broker \d)  .* pid (\d+) ", greeting, re.MULTILINE)
         assert len({*pids}) == 4
         os.kill(int(pids[2]), signal.SIGKILL)
-        told = cluster.read_until("To bring it back")
-        (again,) = re.findall(r"To bring it back: leadline (.*)", told)
+        told = cluster.read_until("To start it again")
+        (again,) = re.findall(r"To start it again: leadline (.*)", told)
         with subprocess.Popen(
             [*LEADLINE, *again.split()], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         ) as back:
             assert f"broker 2 is back (pid {back.pid}); 3 of 3 run." in cluster.read_until("is back")
             os.kill(int(pids[1]), signal.SIGKILL)
-            assert "; 2 of 3 run." in cluster.read_until("To bring it back")
+            assert "; 2 of 3 run." in cluster.read_until("To start it again")
             said = cluster.press_ctrl_c()
             assert back.wait(COMMAND_S) == 0, "it stopped cleanly, with ZooKeeper still there"
         assert said.startswith("stopped after ")

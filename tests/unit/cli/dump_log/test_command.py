@@ -166,14 +166,14 @@ def test_a_batch_whose_crc_is_wrong_is_shown_so_and_the_next_ones_too(directory:
     assert shown.code == 1
     assert len(shown.out) == len(whole.out)
     assert shown.out[3] == whole.out[3].replace("isvalid: true", "isvalid: false")
-    assert shown.err[0].startswith(f"leadline: {path}: at byte {second}: the batch's CRC is ")
+    assert shown.err[0].startswith(f"leadline: {path}: at byte {second}: the CRC of the batch is ")
     deep = dump("--deep", path)
     assert any(f"{path}: at byte {second}: the records of the batch cannot be read" in line for line in deep.err)
 
 
 @pytest.mark.parametrize(
     ("cut", "said"),
-    [(30, "a batch is cut off: 30 bytes of its header are left"), (65, "bytes is cut off: 65 are left")],
+    [(30, "a batch is incomplete: 30 bytes of its header are left"), (65, "bytes is incomplete: 65 are left")],
 )
 def test_a_log_that_is_cut_off_is_shown_up_to_there(cut: int, said: str, directory: Path, dump: Shown) -> None:
     path = first_segment(directory, ".log")
@@ -193,7 +193,7 @@ def test_a_log_that_is_cut_off_is_shown_up_to_there(cut: int, said: str, directo
         (16, b"\x01", "message format 1 (from before Kafka 0.11) is not supported"),
         (16, b"\x09", "not a record batch: magic 9"),
         (8, b"\x00\x00\x00\x05", "a record batch of length 5"),
-        (0, b"\xff\xff\xff\xff\xff\xff\xff\xf0", "holds the offsets -16 to -15, but 0 is the next"),
+        (0, b"\xff\xff\xff\xff\xff\xff\xff\xf0", "holds the offsets -16 to -15, but the next offset is 0"),
         (22, b"\x07", "unknown compression codec 7"),
     ],
 )
@@ -248,7 +248,7 @@ def test_an_index_that_is_cut_off_is_shown_up_to_there(kind: str, entry: int, di
     os.truncate(path, last + 5)
     shown = dump(path)
     assert (shown.code, shown.out) == (1, whole[:-1])
-    assert shown.err == [f"leadline: {path}: at byte {last}: an entry is cut off: 5 of {entry} bytes"]
+    assert shown.err == [f"leadline: {path}: at byte {last}: an entry is incomplete: 5 of {entry} bytes"]
 
 
 def test_an_index_without_its_log_cannot_be_checked(directory: Path, dump: Shown) -> None:
@@ -274,7 +274,7 @@ def test_a_snapshot_whose_crc_is_wrong_is_refused(directory: Path, dump: Shown) 
             "leader-epoch-checkpoint",
             "0\n5\n0 0\n",
             ["epoch: 0 startOffset: 0"],
-            "at byte 2: says that '5' lines",
+            "at byte 2: the count is '5'",
         ),
         ("cleaner-offset-checkpoint", "0\n1\norders 0\n", [], "at byte 4: expected topic partition offset"),
         ("partition.metadata", "version: 0\ntopic_id: nope\n", ["version: 0"], "at byte 11: not an id"),
@@ -298,7 +298,7 @@ def test_a_foreign_file_or_none_is_refused_and_the_next_is_shown(directory: Path
     missing = tmp_path / "00000000000000000009.log"
     shown = dump(tmp_path / "notes.txt", missing, tmp_path / "empty", first_segment(directory, ".index"))
     assert shown.code == 1
-    assert "notes.txt: not a file of a log by its name" in shown.err[0]
+    assert "notes.txt: not a log file, by its name" in shown.err[0]
     assert shown.err[1] == f"leadline: {missing}: No such file or directory"
     assert "no file of a log in this directory" in shown.err[2]
     assert shown.out[-1].startswith("offset: ")

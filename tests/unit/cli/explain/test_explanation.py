@@ -94,7 +94,7 @@ def test_who_does_not_copy_says_why() -> None:
 
 def test_a_leader_that_asks_for_another_isr_says_so() -> None:
     asks = LEADER | {"leads": LEADER["leads"] | {"asked_isr": [2]}}
-    assert states(explain_partition(seen(asks)))[2] == "leads, and asks for 2 to be in sync"
+    assert states(explain_partition(seen(asks)))[2] == "leads, has requested 2 as in-sync replicas"
 
 
 def test_epochs_are_told_with_who_led_and_since_when_as_far_as_anybody_heard() -> None:
@@ -130,7 +130,7 @@ def test_an_unclean_election_stands_out() -> None:
     elections = [election(3, 1, 1, at_ms=NOW_MS, unclean=True)]
     (event,) = explain_partition(seen(told(1, 10, history={"elections": elections}))).events
     assert event.is_bad
-    assert event.what.endswith("without 2,3; unclean: it was not in sync, and what it lacks is lost")
+    assert event.what.endswith("without 2,3; unclean: it was not in sync, and the records that it lacks are lost")
 
 
 def test_a_person_reads_it_top_down() -> None:
@@ -155,7 +155,7 @@ def test_of_a_long_history_the_newest_is_shown_and_the_rest_counted() -> None:
     elections = [election(n, 2, 2, at_ms=NOW_MS - 100 + n) for n in range(5)]
     found = explain_partition(seen(told(2, 10, history={"elections": elections})))
     lines = lines_of(found, {}, NOW_MS, Paint(io.StringIO()), shown=2)
-    assert lines.count("and 3 older ones: --json has them") == 2
+    assert lines.count("and 3 older ones: --json prints all") == 2
 
 
 def test_brokers_that_keep_no_history_are_said_to() -> None:
@@ -164,7 +164,7 @@ def test_brokers_that_keep_no_history_are_said_to() -> None:
         seen(statuses=copies, epoch_starts=[(0, 0), (3, 6)], blocked=BlockedPartition(TP, 8, 8, ()))
     )
     assert [(each.epoch, each.start_offset, each.leader) for each in found.epochs] == [(3, 6, None), (0, 0, None)]
-    assert (found.statuses[1], found.statuses[0].state) == (copies[2], "nothing is known of it")
+    assert (found.statuses[1], found.statuses[0].state) == (copies[2], "unknown")
     lines = lines_of(found, {}, NOW_MS, Paint(io.StringIO()))
     assert (lines[1], lines[-1]) == ("  leader     broker 2, epoch 3", NO_HISTORY)
 

@@ -65,7 +65,7 @@ def test_a_file_has_lines_of_topic_partition_and_offset(tmp_path: Path) -> None:
         ("", "no line of topic,partition,offset"),
         ("orders,0,1\norders,0\n", "line 2: expected topic,partition,offset, not 'orders,0'"),
         ("orders,0,-1\n", "line 1: expected topic,partition,offset"),
-        ("orders,0,1\norders,0,2\n", "line 2: orders-0 is there a second time"),
+        ("orders,0,1\norders,0,2\n", "line 2: orders-0 is there twice"),
     ],
 )
 def test_a_file_with_anything_else_is_refused_as_a_whole(text: str, said: str, tmp_path: Path) -> None:

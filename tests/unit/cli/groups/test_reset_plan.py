@@ -40,9 +40,9 @@ def reset(
         (20, 60, 60, "skips 40"),
         (60, 60, 60, "no change"),
         (None, 60, 60, "nothing was committed; 40 to read"),
-        (60, 5, 10, "reads 50 again; 5 is not there, so the beginning"),
-        (60, -7, 10, "reads 50 again; -7 is not there, so the beginning"),
-        (60, 101, 100, "skips 40; 101 is not there, so the end"),
+        (60, 5, 10, "reads 50 again; 5 is out of range, so the beginning"),
+        (60, -7, 10, "reads 50 again; -7 is out of range, so the beginning"),
+        (60, 101, 100, "skips 40; 101 is out of range, so the end"),
         (60, 100, 100, "skips 40"),
         (2, 10, 10, "skips 8"),
     ],
@@ -70,7 +70,7 @@ def test_the_total_of_all_changes(offsets: list[tuple[int, int]], said: str) -> 
 
 def test_what_was_never_committed_cannot_be_shifted() -> None:
     assert shifted_offset(ORDERS, PartitionOffset(10), -3) == 7
-    with pytest.raises(ImpossibleReset, match="orders-0: nothing is committed there that could be shifted by -3"):
+    with pytest.raises(ImpossibleReset, match="orders-0: no committed offset to shift by -3"):
         shifted_offset(ORDERS, None, -3)
 
 
@@ -114,7 +114,7 @@ def test_a_note_is_never_longer_than_metadata_may_be() -> None:
     (change,) = with_notes(changes({ORDERS: 20}, long, EDGES), NOW_MS)
     assert change.after is not None
     assert len(change.after.metadata) < NOTE_BYTES
-    assert change.remark == "an undo will not bring its long metadata back"
+    assert change.remark == "an undo will not restore its long metadata"
     found = undo({ORDERS: change.after}, EDGES)
     assert found is not None
     assert found.changes[0].after == PartitionOffset(42, 1, "")
@@ -133,7 +133,7 @@ def test_what_has_been_deleted_since_the_reset_is_told() -> None:
     after = reset({ORDERS: PartitionOffset(12)}, to=50)
     found = undo(after, EDGES | {ORDERS: OffsetRange(30, 100)})
     assert found is not None
-    assert found.changes[0].meaning == "reads 38 again; the partition holds 30 to 100 by now"
+    assert found.changes[0].meaning == "reads 38 again; the partition now has the offsets 30 to 100"
 
 
 NOTE_WITH_TEXT_OFFSET = f'{{"{NOTE}": {{"at": 1, "of": "", "offset": "9", "epoch": 0}}}}'

@@ -21,8 +21,8 @@ from tests.support.logs import LogBench
 
 def test_lag_is_told_in_offsets_bytes_and_time() -> None:
     minute_ago = time.time_ns() // 1_000_000 - 61_000
-    assert lag_text(1200, 3_400_000, minute_ago) == "1,200 offsets behind, 3.4 MB, 1 min 1 s"
-    assert lag_text(0, 0, minute_ago) == "nothing behind"
+    assert lag_text(1200, 3_400_000, minute_ago) == "lag 1,200 offsets, 3.4 MB, 1 min 1 s"
+    assert lag_text(0, 0, minute_ago) == "no lag"
 
 
 def test_one_is_no_plural() -> None:

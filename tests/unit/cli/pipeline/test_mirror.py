@@ -33,8 +33,8 @@ def test_what_cannot_be_done_is_told_in_one_line(
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--pattern", "("], "'(' is no regular expression"),
-        (["orders", "--groups", "*"], "'*' is no regular expression"),
+        (["--pattern", "("], "'(' is not a regular expression"),
+        (["orders", "--groups", "*"], "'*' is not a regular expression"),
         (["orders", "--name", "a/b"], "'a/b': expected letters"),
     ],
 )
@@ -63,5 +63,5 @@ def test_progress_tells_rate_lag_and_groups_that_are_left_alone() -> None:
     told = RoundSummary(10, 2000, 5, 1000, -1, 1.0, 0, ("busy",))
     done.add(told)
     assert done.line(told, 2.0) == (
-        "10 records (2.0 KB), 5/s; 5 offsets behind, 1.0 KB, 0 ms; left alone, as they have members: busy"
+        "10 records (2.0 KB), 5/s; lag 5 offsets, 1.0 KB, 0 ms; groups with members are not changed: busy"
     )

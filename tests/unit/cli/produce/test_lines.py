@@ -34,7 +34,7 @@ def test_a_line_holds_headers_key_and_value_as_the_options_say(
     ("layout", "line", "said"),
     [
         (LineLayout(key_separator=b":"), b"abc", "line 7: no key separator ':' in 'abc'"),
-        (LineLayout(parse_headers=True), b"a:1", "line 7: no '\\\\t' behind the headers in 'a:1'"),
+        (LineLayout(parse_headers=True), b"a:1", "line 7: no '\\\\t' after the headers in 'a:1'"),
         (LineLayout(parse_headers=True), b"a\tv", "line 7: no ':' in the header 'a'"),
     ],
 )

@@ -56,7 +56,7 @@ def test_there_are_as_many_copies_as_are_wanted(copies: int, plan: list[int]) ->
 
 
 def test_more_copies_than_brokers_cannot_be() -> None:
-    with pytest.raises(PlanError, match="4 replicas need as many brokers, and the brokers are 1, 2 and 3"):
+    with pytest.raises(PlanError, match="4 replicas need 4 brokers, but the brokers are 1, 2 and 3"):
         make_plan({tp(0): [1]}, NO_RACKS, 4)
 
 
@@ -106,7 +106,7 @@ def test_a_file_is_read_as_it_was_written() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         ("[]", "expected {"),
         ('{"partitions": []}', "expected {"),
         ('{"partitions": [7]}', "expected {"),

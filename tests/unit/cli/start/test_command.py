@@ -60,7 +60,7 @@ def test_a_port_that_is_taken_is_told_with_who_has_it_and_what_to_do(tmp_path: P
         line = refusal("--port", str(port), "--set", f"log.dirs={tmp_path}")
     assert line.startswith(f"leadline: cannot listen on localhost:{port} (PLAINTEXT): Address already in use, by pid ")
     assert f"by pid {os.getpid()} (" in line
-    assert line.endswith("Stop that one, or choose another port with --port")
+    assert line.endswith("Stop that process, or choose another port with --port")
 
 
 def test_a_directory_that_is_taken_is_told_with_who_has_it(tmp_path: Path) -> None:

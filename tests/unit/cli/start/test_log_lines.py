@@ -27,7 +27,7 @@ def test_the_first_of_many_similar_lines_are_written_and_the_others_counted(caps
     assert written(capsys) == [
         *(f"INFO orders-{n} is here" for n in range(MAX_SIMILAR)),
         "WARNING something else",
-        f"INFO 500 more such lines, the last: orders-{MAX_SIMILAR + 499} is here",
+        f"INFO 500 more similar lines, the last: orders-{MAX_SIMILAR + 499} is here",
     ]
 
 

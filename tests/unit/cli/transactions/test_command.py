@@ -35,7 +35,7 @@ def test_a_transaction_is_chosen_by_where_it_begins_or_by_its_producer() -> None
         (typed(), "needed: --start-offset, or --producer-id"),
         (typed(producer=7, epoch=2), "needed: --start-offset, or --producer-id"),
         (typed(start=42, producer=7), "cannot be combined"),
-        (typed(start=43), "no open transaction of orders-0 begins at 43; open ones begin at 42, 50"),
+        (typed(start=43), "no open transaction of orders-0 starts at 43; open transactions start at 42, 50"),
     ],
 )
 def test_what_names_none_or_two_is_refused(options: argparse.Namespace, said: str) -> None:

@@ -72,15 +72,18 @@ def test_what_blocks_a_partition_is_told_with_who_since_when_and_how_it_ends() -
         "  transactional id    shop-1, Ongoing",
         f"  started             {moment_text(THEN_MS)}, 3 min 20 s ago",
         "  how it ends         by its producer, or by broker 1 after its time-out of 1 min",
-        "  behind it           producer 4002 from 50 on",
+        "  also open           producer 4002 from 50 on",
     ]
 
 
 @pytest.mark.parametrize(
     ("known", "said"),
     [
-        (None, "not by itself, it hangs: leadline transactions abort orders:0 --start-offset 42"),
-        (shop("Ongoing"), "not by itself, it hangs: leadline transactions abort orders:0 --start-offset 42"),
+        (None, "it hangs and does not end by itself: leadline transactions abort orders:0 --start-offset 42"),
+        (
+            shop("Ongoing"),
+            "it hangs and does not end by itself: leadline transactions abort orders:0 --start-offset 42",
+        ),
         (shop("PrepareCommit", ORDERS), "broker 1 is about to write its marker"),
     ],
 )
@@ -93,7 +96,7 @@ def test_how_an_open_transaction_ends(known: TransactionDescription | None, said
     [
         (
             BlockedPartition(ORDERS, 60, 60, ()),
-            ["orders-0: nothing waits, the last stable offset is the high watermark, 60"],
+            ["orders-0: no record waits; the last stable offset is the high watermark, 60"],
         ),
         (
             BlockedPartition(ORDERS, 59, 60, ()),
@@ -101,7 +104,7 @@ def test_how_an_open_transaction_ends(known: TransactionDescription | None, said
                 "orders-0: 1 record waits",
                 "  last stable offset  59",
                 "  high watermark      60",
-                "  held by             no open transaction; the end of one has yet to be replicated: ask again",
+                "  held by             no open transaction; the marker of one is being replicated: try again",
             ],
         ),
     ],
@@ -138,6 +141,6 @@ def test_a_hanging_one_is_a_row_and_an_abort_says_what_it_ends() -> None:
     row = ["orders", "0", "4001", "3", "-1", "42", moment_text(THEN_MS), "3 min 20 s"]
     assert hanging_row(HELD, NOW_MS) == row
     marker = "An abort marker in orders-0 for producer 4001, epoch 3, coordinator epoch 0"
-    assert marker_text(HELD) == f"{marker}: it aborts the transaction that begins at 42"
+    assert marker_text(HELD) == f"{marker}: it aborts the transaction that starts at 42"
     unknown = OpenTransaction(ORDERS, 4001, 3, 0, NOT_OPEN, 0)
-    assert marker_text(unknown) == f"{marker}: its leader knows no open transaction of this producer"
+    assert marker_text(unknown) == f"{marker}: the leader has no open transaction of this producer"
