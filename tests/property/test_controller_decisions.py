@@ -44,7 +44,7 @@ class AnyCluster(RuleBasedStateMachine):
 
     @rule(id=ids)
     def come_or_bounce(self, id: BrokerId) -> None:
-        self.paper.come(id)
+        self.paper.join(id)
 
     @rule(id=ids)
     def nobody_listens(self, id: BrokerId) -> None:
@@ -136,7 +136,7 @@ class AnyCluster(RuleBasedStateMachine):
         go is gone."""
         paper = self.paper
         for id in range(BROKERS):
-            paper.come(id)
+            paper.join(id)
         paper.answer_deletions()
         for tp in sorted(paper.decisions.state.reassigning):
             self._all_in_sync(tp, paper.assigned(tp).replicas)

@@ -41,8 +41,8 @@ class Paper:
         self.zxid = 0
         self.registered: dict[BrokerId, RegisteredBroker] = {}
         self.epoch = 0
-        self.told: dict[BrokerId, dict[TopicPartition, tuple[int, int]]] = {}  # leader epoch and leader, as last told
-        self.deleting: list[tuple[BrokerId, TopicPartition]] = []  # told to delete, and not answered yet
+        self.received: dict[BrokerId, dict[TopicPartition, tuple[int, int]]] = {}  # leader epoch, leader
+        self.deleting: list[tuple[BrokerId, TopicPartition]] = []  # StopReplica with deletion, not answered yet
         self.leaders: dict[tuple[TopicPartition, TopicId, int], BrokerId] = {}  # of each leader epoch, for ever
         self.epochs: dict[tuple[TopicPartition, TopicId], int] = {}  # the latest leader epoch
         self.last: ControllerEffects = ControllerEffects([], [], set())
@@ -51,26 +51,26 @@ class Paper:
             self.register(id)
         self.restart()
 
-    # What happens
+    # Events
 
     def register(self, id: BrokerId) -> None:
         self.zxid += 1
         self.registered[id] = broker(id, self.zxid)
-        self.told[id] = {}
-        self.deleting = [each for each in self.deleting if each[0] != id]
+        self.received[id] = {}
+        self.deleting = [(broker, tp) for broker, tp in self.deleting if broker != id]
 
     def restart(self) -> None:
-        """Another controller, which knows only what the tree says."""
+        """Another controller is elected, and reads the tree."""
         self.epoch += 1
         state = ControllerState(CONTROLLER, self.epoch, brokers=dict(self.registered))
         for name in self.children(znodes.TOPICS):
             state.put_topic(self._read(name))
         self.decisions = Decisions(state, LISTENER)
-        asked = self.nodes.get(znodes.REASSIGN_PARTITIONS)
-        wanted = PendingChanges(
-            self.children(znodes.DELETE_TOPICS), znodes.decode_reassignment(asked[0]) if asked is not None else {}
+        node = self.nodes.get(znodes.REASSIGN_PARTITIONS)
+        pending = PendingChanges(
+            self.children(znodes.DELETE_TOPICS), znodes.decode_reassignment(node[0]) if node is not None else {}
         )
-        self.do(lambda: self.decisions.start(wanted))
+        self.do(lambda: self.decisions.start(pending))
 
     def _read(self, name: str) -> ControlledTopic:
         stored = znodes.decode_topic(name, self.nodes[znodes.topic_path(name)][0])
@@ -109,15 +109,15 @@ class Paper:
 
     def die(self, id: BrokerId) -> None:
         del self.registered[id]
-        self.deleting = [each for each in self.deleting if each[0] != id]
+        self.deleting = [(broker, tp) for broker, tp in self.deleting if broker != id]
         self.brokers_changed()
 
-    def come(self, id: BrokerId) -> None:
+    def join(self, id: BrokerId) -> None:
         self.register(id)
         self.brokers_changed()
 
     def answer_deletions(self) -> None:
-        """All brokers that were told to delete have done it."""
+        """All brokers have deleted the replicas that they should."""
         while self.deleting:
             self.do(self._delete_all)
 
@@ -127,18 +127,18 @@ class Paper:
         self.decisions.deletions.deleted(replicas)
 
     def in_sync(self, tp: TopicPartition, *isr: BrokerId) -> LeaderAndIsr:
-        """The leader asks for this ISR, and gets it."""
-        now = self.led(tp)
-        epoch = self.registered[now.leader].epoch
-        asked = {tp: Proposal(now._replace(isr=isr), tuple(self.registered[each].epoch for each in isr))}
-        answer = self.do(lambda: self.decisions.alter_partition(now.leader, epoch, asked))[tp]
+        """The leader proposes this ISR, and the controller accepts it."""
+        current = self.led(tp)
+        epoch = self.registered[current.leader].epoch
+        proposals = {tp: Proposal(current._replace(isr=isr), tuple(self.registered[replica].epoch for replica in isr))}
+        answer = self.do(lambda: self.decisions.alter_partition(current.leader, epoch, proposals))[tp]
         assert isinstance(answer, LeaderAndIsr), answer
         return answer
 
-    # What there is
+    # Queries
 
     def children(self, path: str) -> list[str]:
-        below = (each.removeprefix(f"{path}/") for each in self.nodes if each.startswith(f"{path}/"))
+        below = (node.removeprefix(f"{path}/") for node in self.nodes if node.startswith(f"{path}/"))
         return sorted(name for name in below if "/" not in name)
 
     def led(self, tp: TopicPartition) -> LeaderAndIsr:
@@ -155,33 +155,33 @@ class Paper:
         leader, leader_epoch, isr, controller_epoch, recovering = znodes.decode_state(tp, node[0])
         return LeaderAndIsr(leader, leader_epoch, isr, node[1], recovering), controller_epoch
 
-    # What follows
+    # Effects
 
     def _carry_out(self, effects: ControllerEffects) -> None:
         for write in effects.writes:
             self._write(write)
         for id, request in effects.requests:
-            there = self.registered.get(id)
-            if there is None or request.broker_epoch != there.epoch or request.controller_epoch != self.epoch:
-                continue  # it is fenced off
+            broker = self.registered.get(id)
+            if broker is None or request.broker_epoch != broker.epoch or request.controller_epoch != self.epoch:
+                continue  # the broker rejects it
             if isinstance(request, LeaderAndIsrRequest):
-                self._told_led(id, request)
+                self._receive_leader_and_isr(id, request)
             elif isinstance(request, StopReplicaRequest):
                 for topic in request.topic_states:
-                    for each in topic.partition_states:
-                        tp = TopicPartition(topic.topic_name, each.partition_index)
-                        self.told[id].pop(tp, None)
-                        if each.delete_partition:
+                    for state in topic.partition_states:
+                        tp = TopicPartition(topic.topic_name, state.partition_index)
+                        self.received[id].pop(tp, None)
+                        if state.delete_partition:
                             self.deleting.append((id, tp))
 
-    def _told_led(self, id: BrokerId, request: LeaderAndIsrRequest) -> None:
+    def _receive_leader_and_isr(self, id: BrokerId, request: LeaderAndIsrRequest) -> None:
         for topic in request.topic_states:
-            for each in topic.partition_states:
-                tp = TopicPartition(topic.topic_name, each.partition_index)
-                now = (each.leader_epoch, each.leader)
-                before = self.told[id].get(tp, (-1, -1))
-                assert now >= before, f"broker {id} was told {before} of {tp}, and then {now}"
-                self.told[id][tp] = now
+            for state in topic.partition_states:
+                tp = TopicPartition(topic.topic_name, state.partition_index)
+                now = (state.leader_epoch, state.leader)
+                before = self.received[id].get(tp, (-1, -1))
+                assert now >= before, f"broker {id} received {before} of {tp}, and then {now}"
+                self.received[id][tp] = now
 
     def _write(self, write: Write) -> None:
         match write:
@@ -197,7 +197,7 @@ class Paper:
                 del self.nodes[path]
             case Remove(path):
                 self.nodes = {
-                    at: node for at, node in self.nodes.items() if at != path and not at.startswith(f"{path}/")
+                    other: node for other, node in self.nodes.items() if not f"{other}/".startswith(f"{path}/")
                 }
 
     # The invariants
@@ -211,7 +211,7 @@ class Paper:
             self._check_partition(tp, partition)
         for name, topic in state.topics.items():
             written = znodes.decode_topic(name, self.nodes[znodes.topic_path(name)][0])
-            assert written.partitions == {n: each.assigned for n, each in topic.partitions.items()}
+            assert written.partitions == {n: partition.assigned for n, partition in topic.partitions.items()}
 
     def _check_partition(self, tp: TopicPartition, partition: ControlledPartition) -> None:
         decision, state = partition.decision, self.decisions.state

@@ -164,7 +164,7 @@ class ControllerState:
             topics.discard(name)
 
 
-# A partition's replicas while it is being reassigned: those that stay, those that come, those that go
+# The assignment of a partition while it is being reassigned
 
 
 def is_reassigning(assigned: ReplicaAssignment) -> bool:
@@ -182,7 +182,7 @@ def target(assigned: ReplicaAssignment) -> tuple[BrokerId, ...]:
 
 
 def reassigned(assigned: ReplicaAssignment, to: tuple[BrokerId, ...]) -> ReplicaAssignment:
-    """On the way to others, from where it began: those to come first."""
+    """The assignment during a reassignment: the target replicas first, then the remaining ones of the origin."""
     before = origin(assigned)
     all_replicas = tuple(dict.fromkeys((*to, *before)))
     return ReplicaAssignment(all_replicas, _without(all_replicas, before), _without(all_replicas, to))

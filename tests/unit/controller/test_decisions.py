@@ -1,17 +1,7 @@
-"""What the controller decides: each test tells what happens, and looks at who leads. `Paper` holds the invariants."""
-
-import itertools
+"""The controller's decisions: a test makes things happen, and asserts who leads. `Paper` holds the invariants."""
 
 import pytest
 
-from leadline.controller.state import (
-    PARTITION_MAY_FOLLOW,
-    REPLICA_MAY_FOLLOW,
-    PartitionReplica,
-    PartitionState,
-    ReplicaState,
-    reassigned,
-)
 from leadline.coordination import znodes
 from leadline.coordination.znodes import ReplicaAssignment
 from leadline.errors import (
@@ -20,10 +10,7 @@ from leadline.errors import (
     EligibleLeadersNotAvailable,
     FencedLeaderEpoch,
     IneligibleReplica,
-    InvalidReplicaAssignment,
     InvalidRequest,
-    InvalidTopic,
-    NoReassignmentInProgress,
     PreferredLeaderNotAvailable,
     StaleBrokerEpoch,
     StorageError,
@@ -32,14 +19,14 @@ from leadline.errors import (
 )
 from leadline.model import TopicPartition
 from leadline.replication.partition import ANY_EPOCH, LeaderAndIsr, Proposal
-from leadline.wire.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from leadline.wire.messages import LeaderAndIsrRequest, UpdateMetadataRequest
 from tests.support.controlled import Paper
 
 T0 = TopicPartition("t", 0)
 
 
-def asking(wanted: LeaderAndIsr) -> Proposal:
-    return Proposal(wanted, (ANY_EPOCH,) * len(wanted.isr))
+def proposal_of(proposed: LeaderAndIsr) -> Proposal:
+    return Proposal(proposed, (ANY_EPOCH,) * len(proposed.isr))
 
 
 def test_the_live_replicas_of_a_new_partition_are_in_sync_and_the_first_leads() -> None:
@@ -47,17 +34,17 @@ def test_the_live_replicas_of_a_new_partition_are_in_sync_and_the_first_leads() 
     paper.die(1)
     paper.create("t", (1, 2, 0))
     assert paper.led(T0) == LeaderAndIsr(2, 0, (2, 0), 0)
-    assert paper.told[2][T0] == paper.told[0][T0] == (0, 2)
+    assert paper.received[2][T0] == paper.received[0][T0] == (0, 2)
 
 
 def test_who_holds_it_is_told_first_and_then_everybody() -> None:
     paper = Paper(4)
     paper.create("t", (1, 2))
-    requests = [(told.broker, type(told.request)) for told in paper.last.requests]
+    requests = [(sent.broker, type(sent.request)) for sent in paper.last.requests]
     assert requests == [
         (1, LeaderAndIsrRequest),
         (2, LeaderAndIsrRequest),
-        *((each, UpdateMetadataRequest) for each in range(4)),
+        *((id, UpdateMetadataRequest) for id in range(4)),
     ]
     lead = paper.last.requests[0].request
     assert isinstance(lead, LeaderAndIsrRequest)
@@ -70,7 +57,7 @@ def test_a_partition_without_a_live_replica_begins_when_one_comes() -> None:
     paper.die(1)
     paper.create("t", (1,))
     assert paper.state_of(T0) is None
-    paper.come(1)
+    paper.join(1)
     assert paper.led(T0) == LeaderAndIsr(1, 0, (1,), 0)
 
 
@@ -80,9 +67,9 @@ def test_the_next_in_sync_leads_when_the_leader_dies_and_the_dead_leave_the_isr(
     paper.in_sync(T0, 1, 0)
     paper.die(1)
     assert paper.led(T0) == LeaderAndIsr(0, 1, (0,), 2)
-    paper.come(1)
+    paper.join(1)
     assert paper.led(T0) == LeaderAndIsr(0, 1, (0,), 2)
-    assert paper.told[1][T0] == (1, 0)
+    assert paper.received[1][T0] == (1, 0)
 
 
 def test_a_follower_that_dies_leaves_the_isr_in_a_new_epoch() -> None:
@@ -99,7 +86,7 @@ def test_the_last_in_sync_replica_is_waited_for() -> None:
     paper.die(1)
     assert paper.led(T0)[:3] == (-1, 1, (1,))
     assert paper.last.stranded == {"t"}
-    paper.come(1)
+    paper.join(1)
     assert paper.led(T0)[:3] == (1, 2, (1,))
 
 
@@ -119,7 +106,7 @@ def test_a_broker_that_came_back_unseen_was_away() -> None:
     paper.register(1)
     paper.brokers_changed()
     assert paper.led(T0)[:3] == (2, 1, (2,))
-    assert paper.told[1][T0] == (1, 2)
+    assert paper.received[1][T0] == (1, 2)
 
 
 def test_a_broker_that_nobody_hears_of_is_failed_until_it_answers() -> None:
@@ -141,7 +128,7 @@ def test_a_broker_that_is_gone_comes_back_with_another_epoch() -> None:
     paper.create("t", (1,))
     paper.do(lambda: paper.decisions.broker_gone(1, paper.registered[1].epoch))
     assert paper.led(T0).leader == -1
-    paper.come(1)
+    paper.join(1)
     assert paper.led(T0).leader == 1
 
 
@@ -182,15 +169,15 @@ def test_what_lies_in_a_failed_directory_is_led_by_others() -> None:
     paper.create("t", (1, 2), (1, 0))
     epoch = paper.registered[1].epoch
     paper.do(lambda: paper.decisions.log_dir_failed((1,)))
-    assert {told.broker for told in paper.last.requests if isinstance(told.request, LeaderAndIsrRequest)} == {1}
+    assert {sent.broker for sent in paper.last.requests if isinstance(sent.request, LeaderAndIsrRequest)} == {1}
     codes = {T0: StorageError.code, TopicPartition("t", 1): 0}
     paper.do(lambda: paper.decisions.replicas_answered(1, epoch - 1, codes))
     assert paper.led(T0).leader == 1, "another run of that broker had the failed directory"
     paper.do(lambda: paper.decisions.replicas_answered(1, epoch, codes))
     assert paper.led(T0)[:3] == (2, 1, (2,))
     assert paper.led(TopicPartition("t", 1)).leader == 1
-    paper.come(1)
-    assert paper.told[1][T0] == (1, 2)
+    paper.join(1)
+    assert paper.received[1][T0] == (1, 2)
 
 
 # What leaders ask for
@@ -200,7 +187,7 @@ def test_a_leader_gets_the_isr_that_it_asks_for_and_everybody_hears_of_it() -> N
     paper = Paper(3)
     paper.create("t", (1, 2))
     assert paper.in_sync(T0, 1) == LeaderAndIsr(1, 0, (1,), 1)
-    assert {type(told.request) for told in paper.last.requests} == {UpdateMetadataRequest}
+    assert {type(sent.request) for sent in paper.last.requests} == {UpdateMetadataRequest}
     assert paper.in_sync(T0, 1, 2) == LeaderAndIsr(1, 0, (1, 2), 2)
 
 
@@ -220,10 +207,10 @@ def test_what_a_leader_may_not_ask_for(proposal: LeaderAndIsr, error: type[WireE
     paper = Paper(4)
     paper.create("t", (1, 2, 0))
     paper.die(2)
-    paper.come(2)
+    paper.join(2)
     paper.in_sync(T0, 1, 0, 2)
     epoch = paper.registered[1].epoch
-    answers = paper.do(lambda: paper.decisions.alter_partition(1, epoch, {T0: asking(proposal)}))
+    answers = paper.do(lambda: paper.decisions.alter_partition(1, epoch, {T0: proposal_of(proposal)}))
     assert type(answers[T0]) is error
     assert paper.led(T0) == LeaderAndIsr(1, 1, (1, 0, 2), 2)
 
@@ -233,7 +220,7 @@ def test_who_is_not_there_any_longer_may_not_ask_at_all() -> None:
     for id, epoch in ((1, 0), (7, 1)):
         with pytest.raises(StaleBrokerEpoch):
             paper.decisions.alter_partition(id, epoch, {})
-    answers = paper.decisions.alter_partition(1, paper.registered[1].epoch, {T0: asking(LeaderAndIsr(1, 0, (1,)))})
+    answers = paper.decisions.alter_partition(1, paper.registered[1].epoch, {T0: proposal_of(LeaderAndIsr(1, 0, (1,)))})
     assert isinstance(answers[T0], UnknownTopicOrPartition)
 
 
@@ -244,7 +231,7 @@ def test_the_preferred_leader_leads_again_if_it_can() -> None:
     paper = Paper(3)
     paper.create("t", (1, 2), (2, 1))
     paper.die(1)
-    paper.come(1)
+    paper.join(1)
     answers = paper.do(lambda: paper.decisions.elect((T0,), unclean=False))
     assert isinstance(answers[T0], PreferredLeaderNotAvailable)
     paper.in_sync(T0, 2, 1)
@@ -295,213 +282,3 @@ def test_partitions_are_added() -> None:
     paper.do(lambda: paper.decisions.partitions("t", partitions))
     assert paper.led(TopicPartition("t", 1)) == LeaderAndIsr(2, 0, (2, 0), 0)
     assert paper.led(T0).leader_epoch == 0
-
-
-def test_a_topic_goes_once_every_replica_of_it_is_deleted() -> None:
-    paper = Paper(3)
-    paper.create("t", (1, 2), (2, 0))
-    paper.nodes[znodes.config_path("topics", "t")] = (b"", 0)
-    paper.delete("t")
-    update = next(told.request for told in paper.last.requests if isinstance(told.request, UpdateMetadataRequest))
-    assert {each.leader for each in update.topic_states[0].partition_states} == {-2}
-    stops = [told.request for told in paper.last.requests if isinstance(told.request, StopReplicaRequest)]
-    assert {each.leader_epoch for stop in stops for topic in stop.topic_states for each in topic.partition_states} == {
-        -2
-    }
-    assert sorted(id for id, _ in paper.deleting) == [0, 1, 2, 2]
-    assert znodes.topic_path("t") in paper.nodes
-    paper.answer_deletions()
-    assert set(paper.nodes) == {znodes.TOPICS, znodes.DELETE_TOPICS}
-    paper.create("t", (0, 1))
-    assert paper.led(T0) == LeaderAndIsr(0, 0, (0, 1), 0)
-
-
-def test_a_topic_with_a_replica_on_a_dead_broker_waits_for_it() -> None:
-    paper = Paper(3)
-    paper.create("t", (1, 2))
-    paper.die(2)
-    paper.delete("t")
-    paper.answer_deletions()
-    assert znodes.topic_path("t") in paper.nodes
-    paper.restart()
-    paper.answer_deletions()
-    assert znodes.topic_path("t") in paper.nodes
-    paper.come(2)
-    paper.answer_deletions()
-    assert set(paper.nodes) == {znodes.TOPICS, znodes.DELETE_TOPICS}
-
-
-def test_a_deletion_that_fails_is_tried_again_when_the_broker_is_back() -> None:
-
-    paper = Paper(3)
-    paper.create("t", (1, 2))
-    paper.delete("t")
-    failed = [PartitionReplica(tp, id) for id, tp in paper.deleting if id == 2]
-    paper.deleting = [each for each in paper.deleting if each[0] != 2]
-    paper.do(lambda: paper.decisions.deletions.failed(failed))
-    paper.answer_deletions()
-    assert znodes.topic_path("t") in paper.nodes
-    paper.come(2)
-    paper.answer_deletions()
-    assert znodes.topic_path("t") not in paper.nodes
-
-
-def test_the_next_controller_goes_on_with_a_deletion() -> None:
-    paper = Paper(3)
-    paper.create("t", (1, 2))
-    paper.delete("t")
-    paper.deleting.clear()
-    paper.restart()
-    paper.answer_deletions()
-    assert set(paper.nodes) == {znodes.TOPICS, znodes.DELETE_TOPICS}
-
-
-def test_what_is_not_there_is_not_deleted_and_not_asked_for_again() -> None:
-    paper = Paper(3)
-    paper.delete("nothing")
-    assert set(paper.nodes) == {znodes.TOPICS, znodes.DELETE_TOPICS}
-
-
-def test_a_topic_that_is_about_to_go_is_left_alone() -> None:
-    paper = Paper(3)
-    paper.create("t", (1, 2))
-    paper.die(2)
-    paper.delete("t")
-    assert isinstance(paper.do(lambda: paper.decisions.elect((T0,), unclean=False))[T0], InvalidTopic)
-    assert isinstance(paper.do(lambda: paper.decisions.reassignments.alter({T0: (0,)}))[T0], UnknownTopicOrPartition)
-
-
-# Reassignments
-
-
-def reassign(paper: Paper, to: tuple[int, ...] | None) -> WireError | None:
-    return paper.do(lambda: paper.decisions.reassignments.alter({T0: to}))[T0]
-
-
-def test_a_partition_moves_once_its_new_replicas_are_in_sync() -> None:
-    paper = Paper(6)
-    paper.create("t", (1, 2, 3))
-    assert reassign(paper, (4, 5, 0)) is None
-    assert paper.assigned(T0) == ReplicaAssignment((4, 5, 0, 1, 2, 3), (4, 5, 0), (1, 2, 3))
-    assert paper.led(T0) == LeaderAndIsr(1, 1, (1, 2, 3), 1)
-    assert {id for id in range(6) if T0 in paper.told[id]} == set(range(6))
-    paper.in_sync(T0, 1, 2, 3, 4, 5)
-    assert paper.decisions.reassignments.under_way() == {T0: paper.assigned(T0)}
-    paper.in_sync(T0, 1, 2, 3, 4, 5, 0)
-    assert paper.assigned(T0) == ReplicaAssignment((4, 5, 0))
-    assert paper.led(T0)[:3] == (4, 5, (4, 5, 0))
-    assert paper.decisions.reassignments.under_way() == {}
-    assert sorted(id for id, _ in paper.deleting) == [1, 2, 3]
-
-
-def test_the_leader_stays_if_it_is_among_the_new_replicas() -> None:
-    paper = Paper(4)
-    paper.create("t", (1, 2))
-    reassign(paper, (3, 1))
-    paper.in_sync(T0, 1, 2, 3)
-    assert paper.led(T0).leader == 1
-    assert set(paper.led(T0).isr) == {1, 3}
-
-
-def test_the_way_back_undoes_what_was_begun() -> None:
-    paper = Paper(4)
-    paper.create("t", (1, 2))
-    reassign(paper, (3, 0))
-    assert reassign(paper, None) is None
-    assert paper.assigned(T0) == ReplicaAssignment((1, 2))
-    assert sorted(id for id, _ in paper.deleting) == [0, 3]
-    assert isinstance(reassign(paper, None), NoReassignmentInProgress)
-
-
-def test_the_only_replicas_in_sync_are_not_given_up() -> None:
-    paper = Paper(3)
-    paper.create("t", (1,))
-    reassign(paper, (1, 2))
-    paper.in_sync(T0, 1, 2)
-    reassign(paper, (1,))
-    paper.create("u", (0,))
-    u = TopicPartition("u", 0)
-    paper.do(lambda: paper.decisions.reassignments.alter({u: (2, 0, 1)}))
-    paper.in_sync(u, 0, 2)
-    paper.do(lambda: paper.decisions.shut_down(0))
-    assert paper.led(u)[:3] == (2, 2, (2,))
-    answer = paper.do(lambda: paper.decisions.reassignments.alter({u: None}))[u]
-    assert isinstance(answer, InvalidReplicaAssignment)
-    assert paper.led(u).leader == 2
-
-
-def test_the_next_controller_goes_on_with_a_reassignment() -> None:
-    paper = Paper(4)
-    paper.create("t", (1, 2))
-    reassign(paper, (3, 0))
-    paper.restart()
-    paper.in_sync(T0, 1, 2, 3, 0)
-    assert paper.assigned(T0) == ReplicaAssignment((3, 0))
-
-
-def test_what_a_node_asks_for_is_done_and_taken_out_of_it() -> None:
-    paper = Paper(4)
-    paper.create("t", (1, 2), (2, 1))
-    unknown, other = TopicPartition("u", 0), TopicPartition("t", 1)
-    asked = {T0: (3, 0), unknown: (1,), other: (1, 2)}
-    paper.nodes[znodes.REASSIGN_PARTITIONS] = (znodes.encode_reassignment(asked), 0)
-    paper.do(lambda: paper.decisions.reassignments.requested_by_node(asked))
-    left = znodes.decode_reassignment(paper.nodes[znodes.REASSIGN_PARTITIONS][0])
-    assert left == {T0: (3, 0)}
-    assert paper.assigned(other) == ReplicaAssignment((1, 2))
-    paper.in_sync(T0, 1, 2, 3, 0)
-    assert znodes.REASSIGN_PARTITIONS not in paper.nodes
-
-
-@pytest.mark.parametrize("to", [(), (1, 1), (1, -1), (1, 9)])
-def test_invalid_replicas_are_refused_and_change_nothing(to: tuple[int, ...]) -> None:
-    paper = Paper(3)
-    paper.create("t", (1, 2))
-    assert isinstance(reassign(paper, to), InvalidReplicaAssignment)
-    assert paper.assigned(T0) == ReplicaAssignment((1, 2))
-
-
-def test_a_topic_is_deleted_after_it_was_moved() -> None:
-    paper = Paper(4)
-    paper.create("t", (1, 2))
-    reassign(paper, (1, 3))
-    paper.deleting.clear()
-    paper.delete("t")
-    assert paper.deleting == []
-    paper.in_sync(T0, 1, 2, 3)
-    paper.answer_deletions()
-    assert znodes.topic_path("t") not in paper.nodes
-
-
-def test_the_replicas_on_the_way_are_the_new_ones_before_the_old() -> None:
-    begun = reassigned(ReplicaAssignment((1, 2, 3)), (3, 4))
-    assert begun == ReplicaAssignment((3, 4, 1, 2), (4,), (1, 2))
-    assert reassigned(begun, (5,)) == ReplicaAssignment((5, 3, 1, 2), (5,), (3, 1, 2))
-
-
-# The tables
-
-
-def test_every_state_of_a_partition_can_be_left_and_nothing_follows_what_it_may_not() -> None:
-    allowed = {(before, after) for after, those in PARTITION_MAY_FOLLOW.items() for before in those}
-    for before, after in itertools.product(PartitionState, PartitionState):
-        paper = Paper(2)
-        paper.create("t", (1,))
-        paper.decisions.state.existing(T0).state = before
-        moved = paper.decisions.transitions.move_partitions((T0,), after)
-        assert bool(moved) is ((before, after) in allowed)
-        assert paper.decisions.state.existing(T0).state is (after if moved else before)
-    assert {before for before, _ in allowed} == set(PartitionState)
-
-
-def test_every_state_of_a_replica_can_be_left_and_nothing_follows_what_it_may_not() -> None:
-
-    allowed = {(before, after) for after, those in REPLICA_MAY_FOLLOW.items() for before in those}
-    for before, after in itertools.product(ReplicaState, ReplicaState):
-        paper = Paper(3)
-        paper.create("t", (1, 2))
-        replica = PartitionReplica(T0, 2)
-        paper.decisions.state.replicas[replica] = before
-        moved = paper.decisions.transitions.move_replicas((replica,), after)
-        assert bool(moved) is ((before, after) in allowed)
-    assert {before for before, _ in allowed} == set(ReplicaState)
