@@ -112,6 +112,16 @@ class Session:
             watcher.end()
         self.watchers.clear()
 
+    def watch(self, key: TopicIdPartition, hosted: HostedPartition, watchers: set[Watcher]) -> None:
+        """A fetch reads the partition, which is watched from now on."""
+        watcher = self.watchers.get(key)
+        if watcher is not None and watcher.hosted is hosted:
+            watcher.seen()
+            return
+        if watcher is not None:
+            watcher.end()
+        self.watchers[key] = PartitionWatcher(self, key, hosted, watchers)
+
     def has_news(self, key: TopicIdPartition, now: SentWatermarks) -> bool:
         """Whether the watermarks changed since the last response. They count as sent from now on."""
         if self.sent.get(key) == now:

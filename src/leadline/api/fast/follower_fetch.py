@@ -8,7 +8,7 @@ import asyncio
 from typing import NamedTuple
 
 from leadline.api.context import ClientConnection, Context, Services
-from leadline.api.fetch import Fetch
+from leadline.api.fetch import Fetch, fetch_in_session
 from leadline.api.fetch_sessions import PartitionWatcher, SentWatermarks, Session
 from leadline.log.log import Isolation
 from leadline.model import BrokerId
@@ -151,7 +151,7 @@ class FollowerFetch:
             session_epoch=request.session_epoch,
             replica_state=FetchRequest.ReplicaState(replica_id=request.replica, replica_epoch=request.broker_epoch),
         )
-        return Fetch(message, Context(self._services, VERSION, None, self._client), self.session)
+        return fetch_in_session(message, Context(self._services, VERSION, None, self._client), self.session)
 
     # Waiting
 

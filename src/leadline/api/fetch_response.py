@@ -1,0 +1,65 @@
+"""The parts of a FetchResponse: a partition with its watermarks, or refused; and partitions by topic.
+
+Pure: values in, values out.
+"""
+
+from collections.abc import Iterable
+
+from leadline.api.fetch_sessions import TopicIdPartition
+from leadline.errors import UnknownTopicId, UnknownTopicOrPartition, UnsupportedCompressionType, WireError
+from leadline.log.log import Log
+from leadline.wire.messages import FetchResponse
+from leadline.wire.primitives import id_of, piece_length
+
+_Partition = FetchResponse.PartitionData
+FetchedPair = tuple[TopicIdPartition, _Partition]  # a partition by its name or id, and what the response says of it
+
+
+def without_records(partition: int, log: Log) -> _Partition:
+    return _Partition(
+        partition_index=partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def refused(partition: int, code: int) -> _Partition:
+    return _Partition(partition_index=partition, error_code=code, high_watermark=-1, records=b"")
+
+
+def failed(partition: int, error: WireError) -> _Partition:
+    """As `refused`. Which fields are null depends on the error, as in Kafka."""
+    part = refused(partition, error.code)
+    if not isinstance(error, UnknownTopicId | UnknownTopicOrPartition | UnsupportedCompressionType):
+        part.aborted_transactions = None
+    if isinstance(error, UnsupportedCompressionType):
+        part.records = None
+    return part
+
+
+def length_of(part: _Partition) -> int:
+    return 0 if part.records is None else piece_length(part.records)
+
+
+def has_diverged(part: _Partition) -> bool:
+    return part.diverging_epoch.end_offset >= 0
+
+
+def redirects(part: _Partition) -> bool:
+    """Whether the client has to truncate first, or to read elsewhere."""
+    return part.diverging_epoch.end_offset >= 0 or part.preferred_read_replica >= 0
+
+
+def by_topic(partitions: Iterable[FetchedPair]) -> list[FetchResponse.FetchableTopicResponse]:
+    """In their order. A topic that comes again after another one is there twice."""
+    topics: list[FetchResponse.FetchableTopicResponse] = []
+    last: tuple[str, bytes] | None = None  # the topic of the last entry
+    for key, part in partitions:
+        if key[:2] != last:
+            last = key[:2]
+            topics.append(FetchResponse.FetchableTopicResponse(topic=key.topic, topic_id=id_of(key.topic_id)))
+        topics[-1].partitions.append(part)
+    return topics

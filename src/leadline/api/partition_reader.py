@@ -1,0 +1,150 @@
+"""Reads the partitions of one fetch, one by one: whether this client may read it here, and what it gets.
+
+A follower's position is reported to the partition with the first read.
+"""
+
+from leadline.api.fetch_params import FetchParams
+from leadline.api.fetch_response import failed, without_records
+from leadline.api.fetch_sessions import Session, TopicIdPartition
+from leadline.api.replica_selector import closer_replica
+from leadline.cluster.metadata_cache import MetadataCache
+from leadline.errors import (
+    FencedLeaderEpoch,
+    InconsistentTopicId,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+    UnknownTopicId,
+    UnsupportedCompressionType,
+    WireError,
+)
+from leadline.log.log import Isolation, Log, ReadResult
+from leadline.model import NO_EPOCH, TopicPartition
+from leadline.replication.hosted_partition import HostedPartition
+from leadline.replication.replicas import Replicas
+from leadline.replication.watchers import Watcher
+from leadline.runtime.ports import Time
+from leadline.wire.fetch_position import FetchPosition
+from leadline.wire.messages import FetchResponse
+from leadline.wire.primitives import id_of
+
+ZSTD_FROM = 10
+LEADERS_FROM = 16
+
+_Partition = FetchResponse.PartitionData
+
+
+class PartitionReader:
+    __slots__ = ("_clock", "_metadata", "_params", "_replicas", "_session", "is_first", "unsettled")
+
+    def __init__(
+        self, params: FetchParams, session: Session | None, replicas: Replicas, metadata: MetadataCache, clock: Time
+    ) -> None:
+        self._params, self._session, self._replicas = params, session, replicas
+        self._metadata, self._clock = metadata, clock
+        self.is_first = True  # the position of a follower counts once, not at each evaluation
+        self.unsettled: set[TopicIdPartition] = set()  # there are more records, or the follower may join the ISR soon
+
+    def tp_of(self, key: TopicIdPartition) -> TopicPartition:
+        if not self._params.by_id:
+            return TopicPartition(key.topic, key.partition)
+        topic_id = id_of(key.topic_id)
+        topic = self._metadata.by_id.get(topic_id)
+        if topic is None:
+            raise UnknownTopicId(f"there is no topic with id {topic_id}")
+        return TopicPartition(topic.name, key.partition)
+
+    def watchers_of(self, hosted: HostedPartition) -> set[Watcher]:
+        return hosted.follower_watchers if self._params.isolation is Isolation.LOG_END else hosted.consumer_watchers
+
+    def read(self, key: TopicIdPartition, position: FetchPosition, left: int, *, min_one: bool) -> _Partition:
+        """At most `left` bytes of it. `min_one`: the first batch comes whole, however large it is."""
+        try:
+            hosted = self._readable(key, position)
+            if self._session is not None:
+                self._session.watch(key, hosted, self.watchers_of(hosted))
+            return self._read_from(hosted, key, position, min(left, position.max_bytes), min_one)
+        except WireError as error:
+            return self._failed(key, error)
+
+    def _readable(self, key: TopicIdPartition, position: FetchPosition) -> HostedPartition:
+        """The partition, if it may be read here by this client in this version."""
+        params, replicas = self._params, self._replicas
+        look_up = replicas.leading if params.only_leader else replicas.holding
+        hosted = look_up(self.tp_of(key), max(position.current_leader_epoch, NO_EPOCH))
+        log = hosted.log
+        if params.is_follower:
+            hosted.leader.follower(params.replica, position.current_leader_epoch)  # raises if it is none
+        elif hosted.is_fenced:
+            raise NotLeaderOrFollower(f"{log.tp} may be led by another broker: this one is cut off")
+        if params.by_id and log.topic_id not in (None, id_of(key.topic_id)):
+            raise InconsistentTopicId(f"partition {log.tp} has topic id {log.topic_id}")
+        if params.version < ZSTD_FROM and log.config.compression_type == "zstd":
+            raise UnsupportedCompressionType(f"{log.tp} has zstd records, which Fetch has from v{ZSTD_FROM} on")
+        return hosted
+
+    def _read_from(
+        self, hosted: HostedPartition, key: TopicIdPartition, position: FetchPosition, limit: int, min_one: bool
+    ) -> _Partition:
+        params, log = self._params, hosted.log
+        part = without_records(key.partition, log)
+        if position.fetch_offset < log.log_end:
+            self.unsettled.add(key)
+        if params.rack and hosted.leader_state is not None:
+            racks = self._metadata.racks
+            part.preferred_read_replica = closer_replica(hosted.leader_state, racks, params.rack, position.fetch_offset)
+            if part.preferred_read_replica >= 0:
+                return part
+        if position.last_fetched_epoch >= 0 and (diverging := _divergence(log, position)) is not None:
+            part.diverging_epoch = diverging
+            return part
+        read = log.read(position.fetch_offset, limit, params.isolation, min_one=min_one)
+        is_held_back = params.is_follower and self._is_held_back(hosted, key, position)
+        if not is_held_back and not read.first_incomplete:
+            _put(read, part, params.isolation)
+        return part
+
+    def _is_held_back(self, hosted: HostedPartition, key: TopicIdPartition, position: FetchPosition) -> bool:
+        """Report the position of the follower. Returns whether a throttle holds its records back."""
+        params, session = self._params, self._session
+        if self.is_first:
+            last_contact = None if session is None else session.last_contact
+            now_ms = self._clock.now_ms()
+            hosted.follower_fetched(params.replica, position, params.replica_epoch, last_contact, now_ms)
+        if params.replica in hosted.leader.isr:
+            return False
+        self.unsettled.add(key)
+        return hosted.is_held_back(params.replica)
+
+    def _failed(self, key: TopicIdPartition, error: WireError) -> _Partition:
+        part = failed(key.partition, error)
+        if self._params.version >= LEADERS_FROM and isinstance(error, FencedLeaderEpoch | NotLeaderOrFollower):
+            topic = self._metadata.topics.get(self.tp_of(key).topic)
+            if topic is not None and key.partition in topic.partitions:
+                leader = topic.partitions[key.partition]
+                part.current_leader = FetchResponse.LeaderIdAndEpoch(
+                    leader_id=leader.leader, leader_epoch=leader.leader_epoch
+                )
+        return part
+
+
+def _divergence(log: Log, position: FetchPosition) -> FetchResponse.EpochEndOffset | None:
+    """Where the log of the client diverges from this one; None if it does not."""
+    end = log.end_of_epoch(position.last_fetched_epoch)
+    if end is None or position.fetch_offset < log.log_start:
+        raise OffsetOutOfRange(
+            f"offset {position.fetch_offset} of {log.tp}, last fetched in epoch {position.last_fetched_epoch}: it "
+            f"starts at {log.log_start}, in epochs {log.epochs.entries}"
+        )
+    if end.epoch >= position.last_fetched_epoch and end.end_offset >= position.fetch_offset:
+        return None
+    return FetchResponse.EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+
+
+def _put(read: ReadResult, part: _Partition, isolation: Isolation) -> None:
+    if read.slice is not None:
+        part.records = read.slice
+    if isolation is Isolation.COMMITTED:
+        part.aborted_transactions = [
+            FetchResponse.AbortedTransaction(producer_id=txn.producer_id, first_offset=txn.first_offset)
+            for txn in read.aborted
+        ]
