@@ -125,6 +125,9 @@ class CrashDisk:
     def pread(self, fd: int, length: int, position: int, /) -> bytes:
         return self._files.pread(fd, length, position)
 
+    def read_into(self, fd: int, buffer: memoryview, position: int, /) -> int:
+        return self._files.read_into(fd, buffer, position)
+
     def is_cached(self, fd: int, position: int, length: int, /) -> bool:
         return self._files.is_cached(fd, position, length)
 

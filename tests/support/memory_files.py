@@ -55,6 +55,11 @@ class MemoryFiles:
     def pread(self, fd: int, length: int, position: int, /) -> bytes:
         return bytes(self._open[fd][position : position + length])
 
+    def read_into(self, fd: int, buffer: memoryview, position: int, /) -> int:
+        data = self.pread(fd, len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
+
     def pwrite(self, fd: int, data: Buffer, position: int, /) -> int:
         content = self._open[fd]
         content.extend(bytes(max(position - len(content), 0)))

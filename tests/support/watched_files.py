@@ -35,6 +35,10 @@ class WatchedFiles:
         self._on("pread", fd)
         return self.inner.pread(fd, length, position)
 
+    def read_into(self, fd: int, buffer: memoryview, position: int, /) -> int:
+        self._on("pread", fd)
+        return self.inner.read_into(fd, buffer, position)
+
     def is_cached(self, fd: int, position: int, length: int, /) -> bool:
         return self.inner.is_cached(fd, position, length)
 

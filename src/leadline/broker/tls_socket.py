@@ -1,0 +1,233 @@
+"""TLS between a socket and its frames: a `Socket` over another `Socket`.
+
+Bytes that arrive are decrypted in `recv_into`; bytes to send are encrypted in slices. Encrypted bytes leave in their
+order before anything else. The part that the socket did not take waits here: never more than one slice of it.
+
+    handshake  -> open          both sides have the keys: `recv_into` returns the peer's first bytes
+    open       -> closed        the peer said goodbye, broke the protocol, or the socket failed
+    a handshake takes half a millisecond of the loop, so only `HandshakeBudget` of them go on in one iteration
+    a renegotiation is refused: see `security/tls.py`
+"""
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from leadline.model import Buffer
+from leadline.runtime.network import Socket
+
+SLICE_BYTES = 256 * 1024  # encrypted at once: large enough that calls cost little, small enough for one loop iteration
+RECEIVE_BYTES = 256 * 1024
+MAX_HANDSHAKES = 8  # steps of handshakes in one iteration of the loop
+
+
+class HandshakeBudget:
+    """How many steps of handshakes may still be taken in this iteration of the loop."""
+
+    def __init__(self, steps: int = MAX_HANDSHAKES) -> None:
+        self._steps = self._left = steps
+
+    def take(self) -> bool:
+        if not self._left:
+            return False
+        if self._left == self._steps:
+            asyncio.get_running_loop().call_soon(self._renew)
+        self._left -= 1
+        return True
+
+    def _renew(self) -> None:
+        self._left = self._steps
+
+
+class TlsBuffers:
+    """Buffers that all connections of a broker share: they are used within one call only."""
+
+    def __init__(self) -> None:
+        self.received = memoryview(bytearray(RECEIVE_BYTES))
+        self.plain = memoryview(bytearray(SLICE_BYTES))
+
+
+class TlsFailed(ConnectionError):
+    """The peer does not speak TLS, or no TLS that this listener accepts."""
+
+
+class TlsSocket:
+    """`read_file`: reads part of a file into a buffer, as the files port does."""
+
+    def __init__(
+        self,
+        sock: Socket,
+        context: ssl.SSLContext,
+        buffers: TlsBuffers,
+        budget: HandshakeBudget,
+        read_file: Callable[[int, memoryview, int], int],
+    ) -> None:
+        self._sock, self._buffers, self._budget, self._read_file = sock, buffers, budget, read_file
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self.is_open = False  # the handshake is over
+        self._unsent = memoryview(b"")  # encrypted, and not taken by the socket yet
+        self._reader: Callable[[], None] | None = None
+        self._writer: Callable[[], None] | None = None
+        self._is_reader_due = False  # the reader is called again, for bytes that were received already
+
+    @property
+    def peer_certificate(self) -> bytes | None:
+        """In DER; None if the peer showed none."""
+        return self._tls.getpeercert(binary_form=True)
+
+    # Receiving
+
+    def recv_into(self, buffer: bytearray | memoryview, /) -> int:
+        if not self.is_open and not self._handshake():
+            return 0
+        view, count = memoryview(buffer), 0
+        try:
+            while count < len(view):
+                read = self._read(view[count:])
+                if not read:
+                    break
+                count += read
+        except BlockingIOError:
+            if not count:
+                raise
+        if count == len(view) and (self._tls.pending() or self._incoming.pending):
+            self._call_reader_again()
+        return count
+
+    def _read(self, view: memoryview) -> int:
+        """Decrypted bytes, as many as there are of one TLS record. 0: the peer has closed its side."""
+        while True:
+            try:
+                return self._tls.read(len(view), view)  # type: ignore[return-value]
+            except ssl.SSLWantReadError:
+                if self._outgoing.pending:  # an answer to a change of keys
+                    self._send_encrypted()
+                if not self._receive():
+                    return 0
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                return 0
+            except ssl.SSLError as error:
+                raise TlsFailed(f"TLS failed: {_reason(error)}") from None
+
+    def _receive(self) -> bool:
+        count = self._sock.recv_into(self._buffers.received)
+        if not count:
+            self._incoming.write_eof()
+            return False
+        self._incoming.write(self._buffers.received[:count])
+        return True
+
+    def _handshake(self) -> bool:
+        """Go on with the handshake. False if the peer has left; BlockingIOError if it is not over."""
+        if not self._budget.take():
+            raise BlockingIOError  # the bytes wait in the socket: it is readable in the next iteration, too
+        if not self._receive():
+            return False
+        try:
+            self._tls.do_handshake()
+            self.is_open = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError as error:
+            self._send_encrypted()  # an alert that says why
+            raise TlsFailed(f"TLS failed: {_reason(error)}") from None
+        self._send_encrypted()
+        if not self.is_open:
+            raise BlockingIOError
+        return True
+
+    def on_readable(self, call: Callable[[], None] | None, /) -> None:
+        self._reader = call
+        self._sock.on_readable(call)
+        if call is not None and self.is_open and (self._tls.pending() or self._incoming.pending):
+            self._call_reader_again()
+
+    def _call_reader_again(self) -> None:
+        if not self._is_reader_due:
+            self._is_reader_due = True
+            asyncio.get_running_loop().call_soon(self._call_reader)
+
+    def _call_reader(self) -> None:
+        self._is_reader_due = False
+        if self._reader is not None:
+            self._reader()
+
+    # Sending
+
+    def send(self, data: Buffer, flags: int = 0, /) -> int:
+        """The number of bytes that were encrypted. They are sent, or wait here to be sent."""
+        if self._unsent:
+            self._send_encrypted()
+            if self._unsent:
+                raise BlockingIOError
+        try:
+            count = self._tls.write(memoryview(data)[:SLICE_BYTES])
+        except ssl.SSLWantReadError:  # the handshake is not over
+            raise BlockingIOError from None
+        except ssl.SSLError as error:
+            raise TlsFailed(f"TLS failed: {_reason(error)}") from None
+        self._send_encrypted()
+        return count
+
+    def sendmsg(self, buffers: Iterable[Buffer], ancillary: Iterable[tuple[int, int, bytes]], flags: int, /) -> int:
+        return self.send(b"".join(buffers))
+
+    def send_file(self, fd: int, position: int, count: int, /) -> int:
+        if self._unsent:
+            self._send_encrypted()
+            if self._unsent:
+                raise BlockingIOError
+        plain = self._buffers.plain[: min(count, SLICE_BYTES)]
+        read = self._read_file(fd, plain, position)
+        return self.send(plain[:read]) if read else 0
+
+    def _send_encrypted(self) -> None:
+        """Send what is encrypted, as far as the socket takes it. `_writable` sees to the rest."""
+        if self._outgoing.pending:
+            encrypted = self._outgoing.read()
+            self._unsent = memoryview(bytes(self._unsent) + encrypted if self._unsent else encrypted)
+        if not self._unsent:
+            return
+        with suppress(BlockingIOError, InterruptedError):
+            self._unsent = self._unsent[self._sock.send(self._unsent) :]
+        if self._unsent:
+            self._sock.on_writable(self._writable)
+
+    def _writable(self) -> None:
+        try:
+            self._send_encrypted()
+        except OSError:
+            self._sock.on_writable(None)
+            if self._reader is not None:
+                self._reader()  # it meets the error
+            return
+        if not self._unsent:
+            self._sock.on_writable(self._writer)
+            if self._writer is not None:
+                self._writer()
+
+    def on_writable(self, call: Callable[[], None] | None, /) -> None:
+        self._writer = call
+        if not self._unsent:
+            self._sock.on_writable(call)
+
+    def set_buffers(self, send_bytes: int, receive_bytes: int, /) -> None:
+        self._sock.set_buffers(send_bytes, receive_bytes)
+
+    def close(self) -> None:
+        """Say goodbye if there is room for it, so that the peer knows that nothing is missing."""
+        self._reader = self._writer = None
+        self._sock.on_writable(None)
+        with suppress(ssl.SSLError, ValueError):  # it would wait for the peer's goodbye, which nobody needs
+            self._tls.unwrap()
+        with suppress(OSError):  # no room, or the peer is gone
+            if self._outgoing.pending or self._unsent:
+                self._sock.send(bytes(self._unsent) + self._outgoing.read())
+        self._sock.close()
+
+
+def _reason(error: ssl.SSLError) -> str:
+    """OpenSSL's words for it, without the line of its source."""
+    return (error.reason or str(error)).lower().replace("_", " ")

@@ -1,0 +1,213 @@
+"""TLS over a socket: a peer with Python's own TLS on the other end of a connection."""
+
+import asyncio
+import os
+import random
+import socket
+import ssl
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from leadline.broker.tls_socket import SLICE_BYTES, HandshakeBudget, TlsBuffers, TlsFailed, TlsSocket
+from leadline.runtime.network import TcpSocket
+from leadline.runtime.ports import OsFiles
+from tests.support.certificates import client_context, server_context
+
+PATIENCE_S = 60
+Peer = Callable[[ssl.SSLSocket], object]
+Server = Callable[[TlsSocket], Awaitable[object]]
+
+
+def run(tmp_path: Path, peer: Peer, server: Server, client: str | None = None, **context: ssl.VerifyMode) -> None:
+    """The peer runs in a thread, blocking; the server on a loop."""
+    ours, theirs = socket.socketpair()
+    failures: list[BaseException] = []
+    server_side, client_side = server_context(tmp_path, **context), client_context(tmp_path, client)
+
+    def talk() -> None:
+        try:
+            theirs.settimeout(PATIENCE_S)
+            with client_side.wrap_socket(theirs, server_hostname="localhost") as tls:
+                peer(tls)
+        except BaseException as error:  # noqa: BLE001  shown by the test
+            failures.append(error)
+
+    async def main() -> None:
+        sock = TcpSocket(ours.family, ours.type, ours.proto, ours.detach())
+        sock.setblocking(False)
+        tls = TlsSocket(sock, server_side, TlsBuffers(), HandshakeBudget(), OsFiles.read_into)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await server(tls)
+        finally:
+            tls.on_readable(None)
+            tls.close()
+
+    thread = threading.Thread(target=talk)
+    thread.start()
+    try:
+        asyncio.run(main())
+    finally:
+        thread.join(PATIENCE_S)
+    if failures:
+        raise failures[0]
+
+
+async def received(tls: TlsSocket, count: int, room: int = 100_000) -> bytes:
+    """So many bytes, taken whenever the socket says that there are some; fewer if the peer closes before."""
+    data, buffer, ready = bytearray(), bytearray(room), asyncio.Event()
+    tls.on_readable(ready.set)
+    while len(data) < count:
+        await ready.wait()
+        ready.clear()
+        try:
+            taken = tls.recv_into(memoryview(buffer)[: count - len(data)])
+        except BlockingIOError:
+            continue
+        if not taken:
+            break
+        data += buffer[:taken]
+        ready.set() if taken == room else None
+    tls.on_readable(None)
+    return bytes(data)
+
+
+async def sent(tls: TlsSocket, send: Callable[[int], int], count: int) -> None:
+    done, room = 0, asyncio.Event()
+    while done < count:
+        try:
+            done += send(done)
+        except BlockingIOError:
+            room.clear()
+            tls.on_writable(room.set)
+            await room.wait()
+            tls.on_writable(None)
+
+
+def read_exactly(tls: ssl.SSLSocket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        chunk = tls.recv(count - len(data))
+        if not chunk:
+            break
+        data += chunk
+    return bytes(data)
+
+
+def test_bytes_arrive_both_ways_in_order(tmp_path: Path) -> None:
+    there, back = random.Random(1).randbytes(3_000_000), random.Random(2).randbytes(5_000_000)
+
+    def peer(tls: ssl.SSLSocket) -> None:
+        tls.sendall(there)
+        assert read_exactly(tls, len(back)) == back
+
+    async def server(tls: TlsSocket) -> None:
+        assert await received(tls, len(there)) == there
+        await sent(tls, lambda done: tls.send(memoryview(back)[done:]), len(back))
+        assert await received(tls, 1) == b""  # the peer has read everything and said goodbye
+
+    run(tmp_path, peer, server)
+
+
+def test_a_file_is_sent_in_slices(tmp_path: Path) -> None:
+    content = random.Random(3).randbytes(3 * SLICE_BYTES + 12_345)
+    path = tmp_path / "file"
+    path.write_bytes(content)
+
+    def peer(tls: ssl.SSLSocket) -> None:
+        tls.sendall(b"go")
+        assert read_exactly(tls, len(content) - 100) == content[100:]
+
+    async def server(tls: TlsSocket) -> None:
+        await received(tls, 2)
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            await sent(tls, lambda at: tls.send_file(fd, 100 + at, len(content) - 100 - at), len(content) - 100)
+            assert tls.send_file(fd, len(content), 10) == 0
+        finally:
+            os.close(fd)
+
+    run(tmp_path, peer, server)
+
+
+def test_small_pieces_leave_together(tmp_path: Path) -> None:
+    def peer(tls: ssl.SSLSocket) -> None:
+        tls.sendall(b"go")
+        assert read_exactly(tls, 9) == b"onetwosix"
+
+    async def server(tls: TlsSocket) -> None:
+        await received(tls, 2)
+        assert tls.sendmsg([b"one", memoryview(b"two"), bytearray(b"six")], (), 0) == 9
+
+    run(tmp_path, peer, server)
+
+
+def test_what_was_received_and_not_taken_calls_the_reader_again(tmp_path: Path) -> None:
+    """The socket itself is not readable any more: all its bytes have been decrypted."""
+
+    def peer(tls: ssl.SSLSocket) -> None:
+        tls.sendall(b"0123456789")
+        tls.recv(1)
+
+    async def server(tls: TlsSocket) -> None:
+        assert await received(tls, 10, room=3) == b"0123456789"
+        tls.send(b"!")
+
+    run(tmp_path, peer, server)
+
+
+@pytest.mark.parametrize("name", ["alice", None])
+def test_the_certificate_of_the_peer_is_known_once_it_is_open(tmp_path: Path, name: str | None) -> None:
+    def peer(tls: ssl.SSLSocket) -> None:
+        tls.sendall(b"hello")
+        tls.recv(1)
+
+    async def server(tls: TlsSocket) -> None:
+        assert not tls.is_open
+        await received(tls, 5)
+        assert tls.is_open
+        certificate = tls.peer_certificate
+        assert (certificate is not None and b"alice" in certificate) is (name is not None)
+        tls.send(b"!")
+
+    run(tmp_path, peer, server, client=name, verify=ssl.CERT_OPTIONAL)
+
+
+def test_a_peer_without_a_certificate_is_refused_where_one_is_required(tmp_path: Path) -> None:
+    def peer(tls: ssl.SSLSocket) -> None:
+        with pytest.raises(ssl.SSLError, match=r"(?i)certificate.required"):
+            tls.recv(1)
+
+    async def server(tls: TlsSocket) -> None:
+        with pytest.raises(TlsFailed, match="peer did not return a certificate"):
+            await received(tls, 1)
+
+    run(tmp_path, peer, server, verify=ssl.CERT_REQUIRED)
+
+
+def test_a_peer_that_speaks_no_tls_is_refused_at_its_first_bytes(tmp_path: Path) -> None:
+    async def main() -> None:
+        ours, theirs = socket.socketpair()
+        sock = TcpSocket(ours.family, ours.type, ours.proto, ours.detach())
+        sock.setblocking(False)
+        tls = TlsSocket(sock, server_context(tmp_path), TlsBuffers(), HandshakeBudget(), OsFiles.read_into)
+        theirs.sendall(bytes.fromhex("0000001a 0012 0003 00000001"))  # a request of Kafka's
+        with pytest.raises(TlsFailed, match="wrong version number"):
+            tls.recv_into(bytearray(100))
+        tls.close()
+        theirs.close()
+
+    asyncio.run(main())
+
+
+def test_handshakes_of_one_iteration_are_bounded(tmp_path: Path) -> None:
+    async def main() -> None:
+        budget = HandshakeBudget(2)
+        assert [budget.take() for _ in range(3)] == [True, True, False]
+        await asyncio.sleep(0)
+        assert [budget.take() for _ in range(3)] == [True, True, False]
+
+    asyncio.run(main())
