@@ -21,6 +21,7 @@ from leadline.coordinator.transaction_coordinator import TransactionCoordinator
 from leadline.log.log_dirs import LogDirs
 from leadline.replication.replicas import Replicas
 from leadline.runtime.ports import Time
+from leadline.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from leadline.api.fast.follower_fetch import FollowerFetch
@@ -64,6 +65,7 @@ class ClientConnection:
 
     host: str
     listener: str
+    principal: Principal = ANONYMOUS
     last_commit: "OffsetCommitOutline | OffsetCommitRequestTemplate | None" = None
     follower_fetch: "FollowerFetch | None" = None
 

@@ -9,10 +9,10 @@ Large frames are received and served in steps, and so are many small frames that
 What a peer asked for is carried out even if the peer leaves meanwhile, as in Kafka, which does not read from a
 connection either while its request is under way. The reply then goes nowhere.
 
-Where more attaches:
-- A transform of the bytes (TLS) is a `Socket` over the accepted one: `Net` hands it to the connection instead.
-- Authentication replaces `serve` of a connection until the peer is known: all frames go through it.
-- A quota that mutes a connection is one more reason in `_is_blocked`, and a timer that calls `_go_on`.
+TLS is a `Socket` over the accepted one (`tls_socket`): the connection does not notice. Until the peer is known, `serve`
+is that of its login (`authentication`): all frames go through it.
+
+Where more attaches: a quota that mutes a connection is one more reason in `_is_blocked`, and a timer calls `_go_on`.
 """
 
 import asyncio
@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 from leadline.api.context import ClientConnection
 from leadline.broker.connection_state import RECEIVE_MAY_FOLLOW, CloseConnection, ReceiveState, SendState
+from leadline.broker.frame_memory import FrameMemory
 from leadline.broker.frame_reader import SIZE_BYTES, FrameReader
 from leadline.broker.reply_queue import MAX_QUEUED, PendingReply, Reply, ReplyQueue, unchanged
 from leadline.broker.sender import FLUSH_BYTES, MAX_BUFFERS, Sender
 from leadline.runtime.immediate_future import ImmediateFuture
 from leadline.runtime.network import Socket
 from leadline.runtime.ports import shortage
+from leadline.security.principal import Principal
 
 if TYPE_CHECKING:
     from leadline.broker.net import Net
@@ -49,7 +51,8 @@ _STARVED, _CLOSED, _READY = ReceiveState.STARVED, ReceiveState.CLOSED, SendState
 class Connection:
     def __init__(self, net: "Net", sock: Socket, host: str, port: int, listener: str) -> None:
         self.net, self.sock, self.host, self.port, self.listener = net, sock, host, port, listener
-        self.serve: ServeFrame = net.serve
+        self.serve: ServeFrame = net.serve  # or that of its login, until its peer is known
+        self.is_logged_in = True
         self.client = ClientConnection(host, listener)  # what requests know of it
         self.last_active = net.now()  # when its bytes were last served
         self.receive_state = _READING
@@ -75,6 +78,25 @@ class Connection:
 
     def start(self) -> None:
         self._watch()
+
+    def await_login(self, memory: FrameMemory) -> None:
+        """Its peer is a stranger, who gets little memory, until `logged_in`."""
+        self.is_logged_in, self._memory = False, memory
+        self._reader.use(memory)
+
+    def logged_in(self, principal: Principal) -> None:
+        """Requests are served from now on."""
+        self.client.principal, self.serve = principal, self.net.serve
+        if not self.is_logged_in:
+            self.is_logged_in, self._memory = True, self.net.memory
+            self._reader.use(self.net.memory)
+            self.net.logged_in(self)
+
+    def send_last(self, reply: Reply) -> None:
+        """Send what the peer should still get before the connection is closed, as far as there is room."""
+        if self.receive_state is not _CLOSED:
+            self._sender.put(reply)
+            self._flush()
 
     def close(self, why: str, *, quiet: bool = False) -> None:
         if self.receive_state is _CLOSED:

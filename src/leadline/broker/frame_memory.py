@@ -5,20 +5,30 @@ Large buffers are used again, since new memory costs more than its use.
 
 queued.max.request.bytes bounds what has begun to arrive: `is_full` says that no further request may begin. One that has
 begun is received to its end.
+
+Connections that are not logged in yet have a memory of their own, `LoginMemory`. What strangers announce costs nothing
+there, and what they send is bounded.
 """
 
 from collections.abc import Callable
 
+from leadline.broker.connection_state import CloseConnection
+
 SCRATCH_BYTES = 256 * 1024  # one read takes at most this much from a socket
 GROWTH_BYTES = 1024 * 1024  # the buffer of a large frame grows by at least this much, as its bytes arrive
 MAX_SPARE_BUFFERS = 4  # buffers of large frames that are kept for the next ones
+LOGIN_GROWTH_BYTES = 4096
+MAX_LOGIN_BYTES = 16 * 1024 * 1024  # of all frames that have arrived in part, on connections that are not logged in
 
 
 class FrameMemory:
+    growth_bytes = GROWTH_BYTES
+    limit_name = "socket.request.max.bytes"
+
     def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._call_soon = call_soon
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
-        self.max_frame_bytes = 0  # socket.request.max.bytes
+        self.max_frame_bytes = 0
         self.is_full = False
         self._queued_max_bytes = -1  # queued.max.request.bytes; not positive: no bound
         self._reserved = 0
@@ -40,6 +50,9 @@ class FrameMemory:
             for resume in starved:
                 self._call_soon(resume)
 
+    def arrived(self, count: int) -> None:
+        """So many bytes of a frame have arrived in part; negative: they are no longer kept."""
+
     def wait(self, resume: Callable[[], None]) -> None:
         """Call `resume` soon after memory was released."""
         self._starved[resume] = None
@@ -56,3 +69,19 @@ class FrameMemory:
     def keep_spare(self, buffer: bytearray) -> None:
         if SCRATCH_BYTES < len(buffer) <= 2 * GROWTH_BYTES and len(self._spare) < MAX_SPARE_BUFFERS:
             self._spare.append(buffer)
+
+
+class LoginMemory(FrameMemory):
+    """Of connections that are not logged in."""
+
+    growth_bytes = LOGIN_GROWTH_BYTES
+    limit_name = "sasl.server.max.receive.size"
+
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        super().__init__(call_soon)
+        self._arrived = 0
+
+    def arrived(self, count: int) -> None:
+        if count > 0 and self._arrived + count > MAX_LOGIN_BYTES:
+            raise CloseConnection(f"connections that are not logged in have sent more than {MAX_LOGIN_BYTES} bytes")
+        self._arrived += count

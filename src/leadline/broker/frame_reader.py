@@ -13,7 +13,7 @@ from struct import Struct
 from typing import NoReturn
 
 from leadline.broker.connection_state import CloseConnection
-from leadline.broker.frame_memory import GROWTH_BYTES, FrameMemory
+from leadline.broker.frame_memory import FrameMemory
 
 SIZE_BYTES = 4
 
@@ -73,7 +73,7 @@ class FrameReader:
         front = self._data[self.at : self.end]
         self._data, self.at, self.end = _NOTHING, 0, 0
         size = _unpack_size(front)[0] + SIZE_BYTES if len(front) >= SIZE_BYTES else SIZE_BYTES
-        self.partial = self._memory.buffer(max(min(size, GROWTH_BYTES), len(front)))
+        self.partial = self._memory.buffer(max(min(size, self._memory.growth_bytes), len(front)))
         self.partial[: len(front)] = front
         self._filled, self.target = 0, SIZE_BYTES
         self.received(len(front))
@@ -94,6 +94,7 @@ class FrameReader:
         A larger buffer is another one: a view of a request that lay in this one before may not be gone yet.
         """
         assert self.partial is not None
+        self._memory.arrived(count)
         self._filled += count
         if self._filled < SIZE_BYTES:
             return
@@ -105,7 +106,7 @@ class FrameReader:
             self.reserved = whole
             self._memory.reserve(whole)
         if self._filled == len(self.partial) < whole:
-            grown = min(whole, max(2 * len(self.partial), GROWTH_BYTES))
+            grown = min(whole, max(2 * len(self.partial), self._memory.growth_bytes))
             self.partial = self.partial.ljust(grown, b"\0")
         self.target = min(whole, len(self.partial))
 
@@ -120,7 +121,15 @@ class FrameReader:
     def release(self) -> None:
         """The partial frame no longer counts for memory."""
         count, self.reserved = self.reserved, 0
+        self._memory.arrived(-self._filled)
+        self._filled = 0
         self._memory.release(count)
 
+    def use(self, memory: FrameMemory) -> None:
+        """Frames count for another memory from now on. There must be no partial one."""
+        assert self.partial is None
+        self._memory = memory
+
     def _refuse(self, size: int) -> NoReturn:
-        raise CloseConnection(f"a request of {size} bytes; socket.request.max.bytes={self._memory.max_frame_bytes}")
+        memory = self._memory
+        raise CloseConnection(f"a request of {size} bytes; {memory.limit_name}={memory.max_frame_bytes}")

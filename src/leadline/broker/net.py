@@ -1,7 +1,7 @@
 """The connections of a broker: accepts them, bounds them, closes idle ones, and closes all of them in the end.
 
-`acceptor` accepts, `connection` serves one client, `connection_quotas` counts. A listener with a transform, such as
-TLS, wraps the accepted socket in `_accepted`: see `runtime/network.py`.
+`acceptor` accepts, `connection` serves one client, `connection_quotas` counts. `authentication` and `tls_socket`
+protect listeners that are not PLAINTEXT.
 """
 
 import asyncio
@@ -9,13 +9,14 @@ import logging
 from collections.abc import Callable
 
 from leadline.broker.acceptor import Acceptor
+from leadline.broker.authentication import Logins
 from leadline.broker.connection import Connection, ServeFrame
 from leadline.broker.connection_quotas import ConnectionLimits, ConnectionQuotas
 from leadline.broker.frame_memory import FrameMemory
 from leadline.broker.readahead import Readahead
 from leadline.runtime.deferred_completions import DeferredCompletions
 from leadline.runtime.network import Network, Socket, TcpNetwork
-from leadline.runtime.ports import SystemTime
+from leadline.runtime.ports import OsFiles, SystemTime
 from leadline.runtime.step_scheduler import StepScheduler
 
 log = logging.getLogger(__name__)
@@ -30,8 +31,10 @@ class Net:
         limits: ConnectionLimits,
         network: Network | None = None,
         now: Callable[[], float] = SystemTime.monotonic_s,
+        logins: Logins | None = None,
     ) -> None:
         self.limits, self.now = limits, now
+        self.logins = logins or Logins(SystemTime(), OsFiles.read_into, {})
         self.connections: set[Connection] = set()
         self.memory = FrameMemory(asyncio.get_running_loop().call_soon)
         self.memory.configure(limits.socket_request_max_bytes, limits.queued_max_request_bytes)
@@ -69,16 +72,21 @@ class Net:
             sock.close()
             return
         sock.set_buffers(self.limits.socket_send_buffer_bytes, self.limits.socket_receive_buffer_bytes)
-        connection = Connection(self, sock, host, port, listener)
+        connection = Connection(self, self.logins.protect(sock, listener), host, port, listener)
         self.connections.add(connection)
         self._quotas.opened(host)
+        self.logins.begin(connection)
         try:
             connection.start()
         except OSError as error:  # the loop cannot watch it
             connection.close(f"it cannot be served: {error}")
 
+    def logged_in(self, connection: Connection) -> None:
+        self.logins.ended(connection)
+
     def closed(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self.logins.ended(connection)
         self._quotas.closed(connection.host)
         self._acceptor.try_again()
 
@@ -95,6 +103,7 @@ class Net:
             idle = [it for it in self.connections if not it.is_served and it.last_active < oldest]
             for connection in idle:
                 connection.close(f"idle; connections.max.idle.ms={max_idle_ms}", quiet=True)
+        self.logins.close_late()
         self._schedule_idle_check()
 
     # The end

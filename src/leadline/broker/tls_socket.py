@@ -21,6 +21,8 @@ SLICE_BYTES = 256 * 1024  # encrypted at once: large enough that calls cost litt
 RECEIVE_BYTES = 256 * 1024
 MAX_HANDSHAKES = 8  # steps of handshakes in one iteration of the loop
 
+ReadFile = Callable[[int, memoryview, int], int]  # part of a file into a buffer, as the files port does
+
 
 class HandshakeBudget:
     """How many steps of handshakes may still be taken in this iteration of the loop."""
@@ -53,15 +55,13 @@ class TlsFailed(ConnectionError):
 
 
 class TlsSocket:
-    """`read_file`: reads part of a file into a buffer, as the files port does."""
-
     def __init__(
         self,
         sock: Socket,
         context: ssl.SSLContext,
         buffers: TlsBuffers,
         budget: HandshakeBudget,
-        read_file: Callable[[int, memoryview, int], int],
+        read_file: ReadFile,
     ) -> None:
         self._sock, self._buffers, self._budget, self._read_file = sock, buffers, budget, read_file
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -1,0 +1,154 @@
+"""How a connection finds out who its peer is, before it serves requests.
+
+Until then `Connection.serve` is one of the logins below; afterwards it is that of the requests.
+
+    PLAINTEXT        nobody has to say who it is: it is ANONYMOUS
+    SSL              the certificate says it, once the handshake is over
+    SASL_*           the peer logs in: see `security/sasl_authenticator.py`
+
+    no request is served before the peer is known; what was received after a login that failed is never looked at
+    a login that fails is closed after connection.failed.authentication.delay.ms, and reads nothing meanwhile
+    a login has `LOGIN_SECONDS`; of more than `MAX_LOGINS` at a time, the oldest gives way
+"""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from leadline.broker.connection_state import CloseConnection
+from leadline.broker.frame_memory import LoginMemory
+from leadline.broker.reply_queue import PendingReply, Reply
+from leadline.broker.tls_socket import HandshakeBudget, ReadFile, TlsBuffers, TlsSocket
+from leadline.config.listeners import SecurityProtocol
+from leadline.runtime.network import Socket
+from leadline.runtime.ports import Time
+from leadline.security.principal import ANONYMOUS, Principal
+from leadline.security.sasl_authenticator import Admission, LoginFailure, SaslAuthenticator, SaslListener, SaslSession
+from leadline.wire.frames import FRONT
+
+if TYPE_CHECKING:
+    from leadline.broker.connection import Connection
+
+LOGIN_SECONDS = 30.0
+MAX_LOGINS = 1000
+
+Served = Reply | PendingReply | Awaitable[Reply | None] | None
+
+
+@dataclass(slots=True, kw_only=True)
+class ListenerSecurity:
+    """How connections of one listener are protected. New connections get what is set here when they are accepted."""
+
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    tls: ssl.SSLContext | None = None
+    principal_of: Callable[[bytes | None], Principal] = lambda certificate: ANONYMOUS  # ValueError: no rule matches
+    sasl: SaslListener | None = None
+    failure_delay_s: float = 0.1
+    max_receive_bytes: int = 524_288
+
+
+class CertificateLogin:
+    """On an SSL listener. The first frame can be there only if the handshake is over."""
+
+    def __init__(self, connection: "Connection", sock: TlsSocket, security: ListenerSecurity) -> None:
+        self._connection, self._sock, self._security = connection, sock, security
+
+    def serve(self, connection: "Connection", frame: memoryview) -> Served:
+        try:
+            principal = self._security.principal_of(self._sock.peer_certificate)
+        except ValueError as error:
+            raise CloseConnection(f"its certificate names no user: {error}") from None
+        connection.logged_in(principal)
+        return connection.serve(connection, frame)
+
+
+class SaslLogin:
+    """On a SASL listener: drives the login, and each time the peer logs in again."""
+
+    def __init__(self, connection: "Connection", security: ListenerSecurity, time: Time) -> None:
+        assert security.sasl is not None
+        self._connection, self._security, self._time = connection, security, time
+        self._authenticator = SaslAuthenticator(security.sasl)
+
+    def serve(self, connection: "Connection", frame: memoryview) -> Served:
+        step = self._authenticator.receive(bytes(frame), self._time.now_ms(), self._monotonic_ms())
+        if step.failure is not None:
+            return self._fail(step.failure)
+        if step.session is not None:
+            self._logged_in(step.session)
+        return step.send
+
+    def _logged_in(self, session: SaslSession) -> None:
+        self._connection.logged_in(session.principal)
+        if session.expires_monotonic_ms is not None:
+            self._connection.serve = self._serve_session
+
+    def _serve_session(self, connection: "Connection", frame: memoryview) -> Served:
+        """The login has an end: each request is held against it."""
+        api_key = FRONT.unpack_from(frame)[0] if len(frame) >= FRONT.size else -1
+        admission = self._authenticator.admit(api_key, self._monotonic_ms())
+        if admission is Admission.CLOSE:
+            raise CloseConnection("its login has expired")
+        if admission is Admission.REAUTHENTICATE:
+            connection.serve = self.serve
+            return self.serve(connection, frame)
+        return connection.net.serve(connection, frame)
+
+    async def _fail(self, failure: LoginFailure) -> Reply | None:
+        if failure.delayed:
+            await asyncio.sleep(self._security.failure_delay_s)
+        if failure.response:
+            self._connection.send_last(failure.response)
+        raise CloseConnection(f"its login failed: {failure.reason}")
+
+    def _monotonic_ms(self) -> int:
+        return int(self._time.monotonic_s() * 1000)
+
+
+class Logins:
+    """The connections whose peers are not known yet.
+
+    `by_listener` says how listeners are protected. One that is not in it is PLAINTEXT.
+    """
+
+    def __init__(self, time: Time, read_file: ReadFile, by_listener: Mapping[str, ListenerSecurity]) -> None:
+        self._time, self._read_file, self.by_listener = time, read_file, dict(by_listener)
+        self._buffers, self._budget = TlsBuffers(), HandshakeBudget()
+        self._memory = LoginMemory(asyncio.get_running_loop().call_soon)
+        self._waiting: dict[Connection, float] = {}  # with the time at which they came, the first one first
+
+    def protect(self, sock: Socket, listener: str) -> Socket:
+        """The socket through which a new connection speaks."""
+        security = self.by_listener.get(listener)
+        if security is None or security.tls is None:
+            return sock
+        return TlsSocket(sock, security.tls, self._buffers, self._budget, self._read_file)
+
+    def begin(self, connection: "Connection") -> None:
+        """Have a new connection find out who its peer is."""
+        security, sock = self.by_listener.get(connection.listener), connection.sock
+        if security is None or security.protocol is SecurityProtocol.PLAINTEXT:
+            return
+        if security.sasl is not None:
+            connection.serve = SaslLogin(connection, security, self._time).serve
+        else:
+            assert isinstance(sock, TlsSocket)
+            connection.serve = CertificateLogin(connection, sock, security).serve
+        self._memory.max_frame_bytes = security.max_receive_bytes
+        connection.await_login(self._memory)
+        self._waiting[connection] = self._time.monotonic_s()
+        if len(self._waiting) > MAX_LOGINS:
+            oldest = next(iter(self._waiting))
+            oldest.close(f"more than {MAX_LOGINS} connections are not logged in, and this one is the oldest")
+
+    def ended(self, connection: "Connection") -> None:
+        """It is logged in, or closed."""
+        self._waiting.pop(connection, None)
+
+    def close_late(self) -> None:
+        """To be called every few seconds."""
+        oldest_s = self._time.monotonic_s() - LOGIN_SECONDS
+        for connection in [connection for connection, came_s in self._waiting.items() if came_s < oldest_s]:
+            connection.close(f"its login took longer than {LOGIN_SECONDS:.0f} s")
