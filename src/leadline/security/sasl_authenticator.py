@@ -18,6 +18,7 @@ over one at a time, and carries out the step that comes back before it reads the
     COMPLETE        (`admit` decides: serve a request, close an expired session, or begin anew)
                     SaslHandshake                          the enabled mechanisms                    AUTHENTICATE
                     SaslHandshake, another mechanism       the enabled mechanisms                    OTHER_MECHANISM
+                    SaslHandshake, mechanism not enabled   close at once                             FAILED
     OTHER_MECHANISM anything                               close after the delay                     FAILED
     any             a frame that cannot be parsed          close at once                             FAILED
 
@@ -226,8 +227,11 @@ class SaslAuthenticator:
         if self.reauthenticating:
             self._reauthenticated_ms = monotonic_ms
         if request.mechanism not in mechanisms:
+            reason = f"unsupported SASL mechanism {request.mechanism!r:.100}"
+            if self.reauthenticating:
+                return self._fail(reason, delayed=False)
             refusal = SaslHandshakeResponse(error_code=UnsupportedSaslMechanism.code, mechanisms=mechanisms.names)
-            return self._fail(f"unsupported SASL mechanism {request.mechanism!r:.100}", _response(refusal, head))
+            return self._fail(reason, _response(refusal, head))
         if self.session is not None and request.mechanism != self.session.mechanism:
             self._move(LoginState.OTHER_MECHANISM)
         else:
