@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from leadline.coordination import registration, znodes
+from leadline.coordination import znodes
 from leadline.coordination.node_json import MalformedNode
-from leadline.coordination.registration import RegisteredEndpoint, Registration, VersionRange
 from leadline.coordination.znodes import PartitionStateNode, ReplicaAssignment, TopicNode
 from leadline.model import TopicPartition, parse_id
 
@@ -23,12 +22,6 @@ T0 = TopicPartition("t", 0)
 def topic_of(given: Any) -> TopicNode:
     partitions = {int(number): ReplicaAssignment(*map(tuple, lists)) for number, lists in given["partitions"].items()}
     return TopicNode(parse_id(given["topic_id"]) if given["topic_id"] else None, partitions)
-
-
-def registration_of(given: Any, timestamp_ms: int) -> Registration:
-    endpoints = tuple(RegisteredEndpoint(*endpoint) for endpoint in given["endpoints"])
-    features = {name: VersionRange(*versions) for name, versions in given["features"].items()}
-    return Registration(endpoints, timestamp_ms, given["rack"], given["jmx_port"], features, given["version"])
 
 
 def state_of(given: Any) -> PartitionStateNode:
@@ -101,16 +94,6 @@ def test_a_node_that_only_kafka_and_its_tools_write_is_read(line: Any) -> None:
     assert sorted(read) == sorted(partitions_of(line["input"]))
 
 
-@pytest.mark.parametrize("line", [line for line in LINES if line["kind"] == "broker"])
-def test_a_registration_is_written_as_kafka_writes_it_and_read_back(line: Any) -> None:
-    data = line["bytes"].encode()
-    given = registration_of(line["input"], int(json.loads(data)["timestamp"]))
-    assert registration.encode_registration(given) == data
-    read = registration.decode_registration(7, data)
-    assert read.endpoints == given.endpoints
-    assert registration.encode_registration(read) == data
-
-
 def test_paths_are_those_of_kafka() -> None:
     user = znodes.sanitize("a b")
     assert (
@@ -121,20 +104,6 @@ def test_paths_are_those_of_kafka() -> None:
     assert znodes.delete_topic_path("t") == "/admin/delete_topics/t"
     assert "/config/ips" in znodes.PERSISTENT
     assert znodes.sequence("/config/changes/config_change_0000000012") == 12
-
-
-def test_older_versions_of_a_registration_are_read() -> None:
-    first = b'{"version":1,"host":"h","port":9092,"jmx_port":9999,"timestamp":"2233345666"}'
-    assert registration.decode_registration(0, first).endpoints == (
-        RegisteredEndpoint("PLAINTEXT", "h", 9092, "PLAINTEXT"),
-    )
-    third = first.replace(b'"version":1', b'"version":3,"rack":"r","endpoints":["SSL://h:1","plaintext://[::1]:2"]')
-    read = registration.decode_registration(0, third)
-    assert read.endpoints == (
-        RegisteredEndpoint("SSL", "h", 1, "SSL"),
-        RegisteredEndpoint("PLAINTEXT", "::1", 2, "PLAINTEXT"),
-    )
-    assert (read.rack, read.version, read.jmx_port, read.timestamp_ms) == ("r", 3, 9999, 2233345666)
 
 
 def test_older_versions_of_other_nodes_are_read() -> None:
@@ -181,28 +150,6 @@ def test_half_a_character_survives() -> None:
 def test_a_malformed_topic_is_refused_by_its_path(data: bytes) -> None:
     with pytest.raises(MalformedNode, match="/brokers/topics/t: "):
         znodes.decode_topic("t", data)
-
-
-BROKER = b'{"version":5,"jmx_port":-1,"endpoints":["A://h:1"],"listener_security_protocol_map":{"A":"SSL"}}'
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (b'"version":5', b'"version":0'),
-        (b'"jmx_port":-1,', b""),
-        (b"A://h:1", b"h:1"),
-        (b"A://h:1", b"B://h:1"),
-        (b'"SSL"', b'"TLS"'),
-        (b'["A://h:1"]', b'"A://h:1"'),
-        (b'"version":5', b'"version":5,"timestamp":"soon"'),
-        (b'"version":5', b'"version":5,"features":{"f":{"min_version":1}}'),
-    ],
-)
-def test_a_malformed_registration_is_refused_by_its_path(old: bytes, new: bytes) -> None:
-    registration.decode_registration(7, BROKER)
-    with pytest.raises(MalformedNode, match="/brokers/ids/7: "):
-        registration.decode_registration(7, BROKER.replace(old, new))
 
 
 @pytest.mark.parametrize(
