@@ -13,6 +13,7 @@ from leadline.wire.messages import (
     DescribeLogDirsResponse,
 )
 from tests.support.in_memory_broker import InMemoryClient, in_memory_broker, run
+from tests.support.waiting import eventually
 
 TP = TopicPartition("orders", 0)
 UNKNOWN_TOPIC, STORAGE_ERROR, DIR_NOT_FOUND = 3, 56, 57
@@ -78,8 +79,7 @@ def test_a_replica_moves_to_another_directory_with_its_records(tmp_path: Path) -
             log = client.broker.dirs.logs[TP]
             (target,) = (path for path in client.broker.dirs.dirs if path != log.parent)
             assert await move(client, TP, target) == 0
-            while client.broker.dirs.logs[TP].parent != target:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+            await eventually(lambda: client.broker.dirs.logs[TP].parent == target)
             assert client.broker.dirs.logs[TP].log_end == 1
 
     asyncio.run(test())

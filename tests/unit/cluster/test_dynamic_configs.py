@@ -15,6 +15,7 @@ from leadline.coordination.membership import make_persistent_nodes
 from leadline.coordination.tree import SessionState, Tree
 from leadline.runtime.ports import SystemTime
 from tests.support import in_memory
+from tests.support.waiting import eventually
 
 Pair = tuple[DynamicConfigs, DynamicConfigs]
 
@@ -119,8 +120,7 @@ def test_announcements_are_read_in_their_order_whatever_that_of_the_nodes(tmp_pa
         for topic in "tuv":
             await other.of_topic(topic)
         change = asyncio.gather(*(one.alter_topic(topic, lambda before: {"flush.ms": "7"}) for topic in "tuv"))
-        while any(other.topics[topic] != {"flush.ms": "7"} for topic in "tuv"):  # noqa: ASYNC110  the test as a whole has its time
-            await asyncio.sleep(0.01)
+        await eventually(lambda: all(other.topics[topic] == {"flush.ms": "7"} for topic in "tuv"))
         await change
 
     run(tmp_path, test)
@@ -133,8 +133,7 @@ def test_after_a_time_without_connection_everything_is_read_again(tmp_path: Path
         await tree.create(znodes.config_path("topics", "t"), znodes.encode_config({"flush.ms": "7"}))
         await tree.create(znodes.config_path("brokers", "1"), znodes.encode_config({"log.cleaner.threads": "2"}))
         other._session(SessionState.CONNECTED)
-        while (other.topics["t"], other.broker) != ({"flush.ms": "7"}, {"log.cleaner.threads": "2"}):  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await eventually(lambda: (other.topics["t"], other.broker) == ({"flush.ms": "7"}, {"log.cleaner.threads": "2"}))
 
     run(tmp_path, test)
 

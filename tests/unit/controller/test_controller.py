@@ -42,6 +42,7 @@ from leadline.wire.messages import (
 )
 from tests.support import in_memory
 from tests.support.chance import SeededChance
+from tests.support.waiting import eventually
 
 M = TypeVar("M", bound=Message)
 T0 = TopicPartition("t", 0)
@@ -282,8 +283,7 @@ def test_a_broker_that_does_not_answer_yet_is_waited_for(tmp_path: Path) -> None
         cluster.brokers[1].trouble = PeerGone("not listening yet")
         await cluster.register(1)
         await cluster.idle()
-        while cluster.brokers[1].attempts < 3:  # noqa: ASYNC110  nothing announces an attempt
-            await asyncio.sleep(0.001)
+        await eventually(lambda: cluster.brokers[1].attempts >= 3)
         assert cluster.controller.decisions is not None
         assert not cluster.controller.decisions.state.gone
         cluster.brokers[1].trouble = None
@@ -585,8 +585,7 @@ def test_out_of_reach_for_too_long_it_is_not_the_controller_until_it_is_elected_
             session.tell(SessionState.EXPIRED)
             await cluster.tree.delete(znodes.CONTROLLER)
         else:
-            while again.is_active:  # noqa: ASYNC110  nothing announces it
-                await asyncio.sleep(0.001)
+            await eventually(lambda: not again.is_active)
         elected = asyncio.Event()
         again.on_decided.append(elected.set)
         session.tell(SessionState.CONNECTED)

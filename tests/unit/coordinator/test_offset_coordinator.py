@@ -14,6 +14,7 @@ from leadline.coordinator.offset_coordinator import ConsumerGroupMetadata, Fetch
 from leadline.errors import GroupIdNotFound, IllegalGeneration, OffsetMetadataTooLarge
 from leadline.model import TopicPartition
 from tests.support.in_process import broker_in_process
+from tests.support.waiting import eventually
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 STRANGER = ConsumerGroupMetadata("g", "", None, -1)
@@ -26,9 +27,7 @@ async def coordinator(path: Path, settings: dict[str, str] | None = None) -> Asy
     async with broker_in_process(path, settings=SETTINGS | (settings or {})) as broker:
         me = broker.cluster.metadata.me.id
         await broker.cluster.create_topic(OFFSETS_TOPIC, assign({me: None}, 1, 1), {"cleanup.policy": "compact"})
-        async with asyncio.timeout(PATIENCE_S):
-            while 0 not in broker.groups.runtime.shards:  # noqa: ASYNC110 - what changes it has no event
-                await asyncio.sleep(0.01)
+        await eventually(lambda: 0 in broker.groups.runtime.shards)
         yield broker.groups.offsets
 
 

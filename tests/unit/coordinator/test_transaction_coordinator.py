@@ -27,6 +27,7 @@ from leadline.model import TopicPartition
 from tests.support import in_memory
 from tests.support.logs import ManualClock
 from tests.support.transactions import CONFIG, JOURNAL, Ended, Node, coordinator, ended_in
+from tests.support.waiting import eventually
 
 ONE, TWO, OFFSETS = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("__consumer_offsets", 0)
 NAME = "id"
@@ -57,11 +58,7 @@ async def begun(node: Node, *partitions: TopicPartition) -> ProducerIdAndEpoch:
 
 async def until_left(node: Node, *partitions: TopicPartition) -> None:
     """Until only these are without their marker."""
-    for _ in range(10_000):
-        if node.transactions.describe(NAME).partitions == frozenset(partitions):
-            return
-        await asyncio.sleep(0.001)
-    raise AssertionError(f"still without a marker: {node.transactions.describe(NAME).partitions}")
+    await eventually(lambda: node.transactions.describe(NAME).partitions == frozenset(partitions))
 
 
 def state(node: Node) -> TransactionState:
@@ -308,7 +305,7 @@ def test_a_producer_that_goes_on_is_told_when_its_coordinator_changes_meanwhile(
     run(place, test)
 
 
-def test_the_end_is_noted_as_soon_as_the_journal_takes_it(place: Path) -> None:
+def test_the_end_is_noted_as_soon_as_the_journal_takes_it(place: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test(node: Node) -> None:
         producer = await begun(node, ONE)
         one, journal = node.replicas.hosted[ONE], node.replicas.hosted[JOURNAL]
@@ -316,7 +313,7 @@ def test_the_end_is_noted_as_soon_as_the_journal_takes_it(place: Path) -> None:
         await node.transactions.end(NAME, producer, commit=False)
         one.is_switching, journal.is_switching = False, True
         await until_left(node)
-        await asyncio.sleep(0.01)
+        await eventually(lambda: "is retried until it is CompleteAbort" in caplog.text)
         assert state(node) is TransactionState.PREPARE_ABORT
         journal.is_switching = False
         await node.settled()

@@ -27,6 +27,7 @@ from leadline.wire.primitives import BUFFERS, Piece
 from leadline.wire.templates import INT
 from tests.support import in_memory
 from tests.support.in_process import broker_in_process
+from tests.support.waiting import eventually
 
 PARTITION, TOPIC = OffsetCommitRequest.OffsetCommitRequestPartition, OffsetCommitRequest.OffsetCommitRequestTopic
 VERSIONS = range(OLDEST, OffsetCommitRequest.VERSIONS[-1] + 1)
@@ -98,9 +99,7 @@ async def started(directory: Path, settings: dict[str, str] | None = None) -> As
     async with broker_in_process(directory, settings=SETTINGS | (settings or {})) as broker:
         for name, count in ((OFFSETS_TOPIC, 1), ("t", 3), ("u", 2)):
             await broker.cluster.create_topic(name, assign(broker.cluster.metadata.racks, count, 1), {})
-        async with asyncio.timeout(120):
-            while broker.services.groups.is_loading:  # noqa: ASYNC110 - what changes it has no event
-                await asyncio.sleep(0.01)
+        await eventually(lambda: not broker.services.groups.is_loading)
         yield broker
 
 
