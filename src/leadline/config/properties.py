@@ -4,7 +4,9 @@ Pure: text in, values out.
 """
 
 import re
+from collections.abc import Iterator
 
+_LINE_END = re.compile(r"\r\n|\n|\r")
 _SEPARATOR = re.compile(r"(?<!\\)[=:\s]\s*[=:]?\s*")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -16,9 +18,22 @@ def parse_properties(text: str) -> dict[str, str]:
         return chr(int(escape[1:], 16)) if len(escape) == 5 else _ESCAPED.get(escape, escape)
 
     properties: dict[str, str] = {}
-    for line in re.sub(r"\\\r?\n[ \t]*", "", text).splitlines():
-        line = line.strip()
-        if line and line[0] not in "#!":
-            key, *value = _SEPARATOR.split(line, maxsplit=1)
-            properties[_ESCAPE.sub(unescape, key)] = _ESCAPE.sub(unescape, value[0]) if value else ""
+    for line in _logical_lines(text):
+        key, *value = _SEPARATOR.split(line, maxsplit=1)
+        properties[_ESCAPE.sub(unescape, key)] = _ESCAPE.sub(unescape, value[0]) if value else ""
     return properties
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments. A line that ends with an odd number of backslashes continues on the next one."""
+    logical = ""
+    for line in (*_LINE_END.split(text), ""):
+        line = line.lstrip()
+        if not logical and line[:1] in ("#", "!"):
+            continue
+        if (len(line) - len(line.rstrip("\\"))) % 2:
+            logical += line[:-1]
+            continue
+        if logical := (logical + line).rstrip():
+            yield logical
+        logical = ""

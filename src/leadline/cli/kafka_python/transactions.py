@@ -8,7 +8,7 @@ from leadline.cli.kafka_python.admin import KafkaPythonAdmin
 from leadline.cli.transactions.open_transactions import OpenTransaction, TransactionDescription
 from leadline.model import TopicPartition
 
-AT_ONCE = 500  # partitions in one request
+MAX_REQUEST_PARTITIONS = 500
 
 
 COORDINATOR_TYPE = 1  # of transactions
@@ -76,8 +76,8 @@ def describe_transaction(admin: KafkaPythonAdmin, transactional_id: str) -> Tran
 def describe_producers(admin: KafkaPythonAdmin, partitions: Sequence[TopicPartition]) -> list[OpenTransaction]:
     """The open transactions of these partitions, as their leaders report them."""
     transactions: list[OpenTransaction] = []
-    for n in range(0, len(partitions), AT_ONCE):
-        transactions += _describe_producers(admin, partitions[n : n + AT_ONCE])
+    for n in range(0, len(partitions), MAX_REQUEST_PARTITIONS):
+        transactions += _describe_producers(admin, partitions[n : n + MAX_REQUEST_PARTITIONS])
     return sorted(transactions, key=lambda transaction: (transaction.tp, transaction.start_offset))
 
 

@@ -5,9 +5,8 @@ import io
 import pytest
 
 from leadline.cli.diagnosis import ServerAddress
-from leadline.cli.errors import Failure
 from leadline.cli.groups.describe import GroupProgress, description_json, member_row, print_description, progress_rows
-from leadline.cli.groups.group import GroupDescription, MemberDescription, refuse_active
+from leadline.cli.groups.group import GroupDescription, MemberDescription
 from leadline.cli.groups.rebalances import NO_HISTORY
 from leadline.cli.partitions import PartitionOffset
 from leadline.cli.terminal import Paint
@@ -110,9 +109,3 @@ def test_members_of_other_protocols_are_told_with_what_they_were_given(
     assert lines[0] == "billing: Stable, protocol type connect, range, coordinator here:9092 (1)"
     assert lines[2].split() == ["MEMBER", "CLIENT", "ID", "HOST", "INSTANCE", "ID", "ASSIGNMENT"]
     assert lines[3].endswith(text)
-
-
-def test_an_active_group_is_refused_with_the_names_of_its_members() -> None:
-    refuse_active(group(), "reset")
-    with pytest.raises(Failure, match=r"until its members stop: reader-0 on /127.0.0.1 \(reader-0-id\), .* and 2 more"):
-        refuse_active(group(*(member(n) for n in range(7))), "reset")

@@ -16,7 +16,7 @@ from leadline.cli.reassign.plan import (
     progress,
     throttled_replicas,
 )
-from leadline.cli.reassign.plan_file import PlanError, entries, parse_plan, plan_text
+from leadline.cli.reassign.plan_file import PlanError
 from leadline.model import TopicPartition
 
 NO_RACKS = dict.fromkeys((1, 2, 3))
@@ -96,42 +96,6 @@ def test_a_move_copies_to_those_who_do_not_have_it() -> None:
 
 def test_another_order_is_a_change_but_copies_nothing() -> None:
     assert moves(numbered([1, 2]), numbered([2, 1]), {tp(0): 500}) == [ReplicaMove(tp(0), [1, 2], [2, 1], 0)]
-
-
-def test_a_file_is_read_as_it_was_written() -> None:
-    plan = numbered([1, 2], [3]) | {tp(0, "users"): [2]}
-    assert parse_plan(plan_text(plan)) == plan
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("{", "not JSON"),
-        ("[]", "expected {"),
-        ('{"partitions": []}', "expected {"),
-        ('{"partitions": [7]}', "expected {"),
-        ('{"partitions": [{"topic": "a"}]}', "expected a topic and a partition"),
-        ('{"partitions": [{"topic": "a", "partition": 0}]}', "a-0: expected a list of brokers as replicas, not null"),
-        ('{"partitions": [{"topic": "a", "partition": 0, "replicas": [1, 1]}]}', "names a broker twice"),
-        (
-            '{"partitions": [{"topic": "a", "partition": 0, "replicas": [1], "log_dirs": ["/x"]}]}',
-            'a-0: log_dirs other than "any"',
-        ),
-        (
-            '{"partitions": [{"topic": "a", "partition": 0, "replicas": [1]}, '
-            '{"topic": "a", "partition": 0, "replicas": [2]}]}',
-            "a-0 is named twice",
-        ),
-    ],
-)
-def test_what_is_wrong_with_a_file_is_said(text: str, said: str) -> None:
-    with pytest.raises(PlanError) as error:
-        parse_plan(text)
-    assert said in str(error.value)
-
-
-def test_any_list_of_objects_can_be_read() -> None:
-    assert entries('{"partitions": [{"a": 1}]}', "partitions") == [{"a": 1}]
 
 
 def test_throttled_are_those_who_have_it_and_those_who_shall_have_it() -> None:
