@@ -165,8 +165,9 @@ class Demo:
         )
         _wait_for(lambda: self._uncommitted_files() > 0, pipeline, self.folder / "pipeline.log")
         _kill(pipeline)
-        files = count_text(self._uncommitted_files(), "file")
-        self._print(f"{files} without a commit: readers do not see them, and `table vacuum` deletes them")
+        left = self._uncommitted_files()
+        files, them = count_text(left, "file"), "it" if left == 1 else "them"
+        self._print(f"{files} without a commit: readers do not see {them}, and `table vacuum` deletes {them}")
         self._print(f"the table is at batch {_batch(self._state())}: {self._table_text()}")
 
     def resume(self, writer: OrderWriter) -> None:
