@@ -1,0 +1,191 @@
+"""The settings of users, client ids and addresses in the tree: quotas, and the SCRAM credentials beside them.
+
+A change is worked out from what the node holds and written on condition of its version, together with the notification,
+in one transaction: of two changes at once, both count. A node that is left empty is deleted, and the empty ones above.
+Notifications of /config/changes reach this store through `changed`; whoever watches them also tells it when some may
+have been missed, through `load`.
+
+    a node that cannot be read is logged, and the quotas that were in force stay
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+
+from leadline.coordination import znodes
+from leadline.coordination.node_json import MalformedNode
+from leadline.coordination.tree import (
+    BadVersion,
+    Check,
+    Create,
+    Delete,
+    Node,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    Operation,
+    SetData,
+    Tree,
+    parent_of,
+)
+from leadline.errors import NotController, UnknownServerError
+from leadline.security.client_quotas import DEFAULT, ClientQuotas, QuotaEntity
+from leadline.security.connection_rates import UNLIMITED, ConnectionRates
+from leadline.security.hosts import host_address
+from leadline.security.quota_nodes import (
+    CLIENTS,
+    IPS,
+    USERS,
+    ConfigEntity,
+    IpEntity,
+    client_quotas_in,
+    connection_rate_in,
+    entity_of,
+    entity_path,
+    node_path,
+)
+
+log = logging.getLogger(__name__)
+
+Config = dict[str, str]
+MOST_TRIES = 10
+
+
+class QuotaStore:
+    """`await load()`; then the quotas follow what is written here, and what `changed` names."""
+
+    def __init__(self, tree: Tree, quotas: ClientQuotas, connection_rates: ConnectionRates) -> None:
+        self.quotas, self.connection_rates = quotas, connection_rates
+        self._tree = tree
+        self._writing = asyncio.Lock()
+        self._in_force = set[ConfigEntity]()
+
+    async def load(self) -> None:
+        """All that the tree has, and all that is in force: the one may lack what the other has."""
+        stored = set[ConfigEntity]()
+        async for entity, config in self.entities():
+            self._hold(entity, config)
+            stored.add(entity)
+        for entity in self._in_force - stored:
+            await self._read(entity)
+
+    async def changed(self, path: str) -> None:
+        """A notification names this path below /config."""
+        if (entity := entity_of(path)) is not None:
+            await self._read(entity)
+
+    async def alter(self, entity: ConfigEntity, change: Callable[[Mapping[str, str]], Config]) -> None:
+        """The settings of a user, a client id or an address. What `change` raises is raised, and nothing is written."""
+        async with self._writing:
+            for _ in range(MOST_TRIES):
+                with suppress(BadVersion, NodeExists, NoNode, NotEmpty):  # another was quicker: on top of its change
+                    self._hold(entity, await self._write(entity, change))
+                    return
+        raise UnknownServerError(f"others changed {entity_path(entity)} {MOST_TRIES} times in between")
+
+    async def config(self, entity: ConfigEntity) -> Config:
+        """As the tree has it."""
+        node = await self._tree.get(node_path(entity))
+        return _decoded(entity, node)
+
+    async def entities(self) -> AsyncIterator[tuple[ConfigEntity, Config]]:
+        """All that have a node, with their settings; those that cannot be read are left out, with a line in the log."""
+        paths = [
+            f"{kind}/{name}"
+            for kind in (USERS, CLIENTS, IPS)
+            for name in await self._tree.children(f"{znodes.CONFIG}/{kind}") or []
+        ]
+        for path in list(paths):
+            if path.startswith(f"{USERS}/"):
+                clients = await self._tree.children(f"{znodes.CONFIG}/{path}/{CLIENTS}") or []
+                paths += [f"{path}/{CLIENTS}/{name}" for name in clients]
+        for path in paths:
+            entity = entity_of(path)
+            assert entity is not None
+            try:
+                yield entity, await self.config(entity)
+            except MalformedNode as error:
+                log.error("passed over: %s", error)
+
+    # The tree
+
+    async def _write(self, entity: ConfigEntity, change: Callable[[Mapping[str, str]], Config]) -> Config:
+        path = node_path(entity)
+        node = await self._tree.get(path)
+        config = change(_decoded(entity, node))
+        operations = [*await self._guard(), *await self._change(path, node, config)]
+        announcement = znodes.encode_config_change(entity_path(entity))
+        await self._tree.multi([*operations, Create(znodes.CONFIG_CHANGE, announcement, sequential=True)])
+        return config
+
+    async def _guard(self) -> list[Operation]:
+        """The controller must not have moved to KRaft meanwhile."""
+        node = await self._tree.get(znodes.CONTROLLER)
+        if node is None:
+            return []
+        if znodes.decode_controller(node.data).kraft_epoch > 0:
+            raise NotController("settings are written by the KRaft controller now")
+        return [Check(znodes.CONTROLLER, node.version)]
+
+    async def _change(self, path: str, node: Node | None, config: Config) -> list[Operation]:
+        if not config and not await self._tree.children(path):
+            return [] if node is None else await self._removal(path, node)
+        data = znodes.encode_config(config)
+        if node is not None:
+            return [SetData(path, data, node.version)]
+        return [*await self._parents(path), Create(path, data)]
+
+    async def _parents(self, path: str) -> list[Operation]:
+        """Those that are missing, from the top."""
+        missing: list[Operation] = []
+        while not await self._tree.exists(path := parent_of(path)):
+            missing.insert(0, Create(path))
+        return missing
+
+    async def _removal(self, path: str, node: Node) -> list[Operation]:
+        """A node, and above that of a user's client id `clients` and the user, as far as they are left empty."""
+        operations: list[Operation] = [Delete(path, node.version)]
+        clients, user = parent_of(path), parent_of(parent_of(path))
+        if user == znodes.CONFIG or len(await self._tree.children(clients) or []) > 1:
+            return operations
+        operations.append(Delete(clients))
+        of_user = await self._tree.get(user)
+        is_only_child = await self._tree.children(user) == [CLIENTS]
+        if of_user is not None and is_only_child and not znodes.decode_config(user, of_user.data):
+            operations.append(Delete(user, of_user.version))
+        return operations
+
+    async def _read(self, entity: ConfigEntity) -> None:
+        try:
+            config = await self.config(entity)
+        except MalformedNode as error:
+            log.error("passed over, what was in force stays so: %s", error)
+        else:
+            self._hold(entity, config)
+
+    # What is in force
+
+    def _hold(self, entity: ConfigEntity, config: Config) -> None:
+        self._in_force.add(entity)
+        if not config:
+            self._in_force.discard(entity)
+        try:
+            if isinstance(entity, QuotaEntity):
+                self.quotas.put(entity, client_quotas_in(node_path(entity), config))
+            else:
+                self._hold_rate(entity, connection_rate_in(node_path(entity), config))
+        except MalformedNode as error:
+            log.error("passed over, what was in force stays so: %s", error)
+
+    def _hold_rate(self, entity: IpEntity, rate: int | None) -> None:
+        if entity.ip is DEFAULT:
+            self.connection_rates.default_address_limit = UNLIMITED if rate is None else rate
+        elif rate is None:
+            self.connection_rates.address_limits.pop(host_address(entity.ip), None)
+        else:
+            self.connection_rates.address_limits[host_address(entity.ip)] = rate
+
+
+def _decoded(entity: ConfigEntity, node: Node | None) -> Config:
+    return {} if node is None else znodes.decode_config(node_path(entity), node.data)
