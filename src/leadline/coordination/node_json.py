@@ -91,6 +91,13 @@ class Fields:
         """An integer of 64 bits, written as a string."""
         return self._long(name, self.string(name, default))
 
+    def whole(self, name: str) -> int:
+        """An integer of 64 bits, written as a number."""
+        value = self._get(name, REQUIRED)
+        if not isinstance(value, int) or isinstance(value, bool) or not -LONG_MAX - 1 <= value <= LONG_MAX:
+            raise self.malformed(f"{self._full(name)} is not an integer of 64 bits but {value!r:.60}")
+        return value
+
     def fields(self, name: str) -> "Fields":
         """An object within this one; an empty one if it is missing."""
         return Fields(self.path, self._get(name, {}), self._full(name))
