@@ -16,7 +16,8 @@ from typing import TypeVar
 from leadline.errors import LogDirFailed, RecordsRefused, UnexpectedAppendOffset, WireError
 from leadline.log.log import MAX_TIMESTAMP, Isolation, Log
 from leadline.log.names import REMOVED
-from leadline.log.producer_state import AppendOrigin, ProducerEntry
+from leadline.log.producer_entry import ProducerEntry
+from leadline.log.producer_state import AppendOrigin
 from leadline.log.recovery import Opening, open_log
 from leadline.log.segment import Segment
 from leadline.model import Offset, format_id, parse_id

@@ -12,7 +12,8 @@ import pytest
 from leadline.config.storage import StorageConfig
 from leadline.log import segment_removal
 from leadline.log.cleaner import cleanable, request_for
-from leadline.log.compaction import KEY_BYTES, CleanerThrottle, Compaction
+from leadline.log.compaction import CleanerThrottle, Compaction
+from leadline.log.compaction_request import KEY_BYTES
 from leadline.log.producer_state import AppendOrigin
 from tests.conformance.kafka.answers import Batch, Codec, Record
 from tests.conformance.kafka.oracle import Oracle

@@ -9,7 +9,8 @@ from random import Random
 from leadline.log.checkpoints import read_epochs
 from leadline.log.index import Index
 from leadline.log.log import Log
-from leadline.log.producer_state import ProducerEntry, ProducerState
+from leadline.log.producer_entry import ProducerEntry
+from leadline.log.producer_state import ProducerState
 from leadline.log.segment import Segment
 from leadline.model import Offset, TopicPartition
 from leadline.records.batch import crc_of, header_at

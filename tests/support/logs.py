@@ -6,7 +6,8 @@ from pathlib import Path
 from leadline.config.topic import LogConfig
 from leadline.errors import LogDirFailed
 from leadline.log import segment_removal
-from leadline.log.compaction import CleanedGroup, CleanerThrottle, Compaction, CompactionRequest
+from leadline.log.compaction import CleanerThrottle, Compaction
+from leadline.log.compaction_request import CleanedGroup, CompactionRequest
 from leadline.log.log import Log, ReadResult
 from leadline.log.log_context import LogContext
 from leadline.log.producer_state import AppendOrigin

@@ -11,17 +11,16 @@ import logging
 import os
 import sys
 from asyncio.subprocess import PIPE
-from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
 from leadline.config.storage import StorageConfig
 from leadline.errors import LogDirFailed, StorageError
 from leadline.log import names, segment_removal
-from leadline.log.compaction import EXIT_SHORTAGE, KEY_BYTES, CompactionRequest, LastRecord
+from leadline.log.cleaning_passes import CleaningPass
+from leadline.log.compaction_request import EXIT_SHORTAGE, KEY_BYTES, CompactionRequest, LastRecord
 from leadline.log.disk_thread import DiskThread
 from leadline.log.files import remove_files
 from leadline.log.log import Log
@@ -114,25 +113,10 @@ def request_for(target: LogToClean, config: StorageConfig, now_ms: int) -> Compa
     )
 
 
-@dataclass(slots=True)
-class CleaningPass:
-    """A log that is being compacted."""
-
-    process: asyncio.subprocess.Process
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def kill(self) -> None:
-        if self.process.returncode is None:
-            self.process.kill()
-
-
 class Cleaner:
     def __init__(self, dirs: LogDirs) -> None:
-        self.dirs = dirs
-        dirs.cleaning_paused = self.paused
-        self.passes: dict[TopicPartition, CleaningPass] = {}
+        self.dirs, self._passes = dirs, dirs.cleaning
         self.uncleanable: dict[TopicPartition, str] = {}  # with the reason
-        self._paused: Counter[TopicPartition] = Counter()
         self._changed = asyncio.Event()  # settings
 
     def reconfigured(self) -> None:
@@ -162,7 +146,7 @@ class Cleaner:
         target = filthiest(self._candidates(cleaned_to))
         cleaned = target is not None and await self.clean(target)
         for compacted in list(self.dirs.logs.values()):
-            if compacted.config.compact and not self._busy(compacted.tp):
+            if compacted.config.compact and not self._passes.is_busy(compacted.tp):
                 compacted.delete_old_segments()
         return cleaned
 
@@ -171,7 +155,7 @@ class Cleaner:
         logs = [
             candidate
             for tp, candidate in self.dirs.logs.items()
-            if candidate.config.compact and not self._busy(tp) and tp not in self.uncleanable
+            if candidate.config.compact and not self._passes.is_busy(tp) and tp not in self.uncleanable
         ]
         states = (self._to_clean(candidate, cleaned_to.get(candidate.tp), now_ms) for candidate in logs)
         return [candidate for candidate in states if candidate is not None]
@@ -186,9 +170,6 @@ class Cleaner:
             else:
                 self.dirs.take_offline(LogDirFailed(candidate.parent, doing, error))
             return None
-
-    def _busy(self, tp: TopicPartition) -> bool:
-        return tp in self.passes or self._paused[tp] > 0
 
     async def clean(self, target: LogToClean) -> bool:
         """One pass over a log. If it fails, this log is not cleaned again, and `uncleanable` has the reason.
@@ -205,13 +186,13 @@ class Cleaner:
         except OSError as error:  # a problem of this machine, not of the log
             log.warning("compaction of %s cannot begin: %s", tp, shortage(error) or error)
             return False
-        current = self.passes[tp] = CleaningPass(process)
+        current = self._passes.by_partition[tp] = CleaningPass(process)
         try:
             problem = await self._swap_in_groups(process, request, cleaned)
             if process.returncode == EXIT_SHORTAGE:
                 log.warning("compaction of %s ended and is tried again: %s", tp, problem)
                 return False
-            if problem and not self._paused[tp]:
+            if problem and not self._passes.is_paused(tp):
                 self.uncleanable[tp] = problem
                 log.error("%s cannot be compacted and is left as it is: %s", tp, problem)
         except (StorageError, LogDirFailed) as error:
@@ -220,7 +201,7 @@ class Cleaner:
         finally:
             current.kill()
             await process.wait()
-            del self.passes[tp]
+            del self._passes.by_partition[tp]
             current.over.set()
         return True
 
@@ -262,22 +243,8 @@ class Cleaner:
         segment_removal.swapped_in(cleaned, new)
         await disk.call(f"compacting {cleaned.tp}", sync)
 
-    @asynccontextmanager
-    async def paused(self, tp: TopicPartition) -> AsyncIterator[None]:
-        """For a truncation, a move or a deletion: the current pass is aborted, and none begins until the block ends."""
-        self._paused[tp] += 1
-        try:
-            if (current := self.passes.get(tp)) is not None:
-                current.kill()
-                await current.over.wait()
-            yield
-        finally:
-            self._paused[tp] -= 1
-
     async def stop(self) -> None:
-        for current in list(self.passes.values()):
-            current.kill()
-            await current.over.wait()
+        await self._passes.abort_all()
 
 
 def _log_stats(tp: TopicPartition, stats: Mapping[str, float]) -> None:

@@ -15,89 +15,24 @@ As a program: a JSON request on stdin, one JSON line for each group on stdout.
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from hashlib import blake2b
-from heapq import heappop, heappush
-from typing import NamedTuple
 
-from leadline.config.topic import LogConfig
 from leadline.errors import CorruptFile
 from leadline.log import names
+from leadline.log.cleaned_transactions import CleanedTransactions
+from leadline.log.compaction_request import EXIT_SHORTAGE, KEY_BYTES, CleanedGroup, CleanerStats, CompactionRequest
 from leadline.log.files import CACHE, remove_files
 from leadline.log.index import MAX_RELATIVE, TimestampOffset
 from leadline.log.segment import Segment, SegmentPath
-from leadline.log.txn_index import AbortedTxn, TxnIndex
+from leadline.log.txn_index import AbortedTxn
 from leadline.model import NO_TIMESTAMP, Buffer, Offset
 from leadline.records.batch import HEADER_BYTES, MAGIC, MIN_LENGTH, Header, crc_of, header_at
 from leadline.records.build import BatchFields, empty, rebuild
-from leadline.records.control import ControlType, control_type
-from leadline.records.record import Span, body_of, keys, records_of, span_at, spans
+from leadline.records.record import Span, body_of, keys, span_at, spans
 from leadline.runtime.ports import Files, OsFiles, SystemTime, Time, shortage
 
-KEY_BYTES = 160  # what one key costs in memory: its digest, its offset and their place in the table
 DIGEST_BYTES = 16
-EXIT_SHORTAGE = 75  # of the process: descriptors, space or memory ran out, and it may succeed another time
-
-
-class LastRecord(NamedTuple):
-    """What has to stay of an active producer."""
-
-    last_offset: Offset | None  # of its last batch of data; None: only a marker of this epoch
-    producer_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionRequest:
-    """One pass over one log, in values."""
-
-    directory: str
-    bases: list[Offset]  # of the segments below the first uncleanable offset
-    config: LogConfig
-    first_dirty: Offset
-    first_uncleanable: Offset
-    now_ms: int
-    dedupe_bytes: int
-    load_factor: float
-    io_buffer_bytes: int
-    max_bytes_per_second: float
-    producers: dict[int, LastRecord]
-    aborted_later: list[AbortedTxn] = field(default_factory=list)  # begun here, but their markers lie in later segments
-    max_message_bytes: int = 1_048_588  # the broker's, for the growth of buffers
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> "CompactionRequest":
-        values = json.loads(text)
-        config = values["config"]
-        config["cleanup_policy"] = tuple(config["cleanup_policy"])
-        values["config"] = LogConfig(**config)
-        values["aborted_later"] = [AbortedTxn(*txn) for txn in values["aborted_later"]]
-        values["producers"] = {int(key): LastRecord(*value) for key, value in values["producers"].items()}
-        return cls(**values)
-
-
-@dataclass(slots=True)
-class CleanerStats:
-    """What a pass read and kept."""
-
-    bytes_read: int = 0
-    bytes_written: int = 0
-    records_read: int = 0
-    records_written: int = 0
-    keys: int = 0
-    keyless: int = 0  # records that should not be in a compacted topic
-    seconds: float = 0.0
-
-
-@dataclass(slots=True)
-class CleanedGroup:
-    """Segments that became one."""
-
-    bases: list[Offset]
-    end_offset: Offset  # of the whole pass: what is clean once the last group is in place
-    stats: CleanerStats = field(default_factory=CleanerStats)
 
 
 class CleanerThrottle:
@@ -112,60 +47,6 @@ class CleanerThrottle:
         ahead = self._used / self._rate - (self._now() - self._start)
         if ahead > 0.01:
             self._sleep(ahead)
-
-
-class CleanedTransactions:
-    """While reading in order: which batches belong to aborted transactions, and which markers have lost theirs."""
-
-    def __init__(self, aborted: Sequence[AbortedTxn] = ()) -> None:
-        self._coming: list[tuple[Offset, AbortedTxn]] = []
-        self._aborting: dict[int, AbortedTxn] = {}
-        self._seen: set[int] = set()  # aborting producers with batches that still exist
-        self._committing: set[int] = set()
-        self.kept: TxnIndex | None = None  # the transaction index of the cleaned segment
-        self.add(aborted)
-
-    def add(self, aborted: Sequence[AbortedTxn]) -> None:
-        for txn in aborted:
-            heappush(self._coming, (txn.first_offset, txn))
-
-    def _reach(self, offset: Offset) -> None:
-        while self._coming and self._coming[0][0] <= offset:
-            _, txn = heappop(self._coming)
-            if txn.producer_id not in self._aborting:
-                self._aborting[txn.producer_id] = txn
-
-    def is_aborted(self, header: Header) -> bool:
-        self._reach(header.last_offset)
-        if not header.is_transactional:
-            return False
-        if header.producer_id in self._aborting:
-            self._seen.add(header.producer_id)
-            return True
-        self._committing.add(header.producer_id)
-        return False
-
-    def is_empty_marker(self, data: Buffer, position: int, header: Header) -> bool:
-        """True if nothing of the transaction that this control batch ends is left."""
-        self._reach(header.last_offset)
-        record = next(records_of(data, position, header), None)
-        if record is None:
-            return True
-        kind = control_type(record.key)
-        producer_id = header.producer_id
-        if kind is ControlType.ABORT:
-            txn = self._aborting.pop(producer_id, None)
-            if txn is None or producer_id not in self._seen:
-                return True
-            self._seen.discard(producer_id)
-            if self.kept is not None:
-                self.kept.append(txn)
-            return False
-        if kind is ControlType.COMMIT:
-            alone = producer_id not in self._committing
-            self._committing.discard(producer_id)
-            return alone
-        return False
 
 
 class Compaction:

@@ -19,8 +19,9 @@ from leadline.log.checkpoints import encode_partition_metadata
 from leadline.log.epochs import EpochEnd
 from leadline.log.local_log import LoadedLog, LocalLog, replace_if_dir_exists
 from leadline.log.log_context import LogContext
+from leadline.log.producer_entry import ProducerEntry
 from leadline.log.producer_snapshots import rebuild_producer_state
-from leadline.log.producer_state import TRUSTED, AppendOrigin, ProducerEntry, Verification
+from leadline.log.producer_state import TRUSTED, AppendOrigin, Verification
 from leadline.log.reasons import LogStartIncrementReason, SegmentDeletionReason
 from leadline.log.retention import DeletableSegments, deletable_segments
 from leadline.log.segment import FileSlice, Segment

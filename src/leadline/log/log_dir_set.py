@@ -2,11 +2,11 @@
 
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager, nullcontext
 
 from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
 from leadline.errors import CorruptFile, StorageError
+from leadline.log.cleaning_passes import CleaningPasses
 from leadline.log.log import Log
 from leadline.log.log_dir import LogDir, OfflineLog
 from leadline.log.names import DirMark
@@ -16,7 +16,6 @@ from leadline.runtime.ports import Chance, Files, Time
 log = logging.getLogger(__name__)
 
 TopicConfigs = Callable[[str], LogConfig]
-PauseCleaning = Callable[[TopicPartition], AbstractAsyncContextManager[None]]
 
 
 class LogDirSet:
@@ -33,7 +32,7 @@ class LogDirSet:
         self.offline: dict[str, str] = {}  # by path: what happened
         self.logs: dict[TopicPartition, Log] = {}
         self.future: dict[TopicPartition, Log] = {}  # replicas that move to another directory
-        self.cleaning_paused: PauseCleaning = lambda _: nullcontext()  # the cleaner's, once there is one
+        self.cleaning = CleaningPasses()
 
     def logs_in(self, log_dir: LogDir) -> list[Log]:
         return [log for log in self.all_logs() if log.parent == log_dir.path]

@@ -281,7 +281,7 @@ class LogDirs(LogDirSet):
 
     async def delete(self, tp: TopicPartition, *, future: bool = False, mark: DirMark = DirMark.DELETE) -> None:
         """Rename a log. As -delete it is removed after file.delete.delay.ms; as -stray it stays."""
-        async with self.cleaning_paused(tp):
+        async with self.cleaning.paused(tp):
             deleted = (self.future if future else self.logs).pop(tp)
             log_dir = self.dir_of(deleted)
             deleted.moved(await self._rename(log_dir, deleted.directory, self._dir_name(tp, mark)))
@@ -326,7 +326,7 @@ class LogDirs(LogDirSet):
 
         `switched` is called at that moment.
         """
-        async with self.cleaning_paused(tp):
+        async with self.cleaning.paused(tp):
             current, moved = self.logs[tp], self.future[tp]
             source, target = self.dir_of(current), self.dir_of(moved)
             moved.flush(active=True)  # what is flushed in the old place must be flushed in the new one

@@ -16,7 +16,7 @@ class LogTruncation:
 
     async def truncate_to(self, tp: TopicPartition, offset: Offset) -> bool:
         """Drop the records from an offset on. True if there were any."""
-        async with self._dirs.cleaning_paused(tp):
+        async with self._dirs.cleaning.paused(tp):
             log = self._dirs.logs[tp]  # its directory may fail in the meantime
             changed = await self._truncate(log, offset)
             await self._checkpoints.lower_cleaned_offset(log)
@@ -38,7 +38,7 @@ class LogTruncation:
         return changed
 
     async def truncate_fully_and_start_at(self, tp: TopicPartition, offset: Offset) -> None:
-        async with self._dirs.cleaning_paused(tp):
+        async with self._dirs.cleaning.paused(tp):
             current = self._dirs.logs[tp]
             for log in (current, *([self._dirs.future[tp]] if tp in self._dirs.future else ())):
                 log_start = log.log_start

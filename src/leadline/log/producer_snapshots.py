@@ -26,7 +26,8 @@ from leadline.errors import CorruptFile, CorruptMessage
 from leadline.hash_order import long_hash
 from leadline.log import names
 from leadline.log.files import read_file, remove_files, write_file
-from leadline.log.producer_state import BatchMetadata, ProducerEntry, ProducerState
+from leadline.log.producer_entry import BatchMetadata, ProducerEntry
+from leadline.log.producer_state import ProducerState
 from leadline.log.segment import Segment
 from leadline.log.segments import Segments
 from leadline.model import Offset, ProducerId

@@ -12,9 +12,8 @@ Pure: batches are validated against a copy (`ProducerAppend`), which becomes the
 """
 
 from bisect import insort
-from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -26,14 +25,13 @@ from leadline.errors import (
     TransactionCoordinatorFenced,
 )
 from leadline.hash_order import long_hash
+from leadline.log.producer_entry import SEQUENCE_MAX, BatchMetadata, ProducerEntry
 from leadline.log.txn_index import AbortedTxn
-from leadline.model import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, Buffer, Offset, ProducerId, TopicPartition
-from leadline.records.batch import CONTROL, TRANSACTIONAL, Header, sequence_after
+from leadline.model import NO_PRODUCER_EPOCH, NO_SEQUENCE, Buffer, Offset, ProducerId, TopicPartition
+from leadline.records.batch import CONTROL, TRANSACTIONAL, Header
 from leadline.records.control import ControlType, EndMarker, read_end_marker
 
-BATCHES_KEPT = 5
 IN_TRANSACTION = CONTROL | TRANSACTIONAL
-SEQUENCE_MAX = (1 << 31) - 1
 
 
 class AppendOrigin(Enum):
@@ -42,66 +40,6 @@ class AppendOrigin(Enum):
     CLIENT = "client"
     COORDINATOR = "coordinator"
     REPLICATION = "replication"
-
-
-class BatchMetadata(NamedTuple):
-    """A batch that a producer wrote, by its last sequence and offset."""
-
-    last_sequence: int
-    last_offset: Offset
-    offset_delta: int
-    timestamp: int
-
-    @property
-    def first_sequence(self) -> int:
-        return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
-
-    @property
-    def first_offset(self) -> Offset:
-        return self.last_offset - self.offset_delta
-
-
-@dataclass(slots=True)
-class ProducerEntry:
-    epoch: int = NO_PRODUCER_EPOCH
-    coordinator_epoch: int = -1
-    last_timestamp: int = NO_TIMESTAMP
-    txn_first_offset: Offset | None = None  # set while a transaction is open
-    batches: deque[BatchMetadata] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
-
-    @property
-    def last_sequence(self) -> int:
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
-
-    @property
-    def last_offset(self) -> Offset:
-        return self.batches[-1].last_offset if self.batches else -1
-
-    def copy(self) -> "ProducerEntry":
-        return ProducerEntry(
-            self.epoch, self.coordinator_epoch, self.last_timestamp, self.txn_first_offset,
-            deque(self.batches, BATCHES_KEPT),
-        )  # fmt: skip
-
-    def duplicate_of(self, header: Header) -> BatchMetadata | None:
-        """The batch that this one repeats."""
-        if header.producer_epoch == self.epoch:
-            first, last = header.base_sequence, header.last_sequence
-            for batch in self.batches:
-                if batch.last_sequence == last and batch.first_sequence == first:
-                    return batch
-        return None
-
-    def add_batch(self, base_sequence: int, last_offset: Offset, delta: int, timestamp: int) -> None:
-        """One more batch of the current epoch."""
-        last_sequence = sequence_after(base_sequence, delta) if base_sequence >= 0 else NO_SEQUENCE
-        self.batches.append(BatchMetadata(last_sequence, last_offset, delta, timestamp))
-        self.last_timestamp = timestamp
-
-    def _enter_epoch(self, epoch: int) -> None:
-        if epoch != self.epoch:
-            self.batches.clear()
-            self.epoch = epoch
 
 
 class OpenTxn(NamedTuple):
@@ -162,7 +100,7 @@ class ProducerAppend:
         if self.origin is AppendOrigin.CLIENT:
             self._check_sequence(header.producer_epoch, header.base_sequence, first)
         entry = self.updated
-        entry._enter_epoch(header.producer_epoch)
+        entry.enter_epoch(header.producer_epoch)
         entry.batches.append(BatchMetadata(header.last_sequence, last, last - first, header.max_timestamp))
         entry.last_timestamp = header.max_timestamp
         if header.is_transactional:
@@ -185,7 +123,7 @@ class ProducerAppend:
             )
         first = entry.txn_first_offset
         self.in_transaction = True
-        entry._enter_epoch(producer_epoch)
+        entry.enter_epoch(producer_epoch)
         entry.coordinator_epoch, entry.last_timestamp = marker.coordinator_epoch, marker.timestamp
         entry.txn_first_offset = None
         if first is None:

@@ -15,7 +15,7 @@ from leadline.config.broker import kafka_table
 from leadline.config.settings import Mode, Support
 from leadline.config.topic import LogConfig
 from leadline.log.cleaner import LogToClean, request_for
-from leadline.log.compaction import CompactionRequest
+from leadline.log.compaction_request import CompactionRequest
 from leadline.log.log import Log
 from leadline.model import TopicPartition
 from tests.support.in_process import broker_in_process

@@ -103,7 +103,7 @@ def test_a_pass_in_a_process_of_its_own_leaves_the_last_of_each_key(tmp_path: Pa
             assert await cleaner.clean_filthiest()
             assert offsets_in(whole_log(log)) == [5, 6]
             assert not cleaner.uncleanable
-            assert not cleaner.passes
+            assert not cleaner.dirs.cleaning.by_partition
             assert not await cleaner.clean_filthiest(), "it is clean now"
             assert log.read(0, 999).slice is not None
         assert read_offsets(OsFiles(), str(tmp_path / "cleaner-offset-checkpoint")) == {TP: 6}
@@ -157,10 +157,10 @@ def test_a_truncation_ends_a_pass_and_leaves_no_trace_of_it(tmp_path: Path) -> N
             cleaner = Cleaner(dirs)
             with stuck_process():
                 task = await stuck(dirs, cleaner)
-                assert TP in cleaner.passes
+                assert TP in cleaner.dirs.cleaning.by_partition
                 await dirs.truncation.truncate_to(TP, 4)
                 await task
-            assert not cleaner.passes
+            assert not cleaner.dirs.cleaning.by_partition
             assert not cleaner.uncleanable, "it was ended on purpose"
             assert not any(name.endswith(".cleaned") for name in listing(Path(log.directory)))
             assert offsets_in(whole_log(log)) == [0, 1, 2, 3]
@@ -174,7 +174,7 @@ def test_while_it_is_paused_a_log_is_not_cleaned(tmp_path: Path) -> None:
         async with opened(log_dirs(tmp_path, topic=COMPACT)) as dirs:
             segments(await dirs.create(TP), 3)
             cleaner = Cleaner(dirs)
-            async with cleaner.paused(TP), cleaner.paused(TP):
+            async with cleaner.dirs.cleaning.paused(TP), cleaner.dirs.cleaning.paused(TP):
                 assert not await cleaner.clean_filthiest()
             assert await cleaner.clean_filthiest()
 
@@ -190,7 +190,7 @@ def test_stopping_ends_a_pass(tmp_path: Path) -> None:
                 task = await stuck(dirs, cleaner)
                 await asyncio.wait_for(cleaner.stop(), 10)
                 await task
-            assert not cleaner.passes
+            assert not cleaner.dirs.cleaning.by_partition
 
     asyncio.run(scenario())
 

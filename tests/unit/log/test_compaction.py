@@ -9,7 +9,8 @@ from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
 from leadline.errors import CorruptFile
 from leadline.log.cleaner import cleanable, request_for
-from leadline.log.compaction import KEY_BYTES, CleanerThrottle, CompactionRequest, LastRecord
+from leadline.log.compaction import CleanerThrottle
+from leadline.log.compaction_request import KEY_BYTES, CompactionRequest, LastRecord
 from leadline.log.log import Log
 from leadline.log.producer_state import AppendOrigin
 from leadline.log.txn_index import AbortedTxn

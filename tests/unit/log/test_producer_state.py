@@ -8,7 +8,8 @@ from leadline.errors import (
     OutOfOrderSequence,
     TransactionCoordinatorFenced,
 )
-from leadline.log.producer_state import SEQUENCE_MAX, AppendOrigin, ProducerState
+from leadline.log.producer_entry import SEQUENCE_MAX
+from leadline.log.producer_state import AppendOrigin, ProducerState
 from leadline.records.control import ControlType, EndMarker
 from tests.support.logs import START_MS, TP
 from tests.support.producers import DAY_MS, header, write
