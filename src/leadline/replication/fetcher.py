@@ -3,8 +3,8 @@
 One loop does all the work of a broker, so one fetcher for each leader is as fast as several: num.replica.fetchers
 changes nothing. A partition that fails rests or is given up, as `follower` decides; the others go on.
 
-A response arrives in one of two places. Both report it to the state with `received`, and apply the effects with
-`_apply`:
+A response arrives in one of two places. Both report it to the state with `received`, and apply the effects
+(`effects_on_logs`):
 
     _on_response   in the socket's callback, for a response as most are: it sends the next request at once
     _fetch         in the task, for any response: it may wait, truncate, and report errors
@@ -23,16 +23,16 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple, Protocol
 
 from leadline.cluster.broker_client import EncodeRequest, LeaderClient, PeerLost
-from leadline.errors import LogDirFailed, StorageError, UnexpectedAppendOffset, WireError
+from leadline.errors import LogDirFailed, WireError
 from leadline.log.epochs import EpochEnd
 from leadline.log.log import Log
 from leadline.log.log_dirs import LogDirs
 from leadline.log.write_pressure import PressureLevel
 from leadline.model import NONE, BrokerId, Buffer, TopicPartition
 from leadline.replication.context import ReplicationContext
+from leadline.replication.effects_on_logs import EffectsOnLogs, Followed
 from leadline.replication.fetch_requests import (
     FetchingBroker,
     fast_frame,
@@ -48,10 +48,8 @@ from leadline.replication.follower import (
     FetchState,
     FollowerEffects,
     FollowerRequests,
-    FollowerState,
     next_requests,
 )
-from leadline.replication.history import History, Truncation
 from leadline.replication.throttle import is_named
 from leadline.wire import follower_fetch
 from leadline.wire.fetch_position import FetchPosition
@@ -72,21 +70,6 @@ FETCH_BY_ID, FETCH_BY_NAME, LIST_OFFSETS = 16, 12, 8  # versions
 _Part = FetchResponse.PartitionData
 
 
-class FetchedReplica(Protocol):
-    """A partition on this broker, as far as a fetcher needs it."""
-
-    log: Log
-    history: History
-
-    def wake(self) -> None:
-        """There may be more to read."""
-
-
-class Followed(NamedTuple):
-    state: FollowerState
-    replica: FetchedReplica
-
-
 class Fetcher:
     """`connect` makes a client of the leader, and a new one after each loss: the leader may be elsewhere by then."""
 
@@ -98,9 +81,10 @@ class Fetcher:
         connect: Callable[[BrokerId], LeaderClient],
         dirs: LogDirs,
     ) -> None:
-        self.leader, self._me, self._connect, self._dirs = leader, me, connect, dirs
+        self.leader, self._me, self._connect = leader, me, connect
         self._clock, self._pressure, self._config = context.clock, context.pressure, context.config
         self._throttle = context.throttles.follower
+        self._effects = EffectsOnLogs(leader, context, dirs.truncation)
         self.followed: dict[TopicPartition, Followed] = {}
         self._due: dict[TopicPartition, None] = {}  # their position may have changed since the last request
         self._resting: dict[TopicPartition, int] = {}  # until when, in ms
@@ -372,26 +356,13 @@ class Fetcher:
         if effects is NOTHING:
             return None
         try:
-            self._apply(followed, effects, records or b"")
+            self._effects.apply(followed, effects, records or b"")
         except (WireError, LogDirFailed):
             return None
         if records is not None and replica.log.awaits_flush:
             return None
         position = state.next_request(replica.log, now_ms, self._config.replica_fetch_max_bytes)
         return position if isinstance(position, FetchPosition) else None
-
-    def _apply(self, followed: Followed, effects: FollowerEffects, records: Buffer) -> None:
-        """All effects but a truncation. If the append raises, nothing has happened."""
-        state, replica = followed
-        hosted_log = replica.log
-        if effects.append:
-            hosted_log.append_as_follower(records)
-            self._pressure.appended(hosted_log, len(records))
-        if effects.high_watermark is not None and hosted_log.set_high_watermark(effects.high_watermark):
-            replica.wake()
-        if effects.log_start is not None:
-            hosted_log.delete_records(effects.log_start)
-        state.settled(hosted_log)
 
     # Responses in the task
 
@@ -423,37 +394,9 @@ class Fetcher:
         state = followed.state
         if effects is not NOTHING:
             try:
-                await self._truncate_and_apply(tp, followed, effects, records)
+                await self._effects.truncate_and_apply(tp, followed, effects, records)
             except (WireError, LogDirFailed) as error:
                 state.append_failed(error, self._clock.now_ms())
                 log.warning("%s is not fetched from broker %d: %s", tp, self.leader, error)
         if state.state is FetchState.FAILED:
             log.warning("%s is no longer fetched from broker %d: %s", tp, self.leader, state.why)
-
-    async def _truncate_and_apply(
-        self, tp: TopicPartition, followed: Followed, effects: FollowerEffects, records: Buffer
-    ) -> None:
-        state, replica = followed
-        if replica.log.offline:
-            raise StorageError(f"{tp} is offline here: its log directory failed")
-        if effects.warning is not None:
-            log.warning("%s, fetched from broker %d: %s", tp, self.leader, effects.warning)
-        if effects.start_at is not None or effects.truncate_to is not None:
-            await self._truncate(tp, followed, effects)
-        try:
-            self._apply(followed, effects, records)
-        except UnexpectedAppendOffset as overlap:
-            again = state.overlapped(overlap.first_offset, overlap.last_offset, replica.log)
-            await self._truncate_and_apply(tp, followed, again, records)
-            self._apply(followed, effects._replace(append=False), b"")
-
-    async def _truncate(self, tp: TopicPartition, followed: Followed, effects: FollowerEffects) -> None:
-        state, replica = followed
-        log_end = replica.log.log_end
-        if effects.start_at is not None:
-            await self._dirs.truncation.truncate_fully_and_start_at(tp, effects.start_at)
-        if effects.truncate_to is not None:
-            await self._dirs.truncation.truncate_to(tp, effects.truncate_to)
-        epoch, now_ms = state.leader_epoch, self._clock.now_ms()
-        truncation = Truncation(now_ms, epoch, self.leader, log_end, replica.log.log_end, effects.warning)
-        replica.history.truncated(truncation)

@@ -29,8 +29,9 @@ from leadline.log.write_pressure import WritePressure, start_writeback
 from leadline.model import NO_EPOCH, NO_LEADER, BrokerId, Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
 from leadline.replication.alterations import Alterations, Decision, Proposed, SendAlterPartition, no_controller
 from leadline.replication.context import ReplicationContext
+from leadline.replication.effects_on_logs import Followed
 from leadline.replication.fetch_requests import FetchingBroker
-from leadline.replication.fetcher import Fetcher, Followed
+from leadline.replication.fetcher import Fetcher
 from leadline.replication.follower import follow
 from leadline.replication.hosted_partition import HostedPartition, no_fetcher
 from leadline.replication.moves import LogDirMoves

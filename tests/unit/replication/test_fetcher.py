@@ -12,8 +12,9 @@ import pytest
 from leadline.cluster.broker_client import EncodeRequest, NextRequest, PeerLost
 from leadline.errors import NotLeaderOrFollower, OffsetOutOfRange
 from leadline.model import TopicId, TopicPartition
+from leadline.replication.effects_on_logs import Followed
 from leadline.replication.fetch_requests import FetchingBroker
-from leadline.replication.fetcher import Fetcher, Followed
+from leadline.replication.fetcher import Fetcher
 from leadline.replication.follower import NOTHING, FetchState, follow
 from leadline.wire import follower_fetch
 from leadline.wire.classes import Message
