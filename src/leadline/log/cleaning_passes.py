@@ -1,6 +1,6 @@
 """The logs that are being compacted, and those whose compaction is paused because their files are about to change.
 
-no pass works on a log whose compaction is paused
+No pass works on a log whose compaction is paused.
 """
 
 import asyncio

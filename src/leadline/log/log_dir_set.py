@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from leadline.config.storage import StorageConfig
 from leadline.config.topic import LogConfig
 from leadline.errors import CorruptFile, StorageError
+from leadline.log import names
 from leadline.log.cleaning_passes import CleaningPasses
 from leadline.log.log import Log
 from leadline.log.log_dir import LogDir, OfflineLog
@@ -77,6 +78,9 @@ class LogDirSet:
         self.note_offline_log(log_dir, OfflineLog(tp, directory, error, {}))
 
     # Where a new log goes
+
+    def dir_name(self, tp: TopicPartition, mark: DirMark | None) -> str:
+        return names.dir_name(tp) if mark is None else names.marked_dir_name(tp, mark, self.chance.new_uuid())
 
     def online_dir(self, path: str) -> LogDir:
         if path not in self.dirs:

@@ -27,10 +27,11 @@ from leadline.log.checkpoints import (
 )
 from leadline.log.dir_checkpoints import DirCheckpoints
 from leadline.log.disk_thread import DiskThread
-from leadline.log.files import is_of_one_file, remove_tree
+from leadline.log.files import is_of_one_file
 from leadline.log.log import Log
 from leadline.log.log_context import LogContext
 from leadline.log.log_creation import CreatedLog, LogCreation
+from leadline.log.log_deletion import LogDeletion
 from leadline.log.log_dir import DirLock, LogDir, OfflineLog
 from leadline.log.log_dir_set import LogDirSet, TopicConfigs
 from leadline.log.log_loading import LoadPlan, LogLoading, PlannedLog, RecoveryProgress
@@ -57,6 +58,7 @@ class LogDirs(LogDirSet):
         super().__init__(config, clock, chance, files, topic_config)
         self.checkpoints = DirCheckpoints(self)
         self.truncation = LogTruncation(self, self.checkpoints)
+        self.deletion = LogDeletion(self, self.checkpoints)
         self.not_closed: dict[str, str] = {}  # directories without .kafka_cleanshutdown after `close`, and why
         self.uncreated: dict[TopicPartition, str] = {}  # for want of a resource, with the reason
         self.recovery = RecoveryProgress()
@@ -160,7 +162,7 @@ class LogDirs(LogDirSet):
         tp, directory = planned.opening.tp, planned.opening.directory
         if outcome is None:
             if planned.mark is DirMark.DELETE:
-                self._remove_later(log_dir, directory)
+                self.deletion.remove_later(log_dir, directory)
             else:
                 log.warning("%s is a stray replica and is left alone", directory)
         elif isinstance(outcome, CorruptFile):
@@ -223,7 +225,7 @@ class LogDirs(LogDirSet):
             if tp not in logs:
                 self.check_usable(tp)
                 log_dir = self.emptiest_dir() if path is None else self.online_dir(path)
-                directory = log_dir.file(self._dir_name(tp, DirMark.FUTURE if future else None))
+                directory = log_dir.file(self.dir_name(tp, DirMark.FUTURE if future else None))
                 job = partial(self._creation().create, log_dir, tp, directory)
                 created = await log_dir.disk.call(f"creating {tp}", job)
                 if isinstance(created, CorruptFile):
@@ -277,49 +279,7 @@ class LogDirs(LogDirSet):
         except CorruptFile as error:
             return error
 
-    # Deleting and moving
-
-    async def delete(self, tp: TopicPartition, *, future: bool = False, mark: DirMark = DirMark.DELETE) -> None:
-        """Rename a log. As -delete it is removed after file.delete.delay.ms; as -stray it stays."""
-        async with self.cleaning.paused(tp):
-            deleted = (self.future if future else self.logs).pop(tp)
-            log_dir = self.dir_of(deleted)
-            deleted.moved(await self._rename(log_dir, deleted.directory, self._dir_name(tp, mark)))
-        if mark is DirMark.DELETE:
-            self._remove_later(log_dir, deleted.directory)
-        await self._checkpoint_deletion(log_dir)
-
-    async def delete_offline(self, tp: TopicPartition) -> None:
-        """As `delete`, for a partition whose files cannot be used, if there is one."""
-        for log_dir in self.dirs.values():
-            if (offline := log_dir.offline_logs.pop(tp, None)) is not None:
-                renamed = await self._rename(log_dir, offline.directory, self._dir_name(tp, DirMark.DELETE))
-                self._remove_later(log_dir, renamed)
-                await self._checkpoint_deletion(log_dir)
-                return
-
-    async def _checkpoint_deletion(self, log_dir: LogDir) -> None:
-        await self.checkpoints.write_recovery_points(log_dir)
-        await self.checkpoints.write_log_starts(log_dir)
-        await self.checkpoints.write_cleaned_offsets(log_dir, {})
-
-    async def _rename(self, log_dir: LogDir, directory: str, name: str) -> str:
-        target = log_dir.file(name)
-
-        def rename() -> None:
-            self.files.rename(directory, target)
-            self.files.sync_dir(log_dir.path)
-
-        await log_dir.disk.call(f"renaming {directory}", rename)
-        return target
-
-    def _dir_name(self, tp: TopicPartition, mark: DirMark | None) -> str:
-        return names.dir_name(tp) if mark is None else names.marked_dir_name(tp, mark, self.chance.new_uuid())
-
-    def _remove_later(self, log_dir: LogDir, directory: str) -> None:
-        job = partial(remove_tree, self.files, directory)
-        delay_ms = self.topic_config("").file_delete_delay_ms
-        log_dir.disk.later(delay_ms, lambda: log_dir.disk.run(f"removing {directory}", job, lambda _: None))
+    # Moving
 
     async def replace_with_future(self, tp: TopicPartition, switched: Callable[[], None] = lambda: None) -> None:
         """The replica that moves has caught up: it takes the place of the one that it was copied from.
@@ -332,15 +292,15 @@ class LogDirs(LogDirSet):
             moved.flush(active=True)  # what is flushed in the old place must be flushed in the new one
             await target.disk.drain()
             # This rename comes first: a crash may leave two replicas, never none.
-            moved.moved(await self._rename(target, moved.directory, names.dir_name(tp)))
-            current.moved(await self._rename(source, current.directory, self._dir_name(tp, DirMark.DELETE)))
+            moved.moved(await self.deletion.rename(target, moved.directory, names.dir_name(tp)))
+            current.moved(await self.deletion.rename(source, current.directory, self.dir_name(tp, DirMark.DELETE)))
             moved.set_high_watermark(current.high_watermark)
             self.logs[tp] = self.future.pop(tp)
             switched()
         cleaned_to = (await self.checkpoints.cleaned_offsets()).get(tp)
         if cleaned_to is not None:
             await self.checkpoints.write_cleaned_offsets(target, {tp: cleaned_to})
-        self._remove_later(source, current.directory)
+        self.deletion.remove_later(source, current.directory)
         for log_dir in (source, target):
             await self.checkpoints.write_recovery_points(log_dir)
             await self.checkpoints.write_log_starts(log_dir)

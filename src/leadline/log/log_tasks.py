@@ -4,7 +4,7 @@ kafka-log-retention                every log.retention.check.interval.ms
 kafka-log-flusher                  every log.flush.scheduler.interval.ms
 kafka-recovery-point-checkpoint    every log.flush.offset.checkpoint.interval.ms
 kafka-log-start-offset-checkpoint  every log.flush.start.offset.checkpoint.interval.ms
-kafka-delete-logs                  file.delete.delay.ms after a partition was deleted (see LogDirs.delete)
+kafka-delete-logs                  file.delete.delay.ms after a partition was deleted (see LogDeletion)
 producer-id-expiration             every producer.id.expiration.check.interval.ms
 kafka-log-cleaner                  log.cleaner.threads processes; a rest of log.cleaner.backoff.ms when nothing is dirty
 """

@@ -1,6 +1,6 @@
 """What the state of a follower decides, carried out on its log: truncate, append, advance, delete.
 
-if an append raises, nothing has happened to the log
+If an append raises, nothing has happened to the log.
 """
 
 import logging

@@ -120,7 +120,7 @@ class LogDirMoves:
         """End a move, and remove its incomplete copy."""
         await _end(hosted, move)
         if tp in self._dirs.future:
-            await self._dirs.delete(tp, future=True)
+            await self._dirs.deletion.delete(tp, future=True)
 
     async def stop(self) -> None:
         """End all moves. Their copies stay: `resume` goes on with them after the next start."""

@@ -190,10 +190,10 @@ class Replicas:
         async with self._deciding:
             await self._release(tp)
             if tp in self.dirs.logs:  # not if its directory failed
-                await self.dirs.delete(tp)
+                await self.dirs.deletion.delete(tp)
             else:
                 self.dirs.uncreated.pop(tp, None)
-                await self.dirs.delete_offline(tp)
+                await self.dirs.deletion.delete_offline(tp)
 
     async def release(self, tp: TopicPartition) -> None:
         """Give a partition up, but keep its log."""

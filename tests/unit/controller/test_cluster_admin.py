@@ -63,7 +63,7 @@ def test_a_deletion_that_a_crash_interrupts_goes_on_after_it(tmp_path: Path) -> 
                 await cluster.create_topic(name, ((cluster.metadata.me.id,),) * 2, {})
                 broker.services.replicas.append(TopicPartition(name, 0), batch(3))
             await cluster.tree.create(znodes.delete_topic_path("doomed"))
-            await broker.dirs.delete(TopicPartition("doomed", 1))  # so far it came
+            await broker.dirs.deletion.delete(TopicPartition("doomed", 1))  # so far it came
         async with broker_in_process(tmp_path / "data") as broker:
             assert set(broker.services.cluster.metadata.topics) == {"kept"}
             assert {tp.topic for tp in broker.dirs.logs} == {"kept"}

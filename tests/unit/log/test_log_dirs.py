@@ -80,7 +80,7 @@ def test_a_partition_that_is_offline_can_be_deleted_with_whatever_lies_in_it(one
         (one / "orders-0" / "link").symlink_to(one)
         async with opened(log_dirs(one, topic={"file.delete.delay.ms": "0"})) as dirs:
             assert set(dirs.logs) == {OTHER}
-            await dirs.delete_offline(TP)
+            await dirs.deletion.delete_offline(TP)
             assert dirs.offline_log(TP) is None
             async with asyncio.timeout(120):
                 while any(name.startswith("orders-0") for name in listing(one)):  # noqa: ASYNC110
@@ -122,7 +122,7 @@ def test_a_deleted_log_is_renamed_then_removed_and_a_stray_one_stays(one: Path, 
         await dirs.open()
         fill(await dirs.create(TP))
         with mock.patch.object(dirs.dirs[str(one)].disk, "later") as later:
-            await dirs.delete(TP, mark=mark)
+            await dirs.deletion.delete(TP, mark=mark)
         assert TP not in dirs.logs
         assert checkpoint(one, "recovery-point-offset-checkpoint") == {}
         (left,) = [name for name in listing(one) if name.startswith("orders")]
@@ -140,7 +140,7 @@ def test_a_log_on_its_way_out_is_removed_after_a_restart(one: Path) -> None:
     async def scenario() -> None:
         async with opened(log_dirs(one)) as dirs:
             fill(await dirs.create(TP))
-            await dirs.delete(TP)
+            await dirs.deletion.delete(TP)
         async with opened(log_dirs(one, topic={"file.delete.delay.ms": "1"})) as dirs:
             assert not dirs.logs
             async with asyncio.timeout(PATIENCE_S):
