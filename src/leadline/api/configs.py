@@ -84,7 +84,7 @@ async def _describe(resource: Resource, names: list[str] | None, ctx: Context) -
     if resource.name == ALL_BROKERS:
         return describe_broker_defaults(layers, names)
     _check_broker(resource.name, ctx)
-    return [*describe_broker(layers, names), *explanations(names, ctx.services)]
+    return [*describe_broker(layers, names), *explanations(names, ctx.services.replicas, ctx.services.clock.now_ms())]
 
 
 def _rebalances(group_id: str, ctx: Context) -> ConfigEntry:

@@ -4,6 +4,7 @@ from leadline.api.context import Context
 from leadline.controller.topics import check_name
 from leadline.errors import WireError
 from leadline.model import NO_SEQUENCE, NONE, TopicPartition
+from leadline.replication.replicas import Replicas
 from leadline.wire.messages import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -14,21 +15,22 @@ _Partition = DescribeProducersResponse.PartitionResponse
 
 def describe_producers(request: DescribeProducersRequest, ctx: Context) -> DescribeProducersResponse:
     """DescribeProducers, v0: the producer state of partitions that this broker leads."""
+    replicas = ctx.services.replicas
     return DescribeProducersResponse(
         topics=[
             DescribeProducersResponse.TopicResponse(
                 name=topic.name,
-                partitions=[_describe(TopicPartition(topic.name, n), ctx) for n in topic.partition_indexes],
+                partitions=[_describe(TopicPartition(topic.name, n), replicas) for n in topic.partition_indexes],
             )
             for topic in request.topics
         ]
     )
 
 
-def _describe(tp: TopicPartition, ctx: Context) -> _Partition:
+def _describe(tp: TopicPartition, replicas: Replicas) -> _Partition:
     try:
         check_name(tp.topic)
-        producers = ctx.services.replicas.leading(tp).log.producer_state
+        producers = replicas.leading(tp).log.producer_state
     except WireError as error:
         return _Partition(partition_index=tp.partition, error_code=error.code, error_message=str(error))
     return _Partition(

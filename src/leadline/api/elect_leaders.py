@@ -1,6 +1,8 @@
 """ElectLeaders: elects the preferred leader of partitions, or any leader."""
 
 from leadline.api.context import Context
+from leadline.cluster.metadata_cache import MetadataCache
+from leadline.controller.cluster_admin import ClusterAdmin
 from leadline.errors import ElectionNotNeeded, NotController, WireError
 from leadline.model import BrokerId, TopicPartition
 from leadline.wire.messages import ElectLeadersRequest, ElectLeadersResponse
@@ -12,7 +14,7 @@ UNCLEAN_FROM = 1
 async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLeadersResponse:
     """ElectLeaders, v0-2.  v1 unclean elections. Null: all partitions, without those that need no election."""
     unclean = ctx.version >= UNCLEAN_FROM and request.election_type == UNCLEAN
-    partitions = _partitions(request, ctx)
+    partitions = _partitions(request, ctx.services.metadata)
     try:
         elections = await ctx.services.controller.do(lambda decisions: decisions.elect(partitions, unclean=unclean))
     except NotController as error:
@@ -21,13 +23,13 @@ async def elect_leaders(request: ElectLeadersRequest, ctx: Context) -> ElectLead
     for tp, leader in elections.items():
         if not (request.topic_partitions is None and isinstance(leader, ElectionNotNeeded)):
             topic = results.setdefault(tp.topic, ElectLeadersResponse.ReplicaElectionResult(topic=tp.topic))
-            topic.partition_result.append(await _result(tp, leader, request.timeout_ms, ctx))
+            topic.partition_result.append(await _result(tp, leader, request.timeout_ms, ctx.services.cluster))
     return ElectLeadersResponse(replica_election_results=list(results.values()))
 
 
-def _partitions(request: ElectLeadersRequest, ctx: Context) -> dict[TopicPartition, None]:
+def _partitions(request: ElectLeadersRequest, metadata: MetadataCache) -> dict[TopicPartition, None]:
     if request.topic_partitions is None:
-        topics = ctx.services.metadata.topics
+        topics = metadata.topics
         return {TopicPartition(name, number): None for name, topic in topics.items() for number in topic.partitions}
     return {
         TopicPartition(topic.topic, number): None for topic in request.topic_partitions for number in topic.partitions
@@ -35,14 +37,14 @@ def _partitions(request: ElectLeadersRequest, ctx: Context) -> dict[TopicPartiti
 
 
 async def _result(
-    tp: TopicPartition, elected: BrokerId | WireError, timeout_ms: int, ctx: Context
+    tp: TopicPartition, elected: BrokerId | WireError, timeout_ms: int, cluster: ClusterAdmin
 ) -> ElectLeadersResponse.PartitionResult:
     """Waits until this broker's metadata has the elected leader."""
     result = ElectLeadersResponse.PartitionResult(partition_id=tp.partition, error_message=None)
     try:
         if isinstance(elected, WireError):
             raise elected
-        await ctx.services.cluster.until_led(tp, lambda leader: leader == elected, timeout_ms)
+        await cluster.until_led(tp, lambda leader: leader == elected, timeout_ms)
     except WireError as error:
         result.error_code, result.error_message = error.code, str(error)
     return result

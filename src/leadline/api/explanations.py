@@ -21,27 +21,27 @@ only if a request has this name. Its value is a JSON object:
 import json
 from collections.abc import Collection, Iterator
 
-from leadline.api.context import Services
 from leadline.config.describe import ConfigEntry, ConfigSource
 from leadline.config.values import ConfigType
 from leadline.model import BrokerId, Offset, TopicPartition
 from leadline.replication.follower import FetchState, FollowerState
 from leadline.replication.hosted_partition import HostedPartition
 from leadline.replication.partition import FollowerProgress, LeaderState
+from leadline.replication.replicas import Replicas
 
 PREFIX = "leadline.replication."
 
 
-def explanations(names: Collection[str] | None, services: Services) -> Iterator[ConfigEntry]:
+def explanations(names: Collection[str] | None, replicas: Replicas, now_ms: int) -> Iterator[ConfigEntry]:
     """Explains the partitions that are named and hosted here."""
     for name in names or ():
         topic, _, number = name.removeprefix(PREFIX).rpartition("-")
         if name.startswith(PREFIX) and number.isdecimal():
-            hosted = services.replicas.hosted.get(TopicPartition(topic, int(number)))
+            hosted = replicas.hosted.get(TopicPartition(topic, int(number)))
             if hosted is not None:
                 yield ConfigEntry(
                     name=name,
-                    value=json.dumps(explain(hosted, services.metadata.me.id, services.clock.now_ms())),
+                    value=json.dumps(explain(hosted, replicas.me, now_ms)),
                     source=ConfigSource.DEFAULT,
                     read_only=True,
                     sensitive=False,

@@ -3,6 +3,7 @@
 from leadline.api.authorized_operations import ALL_GROUP_OPERATIONS, NOT_REQUESTED
 from leadline.api.context import Context
 from leadline.coordinator.classic_group import ClassicGroup
+from leadline.coordinator.group_coordinator import GroupCoordinator
 from leadline.coordinator.group_effects import JoinResult, LeavingMember
 from leadline.coordinator.group_member import JoinRequest, MemberProtocol
 from leadline.coordinator.group_state import GroupState
@@ -131,13 +132,14 @@ def leave_group(request: LeaveGroupRequest, ctx: Context) -> LeaveGroupResponse:
 def describe_groups(request: DescribeGroupsRequest, ctx: Context) -> DescribeGroupsResponse:
     """DescribeGroups, v0-5.  v3 operations · v4 static members. An unknown group is Dead."""
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
-    return DescribeGroupsResponse(groups=[_describe(group_id, operations, ctx) for group_id in request.groups])
+    groups = ctx.services.groups
+    return DescribeGroupsResponse(groups=[_describe(group_id, operations, groups) for group_id in request.groups])
 
 
-def _describe(group_id: str, operations: int, ctx: Context) -> _Described:
+def _describe(group_id: str, operations: int, groups: GroupCoordinator) -> _Described:
     described = _Described(group_id=group_id)
     try:
-        group = ctx.services.groups.find(group_id)
+        group = groups.find(group_id)
     except WireError as error:
         described.error_code = error.code
         return described

@@ -7,6 +7,7 @@ from leadline.errors import InvalidRequest, LeaderNotAvailable, OffsetNotAvailab
 from leadline.log.log import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Isolation, Log, TimestampAndOffset
 from leadline.model import NONE, TopicPartition
 from leadline.replication.hosted_partition import HostedPartition
+from leadline.replication.replicas import Replicas
 from leadline.wire.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -137,22 +138,23 @@ def _count_until(timestamp: int, log: Log, count: int, now_ms: int) -> int:
 
 def offset_for_leader_epoch(request: OffsetForLeaderEpochRequest, ctx: Context) -> OffsetForLeaderEpochResponse:
     """OffsetForLeaderEpoch, v0-4.  v2 the client's own epoch · v3 replica id · v4 flexible."""
+    replicas = ctx.services.replicas
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_epoch_end(topic.topic, requested, ctx) for requested in topic.partitions],
+                partitions=[_epoch_end(topic.topic, requested, replicas) for requested in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _epoch_end(topic: str, requested: OffsetForLeaderEpochRequest.OffsetForLeaderPartition, ctx: Context) -> _EpochEnd:
+def _epoch_end(
+    topic: str, requested: OffsetForLeaderEpochRequest.OffsetForLeaderPartition, replicas: Replicas
+) -> _EpochEnd:
     try:
-        hosted = ctx.services.replicas.leading(
-            TopicPartition(topic, requested.partition), requested.current_leader_epoch
-        )
+        hosted = replicas.leading(TopicPartition(topic, requested.partition), requested.current_leader_epoch)
     except WireError as error:
         return _EpochEnd(error_code=error.code, partition=requested.partition)
     end = hosted.log.end_of_epoch(requested.leader_epoch)

@@ -3,7 +3,9 @@
 from leadline.api.context import Context
 from leadline.errors import LogDirNotFound, StorageError, WireError
 from leadline.log.log import Log
+from leadline.log.log_dirs import LogDirs
 from leadline.model import NONE, TopicPartition
+from leadline.replication.replicas import Replicas
 from leadline.wire.messages import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
@@ -21,13 +23,12 @@ def describe_log_dirs(request: DescribeLogDirsRequest, ctx: Context) -> Describe
     if request.topics is not None:
         requested = {TopicPartition(topic.topic, n) for topic in request.topics for n in topic.partitions}
     dirs = ctx.services.dirs
-    results = [_describe(path, requested, ctx) for path in dirs.dirs]
+    results = [_describe(path, requested, dirs) for path in dirs.dirs]
     results += [_Dir(error_code=StorageError.code, log_dir=path) for path in dirs.offline]
     return DescribeLogDirsResponse(results=results)
 
 
-def _describe(path: str, requested: set[TopicPartition] | None, ctx: Context) -> _Dir:
-    dirs = ctx.services.dirs
+def _describe(path: str, requested: set[TopicPartition] | None, dirs: LogDirs) -> _Dir:
     topics: dict[str, DescribeLogDirsResponse.DescribeLogDirsTopic] = {}
     for logs, future in ((dirs.logs, False), (dirs.future, True)):
         for tp, log in logs.items():
@@ -59,6 +60,7 @@ def _lag(log: Log, current: Log | None, future: bool) -> int:
 
 def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, ctx: Context) -> AlterReplicaLogDirsResponse:
     """AlterReplicaLogDirs, v0-2: moves replicas to other directories, while they are in use."""
+    dirs, replicas = ctx.services.dirs, ctx.services.replicas
     topics: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
         for requested in directory.topics:
@@ -66,18 +68,17 @@ def alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, ctx: Context) ->
                 requested.name, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=requested.name)
             )
             for number in requested.partitions:
-                topic.partitions.append(_move(TopicPartition(requested.name, number), directory.path, ctx))
+                topic.partitions.append(_move(TopicPartition(requested.name, number), directory.path, dirs, replicas))
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
-def _move(tp: TopicPartition, path: str, ctx: Context) -> _Moved:
-    services = ctx.services
+def _move(tp: TopicPartition, path: str, dirs: LogDirs, replicas: Replicas) -> _Moved:
     try:
-        if path not in services.dirs.dirs:
-            if path in services.dirs.offline:
+        if path not in dirs.dirs:
+            if path in dirs.offline:
                 raise StorageError(f"log directory {path} is offline")
-            raise LogDirNotFound(f"{path} is not one of log.dirs: {', '.join(services.dirs.dirs)}")
-        services.replicas.move(tp, path)
+            raise LogDirNotFound(f"{path} is not one of log.dirs: {', '.join(dirs.dirs)}")
+        replicas.move(tp, path)
     except WireError as error:
         return _Moved(partition_index=tp.partition, error_code=error.code)
     return _Moved(partition_index=tp.partition, error_code=NONE)

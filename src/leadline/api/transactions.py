@@ -6,10 +6,12 @@ ProducerFenced exists from version 2 of the requests on, 4 of InitProducerId. Ol
 from collections.abc import Collection, Iterable
 
 from leadline.api.context import Context
+from leadline.cluster.metadata_cache import MetadataCache
 from leadline.controller.topics import INTERNAL
 from leadline.coordinator.group_shard import OFFSETS_TOPIC
 from leadline.coordinator.marker_writer import TransactionOutcome
 from leadline.coordinator.transaction import ProducerIdAndEpoch, TransactionalId, TransactionState
+from leadline.coordinator.transaction_coordinator import TransactionCoordinator
 from leadline.errors import (
     CoordinatorLoadInProgress,
     InvalidProducerEpoch,
@@ -56,7 +58,9 @@ async def init_producer_id(request: InitProducerIdRequest, ctx: Context) -> Init
     try:
         producer = await _init(request, ctx)
     except WireError as error:
-        return InitProducerIdResponse(error_code=_code(error, ctx, INIT_FENCED_FROM), producer_epoch=NO_PRODUCER_EPOCH)
+        return InitProducerIdResponse(
+            error_code=_code(error, ctx.version, INIT_FENCED_FROM), producer_epoch=NO_PRODUCER_EPOCH
+        )
     return InitProducerIdResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)
 
 
@@ -98,7 +102,8 @@ def _single(request: AddPartitionsToTxnRequest) -> _Txn:
 
 async def _add(txn: _Txn, ctx: Context) -> list[_Added]:
     partitions = [TopicPartition(topic.name, number) for topic in txn.topics for number in topic.partitions]
-    refused = {tp: error for tp in partitions if (error := _refusal(tp, ctx)) is not None}
+    metadata = ctx.services.metadata
+    refused = {tp: error for tp in partitions if (error := _refusal(tp, ctx.version, metadata)) is not None}
     if refused:
         return _per_partition({tp: refused.get(tp, OperationNotAttempted.code) for tp in partitions})
     transactions, producer = ctx.services.transactions, ProducerIdAndEpoch(txn.producer_id, txn.producer_epoch)
@@ -108,14 +113,14 @@ async def _add(txn: _Txn, ctx: Context) -> list[_Added]:
     try:
         await transactions.add_partitions(txn.transactional_id, producer, partitions)
     except WireError as error:
-        return _same_code(txn.topics, _code(error, ctx, FENCED_FROM))
+        return _same_code(txn.topics, _code(error, ctx.version, FENCED_FROM))
     return _same_code(txn.topics, NONE)
 
 
-def _refusal(tp: TopicPartition, ctx: Context) -> int | None:
-    if tp.topic in INTERNAL and ctx.version < BROKERS_ONLY_FROM:
+def _refusal(tp: TopicPartition, version: int, metadata: MetadataCache) -> int | None:
+    if tp.topic in INTERNAL and version < BROKERS_ONLY_FROM:
         return TopicAuthorizationFailed.code
-    return None if ctx.services.metadata.has_partition(tp) else UnknownTopicOrPartition.code
+    return None if metadata.has_partition(tp) else UnknownTopicOrPartition.code
 
 
 def _per_partition(codes: dict[TopicPartition, int]) -> list[_Added]:
@@ -146,7 +151,7 @@ async def add_offsets_to_txn(request: AddOffsetsToTxnRequest, ctx: Context) -> A
     try:
         await ctx.services.transactions.add_partitions(request.transactional_id, producer, {tp})
     except WireError as error:
-        return AddOffsetsToTxnResponse(error_code=_code(error, ctx, FENCED_FROM))
+        return AddOffsetsToTxnResponse(error_code=_code(error, ctx.version, FENCED_FROM))
     return AddOffsetsToTxnResponse()
 
 
@@ -156,12 +161,12 @@ async def end_txn(request: EndTxnRequest, ctx: Context) -> EndTxnResponse:
     try:
         await ctx.services.transactions.end(request.transactional_id, producer, commit=request.committed)
     except WireError as error:
-        return EndTxnResponse(error_code=_code(error, ctx, FENCED_FROM))
+        return EndTxnResponse(error_code=_code(error, ctx.version, FENCED_FROM))
     return EndTxnResponse()
 
 
-def _code(error: WireError, ctx: Context, fenced_from: int) -> int:
-    if isinstance(error, ProducerFenced) and ctx.version < fenced_from:
+def _code(error: WireError, version: int, fenced_from: int) -> int:
+    if isinstance(error, ProducerFenced) and version < fenced_from:
         return InvalidProducerEpoch.code
     return error.code
 
@@ -195,12 +200,14 @@ def _marked(codes: dict[TopicPartition, int]) -> list[_Marked]:
 
 def describe_transactions(request: DescribeTransactionsRequest, ctx: Context) -> DescribeTransactionsResponse:
     """DescribeTransactions, v0."""
-    return DescribeTransactionsResponse(transaction_states=[_describe(name, ctx) for name in request.transactional_ids])
+    transactions = ctx.services.transactions
+    states = [_describe(name, transactions) for name in request.transactional_ids]
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
-def _describe(name: str, ctx: Context) -> _Described:
+def _describe(name: str, transactions: TransactionCoordinator) -> _Described:
     try:
-        txn = ctx.services.transactions.describe(name)
+        txn = transactions.describe(name)
     except WireError as error:
         return _Described(transactional_id=name, error_code=error.code)
     return _Described(

@@ -30,7 +30,7 @@ def run(path: Path, test: Callable[[Brokers], Awaitable[None]]) -> None:
 
 
 def told(node: Node) -> dict[str, Any]:
-    (entry,) = explanations([f"{PREFIX}{TP}"], node.services)
+    (entry,) = explanations([f"{PREFIX}{TP}"], node.replicas, node.services.clock.now_ms())
     assert (entry.name, entry.read_only) == (f"{PREFIX}{TP}", True)
     found: dict[str, Any] = json.loads(str(entry.value))
     return found
@@ -105,7 +105,7 @@ def test_who_is_late_is_out_for_a_reason_that_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["orders-0", f"{PREFIX}orders-7", f"{PREFIX}orders", f"{PREFIX}-"])
 def test_what_is_not_held_or_no_partition_is_not_told(tmp_path: Path, name: str) -> None:
     async def test(cluster: Brokers) -> None:
-        assert list(explanations([name], cluster.leader.services)) == []
-        assert list(explanations(None, cluster.leader.services)) == []
+        assert list(explanations([name], cluster.leader.replicas, 0)) == []
+        assert list(explanations(None, cluster.leader.replicas, 0)) == []
 
     run(tmp_path, test)
