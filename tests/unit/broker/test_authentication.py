@@ -1,0 +1,314 @@
+"""Who the peer of a connection is, before its first request is served: over the loopback, with a server that echoes."""
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from leadline.broker import authentication
+from leadline.broker.authentication import ListenerSecurity, Logins
+from leadline.broker.connection import Connection
+from leadline.broker.connection_quotas import ConnectionLimits
+from leadline.broker.net import Net
+from leadline.broker.reply_queue import Reply
+from leadline.config.listeners import SecurityProtocol
+from leadline.runtime.event_loop import EventLoop
+from leadline.runtime.ports import OsFiles, SystemTime
+from leadline.security.plain import PLAIN, PlainExchange
+from leadline.security.principal import ANONYMOUS, Principal
+from leadline.security.sasl_authenticator import SaslListener
+from leadline.security.sasl_mechanisms import EnabledMechanisms
+from leadline.security.secret import Secret
+from leadline.wire.classes import Message
+from leadline.wire.frames import parse_response, request_frame
+from leadline.wire.messages import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+from leadline.wire.primitives import BUFFERS
+from tests.support.certificates import client_context, server_context
+from tests.support.waiting import eventually
+
+SECONDS = 60
+USERS = {"alice": Secret.of("wonderland")}
+
+
+def echo(connection: Connection, frame: memoryview) -> Reply:
+    """Who asks, and what."""
+    data = str(connection.client.principal).encode() + b" " + bytes(frame)
+    return len(data).to_bytes(4) + data
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(len(data).to_bytes(4) + data)
+
+    async def receive(self) -> bytes | None:
+        """A frame; None if the connection is closed."""
+        try:
+            size = int.from_bytes(await asyncio.wait_for(self.reader.readexactly(4), SECONDS))
+            return await asyncio.wait_for(self.reader.readexactly(size), SECONDS)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+
+    async def ask(self, data: bytes) -> bytes | None:
+        self.send(data)
+        return await self.receive()
+
+    def request(self, request: Message, version: int) -> None:
+        pieces = request_frame(request, version, 7, "test")
+        self.writer.write(b"".join(piece for piece in pieces if isinstance(piece, BUFFERS)))
+
+    async def log_in(self, password: str = "wonderland") -> SaslAuthenticateResponse | None:
+        self.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
+        frame = await self.receive()
+        assert frame is not None
+        assert parse_response(SaslHandshakeResponse, frame, 1)[1].error_code == 0
+        self.request(SaslAuthenticateRequest(auth_bytes=f"\0alice\0{password}".encode()), 2)
+        frame = await self.receive()
+        return None if frame is None else parse_response(SaslAuthenticateResponse, frame, 2)[1]
+
+
+def sasl(max_reauth_ms: int = 0, **changes: float) -> ListenerSecurity:
+    listener = SaslListener(
+        EnabledMechanisms({PLAIN: lambda: PlainExchange(USERS.get)}),
+        {PLAIN: max_reauth_ms},
+        lambda request, version: ApiVersionsResponse(),
+        lambda request, version, code: None,
+    )
+    return ListenerSecurity(protocol=SecurityProtocol.SASL_PLAINTEXT, sasl=listener, **changes)  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def server(
+    security: ListenerSecurity, connect: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[Net, Callable[[], Awaitable[Client]]]]:
+    logins = Logins(SystemTime(), OsFiles.read_into, {"SECURE": security})
+    net = Net(ConnectionLimits(connections_max_idle_ms=600_000), logins=logins)
+    _, port = net.listen("SECURE", "127.0.0.1", 0)
+    net.start(echo)
+    clients: list[Client] = []
+
+    async def client() -> Client:
+        name = "localhost" if connect else None
+        clients.append(Client(*await asyncio.open_connection("127.0.0.1", port, ssl=connect, server_hostname=name)))
+        return clients[-1]
+
+    try:
+        yield net, client
+    finally:
+        for each in clients:
+            each.writer.close()
+        await net.close()
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test()
+
+    with asyncio.Runner(loop_factory=EventLoop) as runner:
+        runner.run(main())
+
+
+# SASL
+
+
+def test_a_peer_that_logged_in_is_served_under_its_name() -> None:
+    async def test() -> None:
+        async with server(sasl()) as (net, client):
+            peer = await client()
+            response = await peer.log_in()
+            assert response is not None
+            assert (response.error_code, response.session_lifetime_ms) == (0, 0)
+            assert await peer.ask(b"hello") == b"User:alice hello"
+            assert await peer.ask(b"x" * 1_000_000) == b"User:alice " + b"x" * 1_000_000
+            assert all(connection.is_logged_in for connection in net.connections)
+
+    run(test)
+
+
+def test_requests_sent_with_the_last_message_of_a_login_are_served_after_it() -> None:
+    async def test() -> None:
+        async with server(sasl()) as (_, client):
+            peer = await client()
+            peer.request(ApiVersionsRequest(client_software_name="x", client_software_version="1"), 3)
+            peer.request(SaslHandshakeRequest(mechanism=PLAIN), 1)
+            peer.request(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wonderland"), 2)
+            peer.send(b"first")
+            peer.send(b"second")
+            for _ in range(3):
+                assert await peer.receive() is not None
+            assert [await peer.receive(), await peer.receive()] == [b"User:alice first", b"User:alice second"]
+
+    run(test)
+
+
+def test_nothing_is_served_before_the_login(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with server(sasl(failure_delay_s=0.01)) as (_, client):
+            peer = await client()
+            assert await peer.ask(bytes.fromhex("0003 0001 00000007 0000 ffffffff")) is None  # Metadata
+
+    run(test)
+    assert "its login failed: unexpected Metadata before SaslHandshake" in caplog.text
+
+
+def test_a_login_that_fails_is_answered_after_the_delay_and_closed(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with server(sasl(failure_delay_s=0.5)) as (_, client):
+            peer, started = await client(), time.monotonic()
+            response = await peer.log_in("rabbit")
+            assert time.monotonic() - started >= 0.5
+            assert response is not None
+            assert (response.error_code, response.error_message) == (
+                58,
+                "Authentication failed: Invalid username or password",
+            )
+            assert await peer.receive() is None
+
+    run(test)
+    assert "rabbit" not in caplog.text
+    assert "wonderland" not in caplog.text
+
+
+def test_an_expired_login_serves_no_request_but_may_be_renewed() -> None:
+    async def test() -> None:
+        async with server(sasl(max_reauth_ms=1100)) as (_, client):
+            renewing, idle = await client(), await client()
+            response = await renewing.log_in()
+            assert response is not None
+            assert response.session_lifetime_ms == 1100
+            await idle.log_in()
+            assert await renewing.ask(b"one") == b"User:alice one"
+            await asyncio.sleep(1.3)
+            await renewing.log_in()
+            assert await renewing.ask(b"two") == b"User:alice two"
+            assert await idle.ask(b"two") is None
+
+    run(test)
+
+
+def test_a_large_announcement_before_the_login_closes_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        async with server(sasl(max_receive_bytes=1000)) as (_, client):
+            peer = await client()
+            peer.writer.write((1001).to_bytes(4))
+            assert await peer.receive() is None
+
+    run(test)
+    assert "a request of 1001 bytes; sasl.server.max.receive.size=1000" in caplog.text
+
+
+def test_of_too_many_logins_the_oldest_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with server(sasl()) as (net, client):
+            oldest, second = await client(), await client()
+            await eventually(lambda: len(net.connections) == 2)
+            await second.log_in()
+            third, fourth = await client(), await client()
+            assert await oldest.receive() is None
+            await third.log_in()
+            await fourth.log_in()
+            assert await second.ask(b"still here") == b"User:alice still here"
+
+    monkeypatch.setattr(authentication, "MAX_LOGINS", 2)
+    run(test)
+
+
+def test_a_login_that_takes_too_long_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with server(sasl()) as (net, client):
+            slow, quick = await client(), await client()
+            await quick.log_in()
+            net.logins.close_late()
+            assert await slow.receive() is None
+            assert await quick.ask(b"hello") == b"User:alice hello"
+
+    monkeypatch.setattr(authentication, "LOGIN_SECONDS", 0.0)
+    run(test)
+
+
+def test_what_strangers_send_is_bounded_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with server(sasl()) as (_, client):
+            strangers = [await client() for _ in range(5)]
+            for stranger in strangers:
+                stranger.writer.write((400_000).to_bytes(4) + bytes(3000))
+            assert await strangers[-1].receive() is None
+            other = await client()
+            assert (await other.log_in()) is not None
+
+    monkeypatch.setattr("leadline.broker.frame_memory.MAX_LOGIN_BYTES", 14_000)
+    run(test)
+
+
+# TLS
+
+
+@pytest.mark.parametrize("name", ["alice", None])
+def test_a_certificate_says_who_the_peer_is(tmp_path: Path, name: str | None) -> None:
+    def principal_of(certificate: bytes | None) -> Principal:
+        return ANONYMOUS if certificate is None else Principal("User", "alice" if b"alice" in certificate else "?")
+
+    async def test() -> None:
+        context = server_context(tmp_path, verify=ssl.CERT_OPTIONAL)
+        security = ListenerSecurity(protocol=SecurityProtocol.SSL, tls=context, principal_of=principal_of)
+        async with server(security, client_context(tmp_path, name)) as (_, client):
+            peer = await client()
+            who = b"User:alice" if name else b"User:ANONYMOUS"
+            assert await peer.ask(b"hello") == who + b" hello"
+            assert await peer.ask(b"x" * 3_000_000) == who + b" " + b"x" * 3_000_000
+
+    run(test)
+
+
+def test_a_certificate_without_a_rule_is_refused(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def principal_of(certificate: bytes | None) -> Principal:
+        raise ValueError("no rule of ssl.principal.mapping.rules applies to CN=alice")
+
+    async def test() -> None:
+        security = ListenerSecurity(
+            protocol=SecurityProtocol.SSL, tls=server_context(tmp_path), principal_of=principal_of
+        )
+        async with server(security, client_context(tmp_path)) as (_, client):
+            assert await (await client()).ask(b"hello") is None
+
+    run(test)
+    assert "its certificate names no user: no rule of ssl.principal.mapping.rules applies" in caplog.text
+
+
+def test_a_login_travels_over_tls(tmp_path: Path) -> None:
+    async def test() -> None:
+        security = sasl()
+        security.protocol, security.tls = SecurityProtocol.SASL_SSL, server_context(tmp_path)
+        async with server(security, client_context(tmp_path)) as (_, client):
+            peer = await client()
+            assert await peer.log_in() is not None
+            assert await peer.ask(b"hello") == b"User:alice hello"
+
+    run(test)
+
+
+def test_a_peer_that_speaks_no_tls_is_closed_and_others_go_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        security = ListenerSecurity(protocol=SecurityProtocol.SSL, tls=server_context(tmp_path))
+        async with server(security, client_context(tmp_path)) as (_, client):
+            peer = await client()
+            port = peer.writer.get_extra_info("peername")[1]
+            plain = Client(*await asyncio.open_connection("127.0.0.1", port))
+            assert await plain.ask(b"\0\x12\0\3\0\0\0\1") is None
+            plain.writer.close()
+            assert await peer.ask(b"hello") == b"User:ANONYMOUS hello"
+
+    run(test)
