@@ -97,7 +97,7 @@ def test_what_differs_is_named_and_the_exit_status_is_1(
     code, out, _ = typed("verify", table)
     assert code == 1
     assert "partition 0: missing at offset 1" in out
-    assert f"{table} is not orders: 1 partition differ" in out
+    assert f"{table} does not equal orders: 1 partition with differences" in out
 
 
 @pytest.mark.parametrize(
