@@ -19,7 +19,7 @@ from leadline.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicParti
 Explanation = Mapping[str, Any]  # the JSON object of a broker's report
 
 SHOWN = 12  # epochs and events at most
-NOBODY: BrokerId = -1
+NO_LEADER: BrokerId = -1
 NO_HISTORY = "These brokers keep no history: earlier leaders and past events are not known."
 REPLICA_HEADS = ("REPLICA", "LOG START", "LOG END", "HIGH WATERMARK", "LAG", "SIZE", "IN SYNC", "STATE")
 EPOCH_HEADS = ("EPOCH", "STARTS AT", "LED BY", "SINCE")
@@ -187,11 +187,11 @@ def _events(reports: PartitionReports) -> list[PartitionEvent]:
 
 def _elected(election: Explanation, replicas: Sequence[BrokerId]) -> PartitionEvent:
     without = [replica for replica in replicas if replica not in election["isr"]]
-    in_sync = f"epoch {election['epoch']}, in sync {ids_text(election['isr']) or 'nobody'}"
+    in_sync = f"epoch {election['epoch']}, in sync {ids_text(election['isr']) or 'none'}"
     if without:
         in_sync += f", without {ids_text(without)}"
-    if election["leader"] == NOBODY:
-        return PartitionEvent(election["at_ms"], f"nobody leads: {in_sync}", is_bad=True)
+    if election["leader"] == NO_LEADER:
+        return PartitionEvent(election["at_ms"], f"no leader: {in_sync}", is_bad=True)
     if election["unclean"]:
         in_sync += "; unclean: it was not in sync, and the records that it lacks are lost"
     return PartitionEvent(
@@ -250,14 +250,14 @@ def _fields(
     paint: Paint,
 ) -> dict[str, str]:
     newest = explanation.epochs[0] if explanation.epochs else None
-    leader = paint.red("nobody") if explanation.leader is None else f"broker {explanation.leader}"
+    leader = paint.red("none") if explanation.leader is None else f"broker {explanation.leader}"
     if newest is not None:
         leader += f", epoch {newest.epoch}{_since(newest.since_ms, now_ms)}"
     missing = [id for id in explanation.replicas if id not in explanation.isr]
     fields = {
         "leader": leader,
         "replicas": ids_text(explanation.replicas),
-        "in sync": ids_text(explanation.isr) or paint.red("nobody"),
+        "in sync": ids_text(explanation.isr) or paint.red("none"),
     }
     if missing:
         fields["in sync"] += paint.red(f", without {ids_text(missing)}")
@@ -288,7 +288,7 @@ def _row(replica: ReplicaStatus) -> list[str]:
 
 
 def _epoch_row(epoch: LedEpoch) -> list[str]:
-    leader = "-" if epoch.leader is None else "nobody" if epoch.leader == NOBODY else str(epoch.leader)
+    leader = "-" if epoch.leader is None else "none" if epoch.leader == NO_LEADER else str(epoch.leader)
     start = "-" if epoch.start_offset is None else str(epoch.start_offset)
     return [str(epoch.epoch), start, leader, "-" if epoch.since_ms is None else moment_text(epoch.since_ms)]
 

@@ -182,7 +182,7 @@ def test_beside_brokers_that_tell_others_are_shown_as_far_as_they_tell() -> None
 
 def test_a_partition_that_nobody_leads() -> None:
     lines = lines_of(explain_partition(seen(leader=None)), {}, NOW_MS, Paint(io.StringIO()))
-    assert lines[1] == "  leader    nobody"
+    assert lines[1] == "  leader    none"
 
 
 def test_it_is_all_in_the_json() -> None:
