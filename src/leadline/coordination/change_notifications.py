@@ -1,13 +1,13 @@
-"""Change notifications: sequential nodes below one path, by which each broker tells all others what it has changed.
+"""Change notifications: sequential nodes below one path, with which brokers notify each other of changes.
 
-A notification names what has changed; whoever sees it reads that again. Notifications are handled one after the other
-in the order of their numbers, each once. Those older than a quarter of an hour are deleted by whoever sees them.
+A notification names an entity that has changed, and each broker reads the entity again. A broker handles notifications
+in the order of their numbers, each once. It deletes those that are older than a quarter of an hour.
 
-    a notification that cannot be understood is logged and passed over
-    whoever may have missed one reads everything again: after a time without connection, and where a number is missing
-    what cannot be read now is read a little later, until it can
+    a malformed notification is logged and ignored
+    a broker that may have missed one reads everything again: after a loss of the connection, and if a number is missing
+    if the tree cannot be read now, the broker retries a little later
 
-Watch first, then load: a change between the two is then seen twice, and never missed.
+Start this first, then load: a change between the two is seen twice, and never missed.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ RETRY_S = 1.0
 
 
 class ChangeNotifications:
-    """`await start()`; then `changed` is called with path and data of each notification, `missed` to read everything.
+    """After `start()`, `changed` is called with path and data of each notification, `missed` to read everything again.
 
-    Both may raise TreeError, which means later, and MalformedNode, which means never.
+    Both may raise TreeError, after which they are called again later. `changed` may raise MalformedNode.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class ChangeNotifications:
         self._again = False
 
     async def start(self) -> None:
-        """Load afterwards: what is notified from here on is not missed."""
+        """Load after this: no later notification is missed."""
         self._watches = [
             await self._tree.watch_children(self._path, lambda event: self._look(event)),
             self._tree.watch_session(self._session),
@@ -108,8 +108,8 @@ class ChangeNotifications:
                 try:
                     await self._changed(path, node.data)
                 except MalformedNode as error:
-                    log.error("passed over: %s", error)
+                    log.error("a notification is ignored: %s", error)
             self._last = number
         elif node is not None and self._clock.now_ms() - node.ctime_ms > KEPT_MS:
-            with suppress(NoNode):  # another broker was quicker
+            with suppress(NoNode):  # another broker has deleted it
                 await self._tree.delete(path)

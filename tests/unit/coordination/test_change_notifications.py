@@ -1,0 +1,106 @@
+"""Change notifications: each is handled once and in order, and a broker that may have missed one reads everything."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from leadline.coordination.change_notifications import KEPT_MS, ChangeNotifications
+from leadline.coordination.node_json import MalformedNode
+from leadline.coordination.tree import Tree
+from leadline.runtime.ports import SystemTime
+from tests.support.trees import run_on_tree
+from tests.support.waiting import eventually
+
+PATH = "/changes"
+EVERYTHING = b"everything"
+
+
+class LateClock(SystemTime):
+    """A clock on which all notifications are old."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + KEPT_MS + 1
+
+
+class Reader:
+    """Writes down which notifications it has handled."""
+
+    def __init__(self, tree: Tree, clock: SystemTime) -> None:
+        self.handled: list[bytes] = []
+        self.notifications = ChangeNotifications(tree, PATH, self.changed, self.missed, clock)
+
+    async def changed(self, path: str, data: bytes) -> None:
+        await asyncio.sleep(0)
+        if data == b"malformed":
+            raise MalformedNode(path, "malformed")
+        self.handled.append(data)
+
+    async def missed(self) -> None:
+        self.handled.append(EVERYTHING)
+
+
+@asynccontextmanager
+async def reader(tree: Tree, clock: SystemTime | None = None) -> AsyncIterator[Reader]:
+    started = Reader(tree, clock or SystemTime())
+    await started.notifications.start()
+    try:
+        yield started
+    finally:
+        await started.notifications.stop()
+
+
+async def notify(tree: Tree, *contents: bytes) -> list[str]:
+    return [(await tree.create(f"{PATH}/change_", data, sequential=True)).path for data in contents]
+
+
+def test_notifications_are_handled_once_and_in_order_and_those_before_the_start_are_not() -> None:
+    async def scenario(tree: Tree) -> None:
+        await tree.create(PATH)
+        await notify(tree, b"before")
+        async with reader(tree) as started:
+            await notify(tree, *(b"%d" % n for n in range(5)))
+            await eventually(lambda: len(started.handled) == 5)
+            await notify(tree, b"last")
+            await eventually(lambda: b"last" in started.handled)
+            assert started.handled == [b"0", b"1", b"2", b"3", b"4", b"last"]
+
+    run_on_tree(scenario)
+
+
+def test_a_malformed_notification_is_ignored_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(tree: Tree) -> None:
+        await tree.create(PATH)
+        async with reader(tree) as started:
+            await notify(tree, b"malformed", b"next")
+            await eventually(lambda: started.handled == [b"next"])
+
+    with caplog.at_level(logging.ERROR):
+        run_on_tree(scenario)
+    assert [message.partition(": ")[0] for message in caplog.messages] == ["a notification is ignored"]
+
+
+def test_everything_is_read_again_where_a_number_is_missing() -> None:
+    async def scenario(tree: Tree) -> None:
+        await tree.create(PATH)
+        await notify(tree, b"first")
+        async with reader(tree) as started:
+            await tree.create(f"{PATH}/change_0000000007", b"jump")
+            await eventually(lambda: started.handled == [EVERYTHING, b"jump"])
+
+    run_on_tree(scenario)
+
+
+def test_old_notifications_are_deleted_once_they_are_handled() -> None:
+    async def scenario(tree: Tree) -> None:
+        await tree.create(PATH)
+        await notify(tree, b"before the start")
+        async with reader(tree, LateClock()) as started:
+            await notify(tree, b"new")
+            while await tree.children(PATH):
+                pass  # each read is a step of the tree; the test as a whole has a bound
+            assert started.handled == [b"new"]
+
+    run_on_tree(scenario)
