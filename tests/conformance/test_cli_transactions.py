@@ -185,7 +185,7 @@ def some_deals(cluster: Side) -> str:
         ("describe nobody", "there is no transactional id nobody"),
         ("blocking no-deals", "there is no topic no-deals"),
         ("blocking some-deals:5", "some-deals has the partitions 0 to 1: there is no 5"),
-        ("abort some-deals:0 --start-offset 9", "no open transaction of some-deals-0 begins at 9; none is open"),
+        ("abort some-deals:0 --start-offset 9", "no open transaction of some-deals-0 starts at 9; none is open"),
         ("abort some-deals:0 --producer-id 9", "needed: --start-offset, or --producer-id"),
     ],
 )
