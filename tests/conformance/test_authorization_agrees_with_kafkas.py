@@ -375,13 +375,13 @@ def compare(kafka: SecuredBroker, authorizer: Authorizer, user: str, host: str) 
         client.close()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(30))
 def test_random_acls_decide_as_kafkas_do(cluster: Cluster, seed: int) -> None:
     acls = random_acls(seed)
     assert sorted(put_in_force(cluster.zookeeper.connect, acls)) == acls
     for kafka, allow_everyone in ((cluster.strict, False), (cluster.lenient, True)):
         admin = kafka.connect()
-        until(lambda admin=admin: kafkas_acls(admin) == set(acls), UPDATES_S)  # type: ignore[misc]
+        until(lambda admin=admin: kafkas_acls(admin) == set(acls), "Kafka follows", UPDATES_S)  # type: ignore[misc]
         admin.close()
         authorizer = of_acls(acls, allow_everyone)
         for user, host in itertools.product(USERS, HOSTS):
@@ -392,6 +392,6 @@ def test_without_any_acl_the_setting_decides_as_in_kafka(cluster: Cluster) -> No
     put_in_force(cluster.zookeeper.connect, [])
     for kafka, allow_everyone in ((cluster.strict, False), (cluster.lenient, True)):
         admin = kafka.connect()
-        until(lambda admin=admin: kafkas_acls(admin) == set(), UPDATES_S)  # type: ignore[misc]
+        until(lambda admin=admin: kafkas_acls(admin) == set(), "Kafka follows", UPDATES_S)  # type: ignore[misc]
         admin.close()
         compare(kafka, of_acls([], allow_everyone), "alice", "127.0.0.1")
