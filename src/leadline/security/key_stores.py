@@ -1,0 +1,403 @@
+"""Key stores and trust stores, as Kafka's settings name them: JKS, PKCS12, PEM in a file, PEM within a setting.
+
+Pure: settings and bytes in, keys and certificates out. The caller reads the file.
+
+JKS, big-endian
+    FEEDFEED  version (4: 1 or 2)  count (4)  entries  SHA-1(password as UTF-16 + "Mighty Aphrodite" + all before)
+    entry     tag (4: 1 key, 2 certificate)  alias (UTF)  date (8)  then
+        key           length (4)  EncryptedPrivateKeyInfo  chain length (4)  certificates
+        certificate   [type (UTF), in version 2]  length (4)  DER
+    UTF       length (2)  bytes
+    A key is encrypted by Sun's own method (OID 1.3.6.1.4.1.42.2.17.1.1): salt (20), data, check (20). The stream of the
+    method is W0 = salt, Wi = SHA-1(password + Wi-1); check = SHA-1(password + plain text). The plain text is PKCS#8.
+
+    a key store holds one key and its chain, the leaf first; a store with more keys: its first one
+    a trust store holds certificates of authorities; without a password its integrity is not checked, as in Java
+    what Kafka refuses is refused in Kafka's words; no error contains a key or a password
+"""
+
+import base64
+import binascii
+import hashlib
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from hmac import compare_digest
+from struct import Struct
+from struct import error as StructError
+from typing import TYPE_CHECKING, NamedTuple
+
+from leadline.config.values import InvalidSetting
+from leadline.security.distinguished_name import InvalidName, issuer_of, subject_of
+from leadline.security.secret import Secret
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
+
+PEM, JKS, PKCS12 = "PEM", "JKS", "PKCS12"
+_JKS_MAGIC, _JCEKS_MAGIC = b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"
+_WHITENER = b"Mighty Aphrodite"
+_SUN_PROTECTION = bytes.fromhex("060a2b060104012a02110101")  # the OID in DER
+_KEY_TAG, _CERTIFICATE_TAG = 1, 2
+_SHORT, _INT = Struct(">H"), Struct(">I")
+_DIGEST_BYTES = 20
+_MOST_CHAIN = 100  # certificates in a chain: no real one has ten
+
+_SEQUENCE = rb"\x30(?:[\x00-\x7f]|\x81.|\x82..)"
+_ENCRYPTED_PKCS8 = re.compile(_SEQUENCE + rb"\x30", re.DOTALL)
+_PLAIN_PKCS8 = re.compile(_SEQUENCE + rb"\x02\x01[\0\1]\x30", re.DOTALL)
+_ENCODED = r"(?:\s*[^\r\n]*:[^\r\n]*[\r\n]+)*([a-zA-Z0-9/+=\s]*)"
+_PEM_CERTIFICATE = re.compile(
+    rf"-+BEGIN\s*[^\r\n]*CERTIFICATE[^-]*-+\s+{_ENCODED}-+END\s*[^\r\n]*CERTIFICATE[^-]*-+\s+"
+)
+_PEM_KEY = re.compile(rf"-+BEGIN\s*[^\r\n]*PRIVATE\s+KEY[^-]*-+\s+{_ENCODED}-+END\s*[^\r\n]*PRIVATE\s+KEY[^-]*-+\s+")
+
+
+class StoreError(InvalidSetting):
+    """A store that cannot be loaded. The message names its place and what is wrong, never what is in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStore:
+    key: Secret  # PKCS#8 in DER, not encrypted
+    chain: tuple[bytes, ...]  # DER, the key's own certificate first
+
+
+@dataclass(frozen=True, slots=True)
+class TrustStore:
+    certificates: tuple[bytes, ...]  # DER
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStoreSettings:
+    """ssl.keystore.* and ssl.key.password of a listener."""
+
+    type: str = JKS
+    location: str | None = None
+    password: Secret | None = None
+    key_password: Secret | None = None
+    key: Secret | None = None  # PEM
+    certificate_chain: Secret | None = None  # PEM
+
+
+@dataclass(frozen=True, slots=True)
+class TrustStoreSettings:
+    """ssl.truststore.* of a listener."""
+
+    type: str = JKS
+    location: str | None = None
+    password: Secret | None = None
+    certificates: Secret | None = None  # PEM
+
+
+ReadFile = Callable[[str], bytes]  # raises OSError
+
+
+def load_key_store(settings: KeyStoreSettings, read: ReadFile) -> KeyStore | None:
+    """None: none is configured."""
+    _check_key_store(settings)
+    if settings.key is not None and settings.certificate_chain is not None:
+        try:
+            return _pem_key_store(settings.key, settings.certificate_chain, settings.key_password)
+        except StoreError as error:
+            raise StoreError(f"Invalid PEM keystore configs: {error}") from None
+    if settings.location is None:
+        return None
+    data = _read(settings.location, settings.type, read)
+    try:
+        if settings.type == PEM:
+            text = Secret(data)
+            return _pem_key_store(text, text, settings.key_password)
+        assert settings.password is not None, "checked above"
+        key_password = settings.key_password or settings.password
+        if settings.type == JKS:
+            return _jks_key_store(data, settings.password, key_password)
+        return _pkcs12_key_store(data, settings.password)
+    except StoreError as error:
+        raise _failed(settings.location, settings.type, error) from None
+
+
+def load_trust_store(settings: TrustStoreSettings, read: ReadFile) -> TrustStore | None:
+    """None: none is configured, and the authorities of the system count."""
+    _check_trust_store(settings)
+    if settings.certificates is not None:
+        return TrustStore(_pem_certificates(settings.certificates))
+    if settings.location is None:
+        return None
+    data = _read(settings.location, settings.type, read)
+    try:
+        if settings.type == PEM:
+            return TrustStore(_pem_certificates(Secret(data)))
+        if settings.type == JKS:
+            entries = _jks_entries(data, settings.password)
+            certificates = tuple(entry.chain[0] for entry in entries if entry.protected is None)
+        else:
+            certificates = _pkcs12_certificates(data, settings.password)
+        if not certificates:
+            raise StoreError("there is no trusted certificate in it")
+        return TrustStore(certificates)
+    except StoreError as error:
+        raise _failed(settings.location, settings.type, error) from None
+
+
+# What Kafka refuses
+
+
+def _check_key_store(settings: KeyStoreSettings) -> None:
+    has_password, is_pem = settings.password is not None, settings.type == PEM
+    if settings.key is not None:
+        if not is_pem:
+            raise StoreError(f"SSL private key can be specified only for PEM, but key store type is {settings.type}.")
+        if settings.certificate_chain is None:
+            raise StoreError("SSL private key is specified, but certificate chain is not specified.")
+        if settings.location is not None:
+            raise StoreError("Both SSL key store location and separate private key are specified.")
+    elif settings.certificate_chain is not None:
+        raise StoreError("SSL certificate chain is specified, but private key is not specified")
+    if is_pem and has_password and (settings.key is not None or settings.location is not None):
+        raise StoreError(
+            "SSL key store password cannot be specified with PEM format, only key password may be specified."
+        )
+    if settings.location is None and settings.key is None and has_password:
+        raise StoreError("SSL key store is not specified, but key store password is specified.")
+    if settings.location is not None and not is_pem and not has_password:
+        raise StoreError("SSL key store is specified, but key store password is not specified.")
+    _check_type(settings.type, "ssl.keystore.type")
+
+
+def _check_trust_store(settings: TrustStoreSettings) -> None:
+    has_password, is_pem = settings.password is not None, settings.type == PEM
+    if settings.certificates is not None:
+        if not is_pem:
+            raise StoreError(
+                f"SSL trust store certs can be specified only for PEM, but trust store type is {settings.type}."
+            )
+        if settings.location is not None:
+            raise StoreError("Both SSL trust store location and separate trust certificates are specified.")
+    if is_pem and has_password and (settings.certificates is not None or settings.location is not None):
+        raise StoreError("SSL trust store password cannot be specified for PEM format.")
+    if settings.location is None and settings.certificates is None and has_password:
+        raise StoreError("SSL trust store is not specified, but trust store password is specified.")
+    _check_type(settings.type, "ssl.truststore.type")
+
+
+def _check_type(type_: str, setting: str) -> None:
+    if type_ not in (PEM, JKS, PKCS12):
+        raise StoreError(f"{setting}={type_}: must be {JKS}, {PKCS12} or {PEM}")
+
+
+def _read(location: str, type_: str, read: ReadFile) -> bytes:
+    try:
+        return read(location)
+    except OSError as error:
+        raise _failed(location, type_, error.strerror or str(error)) from None
+
+
+def _failed(location: str, type_: str, reason: object) -> StoreError:
+    return StoreError(f"Failed to load SSL keystore {location} of type {type_}: {reason}")
+
+
+# PEM
+
+
+def _pem_key_store(key: Secret, chain: Secret, password: Secret | None) -> KeyStore:
+    keys = _pem_entries(_PEM_KEY, key, "PRIVATE KEY")
+    if len(keys) != 1:
+        raise StoreError(f"Expected one private key, but found {len(keys)}")
+    return _checked(KeyStore(_pkcs8(keys[0], password), _pem_certificates(chain)))
+
+
+def _pem_certificates(text: Secret) -> tuple[bytes, ...]:
+    return tuple(_pem_entries(_PEM_CERTIFICATE, text, "CERTIFICATE"))
+
+
+def _pem_entries(pattern: re.Pattern[str], text: Secret, name: str) -> list[bytes]:
+    encoded = [match[1] for match in pattern.finditer(text.reveal().decode("utf-8", "replace") + "\n")]
+    if not encoded:
+        raise StoreError(f"No matching {name} entries in PEM file")
+    try:
+        return [base64.b64decode("".join(part.split()), validate=True) for part in encoded]
+    except binascii.Error:
+        raise StoreError(f"a {name} of a PEM file is not base64") from None
+
+
+def _pkcs8(data: bytes, password: Secret | None) -> Secret:
+    """A key in PKCS#8, encrypted if there is a password, and not if there is none."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import load_der_private_key
+
+    if not _is_pkcs8(data, password is not None):
+        problem = (
+            "not an encrypted key in PKCS#8, as ssl.key.password is set" if password else "not a plain key in PKCS#8"
+        )
+        raise StoreError(f"Private key could not be loaded: it is {problem}")
+    try:
+        return _plain_pkcs8(load_der_private_key(data, password.reveal() if password else None))
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise StoreError("Private key could not be loaded: wrong ssl.key.password, or no key") from None
+
+
+def _is_pkcs8(data: bytes, encrypted: bool) -> bool:
+    """Within its sequence an encrypted key begins with an algorithm, a plain one with a version and an algorithm."""
+    return bool((_ENCRYPTED_PKCS8 if encrypted else _PLAIN_PKCS8).match(data))
+
+
+def _plain_pkcs8(key: "PrivateKeyTypes") -> Secret:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    return Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()))
+
+
+# PKCS12
+
+
+def _pkcs12_key_store(data: bytes, password: Secret) -> KeyStore:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    store = _load_pkcs12(data, password, "wrong password")
+    if store.key is None or store.cert is None:
+        raise StoreError("there is no key with a certificate in it")
+    others = [entry.certificate.public_bytes(Encoding.DER) for entry in store.additional_certs]
+    leaf = store.cert.certificate.public_bytes(Encoding.DER)
+    return _checked(KeyStore(_plain_pkcs8(store.key), _chain(leaf, others)))
+
+
+def _pkcs12_certificates(data: bytes, password: Secret | None) -> tuple[bytes, ...]:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    store = _load_pkcs12(data, password, "wrong password" if password else "it needs ssl.truststore.password")
+    return tuple(entry.certificate.public_bytes(Encoding.DER) for entry in store.additional_certs)
+
+
+def _load_pkcs12(data: bytes, password: Secret | None, problem: str) -> "PKCS12KeyAndCertificates":
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+
+    try:
+        with warnings.catch_warnings():  # of a store that is in BER instead of DER
+            warnings.simplefilter("ignore")
+            return load_pkcs12(data, password.reveal() if password else None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise StoreError(f"{problem}, or no PKCS12 store") from None
+
+
+def _chain(leaf: bytes, others: list[bytes]) -> tuple[bytes, ...]:
+    """The leaf, its issuer, and so on, as far as the store has them."""
+    by_subject = {subject_of(certificate): certificate for certificate in others}
+    chain = [leaf]
+    while issuer_of(chain[-1]) != subject_of(chain[-1]) and len(chain) <= len(others):
+        issuer = by_subject.get(issuer_of(chain[-1]))
+        if issuer is None:
+            break
+        chain.append(issuer)
+    return tuple(chain)
+
+
+# JKS
+
+
+class _JksEntry(NamedTuple):
+    alias: str
+    protected: bytes | None  # the encrypted key; None: a trusted certificate
+    chain: tuple[bytes, ...]
+
+
+def _jks_key_store(data: bytes, password: Secret, key_password: Secret) -> KeyStore:
+    for entry in _jks_entries(data, password):
+        if entry.protected is not None:
+            return _checked(KeyStore(_unprotected(entry.protected, key_password), entry.chain))
+    raise StoreError("there is no key in it")
+
+
+def _jks_entries(data: bytes, password: Secret | None) -> list[_JksEntry]:
+    if data.startswith(_JCEKS_MAGIC):
+        raise StoreError("it is a JCEKS store: convert it to PKCS12 with keytool -importkeystore")
+    if not data.startswith(_JKS_MAGIC):
+        raise StoreError("it is no JKS store" + (": it looks like PKCS12" if data[:1] == b"\x30" else ""))
+    if password is not None:
+        digest = hashlib.sha1(_utf16(password) + _WHITENER + data[:-_DIGEST_BYTES]).digest()
+        if not compare_digest(digest, data[-_DIGEST_BYTES:]):
+            raise StoreError("wrong password, or the store was changed")
+    try:
+        return _JksReader(data).entries()
+    except (StructError, IndexError, UnicodeDecodeError):
+        raise StoreError("the store is cut off or damaged") from None
+
+
+class _JksReader:
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, len(_JKS_MAGIC)
+
+    def entries(self) -> list[_JksEntry]:
+        self._version = self._number(_INT)
+        if self._version not in (1, 2):
+            raise StoreError(f"a JKS store of version {self._version}")
+        return [self._entry() for _ in range(min(self._number(_INT), len(self._data)))]
+
+    def _entry(self) -> _JksEntry:
+        tag, alias, _ = self._number(_INT), self._bytes(self._number(_SHORT)).decode(), self._bytes(8)
+        if tag == _CERTIFICATE_TAG:
+            return _JksEntry(alias, None, (self._certificate(),))
+        if tag != _KEY_TAG:
+            raise StoreError(f"an entry of the unknown type {tag}")
+        protected, count = self._bytes(self._number(_INT)), self._number(_INT)
+        if count > _MOST_CHAIN:
+            raise StoreError(f"a chain of {count} certificates")
+        return _JksEntry(alias, protected, tuple(self._certificate() for _ in range(count)))
+
+    def _certificate(self) -> bytes:
+        if self._version == 2:
+            self._bytes(self._number(_SHORT))
+        return self._bytes(self._number(_INT))
+
+    def _number(self, struct: Struct) -> int:
+        number: int = struct.unpack_from(self._data, self._at)[0]
+        self._at += struct.size
+        return number
+
+    def _bytes(self, length: int) -> bytes:
+        start, self._at = self._at, self._at + length
+        if self._at > len(self._data):
+            raise StoreError("the store is cut off or damaged")
+        return self._data[start : self._at]
+
+
+def _unprotected(protected: bytes, password: Secret) -> Secret:
+    at = protected.find(_SUN_PROTECTION)
+    header = at + len(_SUN_PROTECTION) + 2  # and NULL
+    data = _octets(protected[header:]) if at >= 0 else b""
+    if len(data) < 2 * _DIGEST_BYTES:
+        raise StoreError("a key that is not protected by Sun's method")
+    salt, encrypted, check = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    key, word, stream = _utf16(password), salt, bytearray()
+    while len(stream) < len(encrypted):
+        word = hashlib.sha1(key + word).digest()
+        stream += word
+    plain = bytes(one ^ other for one, other in zip(encrypted, stream, strict=False))
+    if not compare_digest(hashlib.sha1(key + plain).digest(), check):
+        raise StoreError("wrong key password")
+    return Secret(plain)
+
+
+def _octets(data: bytes) -> bytes:
+    """The content of an OCTET STRING in DER."""
+    if data[:1] != b"\x04" or len(data) < 2:
+        return b""
+    size = data[1] & 0x7F if data[1] & 0x80 else 0
+    length = int.from_bytes(data[2 : 2 + size], "big") if size else data[1]
+    return data[2 + size : 2 + size + length]
+
+
+def _utf16(password: Secret) -> bytes:
+    return password.reveal_text().encode("utf-16-be", "surrogatepass")
+
+
+def _checked(store: KeyStore) -> KeyStore:
+    """That key and certificate belong together is OpenSSL's to say; that there is a certificate, ours."""
+    try:
+        subject_of(store.chain[0])
+    except (IndexError, InvalidName):
+        raise StoreError("there is no certificate for the key") from None
+    return store
