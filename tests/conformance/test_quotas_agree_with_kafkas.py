@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from leadline.coordination.zookeeper.client import ZooKeeperTree
+from leadline.runtime.ports import SystemTime
 from leadline.security.client_quotas import DEFAULT, ClientQuotas, QuotaEntity, QuotaKind
 from leadline.security.connection_rates import ConnectionRates
 from leadline.security.quota_nodes import QuotaAlteration, altered
@@ -126,7 +127,7 @@ def set_quota(connect: str) -> None:
         tree = await ZooKeeperTree.open(
             connect, session_timeout_ms=20_000, connection_timeout_ms=60_000, max_in_flight=10
         )
-        store = QuotaStore(tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"))
+        store = QuotaStore(tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"), SystemTime())
         entity, changes = QuotaEntity(None, DEFAULT), [QuotaAlteration("producer_byte_rate", 999)]
         await store.alter(entity, lambda config: altered(entity, config, changes))
         await tree.close()

@@ -251,7 +251,7 @@ def test_quotas_that_kafkas_tool_wrote_are_ours_byte_for_byte(kafka: Kafka) -> N
 
     async def ours(tree: Tree) -> None:
         await make_persistent_nodes(tree)
-        store = QuotaStore(tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"))
+        store = QuotaStore(tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"), SystemTime())
         for entity, _, values in QUOTAS:
             changes = [QuotaAlteration(*change) for change in values.items()]
             await store.alter(entity, lambda config, e=entity, c=changes: altered(e, config, c))  # type: ignore[misc]
@@ -275,10 +275,11 @@ def test_quotas_keep_kafkas_credentials_and_kafkas_tool_describes_ours(kafka: Ka
     assert credential_text(parse_credential(text)) == text
 
     async def ours(tree: Tree) -> ClientQuotas:
-        store = QuotaStore(tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"))
-        await store.load()
+        store = QuotaStore(tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"), SystemTime())
+        await store.start()
         changes = [QuotaAlteration("consumer_byte_rate", 77)]
         await store.alter(user, lambda config: altered(user, config, changes))
+        await store.stop()
         return store.quotas
 
     quotas = with_tree(kafka.zookeeper.connect, ours)

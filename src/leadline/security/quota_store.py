@@ -2,8 +2,8 @@
 
 A change is worked out from what the node holds and written on condition of its version, together with the notification,
 in one transaction: of two changes at once, both count. A node that is left empty is deleted, and the empty ones above.
-Notifications of /config/changes reach this store through `changed`; whoever watches them also tells it when some may
-have been missed, through `load`.
+This broker follows the change when the call returns, others when they see the notification below /config/changes.
+Whoever needs more of these nodes than their quotas, such as SCRAM credentials, adds itself to `on_change`.
 
     a node that cannot be read is logged, and the quotas that were in force stay
 """
@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 
 from leadline.coordination import znodes
+from leadline.coordination.change_notifications import ChangeNotifications
 from leadline.coordination.node_json import MalformedNode
 from leadline.coordination.tree import (
     BadVersion,
@@ -30,6 +31,7 @@ from leadline.coordination.tree import (
     parent_of,
 )
 from leadline.errors import NotController, UnknownServerError
+from leadline.runtime.ports import Time
 from leadline.security.client_quotas import DEFAULT, ClientQuotas, QuotaEntity
 from leadline.security.connection_rates import UNLIMITED, ConnectionRates
 from leadline.security.hosts import host_address
@@ -53,15 +55,24 @@ MOST_TRIES = 10
 
 
 class QuotaStore:
-    """`await load()`; then the quotas follow what is written here, and what `changed` names."""
+    """`await start()`, and in the end `await stop()`. In between, quotas and rates follow the tree."""
 
-    def __init__(self, tree: Tree, quotas: ClientQuotas, connection_rates: ConnectionRates) -> None:
+    def __init__(self, tree: Tree, quotas: ClientQuotas, connection_rates: ConnectionRates, clock: Time) -> None:
         self.quotas, self.connection_rates = quotas, connection_rates
+        self.on_change: list[Callable[[ConfigEntity, Mapping[str, str]], None]] = []  # with all settings of an entity
         self._tree = tree
         self._writing = asyncio.Lock()
         self._in_force = set[ConfigEntity]()
+        self._notifications = ChangeNotifications(tree, znodes.CONFIG_CHANGES, self._notified, self._load, clock)
 
-    async def load(self) -> None:
+    async def start(self) -> None:
+        await self._notifications.start()
+        await self._load()
+
+    async def stop(self) -> None:
+        await self._notifications.stop()
+
+    async def _load(self) -> None:
         """All that the tree has, and all that is in force: the one may lack what the other has."""
         stored = set[ConfigEntity]()
         async for entity, config in self.entities():
@@ -70,9 +81,8 @@ class QuotaStore:
         for entity in self._in_force - stored:
             await self._read(entity)
 
-    async def changed(self, path: str) -> None:
-        """A notification names this path below /config."""
-        if (entity := entity_of(path)) is not None:
+    async def _notified(self, path: str, data: bytes) -> None:
+        if (entity := entity_of(znodes.decode_config_change(path, data))) is not None:
             await self._read(entity)
 
     async def alter(self, entity: ConfigEntity, change: Callable[[Mapping[str, str]], Config]) -> None:
@@ -167,9 +177,12 @@ class QuotaStore:
     # What is in force
 
     def _hold(self, entity: ConfigEntity, config: Config) -> None:
-        self._in_force.add(entity)
-        if not config:
+        if config:
+            self._in_force.add(entity)
+        else:
             self._in_force.discard(entity)
+        for follow in self.on_change:
+            follow(entity, config)
         try:
             if isinstance(entity, QuotaEntity):
                 self.quotas.put(entity, client_quotas_in(node_path(entity), config))

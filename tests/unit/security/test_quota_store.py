@@ -7,8 +7,9 @@ import pytest
 
 from leadline.coordination import znodes
 from leadline.coordination.membership import make_persistent_nodes
-from leadline.coordination.tree import Tree
+from leadline.coordination.tree import SessionState, Tree
 from leadline.errors import InvalidRequest, NotController
+from leadline.runtime.ports import SystemTime
 from leadline.security.client_quotas import DEFAULT, ClientQuotas, QuotaEntity, QuotaKind
 from leadline.security.connection_rates import UNLIMITED, ConnectionRates
 from leadline.security.quota_nodes import ConfigEntity, IpEntity, QuotaAlteration, altered
@@ -20,7 +21,7 @@ PAIR = QuotaEntity("a/b c", "cl*1")
 
 
 def a_store(tree: Tree) -> QuotaStore:
-    return QuotaStore(tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"))
+    return QuotaStore(tree, ClientQuotas(), ConnectionRates(["PLAINTEXT"], "PLAINTEXT"), SystemTime())
 
 
 def setting(entity: ConfigEntity, **values: float | None) -> Callable[[Mapping[str, str]], dict[str, str]]:
@@ -42,8 +43,11 @@ async def announced(tree: Tree) -> list[bytes]:
 def check(run: Run, tree: Tree, scenario: Callable[[QuotaStore], Awaitable[None]]) -> None:
     async def main() -> None:
         await make_persistent_nodes(tree)
+        store = a_store(tree)
         async with asyncio.timeout(120):
-            await scenario(a_store(tree))
+            await store.start()
+            await scenario(store)
+            await store.stop()
 
     run(main())
 
@@ -151,37 +155,71 @@ def test_rates_of_addresses_reach_the_acceptor(run: Run, tree: Tree) -> None:
     check(run, tree, scenario)
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110  the test as a whole has its time
+        await asyncio.sleep(0.01)
+
+
 def test_another_broker_loads_follows_and_catches_up(run: Run, tree: Tree) -> None:
     async def scenario(store: QuotaStore) -> None:
         await alter(store, PAIR, producer_byte_rate=1)
         await alter(store, QuotaEntity(None, DEFAULT), consumer_byte_rate=2)
         await alter(store, IpEntity("10.0.0.1"), connection_creation_rate=3)
         other = a_store(tree)
-        await other.load()
+        await other.start()
         assert other.quotas.quotas(PAIR) == {PRODUCE: 1}
         assert other.quotas.quotas(QuotaEntity(None, DEFAULT)) == {QuotaKind.CONSUMER_BYTE_RATE: 2}
         assert other.connection_rates.address_limits == {"10.0.0.1": 3}
         await alter(store, PAIR, producer_byte_rate=9)
-        await other.changed("users/a%2Fb%20c/clients/cl%2A1")
-        await other.changed("topics/t")
-        assert other.quotas.quotas(PAIR) == {PRODUCE: 9}
+        await until(lambda: other.quotas.quotas(PAIR) == {PRODUCE: 9})
         await alter(store, PAIR, producer_byte_rate=None)
-        await other.load()
-        assert other.quotas.quotas(PAIR) == {}
+        await until(lambda: other.quotas.quotas(PAIR) == {})
+        await other.stop()
+
+    check(run, tree, scenario)
+
+
+def test_lost_notifications_are_made_up_for_once_the_connection_is_back(run: Run, tree: Tree) -> None:
+    async def scenario(store: QuotaStore) -> None:
+        await alter(store, QuotaEntity("u"), producer_byte_rate=1)
+        await alter(store, QuotaEntity(None, "c"), producer_byte_rate=2)
+        await tree.set("/config/users/u", znodes.encode_config({"producer_byte_rate": "5"}))
+        await tree.delete("/config/clients/c")
+        store._notifications._session(SessionState.CONNECTED)
+        await until(lambda: store.quotas.quotas(QuotaEntity("u")) == {PRODUCE: 5})
+        await until(lambda: store.quotas.quotas(QuotaEntity(None, "c")) == {})
+
+    check(run, tree, scenario)
+
+
+def test_whoever_needs_more_than_quotas_follows_the_nodes_too(run: Run, tree: Tree) -> None:
+    async def scenario(store: QuotaStore) -> None:
+        credentials = dict[ConfigEntity, str | None]()
+        store.on_change.append(lambda entity, config: credentials.update({entity: config.get("SCRAM-SHA-256")}))
+        user = QuotaEntity("alice")
+        await store.alter(user, lambda config: {**config, "SCRAM-SHA-256": "secret"})
+        assert credentials == {user: "secret"}
+        await store.alter(user, lambda config: {})
+        assert credentials == {user: None}
 
     check(run, tree, scenario)
 
 
 def test_a_node_that_cannot_be_read_leaves_quotas_in_force(run: Run, tree: Tree) -> None:
     async def scenario(store: QuotaStore) -> None:
-        user = QuotaEntity("u")
+        user, other = QuotaEntity("u"), QuotaEntity("other")
         await alter(store, user, producer_byte_rate=1)
-        await tree.set("/config/users/u", b"no JSON")
-        await store.changed("users/u")
-        await store.load()
-        assert store.quotas.quotas(user) == {PRODUCE: 1}
-        await tree.set("/config/users/u", znodes.encode_config({"producer_byte_rate": "many"}))
-        await store.changed("users/u")
+        for data in (b"no JSON", znodes.encode_config({"producer_byte_rate": "many"})):
+            await tree.set("/config/users/u", data)
+            for change in (
+                b"what?",
+                b'{"version":2,"entity_path":"users/u"}',
+                b'{"version":2,"entity_path":"topics/t"}',
+            ):
+                await tree.create(znodes.CONFIG_CHANGE, change, sequential=True)
+        await tree.create("/config/users/other", znodes.encode_config({"producer_byte_rate": "7"}))
+        await tree.create(znodes.CONFIG_CHANGE, b'{"version":2,"entity_path":"users/other"}', sequential=True)
+        await until(lambda: store.quotas.quotas(other) == {PRODUCE: 7})
         assert store.quotas.quotas(user) == {PRODUCE: 1}
 
     check(run, tree, scenario)
