@@ -54,8 +54,7 @@ class ChangeNotifications:
             await self._tree.watch_children(self._path, lambda event: self._look(event)),
             self._tree.watch_session(self._session),
         ]
-        names = await self._tree.children(self._path) or []
-        self._last = max(map(znodes.sequence, names), default=-1)
+        self._last = max(await self._numbers(), default=-1)
 
     async def stop(self) -> None:
         for watch in self._watches:
@@ -89,20 +88,25 @@ class ChangeNotifications:
     async def _read(self) -> None:
         if self._is_behind:
             await self._catch_up()
-        names = sorted(await self._tree.children(self._path) or [], key=znodes.sequence)
-        unseen = [name for name in names if znodes.sequence(name) > self._last]
-        if unseen and self._last >= 0 and znodes.sequence(unseen[0]) > self._last + 1:
+        numbers = await self._numbers()
+        unseen = [number for number in numbers if number > self._last]
+        if unseen and self._last >= 0 and unseen[0] > self._last + 1:
             await self._catch_up()
-        for name in names:
-            await self._handle(f"{self._path}/{name}")
+        for number, name in numbers.items():
+            await self._handle(number, f"{self._path}/{name}")
+
+    async def _numbers(self) -> dict[int, str]:
+        """The notifications by number, in order. What has no number is none, and nobody's concern."""
+        names = await self._tree.children(self._path) or []
+        return dict(sorted((znodes.sequence(name), name) for name in names if znodes.is_sequential(name)))
 
     async def _catch_up(self) -> None:
         self._is_behind = True  # until it has succeeded
         await self._missed()
         self._is_behind = False
 
-    async def _handle(self, path: str) -> None:
-        number, node = znodes.sequence(path), await self._tree.get(path)
+    async def _handle(self, number: int, path: str) -> None:
+        node = await self._tree.get(path)
         if number > self._last:
             if node is not None:
                 try:

@@ -52,6 +52,8 @@ CONSUMERS = "/consumers"
 # What Kafka writes to /feature at inter.broker.protocol.version 3.3 and later: it has no feature to finalize.
 NO_FEATURES = dumps({"features": {}, "version": 2, "status": 1})
 
+_SEQUENCE = re.compile(r"[0-9]{10,}$")
+
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 DEFAULT_ENTITY = "<default>"
 
@@ -108,9 +110,13 @@ def desanitize(step: str) -> str:
     return unquote_plus(step)
 
 
+def is_sequential(path: str) -> bool:
+    return _SEQUENCE.search(path) is not None
+
+
 def sequence(path: str) -> int:
     """The number of a sequential node: its last ten digits."""
-    digits = re.search(r"[0-9]{10,}$", path)
+    digits = _SEQUENCE.search(path)
     if not digits:
         raise MalformedNode(path, "its name does not end in a sequence number")
     return int(digits[0][-10:])

@@ -104,3 +104,16 @@ def test_old_notifications_are_deleted_once_they_are_handled() -> None:
             assert started.handled == [b"new"]
 
     run_on_tree(scenario)
+
+
+def test_a_node_without_a_number_is_no_notification() -> None:
+    async def scenario(tree: Tree) -> None:
+        await tree.create(PATH)
+        async with reader(tree) as started:
+            await tree.create(f"{PATH}/somebody's", b"own")
+            await notify(tree, b"next")
+            await eventually(lambda: started.handled == [b"next"])
+        async with reader(tree) as started:
+            assert started.notifications._last == 1
+
+    run_on_tree(scenario)
