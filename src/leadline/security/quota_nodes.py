@@ -13,6 +13,7 @@ A user's quotas and SCRAM credentials share a node: what alters the one keeps th
     a node whose last setting goes is deleted if it has no children, and the empty nodes above it with it
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ TYPES = {
     QuotaKind.CONTROLLER_MUTATION_RATE.value: ConfigType.DOUBLE,
     CONNECTION_CREATION_RATE: ConfigType.INT,
 }
+_HOST = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z.:%_-]*[0-9A-Za-z])?|::[0-9A-Fa-f:.]*", re.ASCII)
 _BITS = {ConfigType.LONG: 63, ConfigType.INT: 31}
 
 
@@ -144,7 +146,10 @@ def _text(key: str, value: float) -> str:
 
 
 def entity_of_request(parts: Iterable[tuple[str, str | None]]) -> ConfigEntity:
-    """Of AlterClientQuotas: types and names, None for the default. Raises InvalidRequest, in Kafka's words."""
+    """Of AlterClientQuotas: types and names, None for the default. Raises InvalidRequest, in Kafka's words.
+
+    Whether a name in place of an address can be resolved is not known here.
+    """
     names: dict[str, EntityName] = {}
     for kind, name in parts:
         if kind not in (USER, CLIENT_ID, IP):
@@ -160,7 +165,10 @@ def entity_of_request(parts: Iterable[tuple[str, str | None]]) -> ConfigEntity:
         raise InvalidRequest(
             "Invalid quota entity combination, IP entity should not be used with user/client ID entity."
         )
-    return IpEntity(names[IP])
+    ip = names[IP]
+    if ip is not DEFAULT and not _HOST.fullmatch(ip):  # it becomes a step of a path as it is
+        raise InvalidRequest(f"{ip} is not a valid IP or resolvable host.")
+    return IpEntity(ip)
 
 
 def names_of(entity: ConfigEntity) -> dict[str, EntityName]:

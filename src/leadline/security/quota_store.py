@@ -28,6 +28,7 @@ from leadline.coordination.tree import (
     Operation,
     SetData,
     Tree,
+    check_path,
     parent_of,
 )
 from leadline.errors import NotController, UnknownServerError
@@ -87,6 +88,10 @@ class QuotaStore:
 
     async def alter(self, entity: ConfigEntity, change: Callable[[Mapping[str, str]], Config]) -> None:
         """The settings of a user, a client id or an address. What `change` raises is raised, and nothing is written."""
+        try:
+            check_path(node_path(entity))
+        except ValueError as error:  # a user or client id called `.` or `..`
+            raise UnknownServerError(str(error)) from None
         async with self._writing:
             for _ in range(MOST_TRIES):
                 with suppress(BadVersion, NodeExists, NoNode, NotEmpty):  # another was quicker: on top of its change

@@ -138,6 +138,9 @@ def test_the_rate_of_an_address() -> None:
         ([("client-id", "c")], QuotaEntity(None, "c")),
         ([("ip", "1.1.1.1")], IpEntity("1.1.1.1")),
         ([("ip", None)], IpEntity(DEFAULT)),
+        ([("ip", "::1")], IpEntity("::1")),
+        ([("ip", "fe80::1%eth0")], IpEntity("fe80::1%eth0")),
+        ([("ip", "localhost")], IpEntity("localhost")),
     ],
 )
 def test_an_entity_of_a_request(parts: list[tuple[str, str | None]], entity: ConfigEntity) -> None:
@@ -151,6 +154,8 @@ def test_an_entity_of_a_request(parts: list[tuple[str, str | None]], entity: Con
         ([], "Invalid empty client quota entity"),
         ([("user", "")], "Empty user not supported"),
         ([("group", "g")], "Unhandled client quota entity type: group"),
+        ([("ip", "1.1.1.1/../x")], r"1\.1\.1\.1/\.\./x is not a valid IP or resolvable host"),
+        ([("ip", "..")], r"\.\. is not a valid IP or resolvable host"),
         ([("ip", "1.1.1.1"), ("user", "u")], "IP entity should not be used with user/client ID entity"),
     ],
 )

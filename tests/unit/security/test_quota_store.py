@@ -8,7 +8,7 @@ import pytest
 from leadline.coordination import znodes
 from leadline.coordination.membership import make_persistent_nodes
 from leadline.coordination.tree import SessionState, Tree
-from leadline.errors import InvalidRequest, NotController
+from leadline.errors import InvalidRequest, NotController, UnknownServerError
 from leadline.runtime.ports import SystemTime
 from leadline.security.client_quotas import DEFAULT, ClientQuotas, QuotaEntity, QuotaKind
 from leadline.security.connection_rates import UNLIMITED, ConnectionRates
@@ -237,6 +237,17 @@ def test_changes_at_once_all_count(run: Run, tree: Tree) -> None:
         await asyncio.gather(*changes)
         names = ["SCRAM-SHA-256", "controller_mutation_rate", "producer_byte_rate", "request_percentage"]
         assert sorted(await store.config(user)) == names
+
+    check(run, tree, scenario)
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_name_that_no_node_can_have_is_refused(run: Run, tree: Tree, name: str) -> None:
+    async def scenario(store: QuotaStore) -> None:
+        for entity in (QuotaEntity(name), QuotaEntity("u", name), QuotaEntity(None, name)):
+            with pytest.raises(UnknownServerError):
+                await alter(store, entity, producer_byte_rate=1)
+        assert await announced(tree) == []
 
     check(run, tree, scenario)
 

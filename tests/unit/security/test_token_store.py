@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -186,3 +187,33 @@ def test_nodes_and_notifications_that_cannot_be_read_are_passed_over(run: Run, t
         await again.stop()
 
     check(run, tree, scenario)
+
+
+def test_no_line_of_the_log_has_a_secret(run: Run, tree: Tree, caplog: pytest.LogCaptureFixture) -> None:
+    """CVE-2026-33558."""
+    caplog.set_level(logging.DEBUG)
+    secrets = [KEY.reveal_text()]
+
+    async def scenario(one: TokenStore, other: TokenStore, clock: AheadClock) -> None:
+        token = await one.create(ALICE, ALICE, [BOB], 1000)
+        hmac = one.cache.hmac(token.id)
+        secrets.extend([base64.b64encode(hmac.reveal()).decode(), hmac.reveal().hex(), repr(hmac.reveal())])
+        for mechanism in ScramMechanism:
+            one.credential(token.id, mechanism)
+        with pytest.raises(DelegationTokenOwnerMismatch) as refused:
+            await one.renew(CLARA, hmac.reveal(), -1)
+        secrets_in(str(refused.value))
+        await one.renew(BOB, hmac.reveal(), -1)
+        clock.ahead_ms = 60_000
+        await one.delete_expired()
+        with pytest.raises(DelegationTokenNotFound) as unknown:
+            await one.renew(ALICE, hmac.reveal(), -1)
+        secrets_in(str(unknown.value))
+        secrets_in(repr(vars(one)) + repr(vars(one.cache)))
+
+    def secrets_in(text: str) -> None:
+        assert [secret for secret in secrets if secret in text] == []
+
+    check(run, tree, scenario)
+    assert any("has expired" in message for message in caplog.messages)
+    secrets_in(caplog.text)
