@@ -200,9 +200,11 @@ class Cleaner:
             return False
         finally:
             current.kill()
-            await process.wait()
-            del self._passes.by_partition[tp]
-            current.over.set()
+            try:
+                await process.wait()
+            finally:  # also if the task is cancelled while it waits
+                del self._passes.by_partition[tp]
+                current.over.set()
         return True
 
     async def _swap_in_groups(

@@ -195,6 +195,25 @@ def test_stopping_ends_a_pass(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_pass_that_is_cancelled_twice_is_over(tmp_path: Path) -> None:
+    """The second time while it waits for the end of its process."""
+
+    async def scenario() -> None:
+        async with opened(log_dirs(tmp_path, topic=COMPACT)) as dirs:
+            segments(await dirs.create(TP), 3)
+            cleaner = Cleaner(dirs)
+            with stuck_process():
+                task = await stuck(dirs, cleaner)
+                task.cancel()
+                await asyncio.sleep(0)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                await asyncio.wait_for(cleaner.stop(), 10)
+            assert not cleaner.dirs.cleaning.by_partition
+
+    asyncio.run(scenario())
+
+
 def with_another_end(path: Path) -> bytes:
     data = path.read_bytes()[:-1] + b"?"
     path.write_bytes(data)

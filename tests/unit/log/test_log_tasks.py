@@ -100,6 +100,7 @@ def test_the_failure_of_a_directory_ends_none_of_it(tmp_path: Path) -> None:
             fill(good, 1)
             await eventually(lambda: len(dirs.dirs) == 1)
             checkpoint = Path(*dirs.dirs) / "recovery-point-offset-checkpoint"
+            await eventually(checkpoint.exists)
             written = {checkpoint.stat().st_mtime_ns}
             await eventually(
                 lambda: len(written | {checkpoint.stat().st_mtime_ns}) > 1
